@@ -1,0 +1,2 @@
+//! The binary of Seawall.
+fn main() {}
