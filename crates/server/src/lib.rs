@@ -1,1 +1,5 @@
-//! Hosts the engine.
+//! Hosts the engine: sockets, event loop, clock, append-only log, in-process connections.
+
+mod journal;
+
+pub use journal::{Journal, JournalError, Listener};
