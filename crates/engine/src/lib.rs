@@ -1,1 +1,3 @@
 //! The Redis-compatible engine of Seawall.
+
+pub mod effects;
