@@ -1,0 +1,3 @@
+//! The data structures behind the types: pure, without clock or I/O.
+
+pub(crate) mod table;

@@ -1,0 +1,376 @@
+//! The hash table behind the keyspace, sets, hashes and the index of sorted sets.
+//!
+//! A table is a row of small segments, each a SIMD-probed [`HashTable`] of a few dozen items. When
+//! the mean load passes a bound, *one* segment is split; when it falls far below, one is merged
+//! back (linear hashing). So no operation ever rehashes more than a segment or two, there is
+//! no second table to search meanwhile, and memory follows the number of items smoothly.
+//!
+//! The low bits of the hash choose the segment. The *position* of an item is its hash with the bits
+//! reversed, so that each segment covers one contiguous range of positions and splitting
+//! merely cuts a range in two. Positions never change while an item lives: that is why a SCAN
+//! cursor is a position (see `walk.rs`), and needs no state in the table.
+//!
+//! Invariants: every item is in the segment that `Segments::index_of` names for its hash; `len`,
+//! `heap_bytes`, `bucket_bytes` and `timed` are exact sums; `min_deadline` of a segment is a lower
+//! bound. They hold as long as an item's key never changes, and changes to what `heap_bytes` and
+//! `deadline` return go through [`Table::update`].
+
+mod segments;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::hash::Hasher;
+
+use foldhash::{SharedSeed, fast::FoldHasher};
+use hashbrown::{HashTable, hash_table::Entry};
+use segments::{Segment, Segments};
+pub(crate) use walk::ExpireStep;
+
+use crate::rng::Rng;
+
+/// Mean items per segment above which one segment is split.
+const SPLIT_LOAD: usize = 16;
+/// Mean items per segment below which one segment is merged away.
+const MERGE_LOAD: usize = 6;
+
+/// What a [`Table`] holds: something that contains its own key.
+pub(crate) trait Item {
+    /// The bytes that identify the item; they must not change while it is in a table.
+    fn key(&self) -> &[u8];
+
+    /// Bytes allocated by the item, beyond its own size.
+    fn heap_bytes(&self) -> usize;
+
+    /// When it is due, in the caller's unit of time; `i64::MAX` for never.
+    fn deadline(&self) -> i64 {
+        i64::MAX
+    }
+}
+
+/// A set of items found by their keys.
+#[derive(Clone)]
+pub(crate) struct Table<T> {
+    seed: u64,
+    len: usize,
+    /// How many items have a deadline.
+    timed: usize,
+    heap_bytes: usize,
+    bucket_bytes: usize,
+    segments: Segments<T>,
+}
+
+impl<T: Item> Table<T> {
+    /// An empty table, which allocates nothing yet.
+    pub(crate) const fn new(seed: u64) -> Self {
+        // The hash is only as good as its seed has bits, and callers like to give small numbers.
+        Self::with_mixed_seed(Rng::new(seed).next_u64())
+    }
+
+    const fn with_mixed_seed(seed: u64) -> Self {
+        Self { seed, len: 0, timed: 0, heap_bytes: 0, bucket_bytes: 0, segments: Segments::new() }
+    }
+
+    /// How many items it holds.
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds nothing.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many items have a deadline.
+    #[inline]
+    pub(crate) const fn timed(&self) -> usize {
+        self.timed
+    }
+
+    /// Bytes allocated by the table and its items, beyond the table's own size.
+    pub(crate) fn mem_bytes(&self) -> usize {
+        self.heap_bytes + self.bucket_bytes + self.segments.block_bytes()
+    }
+
+    /// The hash of a key, for the `_hashed` methods of this table.
+    #[inline]
+    pub(crate) fn hash_of(&self, key: &[u8]) -> u64 {
+        hash(self.seed, key)
+    }
+
+    /// The item with this key.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&T> {
+        self.get_hashed(self.hash_of(key), key)
+    }
+
+    /// As [`Table::get`], with the hash at hand.
+    #[inline]
+    pub(crate) fn get_hashed(&self, hash: u64, key: &[u8]) -> Option<&T> {
+        self.segments
+            .get(self.segments.index_of(hash))
+            .items
+            .find(probe(hash), |item| item.key() == key)
+    }
+
+    /// Whether there is an item with this key.
+    #[inline]
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The item with this key, to change in place.
+    ///
+    /// What `heap_bytes` and `deadline` return must stay the same: else use [`Table::update`].
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut T> {
+        self.get_mut_hashed(self.hash_of(key), key)
+    }
+
+    /// As [`Table::get_mut`], with the hash at hand.
+    #[inline]
+    pub(crate) fn get_mut_hashed(&mut self, hash: u64, key: &[u8]) -> Option<&mut T> {
+        let index = self.segments.index_of(hash);
+        self.segments.get_mut(index).items.find_mut(probe(hash), |item| item.key() == key)
+    }
+
+    /// Changes the item with this key, and measures it again afterwards.
+    #[inline]
+    pub(crate) fn update<R>(&mut self, key: &[u8], change: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.update_hashed(self.hash_of(key), key, change)
+    }
+
+    /// As [`Table::update`], with the hash at hand.
+    #[inline]
+    pub(crate) fn update_hashed<R>(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        let index = self.segments.index_of(hash);
+        let segment = self.segments.get_mut(index);
+        let item = segment.items.find_mut(probe(hash), |item| item.key() == key)?;
+        let (bytes, deadline) = (item.heap_bytes(), item.deadline());
+        let result = change(item);
+        debug_assert!(item.key() == key, "an update must not change the key");
+        self.heap_bytes = self.heap_bytes - bytes + item.heap_bytes();
+        let due = item.deadline();
+        if due != deadline {
+            self.timed -= usize::from(deadline != i64::MAX);
+            self.timed += usize::from(due != i64::MAX);
+            segment.min_deadline = segment.min_deadline.min(due);
+        }
+        Some(result)
+    }
+
+    /// Puts an item in, and returns the one with the same key that it replaced.
+    #[inline]
+    pub(crate) fn insert(&mut self, item: T) -> Option<T> {
+        let hash = self.hash_of(item.key());
+        self.insert_hashed(hash, item)
+    }
+
+    /// As [`Table::insert`], with the hash of the item's key at hand.
+    pub(crate) fn insert_hashed(&mut self, hash: u64, item: T) -> Option<T> {
+        let (bytes, deadline) = (item.heap_bytes(), item.deadline());
+        let index = self.segments.index_of(hash);
+        self.reserve_one(index);
+        let seed = self.seed;
+        let segment = self.segments.get_mut(index);
+        segment.min_deadline = segment.min_deadline.min(deadline);
+        self.heap_bytes += bytes;
+        self.timed += usize::from(deadline != i64::MAX);
+        match segment.items.entry(
+            probe(hash),
+            |other| other.key() == item.key(),
+            |other| probe(self::hash(seed, other.key())),
+        ) {
+            Entry::Occupied(mut entry) => {
+                let old = std::mem::replace(entry.get_mut(), item);
+                self.forget(&old);
+                Some(old)
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(item);
+                self.len += 1;
+                self.grow();
+                None
+            }
+        }
+    }
+
+    /// Puts in what `make` returns unless there is an item with this key already; says whether it
+    /// did.
+    #[inline]
+    pub(crate) fn insert_if_absent(&mut self, key: &[u8], make: impl FnOnce() -> T) -> bool {
+        let hash = self.hash_of(key);
+        let absent = self.get_hashed(hash, key).is_none();
+        if absent {
+            self.insert_new(hash, make());
+        }
+        absent
+    }
+
+    /// Puts in an item whose key is known to be absent.
+    pub(crate) fn insert_new(&mut self, hash: u64, item: T) {
+        debug_assert!(self.get_hashed(hash, item.key()).is_none());
+        let index = self.segments.index_of(hash);
+        self.reserve_one(index);
+        let seed = self.seed;
+        let segment = self.segments.get_mut(index);
+        segment.min_deadline = segment.min_deadline.min(item.deadline());
+        self.heap_bytes += item.heap_bytes();
+        self.timed += usize::from(item.deadline() != i64::MAX);
+        segment
+            .items
+            .insert_unique(probe(hash), item, |other| probe(self::hash(seed, other.key())));
+        self.len += 1;
+        self.grow();
+    }
+
+    /// Takes the item with this key out.
+    #[inline]
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<T> {
+        self.remove_hashed(self.hash_of(key), key)
+    }
+
+    /// As [`Table::remove`], with the hash at hand.
+    pub(crate) fn remove_hashed(&mut self, hash: u64, key: &[u8]) -> Option<T> {
+        let index = self.segments.index_of(hash);
+        let segment = self.segments.get_mut(index);
+        let entry = segment.items.find_entry(probe(hash), |item| item.key() == key).ok()?;
+        let (item, _) = entry.remove();
+        self.len -= 1;
+        self.forget(&item);
+        self.shrink();
+        Some(item)
+    }
+
+    /// Keeps only the items that `keep` approves of.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let (mut removed, mut bytes, mut timed) = (0, 0, 0);
+        for segment in self.segments.iter_mut() {
+            segment.items.retain(|item| {
+                let kept = keep(item);
+                if !kept {
+                    removed += 1;
+                    bytes += item.heap_bytes();
+                    timed += usize::from(item.deadline() != i64::MAX);
+                }
+                kept
+            });
+        }
+        self.len -= removed;
+        self.heap_bytes -= bytes;
+        self.timed -= timed;
+        (0..removed).for_each(|_| self.shrink());
+    }
+
+    /// All items, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.segments.iter().flat_map(|segment| segment.items.iter())
+    }
+
+    /// Empties the table and gives what was in it.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        let all = std::mem::replace(self, Self::with_mixed_seed(self.seed));
+        all.segments.into_iter().flat_map(|segment| segment.items)
+    }
+
+    /// Empties the table.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::with_mixed_seed(self.seed);
+    }
+
+    /// Makes room for one more item in a segment, keeping count of the allocation.
+    #[inline]
+    fn reserve_one(&mut self, index: usize) {
+        let seed = self.seed;
+        let items = &mut self.segments.get_mut(index).items;
+        if items.len() == items.capacity() {
+            let before = items.allocation_size();
+            items.reserve(1, |item| probe(hash(seed, item.key())));
+            self.bucket_bytes = self.bucket_bytes - before + items.allocation_size();
+        }
+    }
+
+    /// Takes an item that has left out of the sums.
+    #[inline]
+    fn forget(&mut self, item: &T) {
+        self.heap_bytes -= item.heap_bytes();
+        self.timed -= usize::from(item.deadline() != i64::MAX);
+    }
+
+    /// Splits one segment if the table is too full.
+    #[inline]
+    fn grow(&mut self) {
+        if self.len > self.segments.len() * SPLIT_LOAD {
+            self.split();
+        }
+    }
+
+    #[cold]
+    fn split(&mut self) {
+        let seed = self.seed;
+        let new = self.segments.len() as u64;
+        let (index, mask) = self.segments.next_split();
+        let rehash = |item: &T| probe(hash(seed, item.key()));
+        let old = self.segments.get_mut(index);
+        let before = old.items.allocation_size();
+        let mut segment = Segment::new();
+        segment.items = HashTable::with_capacity(old.items.len() / 2);
+        for item in old.items.extract_if(|item| hash(seed, item.key()) & mask == new) {
+            segment.min_deadline = segment.min_deadline.min(item.deadline());
+            segment.items.insert_unique(rehash(&item), item, rehash);
+        }
+        old.items.shrink_to(0, rehash);
+        let after = old.items.allocation_size() + segment.items.allocation_size();
+        self.bucket_bytes = self.bucket_bytes - before + after;
+        self.segments.push(segment);
+    }
+
+    /// Merges one segment away if the table is too empty.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.len < self.segments.len() * MERGE_LOAD && self.segments.len() > 1 {
+            self.merge();
+        } else if self.len == 0 {
+            self.clear();
+        }
+    }
+
+    #[cold]
+    fn merge(&mut self) {
+        let seed = self.seed;
+        let rehash = |item: &T| probe(hash(seed, item.key()));
+        let Some((last, heir)) = self.segments.pop() else { return };
+        let heir = self.segments.get_mut(heir);
+        let before = heir.items.allocation_size() + last.items.allocation_size();
+        heir.min_deadline = heir.min_deadline.min(last.min_deadline);
+        heir.items.reserve(last.items.len(), rehash);
+        for item in last.items {
+            heir.items.insert_unique(rehash(&item), item, rehash);
+        }
+        heir.items.shrink_to(0, rehash);
+        self.bucket_bytes = self.bucket_bytes - before + heir.items.allocation_size();
+    }
+}
+
+#[inline]
+fn hash(seed: u64, key: &[u8]) -> u64 {
+    let mut hasher = FoldHasher::with_seed(seed, SharedSeed::global_fixed());
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// The hash as a segment's own buckets see it.
+///
+/// The low bits are alike within a segment and the bucket is chosen by the low bits, so others
+/// have to take their place; the seven highest, which tag a bucket, come from bits 33 to 39.
+#[inline]
+const fn probe(hash: u64) -> u64 {
+    hash.rotate_right(40)
+}
