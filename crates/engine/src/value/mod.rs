@@ -1,3 +1,4 @@
 //! The data structures behind the types: pure, without clock or I/O.
 
+pub(crate) mod stream;
 pub(crate) mod table;
