@@ -1,5 +1,8 @@
 //! The Redis-compatible engine of Seawall.
 
+pub mod crc;
 pub mod effects;
 mod rng;
 mod value;
+pub mod glob;
+pub mod number;
