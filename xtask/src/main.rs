@@ -1,2 +1,55 @@
-//! Project tasks.
-fn main() {}
+//! The project's own tasks: `cargo xtask test | soak | bench | redis-suite | record`.
+//!
+//! One program instead of shell scripts, so that every task runs the same on a developer's machine
+//! and in CI. Each task shows progress, keeps its full output under `target/xtask`, and an error
+//! says what to do next.
+#![expect(clippy::print_stdout, reason = "a task reports to the person who started it")]
+#![expect(clippy::print_stderr, reason = "a task reports to the person who started it")]
+
+mod outcome;
+mod record;
+mod setup;
+mod shell;
+mod suite;
+mod test;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's own tasks", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Set up the machine, then run every check that a change must pass
+    Test(test::Options),
+    /// Score the engine with Redis' own test suite, in external mode
+    RedisSuite(suite::Options),
+    /// Fill in the missing replies of transcripts from a private redis-server
+    Record {
+        /// Files such as conformance/string.txt
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::RedisSuite(options) => suite::run(&options),
+        Task::Record { files } => record::run(&files),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,21 @@
-//! Test tools.
+//! Tools that Seawall's own tests stand on; never part of the product.
+//!
+//! - [`ServerProcess`]: a private `redis-server`, or a `seawall engine`, on a free port in a
+//!   temporary folder, stopped when the value is dropped;
+//! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
+//!   test sees the very types and bytes that a server sent;
+//! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
+//!   any server.
+//!
+//! Real Redis is the oracle of this project: whatever is tested here is run against both servers.
+
+mod client;
+mod port;
+mod process;
+mod reply;
+pub mod transcript;
+
+pub use client::{Address, Client};
+pub use port::free_port;
+pub use process::{ServerBuilder, ServerProcess};
+pub use reply::{ProtocolError, Reply, parse};

@@ -1,0 +1,148 @@
+//! What the tests need beyond Rust, put in place on a fresh Debian machine.
+//!
+//! Redis is the oracle of the tests and redis-py and ioredis are the clients they use, so a missing
+//! one is installed and never skipped. The package of redis-server wants to start a system service
+//! on port 6379; that is prevented, because the tests start their own servers on free ports.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::outcome::{Context, Failure, Outcome};
+use crate::shell::{installed, step, target};
+
+/// A program, and the Debian package that brings it.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("redis-server", "redis-server"),
+    ("redis-cli", "redis-tools"),
+    ("redis-benchmark", "redis-tools"),
+    ("python3", "python3"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+];
+
+/// The version of Redis that the engine follows.
+const REDIS_VERSION: &str = "7.0.";
+const REDIS_PY: &str = "redis>=5,<9";
+const IOREDIS: &str = "ioredis@5";
+
+/// Where the clients of other languages live; the tests look there.
+pub(crate) fn clients() -> PathBuf {
+    target().join("clients")
+}
+
+/// Installs what is missing.
+pub(crate) fn run() -> Outcome {
+    packages()?;
+    oracle_version()?;
+    python_client()?;
+    node_client()
+}
+
+fn packages() -> Outcome {
+    let mut missing: Vec<&str> =
+        PROGRAMS.iter().filter(|(program, _)| !installed(program)).map(|(_, p)| *p).collect();
+    // A compiler for the vendored Lua, and the part of Python that Debian ships apart.
+    if !installed("cc") {
+        missing.extend(["gcc", "libc6-dev"]);
+    }
+    if installed("python3") && !python_has_venv() {
+        missing.push("python3-venv");
+    }
+    missing.dedup();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !installed("apt-get") {
+        return Err(Failure::new(format!(
+            "install these with your package manager and start again: {}",
+            missing.join(", ")
+        )));
+    }
+    let _guard = ServicesOff::new();
+    step("apt-get update", apt().arg("update"))?;
+    let install = ["install", "-y", "--no-install-recommends"];
+    step("apt-get install", apt().args(install).args(&missing)).map(drop)
+}
+
+fn apt() -> Command {
+    let mut command = if is_root() {
+        Command::new("apt-get")
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.args(["-n", "apt-get"]);
+        sudo
+    };
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
+
+fn is_root() -> bool {
+    let out = Command::new("id").arg("-u").output();
+    out.is_ok_and(|out| out.stdout.trim_ascii() == b"0")
+}
+
+/// While it lives, Debian's packages start no services.
+struct ServicesOff(Option<PathBuf>);
+
+impl ServicesOff {
+    fn new() -> Self {
+        let policy = Path::new("/usr/sbin/policy-rc.d");
+        let written = !policy.exists()
+            && fs::write(policy, "#!/bin/sh\nexit 101\n").is_ok()
+            && fs::set_permissions(policy, fs::Permissions::from_mode(0o755)).is_ok();
+        Self(written.then(|| policy.to_owned()))
+    }
+}
+
+impl Drop for ServicesOff {
+    fn drop(&mut self) {
+        if let Some(policy) = &self.0 {
+            let _ = fs::remove_file(policy);
+        }
+    }
+}
+
+fn oracle_version() -> Outcome {
+    let out = Command::new("redis-server").arg("--version").output();
+    let out = out.context("redis-server does not run")?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    if text.contains(&format!("v={REDIS_VERSION}")) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "the engine follows Redis {REDIS_VERSION}x, but this is: {}\n  put a redis-server of that \
+         version first in PATH (Debian 12 has 7.0.15)",
+        text.trim()
+    )))
+}
+
+fn python_has_venv() -> bool {
+    let check = Command::new("python3").args(["-c", "import venv, ensurepip"]).output();
+    check.is_ok_and(|out| out.status.success())
+}
+
+fn python_client() -> Outcome {
+    let venv = clients().join("venv");
+    let python = venv.join("bin").join("python");
+    let ready = Command::new(&python).args(["-c", "import redis"]).output();
+    if ready.is_ok_and(|out| out.status.success()) {
+        return Ok(());
+    }
+    fs::create_dir_all(clients())?;
+    step("python venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REDIS_PY];
+    step("pip install redis", Command::new(&python).args(pip)).map(drop)
+}
+
+fn node_client() -> Outcome {
+    let folder = clients().join("node");
+    if folder.join("node_modules").join("ioredis").is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
+    let npm = ["install", "--no-audit", "--no-fund", "--silent", IOREDIS];
+    step("npm install ioredis", Command::new("npm").current_dir(&folder).args(npm)).map(drop)
+}

@@ -1,0 +1,114 @@
+//! `cargo xtask test`: everything that a change must pass, on a machine with nothing but Rust.
+//!
+//! The order is by price: what fails fast runs first. Nothing is skipped silently; the last line
+//! counts what ran.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::outcome::{Failure, Outcome};
+use crate::setup;
+use crate::shell::{cargo, installed, root, step};
+
+/// What `cargo xtask test` can be told.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Take the machine as it is instead of installing what is missing
+    #[arg(long)]
+    no_setup: bool,
+}
+
+/// Runs every check.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let started = Instant::now();
+    if !options.no_setup {
+        setup::run()?;
+    }
+    step("format", &mut cargo(&["fmt", "--all", "--check"]))
+        .map_err(|error| Failure::new(format!("{error}\n  `cargo fmt` puts it right")))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    step("clippy", &mut cargo(&clippy))?;
+    step("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
+
+    let tests = unit_and_integration_tests()?;
+    let docs = step("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
+    let doc_tests = count_passed(&docs);
+    let examples = examples()?;
+    println!(
+        "passed: {tests} tests, {doc_tests} doc tests, {examples} examples, in {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+fn unit_and_integration_tests() -> Outcome<usize> {
+    let lines = if installed("cargo-nextest") {
+        step("tests", &mut cargo(&["nextest", "run", "--workspace", "--no-tests=pass"]))?
+    } else {
+        let all = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
+        step("tests", &mut cargo(&all))?
+    };
+    Ok(count_passed(&lines))
+}
+
+/// The number of passed tests in the output of `cargo test` or `cargo nextest`.
+fn count_passed(lines: &[String]) -> usize {
+    let before = |line: &str, word: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|w| w.trim_end_matches([';', ',']) == word)?;
+        words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
+    };
+    let summary = |line: &&String| {
+        line.starts_with("test result:") || line.trim_start().starts_with("Summary [")
+    };
+    lines.iter().filter(summary).filter_map(|line| before(line, "passed")).sum()
+}
+
+/// Runs every example of every crate: an example that does not run teaches nothing.
+fn examples() -> Outcome<usize> {
+    let mut count = 0;
+    for (package, name) in example_names()? {
+        let args = ["run", "--quiet", "--package", &package, "--example", &name];
+        step(&format!("example {name}"), &mut cargo(&args))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn example_names() -> Outcome<Vec<(String, String)>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("crates"))? {
+        let folder = entry?.path();
+        let Ok(examples) = fs::read_dir(folder.join("examples")) else { continue };
+        let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+        let package = manifest.lines().find_map(|line| line.strip_prefix("name = "));
+        let package = package.unwrap_or_default().trim_matches('"').to_owned();
+        for example in examples {
+            let path: PathBuf = example?.path();
+            if path.extension().is_some_and(|ext| ext == "rs") {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                names.push((package.clone(), name));
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_passed;
+
+    #[test]
+    fn both_runners_are_counted() {
+        let lines = [
+            "test result: ok. 5 passed; 0 failed; 0 ignored",
+            "     Summary [   5.4s] 11 tests run: 11 passed, 0 skipped",
+            "12 passed by somebody else",
+        ];
+        assert_eq!(count_passed(&lines.map(String::from)), 16);
+    }
+}
