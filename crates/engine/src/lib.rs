@@ -2,6 +2,7 @@
 
 pub mod crc;
 pub mod effects;
+mod geo;
 mod rng;
 mod value;
 pub mod glob;
