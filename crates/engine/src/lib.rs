@@ -3,7 +3,7 @@
 pub mod crc;
 pub mod effects;
 mod geo;
-mod rng;
-mod value;
 pub mod glob;
 pub mod number;
+mod rng;
+mod value;
