@@ -116,7 +116,7 @@ impl Packed {
     /// The place after this one.
     #[inline]
     pub(crate) fn next(&self, place: Place) -> Place {
-        Place { index: place.index + 1, at: place.at + entry::read(&self.bytes[place.at..]).1 }
+        Place { index: place.index + 1, at: place.at + entry::whole_len(&self.bytes[place.at..]) }
     }
 
     /// The entry at a place; `None` at the end.
@@ -134,15 +134,19 @@ impl Packed {
     /// the first of each pair.
     pub(crate) fn find(&self, item: &[u8], skip: usize) -> Option<Place> {
         let wanted = Raw::of(item);
-        let mut place = Place { index: 0, at: self.start };
-        let mut skipped = 0;
-        while place.index < self.len {
-            let (raw, size) = entry::read(&self.bytes[place.at..]);
-            if skipped == 0 && raw == wanted {
-                return Some(place);
+        let (mut index, mut rest) = (0, &self.bytes[self.start..]);
+        while !rest.is_empty() {
+            let (raw, size) = entry::read(rest);
+            if raw == wanted {
+                return Some(Place { index, at: self.bytes.len() - rest.len() });
             }
-            skipped = if skipped == 0 { skip } else { skipped - 1 };
-            place = Place { index: place.index + 1, at: place.at + size };
+            rest = &rest[size..];
+            for _ in 0..skip {
+                if !rest.is_empty() {
+                    rest = &rest[entry::whole_len(rest)..];
+                }
+            }
+            index += 1 + skip;
         }
         None
     }

@@ -127,7 +127,11 @@ fn tail(size: usize) -> Short {
     tail
 }
 
+#[inline]
 const fn tail_len(size: usize) -> usize {
+    if size < 0x80 {
+        return 1;
+    }
     let bits = usize::BITS - size.leading_zeros();
     (bits as usize).div_ceil(7)
 }
@@ -183,6 +187,17 @@ pub(super) fn read(bytes: &[u8]) -> (Raw<'_>, usize) {
     (raw, size + tail_len(size))
 }
 
+/// The whole length of the entry at the start of `bytes`.
+#[inline]
+pub(super) fn whole_len(bytes: &[u8]) -> usize {
+    match bytes[0] {
+        0..=0x7f => 2,
+        short @ 0x80..=0xbf => 2 + usize::from(short & 0x3f),
+        0xc0..=0xdf => 3,
+        _ => read(bytes).1,
+    }
+}
+
 /// The whole length of the entry that ends where `bytes` ends.
 #[inline]
 pub(super) fn last_len(bytes: &[u8]) -> usize {
@@ -221,6 +236,7 @@ mod tests {
         assert_eq!(&*raw.elem(), item);
         assert!(raw == Raw::of(item));
         assert_eq!((len, last_len(&bytes)), (copy.len(), copy.len()));
+        assert_eq!(whole_len(&copy), len);
         len
     }
 
