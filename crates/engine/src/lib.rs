@@ -1,11 +1,51 @@
-//! The Redis-compatible engine of Seawall.
+//! A Redis-compatible engine as a deterministic function: no I/O, no clock, no threads.
+//!
+//! Hosts hold a [`Core`], open sessions, feed them bytes and drain output and log; see
+//! `seawall-server` for the one that has sockets.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use seawall_engine::{Core, ManualClock, Options, Peer, Transport};
+//!
+//! let core = Core::new(Options::default(), Arc::new(ManualClock::at_millis(1_700_000_000_000)));
+//! let peer = Peer { addr: "local".into(), local_addr: "local".into(), transport: Transport::Local };
+//! let session = core.open(peer);
+//! core.feed(session, b"SET greeting hello\r\nGET greeting\r\n");
+//! let output = std::mem::take(core.engine().output(session).unwrap());
+//! assert_eq!(output, b"+OK\r\n$5\r\nhello\r\n");
+//! ```
 
+mod args;
 mod bits;
-pub mod crc;
+mod clock;
+mod command;
+mod config;
+mod crc;
+mod ctx;
+mod drive;
 pub mod effects;
+mod engine;
+mod error;
+mod evict;
 mod geo;
-pub mod glob;
+mod glob;
 mod hll;
-pub mod number;
+mod keyspace;
+mod notify;
+mod number;
+mod pubsub;
+mod resp;
 mod rng;
+mod script;
+mod session;
+mod slowlog;
+mod stats;
+mod tracking;
 mod value;
+mod wait;
+
+pub use clock::{Clock, ManualClock};
+pub use config::{OutputLimit, Settings};
+pub use drive::Core;
+pub use engine::{Engine, HostInfo, HostRequest, Options};
+pub use session::{Peer, SessionId, Transport};

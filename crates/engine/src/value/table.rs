@@ -136,6 +136,17 @@ impl<T: Item> Table<T> {
         self.segments.get_mut(index).items.find_mut(probe(hash), |item| item.key() == key)
     }
 
+    /// The item with this key together with the table's account of bytes, for callers that change
+    /// `heap_bytes` over a longer borrow and bring the account up to date themselves.
+    #[inline]
+    pub(crate) fn get_mut_accounted(&mut self, key: &[u8]) -> Option<(&mut T, &mut usize)> {
+        let hash = self.hash_of(key);
+        let index = self.segments.index_of(hash);
+        let item =
+            self.segments.get_mut(index).items.find_mut(probe(hash), |item| item.key() == key)?;
+        Some((item, &mut self.heap_bytes))
+    }
+
     /// Changes the item with this key, and measures it again afterwards.
     #[inline]
     pub(crate) fn update<R>(&mut self, key: &[u8], change: impl FnOnce(&mut T) -> R) -> Option<R> {

@@ -1,0 +1,5 @@
+//! debug: not built yet.
+
+use super::later::stubs;
+
+stubs!(debug);

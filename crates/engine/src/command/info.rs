@@ -1,0 +1,5 @@
+//! info: not built yet.
+
+use super::later::stubs;
+
+stubs!(info);

@@ -1,0 +1,46 @@
+//! Commands: the table, how a request finds its command, and one file per family.
+
+mod bitmap;
+mod client;
+mod cluster;
+mod config;
+mod connection;
+mod debug;
+mod expire;
+mod function;
+mod geo;
+mod hash;
+mod hyperloglog;
+mod info;
+mod introspect;
+mod keys;
+mod list;
+mod object;
+mod pubsub;
+mod scan;
+mod script;
+mod server;
+mod set;
+mod slowlog;
+mod sort;
+mod stream;
+mod string;
+mod string_edit;
+mod string_lcs;
+mod transaction;
+mod zset;
+
+mod later;
+
+pub(crate) mod index;
+pub(crate) mod spec;
+pub(crate) mod table;
+
+use crate::ctx::Ctx;
+use crate::error::{Done, Error};
+use crate::resp::Reply;
+
+/// Stands in the table for commands that are only their subcommands; the index never picks it.
+fn no_subcommand(_: &mut Ctx<'_>, args: &[&[u8]], _: &mut Reply) -> Done {
+    Err(Error::arity(&String::from_utf8_lossy(args[0])))
+}

@@ -1,0 +1,5 @@
+//! scan: not built yet.
+
+use super::later::stubs;
+
+stubs!(keys, randomkey, scan, dbsize);

@@ -1,0 +1,5 @@
+//! slowlog: not built yet.
+
+use super::later::stubs;
+
+stubs!(monitor, slowlog_get, slowlog_help, slowlog_len, slowlog_reset);

@@ -1,0 +1,41 @@
+//! zset: not built yet.
+
+use super::later::stubs;
+
+stubs!(
+    bzmpop,
+    bzpopmax,
+    bzpopmin,
+    zadd,
+    zcard,
+    zcount,
+    zdiff,
+    zdiffstore,
+    zincrby,
+    zinter,
+    zintercard,
+    zinterstore,
+    zlexcount,
+    zmpop,
+    zmscore,
+    zpopmax,
+    zpopmin,
+    zrandmember,
+    zrange,
+    zrangebylex,
+    zrangebyscore,
+    zrangestore,
+    zrank,
+    zrem,
+    zremrangebylex,
+    zremrangebyrank,
+    zremrangebyscore,
+    zrevrange,
+    zrevrangebylex,
+    zrevrangebyscore,
+    zrevrank,
+    zscan,
+    zscore,
+    zunion,
+    zunionstore
+);

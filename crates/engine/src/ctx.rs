@@ -1,0 +1,332 @@
+//! What a command handler works with: the keyspace as its session sees it, and the ways to tell the
+//! rest of the engine what it did.
+//!
+//! A handler reads with [`Ctx::read`], [`Ctx::str`], [`Ctx::get`], edits with [`Ctx::edit`],
+//! [`Ctx::edit_or_new`] and the string setters, then says what happened: [`Ctx::wrote`] (which
+//! wakes waiters, breaks watches, invalidates tracked keys, publishes the event and counts the
+//! change). What goes to the log is the request itself, unless the handler gave something
+//! deterministic with [`Ctx::rewrite`].
+
+use crate::command::index::CommandRef;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::evict;
+use crate::keyspace::{Db, Edit, Entry, NEVER, Str};
+use crate::notify::Classes;
+use crate::session::{Blocked, Session, Wait};
+use crate::value::{Kind, Value};
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A client, directly.
+    Client,
+    /// A client, inside EXEC.
+    Transaction,
+    /// A script.
+    Script,
+    /// A client whose blocking command is tried again.
+    Retry,
+    /// The log, at start.
+    Replay,
+}
+
+/// What the log gets from this command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// The request as it came, if it changed something.
+    Verbatim,
+    /// What the handler pushed itself.
+    Rewritten,
+}
+
+/// One execution of one command.
+pub(crate) struct Ctx<'e> {
+    pub(crate) engine: &'e mut Engine,
+    /// Index of the session in whose name it runs.
+    pub(crate) session: usize,
+    /// Its database.
+    pub(crate) db: u32,
+    /// Unix milliseconds, the same for the whole batch.
+    pub(crate) now: i64,
+    pub(crate) command: CommandRef,
+    pub(crate) caller: Caller,
+    pub(crate) propagation: Propagation,
+    /// Whether the handler asked to wait.
+    pub(crate) parked: bool,
+}
+
+impl Ctx<'_> {
+    pub(crate) fn session(&self) -> &Session {
+        &self.engine.sessions[self.session]
+    }
+
+    pub(crate) fn session_mut(&mut self) -> &mut Session {
+        &mut self.engine.sessions[self.session]
+    }
+
+    #[inline]
+    pub(crate) fn db(&mut self) -> &mut Db {
+        &mut self.engine.dbs[self.db as usize]
+    }
+
+    /// Seed for the hash tables of new collections.
+    pub(crate) fn seed(&self) -> u64 {
+        self.engine.seed
+    }
+
+    /// Whether a key whose time has passed counts as gone: not while the log is replayed, which
+    /// carries its own deletions.
+    fn expires(&self) -> bool {
+        self.caller != Caller::Replay
+    }
+
+    // ---- reading -------------------------------------------------------------------------------
+
+    /// The entry of a key that is alive; counts as a use and in the statistics.
+    #[inline]
+    pub(crate) fn read(&mut self, key: &[u8]) -> Option<&Entry> {
+        self.expire_if_due(key);
+        if self.engine.settings.notify_keyspace_events.contains(Classes::KEY_MISS)
+            && self.db().get(key).is_none()
+        {
+            self.notify(Classes::KEY_MISS, "keymiss", key);
+        }
+        let (now, policy) = (self.now, self.engine.settings.maxmemory_policy);
+        let engine = &mut *self.engine;
+        let found = engine.dbs[self.db as usize].get_mut(key);
+        match found {
+            Some(entry) => {
+                engine.stats.keyspace_hits += 1;
+                entry.idle = if policy.is_lfu() {
+                    let s = &engine.settings;
+                    let (decay, factor) = (s.lfu_decay_time, s.lfu_log_factor);
+                    evict::lfu_used(entry.idle, now, decay, factor, &mut engine.rng)
+                } else {
+                    evict::lru_clock(now)
+                };
+                Some(entry)
+            }
+            None => {
+                engine.stats.keyspace_misses += 1;
+                None
+            }
+        }
+    }
+
+    /// The entry of a key that is alive; leaves no trace.
+    pub(crate) fn peek(&mut self, key: &[u8]) -> Option<&Entry> {
+        self.expire_if_due(key);
+        self.engine.dbs[self.db as usize].get(key)
+    }
+
+    /// Whether the key is there; leaves no trace.
+    pub(crate) fn exists(&mut self, key: &[u8]) -> bool {
+        self.peek(key).is_some()
+    }
+
+    /// Deletes the key if its time has passed.
+    #[inline]
+    pub(crate) fn expire_if_due(&mut self, key: &[u8]) {
+        let now = self.now;
+        let db = &self.engine.dbs[self.db as usize];
+        if db.expiring() == 0 || !self.expires() {
+            return;
+        }
+        let due = db.get(key).and_then(Entry::expires_at).is_some_and(|at| at <= now);
+        if due {
+            self.engine.expire_key(self.db, key);
+        }
+    }
+
+    /// The string under a key.
+    #[inline]
+    pub(crate) fn str(&mut self, key: &[u8]) -> Result<Option<Str<'_>>, Error> {
+        match self.read(key) {
+            None => Ok(None),
+            Some(entry) => entry.str().map(Some).ok_or(Error::WRONG_TYPE),
+        }
+    }
+
+    /// The collection under a key.
+    #[inline]
+    pub(crate) fn get<T: Kind>(&mut self, key: &[u8]) -> Result<Option<&T>, Error> {
+        match self.read(key) {
+            None => Ok(None),
+            Some(entry) => T::of(entry.value()).map(Some).ok_or(Error::WRONG_TYPE),
+        }
+    }
+
+    // ---- writing -------------------------------------------------------------------------------
+
+    /// The collection under a key, to be changed. Say what happened with [`Ctx::wrote`], and call
+    /// [`Ctx::drop_if_empty`] when elements were taken out.
+    #[inline]
+    pub(crate) fn edit<T: Kind>(&mut self, key: &[u8]) -> Result<Option<Edit<'_, T>>, Error> {
+        self.expire_if_due(key);
+        self.touch_idle(key);
+        let db = &mut self.engine.dbs[self.db as usize];
+        match db.get(key) {
+            None => Ok(None),
+            Some(entry) if T::of(entry.value()).is_none() => Err(Error::WRONG_TYPE),
+            Some(_) => Ok(db.edit(key)),
+        }
+    }
+
+    /// The collection under a key, made by `make` when the key is absent.
+    pub(crate) fn edit_or_new<T: Kind>(
+        &mut self,
+        key: &[u8],
+        make: impl FnOnce() -> T,
+    ) -> Result<Edit<'_, T>, Error> {
+        self.expire_if_due(key);
+        match self.db().get(key) {
+            None => self.insert(Entry::new(key, make().into_value())),
+            Some(entry) if T::of(entry.value()).is_none() => return Err(Error::WRONG_TYPE),
+            Some(_) => self.touch_idle(key),
+        }
+        Ok(self.db().edit(key).expect("the key was found or made just above"))
+    }
+
+    fn touch_idle(&mut self, key: &[u8]) {
+        let (now, engine) = (self.now, &mut *self.engine);
+        if let Some(entry) = engine.dbs[self.db as usize].get_mut(key) {
+            entry.idle = if engine.settings.maxmemory_policy.is_lfu() {
+                let s = &engine.settings;
+                let (decay, factor) = (s.lfu_decay_time, s.lfu_log_factor);
+                evict::lfu_used(entry.idle, now, decay, factor, &mut engine.rng)
+            } else {
+                evict::lru_clock(now)
+            };
+        }
+    }
+
+    /// Puts an entry in, replacing what the key held, lifetime included.
+    pub(crate) fn insert(&mut self, mut entry: Entry) {
+        use crate::value::table::Item;
+        entry.idle = evict::fresh(self.engine.settings.maxmemory_policy, self.now);
+        let key = if self.engine.settings.notify_keyspace_events.contains(Classes::NEW) {
+            Some(entry.key().to_vec())
+        } else {
+            None
+        };
+        let old = self.db().insert(entry);
+        if let (None, Some(key)) = (&old, key) {
+            self.notify(Classes::NEW, "new", &key);
+        }
+    }
+
+    /// Sets a string and takes the lifetime away.
+    pub(crate) fn set_string(&mut self, key: &[u8], bytes: &[u8]) {
+        self.set_string_keep_ttl(key, bytes);
+        self.db().set_deadline(key, NEVER);
+    }
+
+    /// Sets a string and leaves the lifetime as it is.
+    pub(crate) fn set_string_keep_ttl(&mut self, key: &[u8], bytes: &[u8]) {
+        let idle = evict::fresh(self.engine.settings.maxmemory_policy, self.now);
+        let done = self.db().edit_string(key, |entry| {
+            entry.set_string(bytes);
+            entry.idle = idle;
+        });
+        if done.is_none() {
+            self.insert(Entry::string(key, bytes));
+        }
+    }
+
+    /// Sets any value and takes the lifetime away.
+    pub(crate) fn set_value(&mut self, key: &[u8], value: Value) {
+        self.insert(Entry::new(key, value));
+    }
+
+    /// Removes a key that is alive; no event, no count. Returns what it held.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        self.expire_if_due(key);
+        self.db().remove(key)
+    }
+
+    /// Removes a collection that has become empty, with its event. Call after [`Ctx::wrote`].
+    pub(crate) fn drop_if_empty<T: Kind>(&mut self, key: &[u8]) -> bool {
+        let empty = self
+            .db()
+            .get(key)
+            .and_then(|entry| T::of(entry.value()))
+            .is_some_and(|value| value.size() == 0);
+        if empty {
+            self.db().remove(key);
+            self.notify(Classes::GENERIC, "del", key);
+        }
+        empty
+    }
+
+    // ---- telling -------------------------------------------------------------------------------
+
+    /// A key was changed: its event, and everyone who cares about the key.
+    pub(crate) fn wrote(&mut self, key: &[u8], class: Classes, event: &str) {
+        self.touched(key);
+        self.notify(class, event, key);
+        self.dirty(1);
+    }
+
+    /// Everyone who cares about a key is told that it changed: watchers, waiters, trackers.
+    #[inline]
+    pub(crate) fn touched(&mut self, key: &[u8]) {
+        self.engine.key_changed(self.db, key, Some(self.session));
+    }
+
+    /// Publishes a keyspace event if its class is on.
+    #[inline]
+    pub(crate) fn notify(&mut self, class: Classes, event: &str, key: &[u8]) {
+        self.engine.notify(self.db, class, event, key);
+    }
+
+    /// Counts changes; a command that made any is written to the log.
+    #[inline]
+    pub(crate) fn dirty(&mut self, changes: u64) {
+        self.engine.dirty += changes;
+    }
+
+    /// The log gets this instead of the request; may be called several times.
+    pub(crate) fn rewrite<A: AsRef<[u8]>>(&mut self, args: &[A]) {
+        self.propagation = Propagation::Rewritten;
+        if self.engine.logging {
+            self.engine.effects.push(self.db, args);
+        }
+    }
+
+    /// The log gets nothing from this command.
+    pub(crate) fn no_log(&mut self) {
+        self.propagation = Propagation::Rewritten;
+    }
+
+    // ---- waiting -------------------------------------------------------------------------------
+
+    /// Whether the command may wait; elsewhere it answers at once as if its time were up.
+    pub(crate) fn may_block(&self) -> bool {
+        matches!(self.caller, Caller::Client | Caller::Retry)
+    }
+
+    /// Waits until one of the keys is written to, then tries the same request again; the reply of
+    /// this call is to be left unwritten. `timeout_ms` 0 waits for ever.
+    pub(crate) fn park_on_keys(&mut self, keys: &[&[u8]], args: &[&[u8]], timeout_ms: i64) {
+        let keys = keys.iter().map(|k| Box::from(*k)).collect();
+        self.park(Wait::Keys { db: self.db, keys }, args, timeout_ms);
+    }
+
+    /// Waits for something else than keys.
+    pub(crate) fn park(&mut self, wait: Wait, args: &[&[u8]], timeout_ms: i64) {
+        self.parked = true;
+        if self.caller == Caller::Retry {
+            return;
+        }
+        let deadline = (timeout_ms > 0).then(|| self.now.saturating_add(timeout_ms));
+        let blocked = Blocked {
+            wait,
+            command: self.command,
+            args: args.iter().map(|a| Box::from(*a)).collect(),
+            deadline,
+            ticket: self.engine.waiting.ticket(),
+        };
+        self.engine.block(self.session, blocked);
+    }
+}

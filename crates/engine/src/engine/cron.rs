@@ -1,0 +1,148 @@
+//! What time demands: time-outs, expiry, the end of pauses, room for new data.
+
+use crate::evict::{self, Policy};
+use crate::keyspace::Entry;
+use crate::script::ScriptJob;
+use crate::value::table::Item;
+
+use super::Engine;
+
+/// Between two looks at everything.
+const CRON_MS: i64 = 100;
+/// Segments of a database looked at in one slice of expiry.
+const EXPIRE_SEGMENTS: usize = 4096;
+
+impl Engine {
+    /// Does what is due. Returns a script that is to be driven.
+    pub(crate) fn tick(&mut self) -> Option<Box<ScriptJob>> {
+        let now = self.now_ms();
+        if self.script.is_none() {
+            while let Some(session) = self.waiting.due(now) {
+                self.time_out(session);
+            }
+            if self.asleep_until.is_some_and(|at| at <= now) {
+                self.asleep_until = None;
+                self.end_pause();
+            }
+            if self.pause.is_some_and(|pause| pause.until_ms <= now) {
+                self.pause = None;
+                self.end_pause();
+            }
+            if now - self.last_cron_ms >= CRON_MS || now < self.last_cron_ms {
+                self.last_cron_ms = now;
+                self.cron(now);
+            }
+            self.serve_ready();
+        }
+        self.run_runnable()
+    }
+
+    fn cron(&mut self, now: i64) {
+        self.stats.sample(now);
+        self.stats.peak_memory = self.stats.peak_memory.max(self.used_memory());
+        let frozen = self.pause.is_some();
+        if self.settings.active_expire && !frozen {
+            for db in 0..self.dbs.len() as u32 {
+                self.expire_slice(db, now);
+            }
+        }
+    }
+
+    /// Removes keys of one database whose time has passed, within a bound of work.
+    fn expire_slice(&mut self, db: u32, now: i64) {
+        let state = &mut self.dbs[db as usize];
+        if state.expiring() == 0 {
+            return;
+        }
+        let mut due: Vec<Entry> = Vec::new();
+        let step = state.table.expire_step(now, state.expire_from, EXPIRE_SEGMENTS, |entry| {
+            due.push(entry);
+        });
+        state.expire_from = step.next_segment;
+        for entry in due {
+            self.expired(db, entry.key());
+        }
+    }
+
+    // ---- eviction ------------------------------------------------------------------------------
+
+    /// Evicts until memory is below the bound; `false` when it cannot be.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let bound = usize::try_from(self.settings.maxmemory).unwrap_or(usize::MAX);
+        if self.script.is_some() {
+            return self.used_memory() <= bound;
+        }
+        // Limit: one command pays for so many evictions at most; the rest follows with the next.
+        const AT_ONCE: usize = 10_000;
+        for _ in 0..AT_ONCE {
+            if self.used_memory() <= bound {
+                return true;
+            }
+            if self.settings.maxmemory_policy == Policy::NoEviction || !self.evict_one() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn evict_one(&mut self) -> bool {
+        const TRIES: usize = 32;
+        let volatile = self.settings.maxmemory_policy.volatile_only();
+        let mut dbs: Vec<u32> = Vec::new();
+        for (i, db) in self.dbs.iter().enumerate() {
+            if if volatile { db.expiring() > 0 } else { db.len() > 0 } {
+                dbs.push(i as u32);
+            }
+        }
+        if dbs.is_empty() {
+            return false;
+        }
+        for _ in 0..TRIES {
+            for db in &dbs {
+                self.sample(*db, volatile);
+            }
+            while let Some(candidate) = self.evict_pool.take() {
+                if self.dbs[candidate.db as usize].get(&candidate.key).is_some() {
+                    self.evict_key(candidate.db, &candidate.key);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Offers some keys of a database to the pool.
+    fn sample(&mut self, db: u32, volatile: bool) {
+        let policy = self.settings.maxmemory_policy;
+        let (now, decay) = (self.now_ms(), self.settings.lfu_decay_time);
+        let wanted = self.settings.maxmemory_samples.max(1) as usize;
+        let (pool, rng) = (&mut self.evict_pool, &mut self.rng);
+        let mut seen = 0;
+        let noise = rng.next_u64();
+        self.dbs[db as usize].table.sample_segment(rng, volatile, |entry| {
+            if seen >= wanted || (volatile && entry.expires_at().is_none()) {
+                return;
+            }
+            seen += 1;
+            let score = match policy {
+                Policy::VolatileTtl => u64::MAX - entry.deadline().unsigned_abs(),
+                Policy::VolatileLfu | Policy::AllKeysLfu => {
+                    255 - u64::from(evict::lfu_decayed(entry.idle, now, decay))
+                }
+                Policy::VolatileLru | Policy::AllKeysLru => {
+                    u64::from(evict::lru_idle_seconds(entry.idle, now))
+                }
+                _ => noise ^ seen as u64,
+            };
+            pool.offer(score, db, entry.key());
+        });
+    }
+
+    fn evict_key(&mut self, db: u32, key: &[u8]) {
+        self.dbs[db as usize].remove(key);
+        self.stats.evicted_keys += 1;
+        self.log_removal(db, key);
+        self.notify(db, crate::notify::Classes::EVICTED, "evicted", key);
+        self.key_changed(db, key, None);
+    }
+}

@@ -1,0 +1,360 @@
+//! The way of one request: find the command, check what must hold, queue or run it.
+
+use crate::command::index::CommandRef;
+use crate::command::spec::flag;
+use crate::ctx::{Caller, Ctx, Propagation};
+use crate::error::Error;
+use crate::resp::Reply;
+use crate::script::ScriptJob;
+use crate::session::{Blocked, Queued, ReplyMode, Running, Wait};
+use crate::slowlog::Slow;
+
+use super::Engine;
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    /// The reply is written, or the session waits.
+    Done,
+    /// A script is to be run; its reply completes the request.
+    Script(Box<ScriptJob>),
+}
+
+impl Engine {
+    /// Runs one request of a session and writes the reply to its output.
+    pub(crate) fn execute(&mut self, session: usize, args: &[&[u8]]) -> Flow {
+        let state = &mut self.sessions[session];
+        let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
+        let start = out.len();
+        let flow = self.execute_into(session, args, &mut out);
+        self.finish_reply(session, out, start);
+        flow
+    }
+
+    /// Puts the output back, with what other parts of the engine sent to this session meanwhile in
+    /// front of the reply, and drops the reply if CLIENT REPLY says so.
+    fn finish_reply(&mut self, session: usize, mut out: Reply, start: usize) {
+        let state = &mut self.sessions[session];
+        match state.reply_mode {
+            ReplyMode::On => {}
+            ReplyMode::Off => out.truncate(start),
+            ReplyMode::SkipNext => {
+                out.truncate(start);
+                state.reply_mode = ReplyMode::Skip;
+            }
+            ReplyMode::Skip => {
+                out.truncate(start);
+                state.reply_mode = ReplyMode::On;
+            }
+        }
+        if !state.output.is_empty() {
+            let pushed = std::mem::take(&mut state.output);
+            out.splice_raw(start, &pushed);
+        }
+        let grew = out.len() > start;
+        state.output = out.into_bytes();
+        self.flush_own_invalidations(session);
+        if grew {
+            self.touch_session(session);
+        }
+    }
+
+    fn execute_into(&mut self, session: usize, args: &[&[u8]], out: &mut Reply) -> Flow {
+        let command = match self.index.resolve(args) {
+            Ok(command) => command,
+            Err(error) => {
+                self.reject(session, None, &error, out);
+                return Flow::Done;
+            }
+        };
+        self.sessions[session].last_command = self.index.listed(command).full_name;
+        if let Err(error) = self.admit(session, command) {
+            self.reject(session, Some(command), &error, out);
+            return Flow::Done;
+        }
+        if self.must_pause(session, command) {
+            self.park_paused(session, command, args);
+            return Flow::Done;
+        }
+        if self.sessions[session].multi.is_some() && !ends_or_changes_transaction(command) {
+            self.queue(session, command, args, out);
+            return Flow::Done;
+        }
+        if self.pause_tells_exec(session, command) {
+            self.park_paused(session, command, args);
+            return Flow::Done;
+        }
+        self.call(session, command, args, Caller::Client, out);
+        self.after_call(session, out)
+    }
+
+    /// What must hold before a command is run or queued.
+    fn admit(&mut self, session: usize, command: CommandRef) -> Result<(), Error> {
+        let state = &self.sessions[session];
+        if !state.authenticated && !command.has(flag::NO_AUTH) {
+            return Err(Error::fixed("NOAUTH Authentication required."));
+        }
+        let in_transaction = state.multi.is_some();
+        if in_transaction && command.has(flag::NO_MULTI) {
+            return Err(Error::fixed("ERR Command not allowed inside a transaction"));
+        }
+        if state.in_subscriber_mode() && !allowed_for_subscribers(command) {
+            return Err(Error::new(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                self.index.listed(command).full_name
+            )));
+        }
+        if let Some(script) = &self.script
+            && !command.has(flag::ALLOW_BUSY)
+        {
+            return Err(script.busy_error());
+        }
+        if self.settings.maxmemory > 0 && !self.make_room() {
+            let queued = self.sessions[session].multi.as_ref().map_or(0, |multi| multi.flags);
+            let exec = command.name == "exec" && queued & flag::DENY_OOM != 0;
+            if command.has(flag::DENY_OOM) || exec {
+                return Err(Error::OOM);
+            }
+        }
+        if command.has(flag::WRITE)
+            && let Some(text) = &self.refuse_writes
+        {
+            return Err(Error::new(text.clone()));
+        }
+        Ok(())
+    }
+
+    /// Answers with a refusal; an open transaction is spoiled by it.
+    pub(crate) fn reject(
+        &mut self,
+        session: usize,
+        command: Option<CommandRef>,
+        error: &Error,
+        out: &mut Reply,
+    ) {
+        if let Some(command) = command {
+            self.stats.commands[command.id as usize].rejected += 1;
+        }
+        self.stats.count_error(error.text());
+        if command.is_some_and(|command| command.name == "exec") {
+            self.discard(session);
+            out.error(&format!("EXECABORT Transaction discarded because of: {}", error.text()));
+            return;
+        }
+        if let Some(multi) = &mut self.sessions[session].multi {
+            multi.refused = true;
+        }
+        out.error(error.text());
+    }
+
+    fn queue(&mut self, session: usize, command: CommandRef, args: &[&[u8]], out: &mut Reply) {
+        if let Some(multi) = &mut self.sessions[session].multi {
+            multi.flags |= command.flags;
+            multi
+                .queue
+                .push(Queued { command, args: args.iter().map(|a| Box::from(*a)).collect() });
+            out.simple("QUEUED");
+        }
+    }
+
+    /// Runs a command that was admitted: handler, statistics, log.
+    pub(crate) fn call(
+        &mut self,
+        session: usize,
+        command: CommandRef,
+        args: &[&[u8]],
+        caller: Caller,
+        out: &mut Reply,
+    ) -> Called {
+        let started = self.clock.monotonic_nanos();
+        if !self.monitors.is_empty() && caller != Caller::Retry {
+            self.tell_monitors(session, command, args, caller);
+        }
+        let dirty_before = self.dirty;
+        let db = self.db_of(session, caller);
+        let now = self.time_of(caller);
+        let start = out.len();
+        let mut cx = Ctx {
+            engine: self,
+            session,
+            db,
+            now,
+            command,
+            caller,
+            propagation: Propagation::Verbatim,
+            parked: false,
+        };
+        let result = (command.run)(&mut cx, args, out);
+        let (propagation, parked) = (cx.propagation, cx.parked);
+        if self.dirty != dirty_before && self.logging && propagation == Propagation::Verbatim {
+            self.effects.push(db, args);
+        }
+        let failed = result.is_err();
+        if let Err(error) = result {
+            out.truncate(start);
+            out.error(error.text());
+            self.stats.count_error(error.text());
+        }
+        if !self.sessions.contains(session) {
+            return Called { parked, failed };
+        }
+        if self.sessions[session].tracking.is_some() && command.has(flag::READONLY) {
+            self.track_reads(session, command, args, caller);
+        }
+        let nanos = self.clock.monotonic_nanos().saturating_sub(started);
+        let stats = &mut self.stats.commands[command.id as usize];
+        stats.calls += u64::from(!parked);
+        stats.nanos += nanos;
+        stats.failed += u64::from(failed);
+        self.stats.total_commands += u64::from(!parked);
+        if self.settings.slowlog_log_slower_than >= 0
+            && nanos / 1000 >= self.settings.slowlog_log_slower_than as u64
+            && !command.has(flag::SKIP_SLOWLOG)
+            && caller != Caller::Script
+        {
+            self.note_slow(session, args, nanos);
+        }
+        Called { parked, failed }
+    }
+
+    fn note_slow(&mut self, session: usize, args: &[&[u8]], nanos: u64) {
+        let state = &self.sessions[session];
+        let slow = Slow {
+            id: 0,
+            at_seconds: self.now_us / 1_000_000,
+            micros: (nanos / 1000) as i64,
+            args: Vec::new(),
+            peer: state.peer.addr.clone(),
+            name: state.name.clone(),
+        };
+        self.slowlog.add(args, slow, self.settings.slowlog_max_len);
+    }
+
+    /// A handler may have left more to do than its own reply: a transaction to run, or a script.
+    fn after_call(&mut self, session: usize, out: &mut Reply) -> Flow {
+        if let Some(job) = self.scripts.pending.take() {
+            return Flow::Script(job);
+        }
+        if self.sessions.get(session).is_some_and(|state| state.running.is_some()) {
+            return self.run_transaction(session, out);
+        }
+        Flow::Done
+    }
+
+    /// Begins to run a queued transaction; EXEC's handler wrote the array's header.
+    pub(crate) fn start_transaction(&mut self, session: usize, queue: Vec<Queued>) {
+        self.sessions[session].running = Some(Running { queue: queue.into_iter() });
+    }
+
+    /// Runs what is left of a transaction, up to its end or the next script.
+    fn run_transaction(&mut self, session: usize, out: &mut Reply) -> Flow {
+        while let Some(queued) =
+            self.sessions[session].running.as_mut().and_then(|r| r.queue.next())
+        {
+            let args: Vec<&[u8]> = queued.args.iter().map(|a| &**a).collect();
+            self.call(session, queued.command, &args, Caller::Transaction, out);
+            if let Some(job) = self.scripts.pending.take() {
+                return Flow::Script(job);
+            }
+        }
+        self.sessions[session].running = None;
+        Flow::Done
+    }
+
+    /// Takes the reply of a script and goes on with what it was part of.
+    pub(crate) fn script_replied(&mut self, session: usize, reply: &[u8]) -> Flow {
+        let state = &mut self.sessions[session];
+        let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
+        let start = out.len();
+        out.raw(reply);
+        let flow = if state.running.is_some() {
+            self.run_transaction(session, &mut out)
+        } else {
+            Flow::Done
+        };
+        self.finish_reply(session, out, start);
+        flow
+    }
+
+    fn db_of(&self, session: usize, caller: Caller) -> u32 {
+        match (&self.script, caller) {
+            (Some(script), Caller::Script) => script.db,
+            _ => self.sessions[session].db,
+        }
+    }
+
+    /// Unix milliseconds; inside a script, those of its start.
+    fn time_of(&self, caller: Caller) -> i64 {
+        match (&self.script, caller) {
+            (Some(script), Caller::Script) => script.now_ms,
+            _ => self.now_ms(),
+        }
+    }
+
+    // ---- CLIENT PAUSE --------------------------------------------------------------------------
+
+    fn must_pause(&self, session: usize, command: CommandRef) -> bool {
+        if self.asleep_until.is_some() {
+            return true;
+        }
+        let Some(pause) = self.pause else { return false };
+        if self.sessions[session].multi.is_some() || command.name == "exec" {
+            return false;
+        }
+        !pause.writes_only || may_write(command)
+    }
+
+    /// EXEC of a transaction with writes waits for the end of a pause.
+    fn pause_tells_exec(&self, session: usize, command: CommandRef) -> bool {
+        let Some(pause) = self.pause else { return false };
+        let Some(multi) = &self.sessions[session].multi else { return false };
+        command.name == "exec"
+            && (!pause.writes_only
+                || multi.flags & flag::WRITE != 0
+                || multi.queue.iter().any(|queued| may_write(queued.command)))
+    }
+
+    fn park_paused(&mut self, session: usize, command: CommandRef, args: &[&[u8]]) {
+        let blocked = Blocked {
+            wait: Wait::Pause,
+            command,
+            args: args.iter().map(|a| Box::from(*a)).collect(),
+            deadline: None,
+            ticket: self.waiting.ticket(),
+        };
+        self.block(session, blocked);
+    }
+}
+
+/// How a call went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Called {
+    pub(crate) parked: bool,
+    pub(crate) failed: bool,
+}
+
+fn may_write(command: CommandRef) -> bool {
+    // Redis: scripts and PUBLISH count as possible writes, because their effects are replicated.
+    command.has(flag::WRITE)
+        || matches!(command.name, "eval" | "evalsha" | "fcall" | "publish" | "spublish" | "pfcount")
+}
+
+fn ends_or_changes_transaction(command: CommandRef) -> bool {
+    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+}
+
+fn allowed_for_subscribers(command: CommandRef) -> bool {
+    matches!(
+        command.name,
+        "ping"
+            | "subscribe"
+            | "unsubscribe"
+            | "psubscribe"
+            | "punsubscribe"
+            | "ssubscribe"
+            | "sunsubscribe"
+            | "quit"
+            | "reset"
+    )
+}

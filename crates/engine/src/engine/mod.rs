@@ -1,0 +1,344 @@
+//! The engine: a deterministic function from (session, time, input bytes) to (output bytes, log).
+//!
+//! It has no sockets, no threads, no clock and no unseeded randomness. Hosts open sessions, feed
+//! them bytes and drain their output (through [`crate::Core`], which also drives scripts); time
+//! comes from the clock they gave. Whatever a command does to other sessions (a message, a blocked
+//! pop that can go on, an invalidation) is in their output when the call returns, and they are in
+//! the list of touched sessions.
+//!
+//! Reading order: [`execute`] is the way of one request, [`input`] takes requests out of bytes,
+//! [`wake`] serves those who wait, [`cron`] does what time demands, [`change`] tells of changes.
+
+mod change;
+mod cron;
+mod execute;
+mod input;
+mod wake;
+
+use std::sync::Arc;
+
+use slab::Slab;
+
+use crate::clock::Clock;
+use crate::command::index::Index;
+use crate::config::Settings;
+use crate::effects::Effects;
+use crate::evict::Pool;
+use crate::keyspace::Db;
+use crate::pubsub::PubSub;
+use crate::rng::Rng;
+use crate::script::{ScriptRun, ScriptStore};
+use crate::session::{Peer, Session, SessionId};
+use crate::slowlog::SlowLog;
+use crate::stats::Stats;
+use crate::tracking::Tracking;
+use crate::wait::{Waiting, Watches};
+
+/// What an engine starts with.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Seeds hash tables and every random choice; the same seed and input give the same output.
+    pub seed: u64,
+    /// The settings.
+    pub settings: Settings,
+    /// Whether changes are kept for a log (see [`Engine::take_effects`]).
+    pub logging: bool,
+}
+
+/// Something that only the host can do; the session that asked waits for [`Engine::answer`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostRequest {
+    /// SAVE: write a snapshot, then answer.
+    Save(SessionId),
+    /// BGSAVE: begin a snapshot, answer at once.
+    BackgroundSave(SessionId),
+    /// BGREWRITEAOF: begin a rewrite of the log, answer at once.
+    Rewrite(SessionId),
+    /// DEBUG RELOAD and DEBUG LOADAOF: write everything out and read it again, then answer.
+    Reload(SessionId),
+    /// SHUTDOWN: end the process; an answer means that it could not be done.
+    Shutdown {
+        /// Who asked.
+        session: SessionId,
+        /// `Some(true)` for SAVE, `Some(false)` for NOSAVE.
+        save: Option<bool>,
+    },
+    /// CONFIG SET changed settings that the host acts on.
+    SettingsChanged,
+    /// CONFIG REWRITE: write the settings to the configuration file, then answer.
+    RewriteConfig(SessionId),
+}
+
+/// Facts that only the host knows, for INFO.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "the fields are INFO's, by the same names")]
+pub struct HostInfo {
+    pub process_id: u32,
+    pub tcp_port: u16,
+    pub run_id: String,
+    pub executable: String,
+    pub config_file: String,
+    pub loading: bool,
+    pub aof_enabled: bool,
+    pub aof_rewrite_in_progress: bool,
+    pub aof_last_bgrewrite_ok: bool,
+    pub aof_last_write_ok: bool,
+    pub aof_current_size: u64,
+    pub aof_base_size: u64,
+    pub rdb_bgsave_in_progress: bool,
+    pub rdb_last_save_unix: i64,
+    pub rdb_last_bgsave_ok: bool,
+    pub used_memory_rss: u64,
+    pub used_cpu_sys_micros: u64,
+    pub used_cpu_user_micros: u64,
+}
+
+/// A pause that CLIENT PAUSE asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    pub(crate) until_ms: i64,
+    pub(crate) writes_only: bool,
+}
+
+/// All state of one server.
+pub struct Engine {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) now_us: i64,
+    pub(crate) started_ms: i64,
+    pub(crate) seed: u64,
+    pub(crate) rng: Rng,
+    pub(crate) settings: Settings,
+    pub(crate) index: Index,
+    pub(crate) dbs: Vec<Db>,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) next_client_id: u64,
+    pub(crate) touched: Vec<SessionId>,
+    pub(crate) runnable: std::collections::VecDeque<usize>,
+    pub(crate) waiting: Waiting,
+    pub(crate) watches: Watches,
+    pub(crate) pubsub: PubSub,
+    pub(crate) tracking: Tracking,
+    pub(crate) monitors: Vec<usize>,
+    pub(crate) stats: Stats,
+    pub(crate) slowlog: SlowLog,
+    pub(crate) dirty: u64,
+    pub(crate) dirty_at_save: u64,
+    pub(crate) logging: bool,
+    pub(crate) effects: Effects,
+    /// Effects from before the script that runs now; those may be written already.
+    pub(crate) sealed: Effects,
+    /// The log cannot take writes: the text that refuses them.
+    pub(crate) refuse_writes: Option<String>,
+    pub(crate) scripts: ScriptStore,
+    pub(crate) script: Option<ScriptRun>,
+    pub(crate) pause: Option<Pause>,
+    /// DEBUG SLEEP: nothing runs before this time.
+    pub(crate) asleep_until: Option<i64>,
+    pub(crate) evict_pool: Pool,
+    pub(crate) requests: Vec<HostRequest>,
+    pub(crate) host: HostInfo,
+    pub(crate) last_cron_ms: i64,
+}
+
+impl Engine {
+    pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Engine {
+        let index = Index::new();
+        let now_us = clock.unix_micros();
+        let databases = usize::try_from(options.settings.databases).unwrap_or(16).max(1);
+        Engine {
+            clock,
+            now_us,
+            started_ms: now_us / 1000,
+            seed: options.seed,
+            rng: Rng::new(options.seed),
+            stats: Stats::new(index.list().len()),
+            index,
+            dbs: (0..databases).map(|_| Db::new(options.seed)).collect(),
+            settings: options.settings,
+            sessions: Slab::new(),
+            next_client_id: 1,
+            touched: Vec::new(),
+            runnable: std::collections::VecDeque::new(),
+            waiting: Waiting::default(),
+            watches: Watches::default(),
+            pubsub: PubSub::default(),
+            tracking: Tracking::default(),
+            monitors: Vec::new(),
+            slowlog: SlowLog::default(),
+            dirty: 0,
+            dirty_at_save: 0,
+            logging: options.logging,
+            effects: Effects::new(),
+            sealed: Effects::new(),
+            refuse_writes: None,
+            scripts: ScriptStore::default(),
+            script: None,
+            pause: None,
+            asleep_until: None,
+            evict_pool: Pool::default(),
+            requests: Vec::new(),
+            host: HostInfo::default(),
+            last_cron_ms: 0,
+        }
+    }
+
+    /// Begins a session.
+    pub(crate) fn open(&mut self, peer: Peer) -> SessionId {
+        let client_id = self.next_client_id;
+        self.next_client_id += 1;
+        self.stats.total_connections += 1;
+        let authenticated = self.settings.requirepass.is_empty();
+        let now_ms = self.now_us / 1000;
+        SessionId(self.sessions.insert(Session::new(client_id, peer, now_ms, authenticated)))
+    }
+
+    /// Ends a session and everything it held.
+    pub(crate) fn close(&mut self, id: SessionId) {
+        if !self.sessions.contains(id.0) {
+            return;
+        }
+        self.unblock(id.0);
+        self.leave_all(id.0);
+        self.unwatch(id.0);
+        self.stop_tracking(id.0);
+        self.monitors.retain(|s| *s != id.0);
+        self.touched.retain(|s| *s != id);
+        self.runnable.retain(|s| *s != id.0);
+        // A script goes on without its caller, as in Redis; its reply has nowhere to go.
+        if let Some(script) = &mut self.script
+            && script.session == id.0
+        {
+            script.orphaned = true;
+            self.sessions[id.0].output.clear();
+            return;
+        }
+        self.sessions.remove(id.0);
+    }
+
+    /// Bytes to be sent to a session; the host drains them.
+    pub fn output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
+        self.sessions.get_mut(id.0).map(|session| &mut session.output)
+    }
+
+    /// Sessions with new output, or that are to be closed, since the last call.
+    pub fn take_touched(&mut self, into: &mut Vec<SessionId>) {
+        for id in self.touched.drain(..) {
+            if let Some(session) = self.sessions.get_mut(id.0) {
+                session.touched = false;
+                into.push(id);
+            }
+        }
+    }
+
+    /// Whether a session is to be closed once its output is flushed.
+    #[must_use]
+    pub fn wants_close(&self, id: SessionId) -> bool {
+        self.sessions.get(id.0).is_none_or(|session| session.close_after_flush)
+    }
+
+    /// Whether more input is of use now; otherwise the host may stop reading for a while.
+    #[must_use]
+    pub fn wants_input(&self, id: SessionId) -> bool {
+        const ENOUGH: usize = 1 << 20;
+        self.sessions
+            .get(id.0)
+            .is_some_and(|session| session.blocked.is_none() || session.input.len() < ENOUGH)
+    }
+
+    /// When [`crate::Core::tick`] has something to do, in Unix milliseconds.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<i64> {
+        let pause = self.pause.map(|pause| pause.until_ms);
+        [self.waiting.next_deadline(), pause, self.asleep_until].into_iter().flatten().min()
+    }
+
+    /// Moves the operations for the log to `into` and returns how many there were. What a script
+    /// does is given out only when it has ended, so that it stays whole.
+    pub fn take_effects(&mut self, into: &mut Vec<u8>) -> u64 {
+        let from = if self.script.is_some() { &mut self.sealed } else { &mut self.effects };
+        let operations = from.operations();
+        into.extend_from_slice(from.as_bytes());
+        from.clear();
+        operations
+    }
+
+    /// What the host has to do.
+    pub fn take_requests(&mut self, into: &mut Vec<HostRequest>) {
+        into.append(&mut self.requests);
+    }
+
+    /// Answers a session that waits for the host.
+    pub fn answer(&mut self, id: SessionId, result: Result<&str, &str>) {
+        if self.sessions.get(id.0).is_none_or(|session| session.blocked.is_none()) {
+            return;
+        }
+        self.unblock(id.0);
+        self.reply_to(id.0, |out| match result {
+            Ok(text) => out.simple(text),
+            Err(text) => out.error(text),
+        });
+        self.make_runnable(id.0);
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What only the host knows, for INFO; the host keeps it up to date.
+    pub fn host_info(&mut self) -> &mut HostInfo {
+        &mut self.host
+    }
+
+    /// Refuses writes with this text (the log failed), or takes them again.
+    pub fn refuse_writes(&mut self, text: Option<String>) {
+        self.refuse_writes = text;
+    }
+
+    /// Counts a connection that the host turned away.
+    pub fn count_rejected_connection(&mut self) {
+        self.stats.rejected_connections += 1;
+    }
+
+    /// How many sessions are open.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether a session listens to channels, for the output limits of its class.
+    #[must_use]
+    pub fn is_subscriber(&self, id: SessionId) -> bool {
+        self.sessions.get(id.0).is_some_and(|session| session.all_subscriptions() > 0)
+    }
+
+    /// When the session last sent something, in Unix milliseconds.
+    #[must_use]
+    pub fn last_active_ms(&self, id: SessionId) -> Option<i64> {
+        self.sessions.get(id.0).map(|session| session.last_ms)
+    }
+
+    /// Whether the session waits for data or replicas, which does not count as idling.
+    #[must_use]
+    pub fn is_blocked(&self, id: SessionId) -> bool {
+        self.sessions.get(id.0).is_some_and(|session| session.blocked.is_some())
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_us / 1000
+    }
+
+    /// Takes the time from the clock, once a batch.
+    pub(crate) fn refresh_time(&mut self) {
+        self.now_us = self.clock.unix_micros();
+    }
+
+    /// Estimated bytes in use: data, buffers and tables.
+    pub(crate) fn used_memory(&self) -> usize {
+        const BASE: usize = 512 << 10;
+        let data: usize = self.dbs.iter().map(Db::heap_bytes).sum();
+        BASE + data + self.sessions.len() * 512
+    }
+}

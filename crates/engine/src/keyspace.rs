@@ -1,0 +1,309 @@
+//! The keyspace: sixteen databases, each one table of entries.
+//!
+//! An entry keeps key and string value in one allocation (`block`), because most keys hold short
+//! strings and a second allocation would cost more than the value:
+//!
+//! ```text
+//! Entry { block: [key bytes | string bytes], key_len, idle, deadline, value }
+//! ```
+//!
+//! Strings that are edited in place (APPEND, SETRANGE, SETBIT) move to a growable buffer of their
+//! own (`Value::Raw`); numbers are kept as numbers. The deadline lies in the entry, so that a
+//! lookup learns of expiry without a second table, and the table knows per segment which deadline
+//! comes first (see `value::table`).
+//!
+//! Invariant: no collection in the keyspace is empty.
+
+use crate::value::table::{Item, Table};
+use crate::value::{Kind, Value, alloc_bytes};
+
+/// Marks an entry that does not expire.
+pub(crate) const NEVER: i64 = i64::MAX;
+
+/// One key with its value.
+pub(crate) struct Entry {
+    block: Box<[u8]>,
+    key_len: u32,
+    /// LRU clock or LFU counter, as `evict` keeps it (24 bits).
+    pub(crate) idle: u32,
+    deadline: i64,
+    value: Value,
+}
+
+impl Item for Entry {
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.block[..self.key_len as usize]
+    }
+
+    fn heap_bytes(&self) -> usize {
+        alloc_bytes(self.block.len()) + self.value.heap_bytes()
+    }
+
+    #[inline]
+    fn deadline(&self) -> i64 {
+        self.deadline
+    }
+}
+
+/// A string value as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Str<'a> {
+    Int(i64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Str<'a> {
+    /// The bytes; a number is written to `digits` first.
+    pub(crate) fn bytes<'b>(self, digits: &'b mut itoa::Buffer) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self {
+            Str::Int(n) => digits.format(n).as_bytes(),
+            Str::Bytes(bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.bytes(&mut itoa::Buffer::new()).len()
+    }
+
+    pub(crate) fn to_vec(self) -> Vec<u8> {
+        self.bytes(&mut itoa::Buffer::new()).to_vec()
+    }
+}
+
+impl Entry {
+    /// A key with a value that is not a string.
+    pub(crate) fn new(key: &[u8], value: Value) -> Entry {
+        Entry { block: key.into(), key_len: key.len() as u32, idle: 0, deadline: NEVER, value }
+    }
+
+    /// A key with a string, kept as a number where it is one.
+    pub(crate) fn string(key: &[u8], bytes: &[u8]) -> Entry {
+        if bytes.len() <= 20
+            && let Some(n) = crate::number::parse_i64(bytes)
+        {
+            return Entry::new(key, Value::Int(n));
+        }
+        let mut block = Vec::with_capacity(key.len() + bytes.len());
+        block.extend_from_slice(key);
+        block.extend_from_slice(bytes);
+        let block = block.into_boxed_slice();
+        Entry { block, key_len: key.len() as u32, idle: 0, deadline: NEVER, value: Value::Embedded }
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    pub(crate) fn value_mut(&mut self) -> &mut Value {
+        &mut self.value
+    }
+
+    /// When the key expires, in Unix milliseconds, or [`NEVER`].
+    pub(crate) fn expires_at(&self) -> Option<i64> {
+        (self.deadline != NEVER).then_some(self.deadline)
+    }
+
+    /// The string, or `None` when the value is of another type.
+    #[inline]
+    pub(crate) fn str(&self) -> Option<Str<'_>> {
+        match &self.value {
+            Value::Int(n) => Some(Str::Int(*n)),
+            Value::Embedded => Some(Str::Bytes(&self.block[self.key_len as usize..])),
+            Value::Raw(bytes) => Some(Str::Bytes(bytes)),
+            _ => None,
+        }
+    }
+
+    /// Replaces the value by a string, in place where the size is the same.
+    #[inline]
+    pub(crate) fn set_string(&mut self, bytes: &[u8]) {
+        let key_len = self.key_len as usize;
+        let number = if bytes.len() <= 20 { crate::number::parse_i64(bytes) } else { None };
+        if let Some(n) = number {
+            if self.block.len() > key_len {
+                self.block = self.block[..key_len].into();
+            }
+            self.value = Value::Int(n);
+        } else if self.block.len() == key_len + bytes.len() {
+            self.block[key_len..].copy_from_slice(bytes);
+            self.value = Value::Embedded;
+        } else {
+            let mut block = Vec::with_capacity(key_len + bytes.len());
+            block.extend_from_slice(&self.block[..key_len]);
+            block.extend_from_slice(bytes);
+            self.block = block.into_boxed_slice();
+            self.value = Value::Embedded;
+        }
+    }
+
+    pub(crate) fn set_int(&mut self, n: i64) {
+        if self.block.len() > self.key_len as usize {
+            self.block = self.block[..self.key_len as usize].into();
+        }
+        self.value = Value::Int(n);
+    }
+
+    /// The string as a growable buffer, for edits in place; `None` for other types.
+    pub(crate) fn raw_mut(&mut self) -> Option<&mut Vec<u8>> {
+        if !matches!(self.value, Value::Raw(_)) {
+            let bytes = self.str()?.to_vec();
+            if self.block.len() > self.key_len as usize {
+                self.block = self.block[..self.key_len as usize].into();
+            }
+            self.value = Value::Raw(Box::new(bytes));
+        }
+        match &mut self.value {
+            Value::Raw(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Replaces the value by one that is not an embedded string.
+    pub(crate) fn set_value(&mut self, value: Value) {
+        if self.block.len() > self.key_len as usize {
+            self.block = self.block[..self.key_len as usize].into();
+        }
+        self.value = value;
+    }
+
+    /// The same value and lifetime under another name.
+    pub(crate) fn renamed(self, key: &[u8]) -> Entry {
+        let mut block = Vec::with_capacity(key.len() + self.block.len() - self.key_len as usize);
+        block.extend_from_slice(key);
+        block.extend_from_slice(&self.block[self.key_len as usize..]);
+        Entry { block: block.into_boxed_slice(), key_len: key.len() as u32, ..self }
+    }
+
+    /// A copy under another name, lifetime included.
+    pub(crate) fn copied(&self, key: &[u8]) -> Entry {
+        let mut block = key.to_vec();
+        block.extend_from_slice(&self.block[self.key_len as usize..]);
+        Entry {
+            block: block.into_boxed_slice(),
+            key_len: key.len() as u32,
+            idle: self.idle,
+            deadline: self.deadline,
+            value: self.value.clone(),
+        }
+    }
+
+    /// Redis' name for how the value is stored.
+    pub(crate) fn encoding(&self) -> &'static str {
+        const EMBEDDED_MAX: usize = 44;
+        match &self.value {
+            Value::Embedded if self.block.len() - self.key_len as usize <= EMBEDDED_MAX => "embstr",
+            Value::Embedded | Value::Raw(_) => "raw",
+            Value::Int(_) => "int",
+            other => other.encoding(),
+        }
+    }
+}
+
+/// One database.
+pub(crate) struct Db {
+    pub(crate) table: Table<Entry>,
+    /// Where the next slice of active expiry begins.
+    pub(crate) expire_from: usize,
+}
+
+impl Db {
+    pub(crate) fn new(seed: u64) -> Db {
+        Db { table: Table::new(seed), expire_from: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Entry> {
+        self.table.get(key)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        self.table.get_mut(key)
+    }
+
+    /// How many keys have a lifetime.
+    #[inline]
+    pub(crate) fn expiring(&self) -> usize {
+        self.table.timed()
+    }
+
+    /// Puts an entry in, replacing one of the same name; its own lifetime counts.
+    pub(crate) fn insert(&mut self, entry: Entry) -> Option<Entry> {
+        self.table.insert(entry)
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+        self.table.remove(key)
+    }
+
+    /// Sets or, with [`NEVER`], takes away the lifetime of a key that exists.
+    pub(crate) fn set_deadline(&mut self, key: &[u8], deadline: i64) {
+        self.table.update(key, |entry| entry.deadline = deadline);
+    }
+
+    /// Edits a collection and keeps the account of memory; `None` when the key is absent or of
+    /// another type.
+    pub(crate) fn edit<T: Kind>(&mut self, key: &[u8]) -> Option<Edit<'_, T>> {
+        let (entry, heap) = self.table.get_mut_accounted(key)?;
+        let value = T::of_mut(&mut entry.value)?;
+        let before = value.heap_bytes();
+        Some(Edit { value, heap, before })
+    }
+
+    /// Edits the string of a key in place; `None` when absent or of another type.
+    pub(crate) fn edit_string<R>(
+        &mut self,
+        key: &[u8],
+        edit: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
+        let (entry, heap) = self.table.get_mut_accounted(key)?;
+        let before = entry.heap_bytes();
+        let result = edit(entry);
+        *heap = (*heap + entry.heap_bytes()).saturating_sub(before);
+        Some(result)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.table.clear();
+        self.expire_from = 0;
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.table.mem_bytes()
+    }
+}
+
+/// A collection being edited; the account of memory is brought up to date when it is dropped.
+pub(crate) struct Edit<'a, T: Kind> {
+    value: &'a mut T,
+    heap: &'a mut usize,
+    before: usize,
+}
+
+impl<T: Kind> std::ops::Deref for Edit<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value
+    }
+}
+
+impl<T: Kind> std::ops::DerefMut for Edit<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value
+    }
+}
+
+impl<T: Kind> Drop for Edit<'_, T> {
+    fn drop(&mut self) {
+        *self.heap = (*self.heap + self.value.heap_bytes()).saturating_sub(self.before);
+    }
+}
