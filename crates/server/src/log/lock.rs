@@ -1,0 +1,65 @@
+//! One writer per directory.
+//!
+//! A `LOCK` file is held with the operating system's advisory lock, which dies with the process:
+//! there is no stale lock to clean up after a crash. The file names its holder for people.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use super::LogError;
+
+const LOCK_FILE: &str = "LOCK";
+
+/// Holds the directory until it is dropped.
+#[derive(Debug)]
+#[must_use = "the directory is free again when this is dropped"]
+pub struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Takes the lock of `directory`, which must exist.
+    ///
+    /// # Errors
+    /// [`LogError::Locked`] when another server, or another tool, holds it.
+    pub fn take(directory: &Path) -> Result<Self, LogError> {
+        let path = directory.join(LOCK_FILE);
+        let io = |error| LogError::Io { file: path.display().to_string(), error };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                // Limit: the holder's words are shown, so no more than a line of them is read.
+                let mut holder = String::new();
+                let _ = file.take(64).read_to_string(&mut holder);
+                return Err(LogError::Locked {
+                    directory: directory.display().to_string(),
+                    holder: holder.trim().to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        file.set_len(0).map_err(io)?;
+        writeln!(file, "process {}", std::process::id()).map_err(io)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holder_is_told_who_holds_it() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let lock = DirectoryLock::take(directory.path()).expect("free");
+        let refused = DirectoryLock::take(directory.path()).expect_err("held").to_string();
+        let holder = format!("process {}", std::process::id());
+        assert!(refused.contains(&holder), "{refused}");
+        drop(lock);
+        let _again = DirectoryLock::take(directory.path()).expect("free again");
+    }
+}

@@ -1,0 +1,45 @@
+//! The append-only log: what the engine's operations become on a disk.
+//!
+//! ```text
+//! stage (memory) ─▶ commit (write) ─▶ sync thread (fdatasync) ─▶ released
+//!        └────────▶ live queue of a rewrite ─▶ ….rewrite ─▶ renamed over the log
+//! ```
+//!
+//! - [`disk`], [`sim`]: the disk as a trait, the real one and one that can lose power;
+//! - [`frame`], [`reader`], [`check`]: the file's bytes, reading them, judging and repairing them;
+//! - [`writer`], [`sync`]: appending, and what "durable" means under each [`Policy`];
+//! - [`rewrite`]: a compact copy of the state while the server runs, without fork;
+//! - [`transfer`]: leaving to and arriving from a plain Redis command stream.
+//!
+//! Invariants: a record is recovered whole or not at all; what was acknowledged under `always` is
+//! in a file that a restart reads; damage in front of valid records is never skipped.
+
+mod appender;
+mod check;
+mod disk;
+mod error;
+mod frame;
+mod lock;
+mod reader;
+mod rewrite;
+pub mod sim;
+mod sync;
+mod transfer;
+mod writer;
+
+pub use check::{Report, Verdict, check, repair};
+pub use disk::{DirectoryDisk, Disk, DiskFile};
+pub use error::LogError;
+pub use lock::DirectoryLock;
+pub use reader::{Loaded, Torn, load};
+pub use rewrite::{
+    Cursor, DumpSource, Reach, Rewrite, SharedSource, Step, Target, Touch, save_now,
+};
+pub use sync::Policy;
+pub use transfer::{Commands, Exported, ImportError, export};
+pub use writer::{Clock, Log, Options};
+
+/// The log's file name inside its directory.
+pub const LOG_FILE: &str = "appendonly.seawall";
+/// The snapshot's file name inside its directory.
+pub const SNAPSHOT_FILE: &str = "dump.seawall";

@@ -1,0 +1,376 @@
+//! A compact copy of the state while the server runs: log rewrites and snapshots, without fork.
+//!
+//! The keys are walked in a fixed order, in slices; between slices clients go on writing, and
+//! everything they stage is looked at before the next slice. At any moment the new file holds,
+//! for exactly the keys in front of the cursor, their current state:
+//!
+//! | keys of a live operation          | what happens                                      |
+//! |-----------------------------------|---------------------------------------------------|
+//! | all in front of the cursor        | copied                                            |
+//! | all behind it                     | skipped: they will be dumped as they are then     |
+//! | some in front                     | the written ones in front are dumped once more    |
+//! | everywhere (FLUSHALL, FUNCTION …) | copied                                            |
+//! | moves keys past it (SWAPDB)       | the rewrite starts over                           |
+//!
+//! The engine is already past *all* live operations when they are looked at. So a key that is
+//! dumped once more has seen them all, and no other operation on it may be copied: those turn
+//! into further dumps until nothing changes ([`route`]).
+//!
+//! When the cursor is through: sync, then under the log's own lock the last operations, another
+//! sync, rename, sync of the directory. The old log receives everything until then, so a crash at
+//! any point finds one complete file.
+//!
+//! Limit: one key is dumped in one slice, so a key of millions of elements holds the engine for
+//! as long as encoding it takes.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use seawall_engine::effects::{self, Effects, Operation};
+
+use super::appender::Appender;
+use super::writer::{Log, Shared, lock};
+use super::{LOG_FILE, LogError, SNAPSHOT_FILE};
+
+/// Encoded bytes a slice aims at.
+const SLICE_BYTES: usize = 64 << 10;
+/// The new file is synced whenever it grew by this much, so that the last sync is short.
+const SYNC_EVERY_BYTES: u64 = 32 << 20;
+/// How often operations like SWAPDB may start a rewrite over; then it is done in one slice.
+const MAX_RESTARTS: u32 = 4;
+
+/// A place in the order in which keys are dumped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Cursor {
+    /// The database.
+    pub db: u32,
+    /// The place in it.
+    pub position: u64,
+}
+
+impl Cursor {
+    /// In front of everything.
+    pub const START: Self = Self { db: 0, position: 0 };
+}
+
+/// A key that an operation reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Touch<'a> {
+    /// Its database.
+    pub db: u32,
+    /// The key.
+    pub key: &'a [u8],
+    /// Whether it may be changed.
+    pub written: bool,
+}
+
+/// Which keys an operation is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Those that were listed, and no other.
+    Keys,
+    /// No key by name; right to repeat on a part of the keys: FLUSHALL, FLUSHDB, FUNCTION.
+    Everywhere,
+    /// It moves keys to other places: SWAPDB.
+    Shuffles,
+}
+
+/// What a rewrite needs from the engine.
+pub trait DumpSource {
+    /// Dumps keys from `cursor` on until about `budget_bytes` are encoded; the first slice also
+    /// dumps what belongs to no key. Returns where to go on, `None` at the end.
+    fn dump_slice(&self, cursor: Cursor, budget_bytes: usize, out: &mut Effects) -> Option<Cursor>;
+
+    /// Dumps one key as `DEL` and the commands that rebuild it, if it exists.
+    fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects);
+
+    /// Where a key is, or would be; stable while the key lives. It is dumped when this is in front
+    /// of the cursor.
+    fn place(&self, db: u32, key: &[u8]) -> Cursor;
+
+    /// Lists the keys of an operation.
+    fn reach<'a>(&self, operation: &Operation<'a>, touches: &mut Vec<Touch<'a>>) -> Reach;
+}
+
+/// Gives a rewrite its looks at the engine.
+pub trait SharedSource: Send + Sync {
+    /// Locks the engine, stages all its effects, and shows it to `look`.
+    fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource));
+}
+
+/// What a rewrite produces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A new log in the old one's place.
+    Log,
+    /// A snapshot beside the log, valid for the moment it finished.
+    Snapshot,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Log => LOG_FILE,
+            Self::Snapshot => SNAPSHOT_FILE,
+        }
+    }
+
+    fn new_name(self) -> String {
+        format!("{}.rewrite", self.name())
+    }
+}
+
+/// How far a rewrite is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Call again.
+    More,
+    /// The new file, of this many bytes, is in place.
+    Finished(u64),
+}
+
+/// A rewrite under way. Dropping it gives up: the old file stays.
+pub struct Rewrite {
+    shared: Arc<Shared>,
+    target: Target,
+    file: Option<Appender>,
+    /// Everything in front is dumped; `None` means all is.
+    cursor: Option<Cursor>,
+    restarts: u32,
+    synced_bytes: u64,
+    settled: bool,
+}
+
+impl Rewrite {
+    /// Starts a rewrite; `None` when one is under way.
+    ///
+    /// # Errors
+    /// When the new file cannot be created.
+    pub fn begin(log: &Log, target: Target) -> Result<Option<Self>, LogError> {
+        let shared = Arc::clone(&log.shared);
+        let mut staged = lock(&shared.staged);
+        if staged.live.is_some() {
+            return Ok(None);
+        }
+        staged.live = Some(Vec::new());
+        drop(staged);
+        let mut rewrite = Self {
+            shared,
+            target,
+            file: None,
+            cursor: Some(Cursor::START),
+            restarts: 0,
+            synced_bytes: 0,
+            settled: false,
+        };
+        let created = Appender::create(&*rewrite.shared.disk, &target.new_name());
+        rewrite.file = Some(created.map_err(|error| rewrite.error(error))?);
+        Ok(Some(rewrite))
+    }
+
+    /// Does the next slice; blocks for a slice's time in the engine and for the disk outside it.
+    ///
+    /// # Errors
+    /// When the disk refuses; the old file stays and the rewrite is to be dropped.
+    pub fn step(&mut self, source: &dyn SharedSource) -> Result<Step, LogError> {
+        let step = match self.cursor {
+            Some(_) => self.slice(source),
+            None if !self.settled => self.settle(),
+            None => self.finish(source),
+        };
+        step.map_err(|error| self.error(error))
+    }
+
+    fn slice(&mut self, source: &dyn SharedSource) -> io::Result<Step> {
+        let mut out = Effects::new();
+        let mut start_over = false;
+        let whole = self.restarts >= MAX_RESTARTS;
+        source.visit(&mut |engine| {
+            let live = self.take_live();
+            start_over |= !route(&live, self.cursor, engine, &mut out);
+            if start_over {
+                out.clear();
+                self.cursor = Some(Cursor::START);
+            }
+            while let Some(cursor) = self.cursor {
+                self.cursor = engine.dump_slice(cursor, SLICE_BYTES, &mut out);
+                if !whole {
+                    break;
+                }
+            }
+        });
+        let file = self.file.as_mut().expect("a rewrite has its file until it finishes");
+        if start_over {
+            self.restarts += 1;
+            self.synced_bytes = 0;
+            file.restart(&*self.shared.disk)?;
+        }
+        append(file, &out)?;
+        if file.size() >= self.synced_bytes + SYNC_EVERY_BYTES {
+            file.file().sync()?;
+            self.synced_bytes = file.size();
+        }
+        Ok(Step::More)
+    }
+
+    /// Syncs the bulk while clients go on.
+    fn settle(&mut self) -> io::Result<Step> {
+        self.file.as_ref().expect("a rewrite has its file until it finishes").file().sync()?;
+        self.settled = true;
+        Ok(Step::More)
+    }
+
+    /// The last operations, and the new file takes the old one's place.
+    fn finish(&mut self, source: &dyn SharedSource) -> io::Result<Step> {
+        let shared = Arc::clone(&self.shared);
+        let mut out = Effects::new();
+        let mut taken = None;
+        source.visit(&mut |engine| {
+            let appender = (self.target == Target::Log).then(|| lock(&shared.appender));
+            let live = self.take_live();
+            let routed = route(&live, None, engine, &mut out);
+            debug_assert!(routed, "behind the end nothing can be out of place");
+            lock(&shared.staged).live = None;
+            // The engine goes on from here; what it stages now belongs behind the new file's end.
+            taken = appender.map(|appender| (appender, shared.take_staged()));
+        });
+        let mut file = self.file.take().expect("a rewrite has its file until it finishes");
+        let placed = append(&mut file, &out).and_then(|()| {
+            file.file().sync()?;
+            shared.disk.rename(&self.target.new_name(), self.target.name())
+        });
+        let size = file.size();
+        let Some((mut appender, (chunks, position))) = taken else {
+            placed?;
+            shared.disk.sync_directory()?;
+            return Ok(Step::Finished(size));
+        };
+        if let Err(error) = placed {
+            shared.give_back(chunks.into_iter());
+            return Err(error);
+        }
+        let directory = shared.disk.sync_directory();
+        match &directory {
+            Ok(()) => shared.replaced(&file, position),
+            // A crash may find either file, so neither may be relied on.
+            Err(error) => shared.distrust(error),
+        }
+        let old = appender.replace(file);
+        drop(appender);
+        // Freeing a large file's blocks takes time, and nobody waits here.
+        drop(old);
+        directory?;
+        shared.publish();
+        shared.notify();
+        Ok(Step::Finished(size))
+    }
+
+    fn take_live(&self) -> Vec<u8> {
+        lock(&self.shared.staged).live.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn error(&self, error: io::Error) -> LogError {
+        LogError::Io { file: self.shared.disk.display(&self.target.new_name()), error }
+    }
+}
+
+impl Drop for Rewrite {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            lock(&self.shared.staged).live = None;
+            // A leftover is harmless: the next start removes it.
+            let _ = self.shared.disk.remove(&self.target.new_name());
+        }
+    }
+}
+
+/// Writes the whole state in one go, for SAVE and SHUTDOWN; the caller holds the engine.
+///
+/// # Errors
+/// When the disk refuses; the old snapshot stays.
+pub fn save_now(log: &Log, source: &dyn DumpSource) -> Result<u64, LogError> {
+    let disk = &*log.shared.disk;
+    let new_name = format!("{SNAPSHOT_FILE}.save");
+    let save = || -> io::Result<u64> {
+        let mut file = Appender::create(disk, &new_name)?;
+        let mut cursor = Some(Cursor::START);
+        while let Some(from) = cursor {
+            let mut out = Effects::new();
+            cursor = source.dump_slice(from, SLICE_BYTES, &mut out);
+            append(&mut file, &out)?;
+        }
+        file.file().sync()?;
+        disk.rename(&new_name, SNAPSHOT_FILE)?;
+        disk.sync_directory()?;
+        Ok(file.size())
+    };
+    save().map_err(|error| {
+        let _ = disk.remove(&new_name);
+        LogError::Io { file: disk.display(&new_name), error }
+    })
+}
+
+fn append(file: &mut Appender, out: &Effects) -> io::Result<()> {
+    if out.is_empty() { Ok(()) } else { file.append(out.as_bytes()) }
+}
+
+/// Translates live operations for a file that holds the keys in front of `cursor`; false when the
+/// rewrite must start over.
+fn route(live: &[u8], cursor: Option<Cursor>, engine: &dyn DumpSource, out: &mut Effects) -> bool {
+    if cursor == Some(Cursor::START) {
+        return true;
+    }
+    let mut known = Vec::new();
+    for operation in effects::operations(live) {
+        let operation = operation.expect("the engine encodes whole operations");
+        if cursor.is_none() {
+            out.copy(&operation);
+            continue;
+        }
+        let mut touches = Vec::new();
+        let reach = engine.reach(&operation, &mut touches);
+        if reach == Reach::Shuffles {
+            return false;
+        }
+        known.push((operation, reach, touches));
+    }
+    let Some(cursor) = cursor else { return true };
+    let dumped = |touch: &Touch<'_>| engine.place(touch.db, touch.key) < cursor;
+    let mut again: HashSet<(u32, &[u8])> = HashSet::new();
+    loop {
+        let before = again.len();
+        for (_, _, touches) in &known {
+            let inside = touches.iter().filter(|touch| dumped(touch)).count();
+            let mixed = inside > 0 && inside < touches.len();
+            if mixed || touches.iter().any(|touch| again.contains(&(touch.db, touch.key))) {
+                let written = touches.iter().filter(|touch| touch.written && dumped(touch));
+                again.extend(written.map(|touch| (touch.db, touch.key)));
+            }
+        }
+        if again.len() == before {
+            break;
+        }
+    }
+    for (operation, reach, touches) in &known {
+        let copied = match reach {
+            Reach::Everywhere => true,
+            _ => {
+                !touches.is_empty()
+                    && touches
+                        .iter()
+                        .all(|touch| dumped(touch) && !again.contains(&(touch.db, touch.key)))
+            }
+        };
+        if copied {
+            out.copy(operation);
+        }
+    }
+    for (db, key) in again {
+        engine.dump_key(db, key, out);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

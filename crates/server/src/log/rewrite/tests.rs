@@ -1,0 +1,299 @@
+//! The rewrite protocol against a toy store: random writes between slices, power cuts anywhere.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::super::disk::Disk;
+use super::super::sim::{Faults, SimDisk};
+use super::super::{Options, Policy, load};
+use super::*;
+
+type Keys = BTreeMap<(Cursor, Vec<u8>), Vec<u8>>;
+
+const DATABASES: u32 = 2;
+const KEYS: u64 = 24;
+
+/// A store with few places, so that keys share them and operations straddle the cursor.
+#[derive(Default, Clone)]
+struct Toy {
+    keys: Keys,
+}
+
+fn place(db: u32, key: &[u8]) -> Cursor {
+    let mixed = key.iter().fold(7u64, |hash, &byte| hash.wrapping_mul(31) ^ u64::from(byte));
+    Cursor { db, position: mixed % 11 }
+}
+
+impl Toy {
+    fn slot(db: u32, key: &[u8]) -> (Cursor, Vec<u8>) {
+        (place(db, key), key.to_vec())
+    }
+
+    fn apply(&mut self, operation: &Operation<'_>) {
+        let args: Vec<&[u8]> = operation.args().collect();
+        let db = operation.db;
+        let other = |arg: &[u8]| u32::from(arg[0] - b'0');
+        match *args.as_slice() {
+            [b"SET", key, value] => drop(self.keys.insert(Self::slot(db, key), value.to_vec())),
+            [b"APPEND", key, more] => {
+                self.keys.entry(Self::slot(db, key)).or_default().extend_from_slice(more);
+            }
+            [b"DEL", key] => drop(self.keys.remove(&Self::slot(db, key))),
+            [b"COPY", from, to] => {
+                if let Some(value) = self.keys.get(&Self::slot(db, from)).cloned() {
+                    self.keys.insert(Self::slot(db, to), value);
+                }
+            }
+            [b"MOVE", key, to] => {
+                if let Some(value) = self.keys.remove(&Self::slot(db, key)) {
+                    self.keys.insert(Self::slot(other(to), key), value);
+                }
+            }
+            [b"FLUSHALL"] => self.keys.clear(),
+            [b"FLUSHDB"] => self.keys.retain(|(place, _), _| place.db != db),
+            [b"SWAPDB"] => {
+                let keys = std::mem::take(&mut self.keys);
+                for ((place, key), value) in keys {
+                    self.keys.insert(Self::slot(1 - place.db, &key), value);
+                }
+            }
+            _ => panic!("the toy knows no {args:?}"),
+        }
+    }
+}
+
+impl DumpSource for Toy {
+    fn dump_slice(&self, cursor: Cursor, budget: usize, out: &mut Effects) -> Option<Cursor> {
+        // The budget of the real one counts bytes; the toy dumps one place a slice.
+        assert!(budget > 0);
+        let (&(place, _), _) = self.keys.range((cursor, Vec::new())..).next()?;
+        let next = Cursor { position: place.position + 1, ..place };
+        for ((_, key), value) in self.keys.range((place, Vec::new())..(next, Vec::new())) {
+            out.push(place.db, &[b"SET", key.as_slice(), value]);
+        }
+        Some(next)
+    }
+
+    fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects) {
+        out.push(db, &[b"DEL", key]);
+        if let Some(value) = self.keys.get(&Self::slot(db, key)) {
+            out.push(db, &[b"SET", key, value]);
+        }
+    }
+
+    fn place(&self, db: u32, key: &[u8]) -> Cursor {
+        place(db, key)
+    }
+
+    fn reach<'a>(&self, operation: &Operation<'a>, touches: &mut Vec<Touch<'a>>) -> Reach {
+        let args: Vec<&[u8]> = operation.args().collect();
+        let db = operation.db;
+        match *args.as_slice() {
+            [b"FLUSHALL"] | [b"FLUSHDB"] => return Reach::Everywhere,
+            [b"SWAPDB"] => return Reach::Shuffles,
+            [b"COPY", from, to] => {
+                touches.push(Touch { db, key: from, written: false });
+                touches.push(Touch { db, key: to, written: true });
+            }
+            [b"MOVE", key, to] => {
+                touches.push(Touch { db, key, written: true });
+                touches.push(Touch { db: u32::from(to[0] - b'0'), key, written: true });
+            }
+            _ => touches.push(Touch { db, key: args[1], written: true }),
+        }
+        Reach::Keys
+    }
+}
+
+struct Host {
+    toy: Mutex<Toy>,
+}
+
+impl SharedSource for Host {
+    fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource)) {
+        look(&*lock(&self.toy));
+    }
+}
+
+/// SplitMix64, seeded per run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn operation(&mut self, out: &mut Effects) {
+        let db = self.below(u64::from(DATABASES)) as u32;
+        let key = format!("k{}", self.below(KEYS));
+        let other = format!("k{}", self.below(KEYS));
+        let value = format!("{},", self.below(1000));
+        match self.below(40) {
+            0..10 => out.push(db, &["SET", &key, &value]),
+            10..22 => out.push(db, &["APPEND", &key, &value]),
+            22..26 => out.push(db, &["DEL", &key]),
+            26..32 => out.push(db, &["COPY", &key, &other]),
+            32..36 => out.push(db, &["MOVE", &key, if db == 0 { "1" } else { "0" }]),
+            36 => out.push(db, &["FLUSHDB"]),
+            37 if self.below(4) == 0 => out.push(0, &["FLUSHALL"]),
+            38 if self.below(3) == 0 => out.push(0, &["SWAPDB"]),
+            _ => out.push(db, &["SET", &key, &value]),
+        }
+    }
+}
+
+fn recover(disk: &SimDisk) -> Keys {
+    let mut toy = Toy::default();
+    let apply = |operation: Operation<'_>| {
+        toy.apply(&operation);
+        Ok(())
+    };
+    load(disk, LOG_FILE, apply, |_, _| {}).expect("a power cut leaves no damage").expect("a log");
+    toy.keys
+}
+
+fn open(disk: &SimDisk, policy: Policy) -> Log {
+    let options = Options { policy, background: false };
+    let clock = Arc::new(|| Duration::ZERO);
+    Log::open(Arc::new(disk.clone()), None, options, clock).expect("an empty disk")
+}
+
+/// Executes operations on the toy and stages them, as a host does under the engine's lock.
+fn execute(host: &Host, log: &Log, effects: &Effects) -> u64 {
+    let mut toy = lock(&host.toy);
+    for operation in effects {
+        toy.apply(&operation.expect("whole"));
+    }
+    log.stage(effects.as_bytes())
+}
+
+/// One life of a server: batches of writes, rewrites in slices, a power cut at a random moment.
+fn live_and_die(seed: u64) {
+    let mut random = Random(seed);
+    let disk = SimDisk::new(seed);
+    let log = open(&disk, Policy::Always);
+    let host = Host { toy: Mutex::default() };
+    let mut states = vec![Keys::default()];
+    let mut rewrite: Option<Rewrite> = None;
+    for _ in 0..random.below(120) {
+        match random.below(6) {
+            0..2 => {
+                let mut effects = Effects::new();
+                for _ in 0..=random.below(4) {
+                    random.operation(&mut effects);
+                }
+                let position = execute(&host, &log, &effects);
+                assert_eq!(position, states.len() as u64);
+                states.push(lock(&host.toy).keys.clone());
+                if random.below(4) > 0 {
+                    log.commit(position).expect("room");
+                }
+            }
+            2 => log.turn(),
+            3 if rewrite.is_none() => {
+                let target = if random.below(4) == 0 { Target::Snapshot } else { Target::Log };
+                rewrite = Rewrite::begin(&log, target).expect("room");
+            }
+            _ => {
+                if let Some(running) = &mut rewrite
+                    && running.step(&host).expect("room") != Step::More
+                {
+                    rewrite = None;
+                    assert!(disk.contents(&Target::Log.new_name()).is_none());
+                }
+            }
+        }
+    }
+    let acknowledged = log.released() as usize;
+    let survived = recover(&disk.power_cut(seed ^ 1));
+    let kept = states[acknowledged..].contains(&survived);
+    assert!(kept, "seed {seed}: the state is none of those since position {acknowledged}");
+}
+
+#[test]
+fn a_power_cut_during_rewrites_loses_nothing_acknowledged() {
+    let lives = if std::env::var_os("SEAWALL_SOAK").is_some() { 10_000 } else { 500 };
+    (0..lives).for_each(live_and_die);
+}
+
+#[test]
+fn a_snapshot_is_the_state_of_the_moment_it_finished() {
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let disk = SimDisk::new(seed);
+        let options = Options { background: false, ..Options::default() };
+        let log = Log::without_file(Arc::new(disk.clone()), options, Arc::new(|| Duration::ZERO));
+        let host = Host { toy: Mutex::default() };
+        let write = |random: &mut Random| {
+            let mut effects = Effects::new();
+            random.operation(&mut effects);
+            execute(&host, &log, &effects);
+        };
+        (0..50).for_each(|_| write(&mut random));
+        let mut rewrite = Rewrite::begin(&log, Target::Snapshot).expect("room").expect("idle");
+        assert!(Rewrite::begin(&log, Target::Log).expect("room").is_none(), "one at a time");
+        while rewrite.step(&host).expect("room") == Step::More {
+            (0..random.below(4)).for_each(|_| write(&mut random));
+        }
+        let copy = SimDisk::new(0);
+        copy.put(LOG_FILE, &disk.contents(SNAPSHOT_FILE).expect("a snapshot"));
+        assert_eq!(recover(&copy), lock(&host.toy).keys, "seed {seed}");
+        save_now(&log, &*lock(&host.toy)).expect("room");
+        copy.put(LOG_FILE, &disk.contents(SNAPSHOT_FILE).expect("a snapshot"));
+        assert_eq!(recover(&copy), lock(&host.toy).keys, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_rewrite_heals_a_log_whose_sync_failed() {
+    let disk = SimDisk::new(5);
+    let log = open(&disk, Policy::Always);
+    let host = Host { toy: Mutex::default() };
+    let mut effects = Effects::new();
+    effects.push(0, &["SET", "k1", "v"]);
+    let (_, syncs) = disk.counts();
+    disk.set_faults(Faults { failing_syncs: vec![syncs + 1], ..Faults::default() });
+    let position = execute(&host, &log, &effects);
+    log.commit(position).expect("room");
+    log.turn();
+    log.turn();
+    assert!(log.needs_rewrite() && log.failure().is_some());
+    assert_eq!(log.released(), 0, "a failed sync is never retried as success");
+    let mut rewrite = Rewrite::begin(&log, Target::Log).expect("room").expect("idle");
+    while rewrite.step(&host).expect("room") == Step::More {}
+    assert!(log.failure().is_none());
+    assert_eq!(log.released(), position);
+    assert_eq!(recover(&disk.power_cut(9)), lock(&host.toy).keys);
+}
+
+#[test]
+fn a_rewrite_that_meets_a_full_disk_leaves_the_log_alone() {
+    let disk = SimDisk::new(6);
+    let log = open(&disk, Policy::Always);
+    let host = Host { toy: Mutex::default() };
+    for number in 0..50 {
+        let mut effects = Effects::new();
+        effects.push(0, &["SET", &format!("k{number}"), "some value"]);
+        log.commit(execute(&host, &log, &effects)).expect("room");
+    }
+    log.turn();
+    let used = disk.contents(LOG_FILE).expect("a log").len() as u64;
+    disk.set_faults(Faults { capacity_bytes: Some(used + 200), ..Faults::default() });
+    let mut rewrite = Rewrite::begin(&log, Target::Log).expect("room").expect("idle");
+    let failed = loop {
+        match rewrite.step(&host) {
+            Ok(Step::More) => {}
+            other => break other,
+        }
+    };
+    assert!(failed.is_err());
+    drop(rewrite);
+    assert!(disk.open(&Target::Log.new_name()).expect("readable").is_none());
+    assert!(log.failure().is_none());
+    assert_eq!(recover(&disk), lock(&host.toy).keys);
+}
