@@ -188,7 +188,8 @@ impl Ctx<'_> {
         Ok(self.db().edit(key).expect("the key was found or made just above"))
     }
 
-    fn touch_idle(&mut self, key: &[u8]) {
+    /// Notes that a key was used.
+    pub(crate) fn touch_idle(&mut self, key: &[u8]) {
         let (now, engine) = (self.now, &mut *self.engine);
         if let Some(entry) = engine.dbs[self.db as usize].get_mut(key) {
             entry.idle = if engine.settings.maxmemory_policy.is_lfu() {

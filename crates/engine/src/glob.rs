@@ -15,7 +15,7 @@
 
 /// Whether letters match their other case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub(crate) enum Case {
     /// Bytes must be equal.
     Sensitive,
     /// ASCII letters match both cases.
@@ -23,7 +23,7 @@ pub enum Case {
 }
 
 /// Whether `pattern` matches all of `text`.
-pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
     }

@@ -20,9 +20,9 @@ mod format;
 mod integer;
 mod literal;
 
-pub use extended::Extended;
-pub use float::{Strtod, parse_f64, parse_f64_lenient, strtod};
-pub use format::{
+pub(crate) use extended::Extended;
+pub(crate) use float::{Strtod, parse_f64, parse_f64_lenient, strtod};
+pub(crate) use format::{
     format_double_reply, format_f, format_f64, format_fixed, format_g, format_human, integral,
 };
-pub use integer::{parse_i64, parse_memory, parse_u64, parse_u64_lenient};
+pub(crate) use integer::{parse_i64, parse_memory, parse_u64, parse_u64_lenient};

@@ -33,7 +33,7 @@ const QUOTIENT_BITS: u32 = 68;
 
 /// A long double.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extended {
+pub(crate) struct Extended {
     negative: bool,
     kind: Kind,
 }
@@ -47,14 +47,14 @@ enum Kind {
 
 impl Extended {
     /// Zero, the value of a key that does not exist.
-    pub const ZERO: Self = Self {
+    pub(crate) const ZERO: Self = Self {
         negative: false,
         kind: Kind::Finite { mantissa: 0, exponent: EXTENDED.min_exponent },
     };
 
     /// Reads a client's number: all of the text, infinities in words allowed, no blanks, no
     /// NaN, and neither overflow nor a value that vanishes.
-    pub fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > MAX_TEXT_BYTES || text.first().is_none_or(|&first| is_space(first)) {
             return None;
         }
@@ -77,13 +77,13 @@ impl Extended {
     }
 
     /// Whether the value is neither infinite nor NaN.
-    pub fn is_finite(self) -> bool {
+    pub(crate) fn is_finite(self) -> bool {
         matches!(self.kind, Kind::Finite { .. })
     }
 
     /// Appends the value with at most seventeen decimals, without trailing zeros and without an
     /// exponent, however large.
-    pub fn write_human(self, out: &mut Vec<u8>) {
+    pub(crate) fn write_human(self, out: &mut Vec<u8>) {
         let (mantissa, exponent) = match self.kind {
             Kind::Finite { mantissa, exponent } => (mantissa, exponent),
             Kind::Infinite => {

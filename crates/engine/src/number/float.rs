@@ -11,17 +11,17 @@ use super::literal::{Literal, scan};
 
 /// What C's `strtod` makes of a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Strtod {
+pub(crate) struct Strtod {
     /// The value; zero if the text does not start with a number.
-    pub value: f64,
+    pub(crate) value: f64,
     /// Bytes used, leading blanks included; zero if there was no number.
-    pub end: usize,
+    pub(crate) end: usize,
     /// Whether C would report a range error: overflow, or an inexact value too near to zero.
-    pub out_of_range: bool,
+    pub(crate) out_of_range: bool,
 }
 
 /// Reads a number from the start of `text`, as C's `strtod` does.
-pub fn strtod(text: &[u8]) -> Strtod {
+pub(crate) fn strtod(text: &[u8]) -> Strtod {
     let Some(scanned) = scan(text) else {
         return Strtod { value: 0.0, end: 0, out_of_range: false };
     };
@@ -37,7 +37,7 @@ pub fn strtod(text: &[u8]) -> Strtod {
 
 /// Reads a double that a client gave as a number: all of the text, infinities in words allowed,
 /// no blanks, no NaN, and neither overflow nor a value that vanishes.
-pub fn parse_f64(text: &[u8]) -> Option<f64> {
+pub(crate) fn parse_f64(text: &[u8]) -> Option<f64> {
     if text.first().is_none_or(|&first| is_space(first)) {
         return None;
     }
@@ -48,7 +48,7 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
 
 /// Reads a double where Redis only asks that `strtod` reach the end of the C string: blanks in
 /// front are fine, the empty text is zero, overflow is infinite; NaN is refused.
-pub fn parse_f64_lenient(text: &[u8]) -> Option<f64> {
+pub(crate) fn parse_f64_lenient(text: &[u8]) -> Option<f64> {
     let text = until_nul(text);
     let Strtod { value, end, .. } = strtod(text);
     (end == text.len() && !value.is_nan()).then_some(value)

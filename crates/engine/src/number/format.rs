@@ -16,7 +16,7 @@ const SHORT_INTEGER: f64 = 1e17;
 
 /// The double as an integer, if it is one that Redis stores and prints as such: without a
 /// fraction and within half the range of 64 bits.
-pub fn integral(value: f64) -> Option<i64> {
+pub(crate) fn integral(value: f64) -> Option<i64> {
     const BOUND: f64 = (i64::MAX / 2) as f64;
     if !(-BOUND..=BOUND).contains(&value) {
         return None;
@@ -29,7 +29,7 @@ pub fn integral(value: f64) -> Option<i64> {
 /// seventeen significant digits.
 ///
 /// Replies use [`format_double_reply`], which differs for large whole numbers.
-pub fn format_f64(out: &mut Vec<u8>, value: f64) {
+pub(crate) fn format_f64(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         out.extend_from_slice(b"nan");
         return;
@@ -43,18 +43,18 @@ pub fn format_f64(out: &mut Vec<u8>, value: f64) {
 
 /// Appends a double as a reply shows it, in RESP2 bulks and RESP3 doubles alike: seventeen
 /// significant digits, so 1e17 and above in scientific notation.
-pub fn format_double_reply(out: &mut Vec<u8>, value: f64) {
+pub(crate) fn format_double_reply(out: &mut Vec<u8>, value: f64) {
     format_g(out, value, ROUND_TRIP_DIGITS);
 }
 
 /// Appends a double as geo coordinates show it: through a long double, at most seventeen
 /// decimals, never an exponent.
-pub fn format_human(out: &mut Vec<u8>, value: f64) {
+pub(crate) fn format_human(out: &mut Vec<u8>, value: f64) {
     Extended::from(value).write_human(out);
 }
 
 /// Appends what C's `%.{digits}g` prints; zero digits count as one.
-pub fn format_g(out: &mut Vec<u8>, value: f64, digits: usize) {
+pub(crate) fn format_g(out: &mut Vec<u8>, value: f64, digits: usize) {
     if write_non_finite(out, value) {
         return;
     }
@@ -84,7 +84,7 @@ pub fn format_g(out: &mut Vec<u8>, value: f64, digits: usize) {
 }
 
 /// Appends what C's `%.{decimals}f` prints.
-pub fn format_f(out: &mut Vec<u8>, value: f64, decimals: usize) {
+pub(crate) fn format_f(out: &mut Vec<u8>, value: f64, decimals: usize) {
     if !write_non_finite(out, value) {
         write!(out, "{value:.decimals$}").expect("a vector takes every byte");
     }
@@ -92,7 +92,7 @@ pub fn format_f(out: &mut Vec<u8>, value: f64, decimals: usize) {
 
 /// Appends a double with a fixed number of decimals as Redis prints distances: scaled, rounded
 /// to the nearest integer, ties to even, then the point is put in.
-pub fn format_fixed(out: &mut Vec<u8>, value: f64, decimals: u32) {
+pub(crate) fn format_fixed(out: &mut Vec<u8>, value: f64, decimals: u32) {
     let scaled = (value * 10f64.powi(decimals as i32)).round_ties_even() as i64;
     if scaled < 0 {
         out.push(b'-');

@@ -14,7 +14,7 @@ const MAX_STRICT_BYTES: usize = 20;
 const MAX_MEMORY_DIGITS: usize = 127;
 
 /// Reads a signed 64-bit integer in its one canonical spelling.
-pub fn parse_i64(text: &[u8]) -> Option<i64> {
+pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
     if text.len() > MAX_STRICT_BYTES {
         return None;
     }
@@ -32,7 +32,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
 }
 
 /// Reads an unsigned 64-bit integer in its one canonical spelling.
-pub fn parse_u64(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     if text.len() > MAX_STRICT_BYTES {
         return None;
     }
@@ -45,7 +45,7 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
 /// The second chance admits leading blanks, a plus sign and leading zeros.
 // Redis: 7.0 also lets `-05` through as 2^64 - 5, while the canonical `-5` is refused, and
 // reads no further than a NUL byte.
-pub fn parse_u64_lenient(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_u64_lenient(text: &[u8]) -> Option<u64> {
     let text = until_nul(text);
     if let Some(value) = parse_i64(text) {
         return u64::try_from(value).ok();
@@ -66,7 +66,7 @@ pub fn parse_u64_lenient(text: &[u8]) -> Option<u64> {
 /// Reads a memory size such as `100`, `1k` (1000), `1kb` (1024), `2mb` or `1G`, in bytes.
 // Redis: an empty run of digits is zero ("mb" is 0 bytes), too many digits saturate, and the
 // product wraps.
-pub fn parse_memory(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_memory(text: &[u8]) -> Option<u64> {
     let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, unit) = text.split_at(length);
     let factor: u64 = match unit.to_ascii_lowercase().as_slice() {

@@ -141,7 +141,7 @@ impl Reply {
     /// A double: RESP3's own type, a bulk string in RESP2.
     pub(crate) fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
-        number::format_f64(&mut text, value);
+        number::format_double_reply(&mut text, value);
         if self.is_resp3() {
             self.bytes.push(b',');
             self.line(&text);
