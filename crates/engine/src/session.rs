@@ -65,6 +65,15 @@ pub(crate) struct Running {
     pub(crate) queue: std::vec::IntoIter<Queued>,
 }
 
+/// A key that a session watches.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) db: u32,
+    pub(crate) key: Box<[u8]>,
+    /// Its time had passed when it was watched, so that its removal is no change.
+    pub(crate) expired_at_watch: bool,
+}
+
 /// What CLIENT REPLY asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ReplyMode {
@@ -140,7 +149,7 @@ pub(crate) struct Session {
     pub(crate) multi: Option<Multi>,
     pub(crate) running: Option<Running>,
     /// Watched keys, and whether one of them changed.
-    pub(crate) watching: Vec<(u32, Box<[u8]>)>,
+    pub(crate) watching: Vec<Watched>,
     pub(crate) watch_broken: bool,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,

@@ -10,6 +10,7 @@ mod expire;
 mod function;
 mod geo;
 mod hash;
+mod help;
 mod hyperloglog;
 mod info;
 mod introspect;

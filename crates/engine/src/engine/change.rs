@@ -4,9 +4,11 @@ use crate::command::index::CommandRef;
 use crate::command::spec::flag;
 use crate::ctx::Caller;
 use crate::glob;
+use crate::keyspace::Entry;
 use crate::notify::Classes;
 use crate::pubsub;
 use crate::resp::Reply;
+use crate::session::Watched;
 
 use super::Engine;
 
@@ -16,7 +18,13 @@ impl Engine {
     pub(crate) fn key_changed(&mut self, db: u32, key: &[u8], by: Option<usize>) {
         if !self.watches.is_empty() {
             for session in self.watches.watchers(db, key) {
-                self.sessions[*session].watch_broken = true;
+                let state = &mut self.sessions[*session];
+                let was_gone = by.is_none()
+                    && state
+                        .watching
+                        .iter()
+                        .any(|w| w.db == db && *w.key == *key && w.expired_at_watch);
+                state.watch_broken |= !was_gone;
             }
         }
         self.waiting.signal(db, key);
@@ -62,10 +70,23 @@ impl Engine {
         self.waiting.signal_db(db);
     }
 
+    /// Lets a session watch a key.
+    pub(crate) fn watch(&mut self, session: usize, db: u32, key: &[u8]) {
+        let state = &mut self.sessions[session];
+        if state.watching.iter().any(|watched| watched.db == db && *watched.key == *key) {
+            return;
+        }
+        let now = self.now_us / 1000;
+        let expired_at_watch =
+            self.dbs[db as usize].get(key).and_then(Entry::expires_at).is_some_and(|at| at <= now);
+        state.watching.push(Watched { db, key: key.into(), expired_at_watch });
+        self.watches.add(session, db, key);
+    }
+
     /// Forgets what a session watches.
     pub(crate) fn unwatch(&mut self, session: usize) {
-        for (db, key) in std::mem::take(&mut self.sessions[session].watching) {
-            self.watches.remove(session, db, &key);
+        for watched in std::mem::take(&mut self.sessions[session].watching) {
+            self.watches.remove(session, watched.db, &watched.key);
         }
         self.sessions[session].watch_broken = false;
     }
