@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::number::parse_u64_lenient;
+
 /// The id of a stream entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId {
@@ -67,7 +69,7 @@ impl StreamId {
     pub(crate) fn parse(text: &[u8], missing_seq: u64) -> Option<StreamId> {
         match parse_parts(text)? {
             (ms, None) => Some(StreamId::new(ms, missing_seq)),
-            (ms, Some(seq)) => Some(StreamId::new(ms, parse_u64(seq)?)),
+            (ms, Some(seq)) => Some(StreamId::new(ms, parse_u64_lenient(seq)?)),
         }
     }
 
@@ -105,7 +107,7 @@ impl IdSpec {
         match parse_parts(text)? {
             (ms, None) => Some(IdSpec::Exact(StreamId::new(ms, 0))),
             (ms, Some(b"*")) => Some(IdSpec::AutoSeq(ms)),
-            (ms, Some(seq)) => Some(IdSpec::Exact(StreamId::new(ms, parse_u64(seq)?))),
+            (ms, Some(seq)) => Some(IdSpec::Exact(StreamId::new(ms, parse_u64_lenient(seq)?))),
         }
     }
 }
@@ -146,42 +148,13 @@ fn parse_parts(text: &[u8]) -> Option<(u64, Option<&[u8]>)> {
     }
     let text = until_nul(text);
     match memchr::memchr(b'-', text) {
-        None => Some((parse_u64(text)?, None)),
-        Some(dash) => Some((parse_u64(&text[..dash])?, Some(&text[dash + 1..]))),
+        None => Some((parse_u64_lenient(text)?, None)),
+        Some(dash) => Some((parse_u64_lenient(&text[..dash])?, Some(&text[dash + 1..]))),
     }
 }
 
 fn until_nul(text: &[u8]) -> &[u8] {
     memchr::memchr(0, text).map_or(text, |end| &text[..end])
-}
-
-/// A number as C's `strtoull` reads it, of which nothing may be left over.
-///
-/// Redis: a well-formed negative number is refused, but one that is not (`-01`) wraps around.
-fn parse_u64(text: &[u8]) -> Option<u64> {
-    let blanks = text.iter().take_while(|b| matches!(b, b' ' | b'\t'..=b'\r')).count();
-    let (digits, negative) = match &text[blanks..] {
-        [b'-', rest @ ..] => (rest, true),
-        [b'+', rest @ ..] => (rest, false),
-        rest => (rest, false),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    let mut value: u64 = 0;
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
-    }
-    let plain = blanks == 0 && digits[0] != b'0' && value <= i64::MAX as u64 + 1;
-    match negative {
-        true if plain => None,
-        true => Some(value.wrapping_neg()),
-        false => Some(value),
-    }
 }
 
 #[cfg(test)]

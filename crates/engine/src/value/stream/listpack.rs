@@ -8,6 +8,8 @@
 //! An element is a type-and-length prefix, its bytes, and its own length again for walking
 //! backwards. Text that is the canonical form of a 64-bit integer is stored as that integer.
 
+use crate::number::parse_i64;
+
 /// Header (total bytes, element count) and end mark.
 pub(super) const FRAME_BYTES: usize = 7;
 
@@ -26,7 +28,7 @@ pub(super) fn integer_bytes(value: i64) -> usize {
 
 /// Bytes of a text element.
 pub(super) fn text_bytes(text: &[u8]) -> usize {
-    if let Some(value) = canonical_integer(text) {
+    if let Some(value) = parse_i64(text) {
         return integer_bytes(value);
     }
     let encoded = match text.len() {
@@ -47,47 +49,9 @@ fn back_length_bytes(encoded: usize) -> usize {
     }
 }
 
-/// The integer that `text` spells, if it is spelled as the integer would be printed.
-fn canonical_integer(text: &[u8]) -> Option<i64> {
-    const LONGEST: usize = 20;
-    if text == b"0" {
-        return Some(0);
-    }
-    let (digits, negative) = match text {
-        [b'-', rest @ ..] => (rest, true),
-        rest => (rest, false),
-    };
-    if text.len() > LONGEST || !matches!(digits.first(), Some(b'1'..=b'9')) {
-        return None;
-    }
-    let mut magnitude: u64 = 0;
-    for byte in digits {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        magnitude = magnitude.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
-    }
-    match negative {
-        true if magnitude <= i64::MAX as u64 + 1 => Some((magnitude as i64).wrapping_neg()),
-        false => i64::try_from(magnitude).ok(),
-        true => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn integers_are_recognized_only_in_canonical_form() {
-        assert_eq!(canonical_integer(b"0"), Some(0));
-        assert_eq!(canonical_integer(b"-1"), Some(-1));
-        assert_eq!(canonical_integer(b"9223372036854775807"), Some(i64::MAX));
-        assert_eq!(canonical_integer(b"-9223372036854775808"), Some(i64::MIN));
-        for text in ["", "-", "-0", "01", "+1", "9223372036854775808", "1 ", "1x"] {
-            assert_eq!(canonical_integer(text.as_bytes()), None, "{text:?}");
-        }
-    }
 
     #[test]
     fn sizes_count_prefix_and_back_length() {

@@ -44,8 +44,8 @@ impl Stream {
     }
 
     /// The number of entries.
-    pub(crate) fn len(&self) -> u64 {
-        self.log.len()
+    pub(crate) fn len(&self) -> usize {
+        usize::try_from(self.log.len()).unwrap_or(usize::MAX)
     }
 
     /// Bytes on the heap, in constant time; the value itself not included.
