@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use slab::Slab;
 
@@ -29,7 +30,7 @@ pub(crate) struct Group {
     entries_read: Option<i64>,
     pending: BTreeMap<StreamId, Nack>,
     consumers: Slab<Consumer>,
-    by_name: BTreeMap<Box<[u8]>, ConsumerSlot>,
+    by_name: BTreeMap<Arc<[u8]>, ConsumerSlot>,
     name_bytes: usize,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct ConsumerSlot(u32);
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     /// Its name.
-    pub(crate) name: Box<[u8]>,
+    pub(crate) name: Arc<[u8]>,
     /// When it last asked for anything, in milliseconds.
     pub(crate) seen_ms: i64,
     pending: BTreeSet<StreamId>,
@@ -66,7 +67,7 @@ const fn slot_bytes(bytes: usize) -> usize {
 const PENDING_BYTES: usize =
     slot_bytes(size_of::<StreamId>() + size_of::<Nack>()) + slot_bytes(size_of::<StreamId>());
 const CONSUMER_BYTES: usize =
-    size_of::<Consumer>() + slot_bytes(size_of::<Box<[u8]>>() + size_of::<ConsumerSlot>());
+    size_of::<Consumer>() + slot_bytes(size_of::<Arc<[u8]>>() + size_of::<ConsumerSlot>());
 const GROUP_BYTES: usize = slot_bytes(size_of::<Box<[u8]>>() + size_of::<Group>());
 
 impl Groups {
@@ -263,10 +264,11 @@ impl Group {
         if self.by_name.contains_key(name) {
             return None;
         }
-        let consumer = Consumer { name: name.into(), seen_ms: now_ms, pending: BTreeSet::new() };
+        let name: Arc<[u8]> = name.into();
+        let consumer = Consumer { name: name.clone(), seen_ms: now_ms, pending: BTreeSet::new() };
         let slot = ConsumerSlot(self.consumers.insert(consumer) as u32);
-        self.by_name.insert(name.into(), slot);
-        self.name_bytes += 2 * name.len();
+        self.name_bytes += name.len();
+        self.by_name.insert(name, slot);
         Some(slot)
     }
 
@@ -277,7 +279,7 @@ impl Group {
         for id in &consumer.pending {
             self.pending.remove(id);
         }
-        self.name_bytes -= 2 * name.len();
+        self.name_bytes -= name.len();
         Some(consumer.pending.len())
     }
 

@@ -21,11 +21,10 @@ mod tests;
 mod trim;
 mod varint;
 
-pub(crate) use self::group::{Consumer, ConsumerSlot, Group, GroupMut, Groups, Nack};
-pub(crate) use self::id::{IdSpec, IdText, StreamId};
-pub(crate) use self::log::{AppendError, Log, MAX_NODE_BYTES, NodeLimits};
-pub(crate) use self::node::{Entry, Fields, Node, Pairs};
-pub(crate) use self::range::{Range, RangeRev};
+pub(crate) use self::group::{Consumer, ConsumerSlot, Group, Groups, Nack};
+pub(crate) use self::id::{IdSpec, StreamId};
+pub(crate) use self::log::{AppendError, Log, NodeLimits};
+pub(crate) use self::node::Entry;
 pub(crate) use self::trim::{Keep, Precision};
 
 /// A stream.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::node::Pairs;
 use super::*;
 
 type Texts = Vec<(Vec<u8>, Vec<u8>)>;

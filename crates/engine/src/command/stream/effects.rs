@@ -1,0 +1,88 @@
+//! What the log gets from commands that move a group.
+//!
+//! Reading and claiming depend on the clock and on who else read, so the log gets what came of
+//! them: one XCLAIM per entry that changed hands, with its time and count spelled out, and the
+//! group's position. Redis leaves out what it deems cheap to lose (the count of entries read,
+//! the consumer and delivery counts of a re-read); here a replay gives the same state.
+
+use std::sync::Arc;
+
+use crate::ctx::Ctx;
+use crate::value::stream::{Group, Nack, StreamId};
+
+/// A pending entry as it is after a command, to be told to the log.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub(super) id: StreamId,
+    pub(super) nack: Nack,
+    pub(super) consumer: Arc<[u8]>,
+    /// The group's last id when this entry was handed out.
+    pub(super) last_id: StreamId,
+}
+
+impl Handed {
+    /// What is now known about the pending entry `id`.
+    pub(super) fn of(group: &Group, id: StreamId, nack: Nack) -> Handed {
+        let consumer = group.consumer(nack.consumer).name.clone();
+        Handed { id, nack, consumer, last_id: group.last_id() }
+    }
+}
+
+/// Logs that entries belong to their consumers now.
+///
+/// An entry that no longer exists in the stream is forgotten by the replay of the same words.
+pub(super) fn handed(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], entries: &[Handed]) {
+    for entry in entries {
+        let (mut time, mut count) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (id, last_id) = (entry.id.text(), entry.last_id.text());
+        ctx.rewrite(&[
+            &b"XCLAIM"[..],
+            key,
+            group,
+            &entry.consumer,
+            b"0",
+            id.as_bytes(),
+            b"TIME",
+            time.format(entry.nack.delivered_ms).as_bytes(),
+            b"RETRYCOUNT",
+            count.format(entry.nack.deliveries).as_bytes(),
+            b"FORCE",
+            b"JUSTID",
+            b"LASTID",
+            last_id.as_bytes(),
+        ]);
+    }
+}
+
+/// Where a group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    last_id: StreamId,
+    entries_read: Option<i64>,
+}
+
+impl Position {
+    pub(super) fn of(group: &Group) -> Position {
+        Position { last_id: group.last_id(), entries_read: group.entries_read() }
+    }
+}
+
+/// Logs where a group stands.
+pub(super) fn position(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], position: Position) {
+    let mut read = itoa::Buffer::new();
+    let id = position.last_id.text();
+    ctx.rewrite(&[
+        &b"XGROUP"[..],
+        b"SETID",
+        key,
+        group,
+        id.as_bytes(),
+        b"ENTRIESREAD",
+        read.format(position.entries_read.unwrap_or(-1)).as_bytes(),
+    ]);
+}
+
+/// Logs that a consumer was created.
+pub(super) fn consumer_created(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], consumer: &[u8]) {
+    ctx.rewrite(&[&b"XGROUP"[..], b"CREATECONSUMER", key, group, consumer]);
+}
