@@ -1,9 +1,9 @@
 //! Members in order of (score, bytes), with ranks: a counted B+tree.
 //!
 //! ```text
-//!            inner   [low,count,node][low,count,node] …          up to 64 children
+//!            inner   [low,count,node][low,count,node] …          up to 128 children
 //!                        │                │
-//!            leaf  ⇄  [score,member]…  ⇄ [score,member]…  ⇄      up to 64 entries, linked both ways
+//!            leaf  ⇄  [score,member]…  ⇄ [score,member]…  ⇄      up to 128 entries, both ways
 //! ```
 //!
 //! Nodes live in two slabs and name each other by index, so there is no pointer chasing over
@@ -35,11 +35,14 @@ use super::member::Member;
 pub(crate) use walk::Iter;
 
 /// Entries in a leaf, and children of an inner node, at most.
-const NODE_MAX: usize = 64;
+///
+/// Measured with 100,000 and a million members: 128 is as fast as 64 to fill, faster to rank, and
+/// wastes less. Tests use small nodes, so that few members make many levels.
+const NODE_MAX: usize = if cfg!(test) { 16 } else { 128 };
 /// A node with fewer looks for a neighbour to merge with.
-const NODE_MIN: usize = 16;
+const NODE_MIN: usize = NODE_MAX / 4;
 /// Two neighbours merge when they have together at most this many.
-const MERGE_MAX: usize = 48;
+const MERGE_MAX: usize = NODE_MAX / 4 * 3;
 /// Leaves grow by this many entries.
 const GROW: usize = 8;
 /// No such node.

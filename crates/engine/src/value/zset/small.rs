@@ -126,6 +126,8 @@ impl Small {
         self.bytes.resize(old + size, 0);
         self.bytes.copy_within(offset..old, offset + size);
         let place = &mut self.bytes[offset..offset + size];
+        // Redis: the compact form keeps whole scores as integers, which loses the sign of zero.
+        let score = score + 0.0;
         place[..SCORE_BYTES].copy_from_slice(&score.to_le_bytes());
         place[SCORE_BYTES..SCORE_BYTES + digits].copy_from_slice(&head[..digits]);
         place[SCORE_BYTES + digits..].copy_from_slice(member);
