@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::member::Member;
 use crate::rng::Rng;
-pub(crate) use bounds::{LexBound, LexRange, ScoreRange};
+pub(crate) use bounds::{LexRange, ScoreRange};
 pub(crate) use large::Scored;
 use large::{Large, LargeWalk};
 use small::{Small, SmallWalk};
@@ -111,10 +111,7 @@ impl ZSet {
 
     /// A set of distinct members in any order, in the form that fits.
     pub(crate) fn from_pairs(mut pairs: Vec<(Member, f64)>, limits: &Limits) -> Self {
-        pairs.sort_unstable_by(|a, b| {
-            let order = a.1.partial_cmp(&b.1).expect("no score is NaN");
-            order.then_with(|| a.0.cmp(&b.0))
-        });
+        sort_pairs(&mut pairs);
         let fits = pairs.len() <= limits.entries
             && pairs.iter().all(|(member, _)| member.as_bytes().len() <= limits.value);
         if fits {
@@ -135,17 +132,17 @@ impl ZSet {
         }
     }
 
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// What OBJECT ENCODING answers.
     pub(crate) fn encoding(&self) -> &'static str {
         match &self.0 {
             Form::Small(_) => "listpack",
             Form::Large(_) => "skiplist",
         }
+    }
+
+    /// Whether the set is in the small form.
+    pub(crate) fn is_compact(&self) -> bool {
+        matches!(self.0, Form::Small(_))
     }
 
     /// Bytes on the heap.
@@ -320,6 +317,14 @@ impl ZSet {
             Form::Small(_) => unreachable!("it was made large above"),
         }
     }
+}
+
+/// Puts members in the order of a sorted set.
+pub(crate) fn sort_pairs(pairs: &mut [(Member, f64)]) {
+    pairs.sort_unstable_by(|a, b| {
+        let order = a.1.partial_cmp(&b.1).expect("no score is NaN");
+        order.then_with(|| a.0.cmp(&b.0))
+    });
 }
 
 impl std::fmt::Debug for ZSet {

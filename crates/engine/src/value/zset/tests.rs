@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::bounds::LexBound;
 use super::*;
 use crate::rng::Rng;
 
