@@ -307,6 +307,15 @@ impl Ctx<'_> {
         matches!(self.caller, Caller::Client | Caller::Retry)
     }
 
+    /// Whether a blocking command may take from this key now. When it is tried again, only from
+    /// the key that was written to.
+    // Redis: 7.0 serves waiters key by key in the order in which the keys became ready, so the
+    // order in which a command names its keys does not count then.
+    pub(crate) fn may_serve(&self, key: &[u8]) -> bool {
+        self.caller != Caller::Retry
+            || self.engine.waiting.serving.as_ref().is_none_or(|(_, ready)| **ready == *key)
+    }
+
     /// Waits until one of the keys is written to, then tries the same request again; the reply of
     /// this call is to be left unwritten. `timeout_ms` 0 waits for ever.
     pub(crate) fn park_on_keys(&mut self, keys: &[&[u8]], args: &[&[u8]], timeout_ms: i64) {

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-type Key = (u32, Box<[u8]>);
+/// A key of a database.
+pub(crate) type Key = (u32, Box<[u8]>);
 
 /// Sessions that wait.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Waiting {
     deadlines: BTreeSet<(i64, usize)>,
     next_ticket: u64,
     pub(crate) count: usize,
+    /// The key whose waiters are being served.
+    pub(crate) serving: Option<Key>,
 }
 
 impl Waiting {

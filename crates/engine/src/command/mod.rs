@@ -5,6 +5,7 @@ mod client;
 mod cluster;
 mod config;
 mod connection;
+mod cursor;
 mod debug;
 mod expire;
 mod function;

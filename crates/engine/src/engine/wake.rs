@@ -39,10 +39,23 @@ impl Engine {
     /// Serves those who wait for keys that were written to, first come first.
     pub(crate) fn serve_ready(&mut self) {
         while let Some(key) = self.waiting.take_ready() {
-            for session in self.waiting.waiters(&key) {
+            let waiters = self.waiting.waiters(&key);
+            let there = self.dbs[key.0 as usize].get(&key.1).is_some();
+            self.waiting.serving = Some(key);
+            for session in waiters {
                 self.retry(session);
+                // The rest need not try once somebody took the last element.
+                if there && !self.serving_exists() {
+                    break;
+                }
             }
+            self.waiting.serving = None;
         }
+    }
+
+    fn serving_exists(&self) -> bool {
+        let key = self.waiting.serving.as_ref();
+        key.is_some_and(|(db, key)| self.dbs[*db as usize].get(key).is_some())
     }
 
     /// Tries a blocked command again; the session goes on waiting if it still would.
