@@ -70,6 +70,15 @@ impl Ctx<'_> {
         &mut self.engine.dbs[self.db as usize]
     }
 
+    /// Selects a database, for this and the following commands of the same caller.
+    pub(crate) fn select(&mut self, db: u32) {
+        self.db = db;
+        match (&mut self.engine.script, self.caller) {
+            (Some(script), Caller::Script) => script.db = db,
+            _ => self.session_mut().db = db,
+        }
+    }
+
     /// Seed for the hash tables of new collections.
     pub(crate) fn seed(&self) -> u64 {
         self.engine.seed

@@ -2,6 +2,8 @@
 
 mod bitmap;
 mod client;
+mod client_control;
+mod client_tracking;
 mod cluster;
 mod config;
 mod connection;

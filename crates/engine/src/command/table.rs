@@ -292,6 +292,7 @@ pub(crate) static TABLE: &[(Group, &[Command])] = &[
             cmd("no-evict", 3, ADMIN | LOADING | NO_SCRIPT | STALE, &[], "7.0.0", client::client_no_evict),
             cmd("pause", -3, ADMIN | LOADING | NO_SCRIPT | STALE, &[], "2.9.50", client::client_pause),
             cmd("reply", 3, LOADING | NO_SCRIPT | STALE, &[], "3.2.0", client::client_reply),
+            cmd("setinfo", 4, LOADING | NO_SCRIPT | STALE, &[], "7.2.0", client::client_setinfo),
             cmd("setname", 3, LOADING | NO_SCRIPT | STALE, &[], "2.6.9", client::client_setname),
             cmd("tracking", -3, LOADING | NO_SCRIPT | STALE, &[], "6.0.0", client::client_tracking),
             cmd("trackinginfo", 2, LOADING | NO_SCRIPT | STALE, &[], "6.2.0", client::client_trackinginfo),

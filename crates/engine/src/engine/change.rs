@@ -70,6 +70,27 @@ impl Engine {
         self.waiting.signal_db(db);
     }
 
+    /// Two databases are about to change places: a watched key that is in either of them will have
+    /// another value.
+    pub(crate) fn dbs_swapped(&mut self, first: u32, second: u32) {
+        let now = self.now_ms();
+        let alive = |db: u32, key: &[u8]| {
+            let entry = self.dbs[db as usize].get(key);
+            entry.is_some_and(|entry| entry.expires_at().is_none_or(|at| at > now))
+        };
+        let mut broken = Vec::new();
+        for db in [first, second] {
+            for (key, sessions) in self.watches.of_db(db) {
+                if alive(first, key) || alive(second, key) {
+                    broken.extend_from_slice(sessions);
+                }
+            }
+        }
+        for session in broken {
+            self.sessions[session].watch_broken = true;
+        }
+    }
+
     /// Lets a session watch a key.
     pub(crate) fn watch(&mut self, session: usize, db: u32, key: &[u8]) {
         let state = &mut self.sessions[session];
