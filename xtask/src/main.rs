@@ -10,6 +10,7 @@ mod outcome;
 mod record;
 mod setup;
 mod shell;
+mod soak;
 mod suite;
 mod test;
 
@@ -29,6 +30,8 @@ struct Cli {
 enum Task {
     /// Set up the machine, then run every check that a change must pass
     Test(test::Options),
+    /// Run the large counts and keep their figures under target/soak
+    Soak(soak::Options),
     /// Score the engine with Redis' own test suite, in external mode
     RedisSuite(suite::Options),
     /// Fill in the missing replies of transcripts from a private redis-server
@@ -42,6 +45,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
         Task::Record { files } => record::run(&files),
     };

@@ -142,7 +142,27 @@ impl Client {
         }
     }
 
-    /// A reply that has been received already, without waiting.
+    /// A reply that has arrived already, without waiting; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::read`], time-outs excepted.
+    pub fn read_now(&mut self) -> io::Result<Option<Reply>> {
+        if let Some(reply) = self.buffered()? {
+            return Ok(Some(reply));
+        }
+        self.set_nonblocking(true)?;
+        let filled = self.fill();
+        self.set_nonblocking(false)?;
+        match filled {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")),
+            Ok(_) => self.buffered(),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A reply that has been received already.
     fn buffered(&mut self) -> io::Result<Option<Reply>> {
         let rest = &self.received[self.taken..];
         let parsed = parse(rest).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
@@ -172,6 +192,14 @@ impl Client {
                 Err(io::Error::new(io::ErrorKind::TimedOut, "no reply came in time"))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_nonblocking(on),
+            #[cfg(unix)]
+            Stream::Unix(stream) => stream.set_nonblocking(on),
         }
     }
 

@@ -5,11 +5,13 @@
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
-//!   any server.
+//!   any server;
+//! - [`differential`]: random commands to two servers, replies compared.
 //!
 //! Real Redis is the oracle of this project: whatever is tested here is run against both servers.
 
 mod client;
+pub mod differential;
 mod port;
 mod process;
 mod reply;

@@ -36,11 +36,19 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// A `redis-server` from the search path, without snapshots.
+    /// A `redis-server` from the search path, without snapshots, with DEBUG allowed.
     #[must_use]
     pub fn redis() -> Self {
-        let leading = ["--save", "", "--daemonize", "no", "--bind", "127.0.0.1"];
-        Self::program("redis-server").leading(leading)
+        Self::program("redis-server").leading([
+            "--save",
+            "",
+            "--daemonize",
+            "no",
+            "--bind",
+            "127.0.0.1",
+            "--enable-debug-command",
+            "yes",
+        ])
     }
 
     /// The engine of the binary at `program`, without persistence.

@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let units = units::select(&options.units)?;
     let scratch = Scratch::new(&options.path)?;
     let builder = match (options.server, &options.binary) {
-        (Subject::Redis, _) => ServerBuilder::redis().args(["--enable-debug-command", "yes"]),
+        (Subject::Redis, _) => ServerBuilder::redis(),
         (Subject::Seawall, Some(binary)) => ServerBuilder::seawall(binary),
         (Subject::Seawall, None) => ServerBuilder::seawall(release_binary()?),
     };

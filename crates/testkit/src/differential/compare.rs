@@ -1,0 +1,137 @@
+//! Whether two replies are the same, apart from what no two servers can have in common.
+
+use crate::reply::Reply;
+
+/// How far apart two clocks may be, in milliseconds or seconds.
+const CLOCK_SLACK: u64 = 3000;
+
+/// How the replies to one command are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Policy {
+    Exact,
+    Unordered,
+    Pairs,
+    Near,
+    Shape,
+    Scan,
+    ScanPairs,
+}
+
+impl Policy {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "exact" => Self::Exact,
+            "unordered" => Self::Unordered,
+            "pairs" => Self::Pairs,
+            "near" => Self::Near,
+            "shape" => Self::Shape,
+            "scan" => Self::Scan,
+            "scanpairs" => Self::ScanPairs,
+            _ => return None,
+        })
+    }
+
+    /// Whether the two replies are the same under this policy.
+    pub(super) fn same(self, left: &Reply, right: &Reply) -> bool {
+        if left == right {
+            return true;
+        }
+        if left.is_error() || right.is_error() {
+            return false;
+        }
+        match self {
+            Self::Exact => false,
+            Self::Unordered => sorted(left, 1) == sorted(right, 1),
+            Self::Pairs => sorted(left, 2) == sorted(right, 2),
+            Self::Near => near(left, right),
+            Self::Shape => same_type(left, right),
+            Self::Scan => scans(left, right, 1),
+            Self::ScanPairs => scans(left, right, 2),
+        }
+    }
+}
+
+fn same_type(left: &Reply, right: &Reply) -> bool {
+    std::mem::discriminant(left) == std::mem::discriminant(right)
+}
+
+/// The type of a collection and its elements in groups of `size`, in an order of our own.
+///
+/// A script returns a collection wrapped in whatever its body builds, so inner ones are sorted too.
+fn sorted(reply: &Reply, size: usize) -> Reply {
+    let groups = |items: &[Reply]| {
+        let inner: Vec<Reply> = items.iter().map(|item| sorted(item, size)).collect();
+        let mut groups: Vec<Vec<Reply>> = inner.chunks(size).map(<[Reply]>::to_vec).collect();
+        groups.sort();
+        groups.concat()
+    };
+    match reply {
+        Reply::Array(items) => Reply::Array(groups(items)),
+        Reply::Set(items) => Reply::Set(groups(items)),
+        Reply::Map(pairs) => {
+            let mut pairs = pairs.clone();
+            pairs.sort();
+            Reply::Map(pairs)
+        }
+        other => other.clone(),
+    }
+}
+
+fn near(left: &Reply, right: &Reply) -> bool {
+    let all =
+        |a: &[Reply], b: &[Reply]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b));
+    match (left, right) {
+        (Reply::Int(a), Reply::Int(b)) => {
+            // Special answers such as -1 and -2 are no clock readings.
+            a == b || (*a >= 0 && *b >= 0 && a.abs_diff(*b) <= CLOCK_SLACK)
+        }
+        (Reply::Array(a), Reply::Array(b)) => all(a, b),
+        (Reply::Map(a), Reply::Map(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((k, v), (l, w))| near(k, l) && near(v, w))
+        }
+        _ => left == right,
+    }
+}
+
+fn scans(left: &Reply, right: &Reply, size: usize) -> bool {
+    match (left.items(), right.items()) {
+        ([cursor, items], [other_cursor, other_items]) => {
+            same_type(left, right)
+                && cursor == other_cursor
+                && sorted(items, size) == sorted(other_items, size)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::parse;
+
+    fn same(policy: Policy, left: &str, right: &str) -> bool {
+        let read = |wire: &str| parse(wire.as_bytes()).unwrap().unwrap().0;
+        policy.same(&read(left), &read(right))
+    }
+
+    #[test]
+    fn policies_forgive_only_what_they_name() {
+        let (ab, ba) = ("*2\r\n+a\r\n+b\r\n", "*2\r\n+b\r\n+a\r\n");
+        assert!(!same(Policy::Exact, ab, ba) && same(Policy::Unordered, ab, ba));
+        assert!(!same(Policy::Pairs, ab, ba));
+        assert!(!same(Policy::Unordered, ab, "*2\r\n+b\r\n+b\r\n"));
+        assert!(!same(Policy::Unordered, ab, "~2\r\n+a\r\n+b\r\n"));
+        assert!(same(Policy::Near, ":5000\r\n", ":5003\r\n"));
+        assert!(
+            !same(Policy::Near, ":-1\r\n", ":-2\r\n") && !same(Policy::Near, ":-1\r\n", ":1\r\n")
+        );
+        assert!(same(Policy::Shape, "$1\r\na\r\n", "$1\r\nb\r\n"));
+        assert!(!same(Policy::Shape, "-ERR a\r\n", "-ERR b\r\n"));
+        assert!(!same(Policy::Shape, "$-1\r\n", "$0\r\n\r\n"));
+        assert!(same(
+            Policy::Scan,
+            "*2\r\n$1\r\n0\r\n*2\r\n+a\r\n+b\r\n",
+            "*2\r\n$1\r\n0\r\n*2\r\n+b\r\n+a\r\n"
+        ));
+    }
+}

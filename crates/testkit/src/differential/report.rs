@@ -1,0 +1,73 @@
+//! What a differential run found.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One difference, shrunk.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The episode, counted from 0: with the seed it names the dialogue.
+    pub episode: u64,
+    /// The commands that lead to the difference, one a line, as `redis-cli` takes them.
+    pub commands: Vec<String>,
+    /// What redis-server answered to the last one.
+    pub redis: String,
+    /// What the other server answered.
+    pub ours: String,
+}
+
+/// The outcome of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The seed that repeats the run.
+    pub seed: u64,
+    /// Commands whose replies were compared.
+    pub commands: u64,
+    /// Episodes played.
+    pub episodes: u64,
+    /// How often each command was sent.
+    pub draws: BTreeMap<String, u64>,
+    /// Differences that are not accepted, at most one for each command and kind of reply.
+    pub found: Vec<Found>,
+    /// Further differences of the same commands and kinds.
+    pub repeated: u64,
+    /// How often each accepted difference was seen, by its reason.
+    pub accepted: BTreeMap<String, u64>,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "episode {}:", self.episode)?;
+        for command in &self.commands {
+            writeln!(f, "    {command}")?;
+        }
+        writeln!(f, "  redis {}", self.redis)?;
+        write!(f, "  ours  {}", self.ours)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rarest = self.draws.iter().min_by_key(|(_, count)| **count);
+        let (name, count) = rarest.map_or(("none", 0), |(name, count)| (name.as_str(), *count));
+        writeln!(
+            f,
+            "seed {}: {} commands in {} episodes, {} different commands, the rarest ({name}) {count} \
+             times; {} kinds of difference, {} repeats of them, {} accepted differences",
+            self.seed,
+            self.commands,
+            self.episodes,
+            self.draws.len(),
+            self.found.len(),
+            self.repeated,
+            self.accepted.values().sum::<u64>()
+        )?;
+        for (reason, count) in &self.accepted {
+            writeln!(f, "  accepted {count} times: {reason}")?;
+        }
+        for found in &self.found {
+            writeln!(f, "{found}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,397 @@
+//! Plays episodes on both servers and compares.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use super::accepted::Accepted;
+use super::compare::Policy;
+use super::generate::{CONNECTIONS, Episode, Generator, ORDINARY, Step};
+use super::report::{Found, Report};
+use super::shrink::shrink;
+use super::side::Side;
+use super::slots;
+use crate::process::ServerBuilder;
+use crate::reply::{Escaped, Reply};
+
+/// Commands sent before their replies are read; small enough never to fill a socket.
+const BATCH: usize = 16;
+/// How long one reply may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same while shrinking, where a piece that was left out may leave a command blocked.
+const SHRINK_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long and from where.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The same seed gives the same commands.
+    pub seed: u64,
+    /// Stop after this many commands.
+    pub commands: u64,
+    /// Stop after this many kinds of difference.
+    pub differences: usize,
+}
+
+/// Two servers that should be the same.
+pub struct Differential {
+    redis: Side,
+    ours: Side,
+    accepted: Accepted,
+    used: BTreeMap<usize, u64>,
+    patience: Duration,
+}
+
+/// What one episode showed first.
+struct Difference {
+    /// The step that differed; the number of steps when only the data differed.
+    at: usize,
+    command: String,
+    redis: String,
+    ours: String,
+}
+
+/// How often each command is drawn among `commands`, without any server.
+#[must_use]
+pub fn draws(seed: u64, commands: u64) -> BTreeMap<String, u64> {
+    let mut generator = Generator::new(seed);
+    let mut counts: BTreeMap<String, u64> =
+        generator.names().iter().map(|name| (name.clone(), 0)).collect();
+    let mut left = commands;
+    while left > 0 {
+        for step in generator.episode().steps {
+            left = left.saturating_sub(1);
+            if let Some(count) = counts.get_mut(&command_name(&step)) {
+                *count += 1;
+            }
+        }
+    }
+    counts
+}
+
+impl Differential {
+    /// Starts both servers.
+    ///
+    /// # Errors
+    ///
+    /// When one does not start.
+    pub fn new(redis: ServerBuilder, ours: ServerBuilder) -> io::Result<Self> {
+        Ok(Self {
+            redis: Side::new(redis)?,
+            ours: Side::new(ours)?,
+            accepted: Accepted::load(),
+            used: BTreeMap::new(),
+            patience: PATIENCE,
+        })
+    }
+
+    /// Plays episodes until a limit is reached; `progress` hears the number of commands so far.
+    ///
+    /// # Errors
+    ///
+    /// When redis-server itself fails, or a server cannot be started again.
+    pub fn run(&mut self, limits: Limits, mut progress: impl FnMut(u64)) -> io::Result<Report> {
+        let mut generator = Generator::new(limits.seed);
+        let mut report = Report { seed: limits.seed, ..Report::default() };
+        let mut kinds: HashMap<(String, String), ()> = HashMap::new();
+        while report.commands < limits.commands && report.found.len() < limits.differences {
+            let episode = generator.episode();
+            for step in &episode.steps {
+                *report.draws.entry(command_name(step)).or_default() += 1;
+            }
+            report.commands += episode.steps.len() as u64;
+            if let Some(difference) = self.play(&episode)? {
+                let kind = (kind_of(&difference.command), kind_of(&difference.ours));
+                if kinds.insert(kind, ()).is_some() {
+                    report.repeated += 1;
+                } else {
+                    let found = self.shrunk(&episode, difference, report.episodes)?;
+                    report.found.push(found);
+                }
+            }
+            report.episodes += 1;
+            progress(report.commands);
+        }
+        for (&rule, &count) in &self.used {
+            report.accepted.insert(self.accepted.rules[rule].reason.clone(), count);
+        }
+        Ok(report)
+    }
+
+    fn shrunk(&mut self, episode: &Episode, first: Difference, number: u64) -> io::Result<Found> {
+        let end = (first.at + 1).min(episode.steps.len());
+        let command = first.command.clone();
+        let mut last = first;
+        let start = Episode { steps: episode.steps[..end].to_vec(), multi: episode.multi };
+        self.patience = SHRINK_PATIENCE;
+        let small = shrink(start, |candidate| match self.play(candidate) {
+            Ok(Some(difference)) if difference.command == command => {
+                last = difference;
+                true
+            }
+            _ => false,
+        });
+        self.patience = PATIENCE;
+        let mut commands: Vec<String> = small.steps.iter().map(shown).collect();
+        if last.at == small.steps.len() {
+            commands.push(last.command.clone());
+        }
+        Ok(Found { episode: number, commands, redis: last.redis, ours: last.ours })
+    }
+
+    /// Plays one episode from an empty server; the first difference that is not accepted.
+    fn play(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
+        self.redis.reset().map_err(|e| oracle(&e, "reset"))?;
+        if let Err(error) = self.ours.reset() {
+            return self.broken(episode, 0, &error).map(Some);
+        }
+        let outcome =
+            if episode.multi { self.play_multi(episode)? } else { self.play_single(episode)? };
+        match outcome {
+            Some(difference) => Ok(Some(difference)),
+            None => self.compare_data(episode),
+        }
+    }
+
+    fn play_single(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
+        let mut policies = Policies::default();
+        for (batch, steps) in episode.steps.chunks(BATCH).enumerate() {
+            for side in [&mut self.redis, &mut self.ours] {
+                let mut wire = Vec::new();
+                for step in steps {
+                    crate::client::encode(&mut wire, &step.args);
+                }
+                // A server that is gone shows when its replies are read.
+                let client = side.connection(0)?;
+                client.set_timeout(self.patience)?;
+                let _ = client.send_raw(&wire);
+            }
+            for (at, step) in steps.iter().enumerate() {
+                let at = batch * BATCH + at;
+                let redis =
+                    self.redis.connection(0)?.read().map_err(|e| oracle(&e, &shown(step)))?;
+                let ours = match self.ours.connection(0)?.read() {
+                    Ok(reply) => reply,
+                    Err(error) => return self.broken(episode, at, &error).map(Some),
+                };
+                if !policies.same(step, &redis, &ours) {
+                    let command = shown(step);
+                    if let Some(difference) = self.judge(at, command, &redis, &ours) {
+                        return Ok(Some(difference));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn play_multi(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
+        let mut policies = Policies::default();
+        for (at, step) in episode.steps.iter().enumerate() {
+            for side in [&mut self.redis, &mut self.ours] {
+                let client = side.connection(step.connection)?;
+                client.set_timeout(self.patience)?;
+                let _ = client.send(&step.args);
+            }
+            if step.connection < ORDINARY {
+                let redis = self
+                    .redis
+                    .connection(step.connection)?
+                    .read()
+                    .map_err(|e| oracle(&e, &shown(step)))?;
+                let ours = match self.ours.connection(step.connection)?.read() {
+                    Ok(reply) => reply,
+                    Err(error) => return self.broken(episode, at, &error).map(Some),
+                };
+                if !policies.same(step, &redis, &ours) {
+                    let command = shown(step);
+                    if let Some(difference) = self.judge(at, command, &redis, &ours) {
+                        return Ok(Some(difference));
+                    }
+                }
+            }
+            self.redis.settle().map_err(|e| oracle(&e, &shown(step)))?;
+            if let Err(error) = self.ours.settle() {
+                return self.broken(episode, at, &error).map(Some);
+            }
+            for number in ORDINARY..CONNECTIONS {
+                let redis = self.redis.drain(number).map_err(|e| oracle(&e, &shown(step)))?;
+                let ours = self.ours.drain(number)?;
+                if !same_events(&redis, &ours) {
+                    let (redis, ours) = (events(redis), events(ours));
+                    let command = shown(step);
+                    if let Some(difference) = self.judge(at, command, &redis, &ours) {
+                        return Ok(Some(difference));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares what the two servers hold now.
+    fn compare_data(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
+        let end = episode.steps.len();
+        for key in slots::all_keys() {
+            let kind =
+                self.redis.control().call(&["TYPE", key]).map_err(|e| oracle(&e, key))?.text();
+            let encoding = self
+                .redis
+                .control()
+                .call(&["OBJECT", "ENCODING", key])
+                .map_err(|e| oracle(&e, key))?
+                .text();
+            let hashed = encoding == "hashtable";
+            let (read, policy): (&[&str], Policy) = match kind.as_str() {
+                "string" => (&["GET", key], Policy::Exact),
+                "list" => (&["LRANGE", key, "0", "-1"], Policy::Exact),
+                "set" => (&["SMEMBERS", key], Policy::Unordered),
+                "hash" if hashed => (&["HGETALL", key], Policy::Pairs),
+                "hash" => (&["HGETALL", key], Policy::Exact),
+                "zset" => (&["ZRANGE", key, "0", "-1", "WITHSCORES"], Policy::Exact),
+                "stream" => (&["XINFO", "STREAM", key, "FULL"], Policy::Near),
+                _ => continue,
+            };
+            let checks: [(&[&str], Policy); 4] = [
+                (&["TYPE", key], Policy::Exact),
+                (&["OBJECT", "ENCODING", key], Policy::Exact),
+                (&["PEXPIRETIME", key], Policy::Near),
+                (read, policy),
+            ];
+            for (command, policy) in checks {
+                let redis = self.redis.control().call(command).map_err(|e| oracle(&e, key))?;
+                let ours = match self.ours.control().call(command) {
+                    Ok(reply) => reply,
+                    Err(error) => return self.broken(episode, end, &error).map(Some),
+                };
+                if !policy.same(&redis, &ours) {
+                    let command = command.join(" ");
+                    if let Some(difference) = self.judge(end, command, &redis, &ours) {
+                        return Ok(Some(difference));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A difference, unless it is accepted.
+    fn judge(
+        &mut self,
+        at: usize,
+        command: String,
+        redis: &Reply,
+        ours: &Reply,
+    ) -> Option<Difference> {
+        let (redis, ours) = (redis.to_string(), ours.to_string());
+        if let Some(rule) = self.accepted.find(bare(&command), &redis, &ours) {
+            *self.used.entry(rule).or_default() += 1;
+            return None;
+        }
+        Some(Difference { at, command, redis, ours })
+    }
+
+    /// Our server gave no reply: it crashed, hangs, or speaks nonsense.
+    fn broken(
+        &mut self,
+        episode: &Episode,
+        at: usize,
+        error: &io::Error,
+    ) -> io::Result<Difference> {
+        let log = self.ours.log();
+        let tail: Vec<&str> = log.lines().rev().take(5).collect();
+        let ours = format!("no reply ({error}); last words: {}", tail.join(" / "));
+        self.ours.restart()?;
+        let command = episode.steps.get(at).map(shown).unwrap_or_default();
+        Ok(Difference { at, command, redis: "a reply".into(), ours })
+    }
+}
+
+/// Replies to queued commands come with EXEC, so their policies are remembered until then.
+#[derive(Default)]
+struct Policies {
+    queued: [Vec<Policy>; CONNECTIONS],
+}
+
+impl Policies {
+    fn same(&mut self, step: &Step, redis: &Reply, ours: &Reply) -> bool {
+        let queued = &mut self.queued[step.connection];
+        if *redis == Reply::Simple(b"QUEUED".to_vec()) {
+            queued.push(step.policy);
+            return redis == ours;
+        }
+        match command_name(step).as_str() {
+            "EXEC" => {
+                let policies = std::mem::take(queued);
+                let (theirs, replies) = (redis.items(), ours.items());
+                redis == ours
+                    || (theirs.len() == policies.len()
+                        && theirs.len() == replies.len()
+                        && policies
+                            .iter()
+                            .zip(theirs.iter().zip(replies))
+                            .all(|(p, (a, b))| p.same(a, b)))
+            }
+            "DISCARD" | "RESET" => {
+                queued.clear();
+                step.policy.same(redis, ours)
+            }
+            _ => step.policy.same(redis, ours),
+        }
+    }
+}
+
+/// Several messages that came together may do so in any order: patterns live in a hash table.
+fn same_events(left: &[Option<Reply>], right: &[Option<Reply>]) -> bool {
+    let sorted = |events: &[Option<Reply>]| {
+        let mut events = events.to_vec();
+        events.sort();
+        events
+    };
+    left == right || sorted(left) == sorted(right)
+}
+
+fn events(list: Vec<Option<Reply>>) -> Reply {
+    let closed = || Reply::Simple(b"closed".to_vec());
+    Reply::Push(list.into_iter().map(|event| event.unwrap_or_else(closed)).collect())
+}
+
+fn command_name(step: &Step) -> String {
+    String::from_utf8_lossy(&step.args[0]).to_ascii_uppercase()
+}
+
+/// The command as a person would type it.
+fn shown(step: &Step) -> String {
+    let word = |arg: &Vec<u8>| {
+        let plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'\'');
+        if !arg.is_empty() && arg.iter().all(plain) {
+            String::from_utf8_lossy(arg).into_owned()
+        } else {
+            format!("\"{}\"", Escaped(arg))
+        }
+    };
+    let words: Vec<String> = step.args.iter().map(word).collect();
+    match step.connection {
+        0 => words.join(" "),
+        other => format!("@{} {}", other + 1, words.join(" ")),
+    }
+}
+
+/// A shown command without its connection.
+fn bare(command: &str) -> &str {
+    match command.strip_prefix('@').and_then(|rest| rest.split_once(' ')) {
+        Some((_, rest)) => rest,
+        None => command,
+    }
+}
+
+/// The first words, which tell one kind of difference from another.
+fn kind_of(text: &str) -> String {
+    bare(text).split_whitespace().take(2).collect::<Vec<_>>().join(" ").to_ascii_uppercase()
+}
+
+/// Redis is right by definition, so when it fails the run is over.
+fn oracle(error: &io::Error, while_playing: &str) -> io::Error {
+    let message = format!("redis-server itself failed at `{while_playing}`: {error}");
+    io::Error::new(error.kind(), message)
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask soak`: the large counts, which take too long for every change.
+//!
+//! Its figures are printed and kept under `target/soak`, one file a run, so that a claim about a
+//! million commands can be looked up later.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use seawall_testkit::ServerBuilder;
+use seawall_testkit::differential::{Differential, Limits};
+
+use crate::outcome::{Context, Failure, Outcome};
+use crate::shell::{bar, release_binary, target};
+
+/// What `cargo xtask soak` can be told.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Random commands to compare with redis-server
+    #[arg(long, default_value_t = 1_000_000)]
+    commands: u64,
+    /// Repeats an earlier run; a new one by default
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Stop after this many kinds of difference
+    #[arg(long, default_value_t = 20)]
+    differences: usize,
+    /// Which server to compare with redis-server; `redis` shows that the tester itself is quiet
+    #[arg(long, value_enum, default_value = "seawall")]
+    server: Subject,
+    /// Test this binary instead of building one
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Subject {
+    Seawall,
+    Redis,
+}
+
+/// Runs the differential test at full length.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let ours = match (options.server, &options.binary) {
+        (Subject::Redis, _) => ServerBuilder::redis(),
+        (Subject::Seawall, Some(binary)) => engine(binary.clone()),
+        (Subject::Seawall, None) => engine(release_binary()?),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let seed = options.seed.unwrap_or(now);
+    println!("differential test with seed {seed}");
+    let limits = Limits { seed, commands: options.commands, differences: options.differences };
+
+    let started = Instant::now();
+    let progress = bar("differential", options.commands);
+    let mut test = Differential::new(ServerBuilder::redis(), ours)?;
+    let report = test.run(limits, |done| progress.set_position(done))?;
+    progress.finish_and_clear();
+
+    let seconds = started.elapsed().as_secs_f64();
+    let mut text = format!("{report}took {seconds:.0} s\n");
+    for (name, count) in &report.draws {
+        text.push_str(&format!("drawn {count:>7} {name}\n"));
+    }
+    let folder = target().join("soak");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("differential-{seed}.txt"));
+    fs::write(&file, text).context(format!("cannot keep {}", file.display()))?;
+    print!("{report}");
+    println!("took {seconds:.0} s; kept in {}", file.display());
+    if report.found.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "{} kinds of difference; `cargo xtask soak --seed {seed}` repeats them. Make the engine \
+         answer as redis-server does, or add a line with the reason to accepted.txt",
+        report.found.len()
+    )))
+}
+
+/// The engine in memory only, as redis-server runs here.
+fn engine(binary: PathBuf) -> ServerBuilder {
+    ServerBuilder::seawall(binary).args(["--appendonly", "no"])
+}
