@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
     /// Reads the header; the file's size is taken now and later growth is not seen.
     pub(crate) fn open(file: &'a dyn DiskFile) -> io::Result<Result<Self, BadHeader>> {
         let size = file.size()?;
-        let mut window = Window::default();
+        let mut window = Window::for_size(size);
         let id = match parse_header(window.get(file, 0, HEADER_BYTES)?) {
             Ok(id) => id,
             Err(bad) => return Ok(Err(bad)),
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
             hasher.update(self.window.get(self.file, start, head.length as usize)?);
             return Ok(hasher.finalize());
         }
-        let mut chunk = Window::default();
+        let mut chunk = Window::for_size(u64::from(head.length));
         let mut position = start;
         while position < end {
             let wanted = (end - position).min(CHUNK_BYTES as u64) as usize;
@@ -249,19 +249,25 @@ impl<'a> Reader<'a> {
 }
 
 /// A buffered piece of the file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Window {
     start: u64,
     bytes: Vec<u8>,
+    most: usize,
 }
 
 impl Window {
+    /// A window on something of `size` bytes, so that little files take little memory.
+    fn for_size(size: u64) -> Self {
+        Self { start: 0, bytes: Vec::new(), most: size.min(2 * CHUNK_BYTES as u64) as usize }
+    }
+
     /// Up to `length` bytes at `offset`, fewer only at the end; `length` is at most a chunk.
     fn get(&mut self, file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<&[u8]> {
         let covered =
             offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;
         if !covered {
-            self.bytes.resize(2 * CHUNK_BYTES, 0);
+            self.bytes.resize(self.most.max(length), 0);
             let got = read_full_at(file, &mut self.bytes, offset)?;
             self.bytes.truncate(got);
             self.start = offset;

@@ -297,3 +297,34 @@ fn a_rewrite_that_meets_a_full_disk_leaves_the_log_alone() {
     assert!(log.failure().is_none());
     assert_eq!(recover(&disk), lock(&host.toy).keys);
 }
+
+#[test]
+fn what_depends_on_a_key_dumped_again_is_dumped_again() {
+    let find = |wanted: std::ops::Range<u64>, skip: usize| {
+        let mut names = (0..100).map(|number| format!("k{number}"));
+        let mut found =
+            names.by_ref().filter(|key| wanted.contains(&place(0, key.as_bytes()).position));
+        found.nth(skip).expect("a key of each half")
+    };
+    let (dumped, dependent, later) = (find(0..5, 0), find(0..5, 1), find(5..11, 0));
+    let mut toy = Toy::default();
+    let mut before = Effects::new();
+    for key in [&dumped, &dependent, &later] {
+        before.push(0, &["SET", key.as_str(), key]);
+    }
+    // The first copy looks harmless until the second one makes its source a key to dump again.
+    let mut live = Effects::new();
+    live.push(0, &["COPY", &dumped, &dependent]);
+    live.push(0, &["COPY", &later, &dumped]);
+    for operation in before.iter().chain(&live) {
+        toy.apply(&operation.expect("whole"));
+    }
+    let mut out = Effects::new();
+    assert!(route(live.as_bytes(), Some(Cursor { db: 0, position: 5 }), &toy, &mut out));
+    let mut rebuilt = Toy::default();
+    for operation in &out {
+        rebuilt.apply(&operation.expect("whole"));
+    }
+    toy.keys.retain(|(place, _), _| place.position < 5);
+    assert_eq!(rebuilt.keys, toy.keys);
+}
