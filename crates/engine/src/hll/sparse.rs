@@ -118,13 +118,14 @@ pub(super) fn for_each_value(
 ) -> Result<(), Corrupted> {
     let mut index = 0;
     for (_, run) in runs(bytes) {
-        if let Run::Value { value, length } = run {
-            if index + length > REGISTERS {
-                break;
-            }
-            (index..index + length).for_each(|register| visit(register, value));
+        let end = index + run.registers();
+        if end > REGISTERS {
+            return Err(Corrupted);
         }
-        index += run.registers();
+        if let Run::Value { value, .. } = run {
+            (index..end).for_each(|register| visit(register, value));
+        }
+        index = end;
     }
     if index == REGISTERS { Ok(()) } else { Err(Corrupted) }
 }

@@ -82,6 +82,9 @@ fn runs_that_do_not_add_up_are_corrupted() {
     assert_eq!(count(&long), Err(Corrupted));
     assert_eq!(make_dense(&mut long), Err(Corrupted));
     assert_eq!(Union::new().merge(&long), Err(Corrupted));
+    let mut surplus_value = empty();
+    surplus_value.push(0x80);
+    assert_eq!(Union::new().merge(&surplus_value), Err(Corrupted));
     let mut nothing = empty();
     nothing.truncate(HEADER);
     assert_eq!(add(&mut nothing, b"a", SPARSE_MAX), Err(Corrupted));
