@@ -18,6 +18,15 @@ impl Tracking {
     }
 }
 
+impl Tracking {
+    /// What INFO shows.
+    pub(crate) fn info(&self, mut row: impl FnMut(&str, usize)) {
+        row("tracking_total_keys", 0);
+        row("tracking_total_items", 0);
+        row("tracking_total_prefixes", 0);
+    }
+}
+
 impl Engine {
     /// Remembers the keys that a session has just read.
     pub(crate) fn track_reads(

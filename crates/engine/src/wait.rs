@@ -60,6 +60,11 @@ impl Waiting {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
+    /// How many sessions wait with a time-out.
+    pub(crate) fn timed(&self) -> usize {
+        self.deadlines.len()
+    }
+
     /// One session whose time is up.
     pub(crate) fn due(&self, now_ms: i64) -> Option<usize> {
         self.deadlines.first().filter(|(at, _)| *at <= now_ms).map(|(_, session)| *session)

@@ -77,13 +77,3 @@ pub(super) const SLOWLOG: &[Line] = &[
     ("LEN", "Number of slow commands that are kept."),
     ("RESET", "Forget all slow commands."),
 ];
-pub(super) const CLUSTER: &[Line] = &[
-    ("COUNTKEYSINSLOT <slot>", "Keys in a hash slot."),
-    ("GETKEYSINSLOT <slot> <count>", "Names of keys in a hash slot."),
-    ("INFO", "State of the cluster."),
-    ("KEYSLOT <key>", "Hash slot of a key."),
-    ("MYID", "Name of this node."),
-    ("NODES", "All nodes."),
-    ("SHARDS", "Slots by shard."),
-    ("SLOTS", "Slots by range."),
-];

@@ -10,6 +10,7 @@ mod connection;
 mod cursor;
 mod debug;
 mod expire;
+pub(crate) mod find_keys;
 mod function;
 mod geo;
 mod hash;

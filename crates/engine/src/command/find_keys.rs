@@ -1,0 +1,104 @@
+//! Finds the keys among a request's arguments, by the rules in the command table.
+//!
+//! COMMAND GETKEYS, client-side caching and the rewrite of the log use it. SORT and MIGRATE-like
+//! commands have rules that the table cannot express; theirs are here.
+
+use super::index::CommandRef;
+use super::spec::{Begin, Find, KeySpec, access};
+use crate::args::is;
+use crate::number;
+
+/// A key among the arguments, and what the command does with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FoundKey {
+    pub(crate) at: usize,
+    pub(crate) access: u32,
+}
+
+/// The keys of a request; `None` when the arguments make no sense.
+pub(crate) fn find_keys(command: CommandRef, args: &[&[u8]]) -> Option<Vec<FoundKey>> {
+    let mut found = Vec::new();
+    match command.name {
+        "sort" => sort_keys(args, &mut found),
+        "sort_ro" => found.push(FoundKey { at: 1, access: access::RO | access::ACCESS }),
+        _ => {
+            for spec in command.keys {
+                by_spec(spec, args, &mut found)?;
+            }
+        }
+    }
+    Some(found)
+}
+
+fn sort_keys(args: &[&[u8]], found: &mut Vec<FoundKey>) {
+    found.push(FoundKey { at: 1, access: access::RO | access::ACCESS });
+    let mut i = 2;
+    let mut store = None;
+    while i < args.len() {
+        if is(args[i], "limit") {
+            i += 2;
+        } else if is(args[i], "get") || is(args[i], "by") {
+            i += 1;
+        } else if is(args[i], "store") && i + 1 < args.len() {
+            // Redis: the last STORE wins.
+            store = Some(i + 1);
+            i += 1;
+        }
+        i += 1;
+    }
+    if let Some(at) = store {
+        found.push(FoundKey { at, access: access::OW | access::UPDATE });
+    }
+}
+
+fn by_spec(spec: &KeySpec, args: &[&[u8]], found: &mut Vec<FoundKey>) -> Option<()> {
+    let first = match spec.begin {
+        Begin::Index(at) => at,
+        Begin::Keyword(word, from) => match behind_word(args, word, from) {
+            Some(at) => at,
+            None => return Some(()),
+        },
+        Begin::Unknown => return Some(()),
+    };
+    if first >= args.len() {
+        return Some(());
+    }
+    let (first, last, step) = match spec.find {
+        Find::Range { last, step, limit } => {
+            let last = if last >= 0 {
+                first + last as usize
+            } else if limit <= 1 {
+                args.len().checked_sub(last.unsigned_abs())?
+            } else {
+                first + (args.len() - first) / limit + 1 - last.unsigned_abs() - 1
+            };
+            (first, last, step)
+        }
+        Find::Counted => {
+            let count = number::parse_i64(args[first])?;
+            if count < 0 {
+                return None;
+            }
+            (first + 1, first.checked_add(usize::try_from(count).ok()?)?, 1)
+        }
+        Find::Unknown => return Some(()),
+    };
+    if last >= args.len() || last < first {
+        // A count of none is no error; keys that would lie behind the end are.
+        return if last + 1 == first { Some(()) } else { None };
+    }
+    for at in (first..=last).step_by(step) {
+        found.push(FoundKey { at, access: spec.access });
+    }
+    Some(())
+}
+
+fn behind_word(args: &[&[u8]], word: &str, from: isize) -> Option<usize> {
+    let at = if from > 0 {
+        (from as usize..args.len()).find(|i| is(args[*i], word))?
+    } else {
+        let start = args.len().checked_sub(from.unsigned_abs())?;
+        (1..=start).rev().find(|i| is(args[*i], word))?
+    };
+    Some(at + 1)
+}
