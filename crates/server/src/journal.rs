@@ -17,6 +17,10 @@
 
 use std::sync::Arc;
 
+use seawall_engine::{Core, HostInfo, Settings};
+
+use crate::notice::Notices;
+
 /// Why the log cannot take or keep what it was given. Writes are refused until it recovers.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
@@ -25,11 +29,16 @@ pub struct JournalError(pub String);
 /// Called by the log, from its own thread, whenever `released` grew or the log failed.
 pub type Listener = Arc<dyn Fn() + Send + Sync>;
 
+/// Opens the log for an engine that is about to serve: replays what is stored, then begins to take
+/// operations. A function, because the engine exists only once the server starts.
+pub type OpenJournal =
+    Arc<dyn Fn(&Arc<Core>, &Notices) -> Result<Arc<dyn Journal>, JournalError> + Send + Sync>;
+
 /// A log of the operations that changed the data.
 pub trait Journal: Send + Sync {
-    /// Copies `count` encoded operations to the end of the log's memory buffer and returns the
-    /// position behind them. Runs under the engine's lock.
-    fn stage(&self, operations: &[u8], count: usize) -> u64;
+    /// Copies encoded operations to the end of the log's memory buffer and returns the position
+    /// behind them. Runs under the engine's lock.
+    fn stage(&self, operations: &[u8]) -> u64;
 
     /// Hands everything staged up to `position` to the operating system; returns at once when
     /// somebody else has done so.
@@ -41,21 +50,63 @@ pub trait Journal: Send + Sync {
     /// The position up to which replies may be delivered. Never shrinks.
     fn released(&self) -> u64;
 
-    /// Whether the log failed for good; `None` while it works.
+    /// Why writes are refused now; `None` while the log works.
     fn failure(&self) -> Option<JournalError>;
 
-    /// Sets the function that is called when `released` grew or the log failed.
-    fn listen(&self, listener: Listener);
+    /// Whether what was not released so far may never be: replies that wait for it are dropped and
+    /// their connections closed, so that nobody takes a lost write for a kept one.
+    fn is_lost(&self) -> bool;
 
-    /// Begins a rewrite in the background; the log walks the engine in slices on its own thread.
-    ///
-    /// # Errors
-    /// When one is under way or the log failed.
-    fn begin_rewrite(&self) -> Result<(), JournalError>;
+    /// Sets the function that is called when `released` grew, the log failed, or it recovered. It
+    /// only wakes somebody and may be called under the log's own locks.
+    fn listen(&self, listener: Listener);
 
     /// Writes and syncs everything staged and ends the log's threads. The last call.
     ///
     /// # Errors
     /// When the last operations could not be made durable.
     fn close(&self) -> Result<(), JournalError>;
+
+    /// SAVE: writes a snapshot before it returns. The engine is not locked.
+    ///
+    /// # Errors
+    /// When the snapshot could not be written.
+    fn save(&self) -> Result<(), JournalError> {
+        Err(JournalError("this log makes no snapshots".into()))
+    }
+
+    /// BGSAVE: begins a snapshot on a thread of the log's own.
+    ///
+    /// # Errors
+    /// When one is under way or cannot begin.
+    fn begin_save(&self) -> Result<(), JournalError> {
+        Err(JournalError("this log makes no snapshots".into()))
+    }
+
+    /// BGREWRITEAOF: begins a rewrite on a thread of the log's own.
+    ///
+    /// # Errors
+    /// When one is under way or cannot begin.
+    fn begin_rewrite(&self) -> Result<(), JournalError> {
+        Err(JournalError("this log cannot be rewritten".into()))
+    }
+
+    /// DEBUG RELOAD: writes everything out and reads it back before it returns.
+    ///
+    /// # Errors
+    /// When either failed.
+    fn reload(&self) -> Result<(), JournalError> {
+        Err(JournalError("this log cannot be reloaded".into()))
+    }
+
+    /// CONFIG SET may have changed when the log is synced or rewritten.
+    fn settings_changed(&self, settings: &Settings) {
+        let _ = settings;
+    }
+
+    /// Does what is due every 100 ms, such as beginning an automatic rewrite, and tells INFO about
+    /// the log. Runs under the engine's lock.
+    fn tick(&self, info: &mut HostInfo) {
+        let _ = info;
+    }
 }

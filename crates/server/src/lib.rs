@@ -1,6 +1,36 @@
 //! Hosts the engine: sockets, event loop, clock, append-only log, in-process connections.
+//!
+//! [`Server::start`] gives a [`Handle`]. Clients come over TCP, over a unix socket, or from inside
+//! the process through [`Handle::connect`], which needs no socket and no other thread. There are no
+//! statics: a process may run as many servers as it likes.
+//!
+//! ```text
+//! LocalStream (caller's thread) ──┐
+//!                                 ├─▶ Core: the engine under a short lock ─▶ Journal: the log
+//! EventLoop (one thread, mio) ────┘            Hub: who must be woken
+//! ```
 
+mod clock;
+mod config;
+mod connection;
+mod error;
+mod event_loop;
+mod flush;
+mod hub;
 mod journal;
+mod limits;
+mod listener;
+mod local;
 pub mod log;
+mod notice;
+mod requests;
+mod server;
+mod sockets;
 
-pub use journal::{Journal, JournalError, Listener};
+pub use clock::SystemClock;
+pub use config::Config;
+pub use error::{StartError, StopError};
+pub use journal::{Journal, JournalError, Listener, OpenJournal};
+pub use local::LocalStream;
+pub use notice::{Level, Notices};
+pub use server::{Handle, Server, Stopper};

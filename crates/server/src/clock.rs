@@ -1,0 +1,36 @@
+//! The machine's clock, for engines that serve real clients. Tests and simulations bring their own.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use seawall_engine::Clock;
+
+/// Wall time and monotonic time of this machine.
+#[derive(Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time begins now.
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn unix_micros(&self) -> i64 {
+        // A clock set before 1970 reads as zero; every later time fits for 290,000 years.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn monotonic_nanos(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

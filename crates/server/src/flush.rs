@@ -1,0 +1,192 @@
+//! The end of a turn: replies leave, connections that are through end, the host's duties are done.
+//!
+//! One lock of the engine collects everything; the log is written before the first reply. A
+//! connection whose replies wait for the log is put aside and looked at again when the log reports.
+
+use std::{mem, time::Duration};
+
+use seawall_engine::Engine;
+
+use crate::{
+    connection::{Output, Stage},
+    error::StopError,
+    event_loop::{EventLoop, Sleep},
+    hub::lock,
+    limits,
+    notice::Level,
+    sockets::Sockets,
+};
+
+/// How long a connection that is ending may take to accept the rest of its output.
+const LINGER_MS: u64 = 10_000;
+
+impl EventLoop {
+    /// Sends everything there is to send; returns how long the loop may sleep.
+    pub(crate) fn flush(&self, until_tick_ms: u64) -> Sleep {
+        let mut guard = lock(&self.sockets);
+        let sockets = &mut *guard;
+        let mut requests = Vec::new();
+        for slot in mem::take(&mut sockets.held) {
+            sockets.mark(slot);
+        }
+        loop {
+            let mut engine = self.hub.core.engine();
+            let settled = self.hub.settle(&mut engine, None);
+            let mut touched = mem::take(&mut sockets.touched);
+            self.hub.take_sockets(&mut touched, &mut requests);
+            touched.drain(..).for_each(|slot| sockets.mark(slot));
+            sockets.touched = touched;
+            let mut dirty = mem::take(&mut sockets.dirty);
+            for &slot in &dirty {
+                self.collect(sockets, &mut engine, slot, settled.position);
+            }
+            let mut sleep = self.sleep(&engine, until_tick_ms);
+            drop(engine);
+            self.hub.finish(settled);
+            for slot in dirty.drain(..) {
+                self.send(sockets, slot);
+            }
+            if sockets.dirty.is_empty() {
+                sockets.dirty = dirty; // Kept for its capacity.
+                drop(guard);
+                if !requests.is_empty() {
+                    self.handle(requests);
+                    sleep.timeout = Duration::ZERO;
+                }
+                return sleep;
+            }
+        }
+    }
+
+    /// Moves a connection's output out of the engine and learns what the engine wants of it.
+    fn collect(&self, sockets: &mut Sockets, engine: &mut Engine, slot: usize, position: u64) {
+        let now_ms = sockets.now_ms;
+        let Some(connection) = sockets.connections.get_mut(slot) else { return };
+        connection.dirty = false;
+        if !connection.in_engine {
+            return;
+        }
+        let session = connection.session;
+        if connection.stage == Stage::Open && engine.wants_close(session) {
+            connection.stage = Stage::Closing;
+            connection.active_ms = now_ms;
+        }
+        let Some(output) = engine.output(session) else { return };
+        connection.take(output, position);
+        let waiting = connection.unsent() + output.len();
+        if waiting > 0 && limits::is_exceeded(connection, engine, waiting, now_ms) {
+            let text = format_args!("closing a client with {waiting} bytes of unread output");
+            self.hub.notices.tell(Level::Warning, text);
+            connection.stage = Stage::Doomed;
+            return;
+        }
+        let paused = !engine.wants_input(session);
+        let look_again = (connection.paused && !paused) || (paused && connection.peer_closed);
+        connection.paused = paused;
+        if look_again && connection.readable {
+            sockets.queue(slot);
+        }
+    }
+
+    /// Writes a connection's output; ends the connection when it is due.
+    fn send(&self, sockets: &mut Sockets, slot: usize) {
+        let executing = sockets.executing.contains(&slot);
+        let Some(connection) = sockets.connections.get_mut(slot) else { return };
+        if connection.stage != Stage::Open && connection.in_engine && !executing {
+            // What it had to say was taken; blocked or subscribed, it must not linger in the engine.
+            self.hub.close(connection.session);
+            connection.in_engine = false;
+            connection.more = false;
+        }
+        if connection.unsent() > 0 && !self.hub.is_released(connection.barrier) {
+            if !self.hub.is_log_lost() {
+                sockets.held.push(slot);
+                return;
+            }
+            // The write that this reply acknowledges is not on disk and never will be.
+            connection.stage = Stage::Doomed;
+        }
+        let outcome = match connection.stage {
+            Stage::Doomed => Output::Broken,
+            Stage::Open | Stage::Closing => sockets.write(slot),
+        };
+        let Some(connection) = sockets.connections.get_mut(slot) else { return };
+        match outcome {
+            Output::Done if connection.more => sockets.mark(slot),
+            Output::Done if connection.stage == Stage::Open || executing => {}
+            Output::Done => sockets.remove(&self.hub, slot),
+            Output::Blocked => {}
+            // Ends for good once its request is through.
+            Output::Broken if executing => connection.stage = Stage::Doomed,
+            Output::Broken => sockets.remove(&self.hub, slot),
+        }
+    }
+
+    /// How long nobody needs the loop. Under the engine's lock, so that a deadline which an
+    /// in-process caller sets later is seen to be earlier and wakes the loop.
+    fn sleep(&self, engine: &Engine, until_tick_ms: u64) -> Sleep {
+        let deadline = engine.next_deadline();
+        let mut timeout_ms = until_tick_ms;
+        if let Some(at) = deadline {
+            let left = at.saturating_sub(self.unix_ms()).max(0);
+            timeout_ms = timeout_ms.min(left.unsigned_abs());
+            self.hub.set_sleep(at);
+        } else {
+            self.hub.set_sleep(i64::MAX);
+        }
+        Sleep { timeout: Duration::from_millis(timeout_ms), deadline }
+    }
+
+    /// Looks at every connection: idle ones, slow readers, those that do not end.
+    pub(crate) fn sweep(&self) {
+        let mut guard = lock(&self.sockets);
+        let sockets = &mut *guard;
+        sockets.retry_accept();
+        let now_ms = sockets.now_ms;
+        let mut engine = self.hub.core.engine();
+        if let Some(journal) = &self.hub.journal {
+            journal.tick(engine.host_info());
+        }
+        let idle_ms = u64::try_from(engine.settings().timeout).unwrap_or(0) * 1000;
+        let mut look = mem::take(&mut sockets.touched);
+        for (slot, connection) in &mut sockets.connections {
+            let quiet_ms = now_ms.saturating_sub(connection.active_ms);
+            let overdue = match connection.stage {
+                Stage::Open => {
+                    idle_ms > 0
+                        && quiet_ms > idle_ms
+                        && !engine.is_blocked(connection.session)
+                        && !engine.is_subscriber(connection.session)
+                }
+                Stage::Closing => quiet_ms > LINGER_MS,
+                Stage::Doomed => true,
+            };
+            if overdue {
+                connection.stage = Stage::Doomed;
+            }
+            if overdue || connection.soft_since_ms.is_some() {
+                look.push(slot);
+            }
+        }
+        drop(engine);
+        look.drain(..).for_each(|slot| sockets.mark(slot));
+        sockets.touched = look;
+    }
+
+    /// Ends everything: sends what can be sent at once, makes the log durable, closes all clients.
+    pub(crate) fn say_goodbye(&self) -> Result<(), StopError> {
+        let _ = self.flush(0);
+        let closed = self.hub.journal.as_ref().map_or(Ok(()), |journal| journal.close());
+        // Replies that waited for the log may go now.
+        let _ = self.flush(0);
+        let mut sockets = lock(&self.sockets);
+        let slots: Vec<usize> = sockets.connections.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            sockets.remove(&self.hub, slot);
+        }
+        sockets.stop_listening();
+        drop(sockets);
+        self.hub.set_stopped();
+        Ok(closed?)
+    }
+}

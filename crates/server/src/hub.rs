@@ -1,0 +1,313 @@
+//! Where the threads that feed the engine meet.
+//!
+//! The event loop's thread and the threads of in-process callers execute commands side by side, and
+//! each can produce output for sessions of the others: a published message, a list element for a
+//! blocked client. Whoever fed the engine *settles* afterwards: it stages the effects in the log,
+//! and routes the sessions with new output. An in-process session is woken through its waker, a
+//! session on a socket is put on the list of the event loop, which is woken only if it sleeps.
+//!
+//! Locks, in the order they are taken: the loop's sockets, the engine, the exchange, a session's
+//! wakers. Wakers run with none of them held.
+//!
+//! Invariant: output leaves the engine only after the effects before it were staged, under one and
+//! the same engine lock. So a reply never overtakes the write it acknowledges.
+
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    task::Waker,
+};
+
+use seawall_engine::{Core, Engine, HostRequest, SessionId};
+
+use crate::{
+    journal::Journal,
+    notice::{Level, Notices},
+};
+
+/// Takes a lock whose holder may have panicked: the data behind it is lists that stay usable.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The tasks that wait for an in-process session.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// Waits for output.
+    pub(crate) reader: Option<Waker>,
+    /// Waits until the session takes input again.
+    pub(crate) writer: Option<Waker>,
+}
+
+/// Where the output of a session goes.
+#[derive(Debug, Clone)]
+pub(crate) enum Route {
+    /// A connection of the event loop, by its slot.
+    Socket(usize),
+    /// A stream in this process.
+    Local(Arc<Mutex<Waiting>>),
+}
+
+/// What settling needs, guarded by one lock that is taken under the engine's.
+#[derive(Default)]
+struct Exchange {
+    /// Indexed by session slot.
+    routes: Vec<Option<Route>>,
+    /// Slots of connections that the event loop must look at.
+    sockets: Vec<usize>,
+    /// What the engine asks of its host.
+    requests: Vec<HostRequest>,
+    touched: Vec<SessionId>,
+    effects: Vec<u8>,
+}
+
+/// The shared state of one server.
+pub(crate) struct Hub {
+    pub(crate) core: Arc<Core>,
+    pub(crate) journal: Option<Arc<dyn Journal>>,
+    pub(crate) notices: Notices,
+    exchange: Mutex<Exchange>,
+    /// Wakes the event loop.
+    waker: mio::Waker,
+    /// Position in the log behind everything staged.
+    staged: AtomicU64,
+    /// When the event loop wakes by itself, in unix milliseconds.
+    sleeps_until: AtomicI64,
+    /// In-process tasks whose replies wait for the log.
+    held: Mutex<Vec<Waker>>,
+    /// The engine was told to refuse writes.
+    refusing: AtomicBool,
+    stopping: AtomicBool,
+    stopped: AtomicBool,
+}
+
+/// What is left to do once the engine's lock is released.
+#[derive(Default)]
+#[must_use = "waiting tasks are only woken by `finish`"]
+pub(crate) struct Settled {
+    /// Everything up to here must be written before output that was taken now is delivered.
+    pub(crate) position: u64,
+    wakers: Vec<Waker>,
+    wake_loop: bool,
+}
+
+impl Hub {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        journal: Option<Arc<dyn Journal>>,
+        notices: Notices,
+        waker: mio::Waker,
+    ) -> Self {
+        Self {
+            core,
+            staged: AtomicU64::new(journal.as_ref().map_or(0, |journal| journal.released())),
+            journal,
+            notices,
+            exchange: Mutex::default(),
+            waker,
+            sleeps_until: AtomicI64::new(i64::MAX),
+            held: Mutex::default(),
+            refusing: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Says where the output of a new session goes.
+    pub(crate) fn add_route(&self, session: SessionId, route: Route) {
+        let mut exchange = lock(&self.exchange);
+        let slot = session.index();
+        if exchange.routes.len() <= slot {
+            exchange.routes.resize(slot + 1, None);
+        }
+        exchange.routes[slot] = Some(route);
+    }
+
+    /// Ends a session and forgets its route.
+    pub(crate) fn close(&self, session: SessionId) {
+        // The route goes first: once the engine has freed the slot, another thread may reuse it.
+        if let Some(route) = lock(&self.exchange).routes.get_mut(session.index()) {
+            *route = None;
+        }
+        self.core.close(session);
+    }
+
+    /// Stages effects and routes new output; called by whoever fed the engine, under its lock.
+    ///
+    /// `own` is the session of an in-process caller, which looks after its own output. The event
+    /// loop passes `None` and then calls [`Hub::take_sockets`].
+    pub(crate) fn settle(&self, engine: &mut Engine, own: Option<SessionId>) -> Settled {
+        let mut settled = Settled::default();
+        let mut guard = lock(&self.exchange);
+        let exchange = &mut *guard;
+        settled.position = self.stage(engine, &mut exchange.effects);
+        engine.take_requests(&mut exchange.requests);
+        engine.take_touched(&mut exchange.touched);
+        let mut for_loop = !exchange.requests.is_empty();
+        for session in exchange.touched.drain(..) {
+            if Some(session) == own {
+                continue;
+            }
+            match exchange.routes.get(session.index()) {
+                Some(Some(Route::Socket(slot))) => {
+                    exchange.sockets.push(*slot);
+                    for_loop = true;
+                }
+                Some(Some(Route::Local(waiting))) => {
+                    let Waiting { reader, writer } = mem::take(&mut *lock(waiting));
+                    settled.wakers.extend(reader);
+                    settled.wakers.extend(writer);
+                }
+                _ => {}
+            }
+        }
+        if own.is_some() {
+            let earlier = engine
+                .next_deadline()
+                .is_some_and(|deadline| deadline < self.sleeps_until.load(Ordering::Relaxed));
+            settled.wake_loop = for_loop || earlier;
+        }
+        settled
+    }
+
+    /// Does what must not be done under the engine's lock: writes the log, wakes tasks.
+    pub(crate) fn finish(&self, settled: Settled) {
+        self.commit(settled.position);
+        for waker in settled.wakers {
+            waker.wake();
+        }
+        if settled.wake_loop {
+            self.wake_loop();
+        }
+    }
+
+    /// Moves the connections with new output, and the requests to the host, out of the exchange.
+    pub(crate) fn take_sockets(&self, sockets: &mut Vec<usize>, requests: &mut Vec<HostRequest>) {
+        let mut exchange = lock(&self.exchange);
+        sockets.append(&mut exchange.sockets);
+        requests.append(&mut exchange.requests);
+    }
+
+    /// Notes when the event loop wakes by itself; called under the engine's lock.
+    pub(crate) fn set_sleep(&self, until_unix_ms: i64) {
+        self.sleeps_until.store(until_unix_ms, Ordering::Relaxed);
+    }
+
+    /// Ends the event loop's sleep.
+    pub(crate) fn wake_loop(&self) {
+        if let Err(error) = self.waker.wake() {
+            self.notices.tell(Level::Warning, format_args!("cannot wake the event loop: {error}"));
+        }
+    }
+
+    /// Whether replies taken at `position` may be delivered.
+    pub(crate) fn is_released(&self, position: u64) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.released() >= position)
+    }
+
+    /// Whether replies that wait for the log wait in vain.
+    pub(crate) fn is_log_lost(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_lost())
+    }
+
+    /// Counts a client that was turned away.
+    pub(crate) fn count_rejected(&self) {
+        self.core.engine().count_rejected_connection();
+    }
+
+    /// Wakes `waker` when the log has come further. Check [`Hub::is_released`] again afterwards.
+    pub(crate) fn wait_for_log(&self, waker: &Waker) {
+        lock(&self.held).push(waker.clone());
+    }
+
+    /// Called by the log when it has come further or failed.
+    pub(crate) fn log_moved(&self) {
+        for waker in mem::take(&mut *lock(&self.held)) {
+            waker.wake();
+        }
+        self.wake_loop();
+    }
+
+    /// Asks the event loop to end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake_loop();
+    }
+
+    /// Whether the event loop was asked to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Marks the server as ended and wakes everybody who waits for it.
+    pub(crate) fn set_stopped(&self) {
+        self.stopped.store(true, Ordering::Release);
+        let locals: Vec<_> = lock(&self.exchange)
+            .routes
+            .iter()
+            .flatten()
+            .filter_map(|route| match route {
+                Route::Local(waiting) => Some(Arc::clone(waiting)),
+                Route::Socket(_) => None,
+            })
+            .collect();
+        for waiting in locals {
+            let Waiting { reader, writer } = mem::take(&mut *lock(&waiting));
+            reader.into_iter().chain(writer).for_each(Waker::wake);
+        }
+        for waker in mem::take(&mut *lock(&self.held)) {
+            waker.wake();
+        }
+    }
+
+    /// Whether the server has ended.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Hands the engine's new effects to the log; returns the position behind them.
+    fn stage(&self, engine: &mut Engine, effects: &mut Vec<u8>) -> u64 {
+        let Some(journal) = &self.journal else { return 0 };
+        effects.clear();
+        let count = engine.take_effects(effects);
+        if count == 0 {
+            return self.staged.load(Ordering::Relaxed);
+        }
+        let position = journal.stage(effects);
+        self.staged.store(position, Ordering::Relaxed);
+        position
+    }
+
+    /// Writes what was staged; a failure makes the engine refuse writes.
+    fn commit(&self, position: u64) {
+        if let Some(journal) = &self.journal
+            && journal.commit(position).is_err()
+        {
+            self.check_log();
+        }
+    }
+
+    /// Lets the engine refuse writes while the log cannot take them, and tells the operator.
+    pub(crate) fn check_log(&self) {
+        let Some(journal) = &self.journal else { return };
+        let failure = journal.failure();
+        if self.refusing.swap(failure.is_some(), Ordering::Relaxed) == failure.is_some() {
+            return;
+        }
+        match &failure {
+            Some(error) => {
+                let text = format_args!("the log failed, writes are refused: {error}");
+                self.notices.tell(Level::Warning, text);
+            }
+            None => {
+                let text = format_args!("the log works again, writes are taken");
+                self.notices.tell(Level::Notice, text);
+            }
+        }
+        let text = failure.map(|error| format!("MISCONF Errors writing to the AOF file: {error}"));
+        self.core.engine().refuse_writes(text);
+    }
+}

@@ -1,0 +1,192 @@
+//! A connection inside the process: no socket, no thread hop.
+//!
+//! Writing feeds the engine on the caller's own thread, so when the write returns the reply is
+//! usually there already and the next read takes it. A read that finds nothing leaves its waker with
+//! the hub, which wakes it when another session, the event loop or a timer produces output.
+//!
+//! Reading swaps the session's whole output for an empty buffer and serves it piece by piece
+//! without a lock; the two buffers go back and forth and keep their capacity up to a bound.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use seawall_engine::{Engine, Peer, SessionId, Transport};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::hub::{Hub, Route, Waiting, lock};
+
+/// A drained buffer above this capacity is given back to the allocator.
+const KEPT_CAPACITY: usize = 64 * 1024;
+
+/// An in-process connection to the engine that speaks RESP.
+///
+/// Dropping it closes the session, as closing a socket would.
+///
+/// # Cancel safety
+/// A write is executed when `poll_write` returns; dropping the future later undoes nothing.
+pub struct LocalStream {
+    hub: Arc<Hub>,
+    session: SessionId,
+    waiting: Arc<Mutex<Waiting>>,
+    inbox: Vec<u8>,
+    read: usize,
+    /// Position of the log that `inbox` waits for.
+    barrier: u64,
+    closed: bool,
+}
+
+impl LocalStream {
+    pub(crate) fn open(hub: Arc<Hub>) -> Self {
+        let peer =
+            Peer { addr: "local".into(), local_addr: "local".into(), transport: Transport::Local };
+        let session = hub.core.open(peer);
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        hub.add_route(session, Route::Local(Arc::clone(&waiting)));
+        Self { hub, session, waiting, inbox: Vec::new(), read: 0, barrier: 0, closed: false }
+    }
+
+    /// Gives `buf` what is left of the inbox; `None` when there is nothing.
+    fn serve(&mut self, buf: &mut ReadBuf<'_>) -> Option<()> {
+        let rest = self.inbox.get(self.read..).filter(|rest| !rest.is_empty())?;
+        let count = rest.len().min(buf.remaining());
+        buf.put_slice(&rest[..count]);
+        self.read += count;
+        if self.read == self.inbox.len() {
+            self.inbox.clear();
+            self.inbox.shrink_to(KEPT_CAPACITY);
+            self.read = 0;
+        }
+        Some(())
+    }
+
+    /// Swaps the session's output into the empty inbox; `None` when the session is gone.
+    fn collect(&mut self, engine: &mut Engine) -> Option<()> {
+        let output = engine.output(self.session)?;
+        std::mem::swap(output, &mut self.inbox);
+        Some(())
+    }
+
+    /// Ends the session; idempotent.
+    fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.hub.close(self.session);
+            let settled = self.hub.settle(&mut self.hub.core.engine(), Some(self.session));
+            self.hub.finish(settled);
+        }
+    }
+}
+
+impl AsyncRead for LocalStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.inbox.is_empty() {
+            if this.closed || this.hub.is_stopped() {
+                return Poll::Ready(Ok(()));
+            }
+            let hub = Arc::clone(&this.hub);
+            let mut engine = hub.core.engine();
+            // Effects go first; see the hub's invariant.
+            let settled = hub.settle(&mut engine, Some(this.session));
+            let alive = this.collect(&mut engine).is_some();
+            let closing = !alive || engine.wants_close(this.session);
+            if this.inbox.is_empty() && !closing {
+                // Registered under the engine's lock, so no output can slip in between.
+                lock(&this.waiting).reader = Some(cx.waker().clone());
+            }
+            drop(engine);
+            this.barrier = settled.position;
+            hub.finish(settled);
+            if this.inbox.is_empty() {
+                if closing {
+                    this.close();
+                    return Poll::Ready(Ok(()));
+                }
+                return Poll::Pending;
+            }
+        }
+        if !this.hub.is_released(this.barrier) {
+            this.hub.wait_for_log(cx.waker());
+            if !this.hub.is_released(this.barrier) {
+                return Poll::Pending;
+            }
+        }
+        this.serve(buf);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for LocalStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.closed || this.hub.is_stopped() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        {
+            let engine = this.hub.core.engine();
+            if engine.wants_close(this.session) {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            if !engine.wants_input(this.session) {
+                lock(&this.waiting).writer = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        this.hub.core.feed(this.session, buf);
+        let settled = this.hub.settle(&mut this.hub.core.engine(), Some(this.session));
+        this.hub.finish(settled);
+        // A task that reads on another thread waits for what this write produced.
+        let reader = lock(&this.waiting).reader.take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the session; what it had answered so far can still be read.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.closed {
+            let settled = {
+                let mut engine = this.hub.core.engine();
+                let settled = this.hub.settle(&mut engine, Some(this.session));
+                if let Some(output) = engine.output(this.session) {
+                    this.inbox.append(output);
+                }
+                settled
+            };
+            this.barrier = settled.position;
+            this.hub.finish(settled);
+            this.close();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for LocalStream {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for LocalStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalStream").field("session", &self.session).finish_non_exhaustive()
+    }
+}

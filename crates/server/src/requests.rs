@@ -1,0 +1,80 @@
+//! What commands ask of the host: saving, rewriting the log, taking new settings, ending.
+
+use seawall_engine::{HostRequest, SessionId};
+
+use crate::{
+    event_loop::EventLoop,
+    hub::lock,
+    journal::{Journal, JournalError},
+    notice::Level,
+    sockets::Admission,
+};
+
+/// What the log is asked to do.
+type Task = fn(&dyn Journal) -> Result<(), JournalError>;
+
+impl EventLoop {
+    /// Does what the engine asked for.
+    pub(crate) fn handle(&self, requests: Vec<HostRequest>) {
+        for request in requests {
+            match request {
+                HostRequest::Save(session) => self.persist(session, "OK", |log| log.save()),
+                HostRequest::BackgroundSave(session) => {
+                    self.persist(session, "Background saving started", |log| log.begin_save());
+                }
+                HostRequest::Rewrite(session) => {
+                    self.persist(session, "Background append only file rewriting started", |log| {
+                        log.begin_rewrite()
+                    });
+                }
+                HostRequest::Reload(session) => self.persist(session, "OK", |log| log.reload()),
+                HostRequest::Shutdown { session, save } => self.shut_down(session, save),
+                HostRequest::SettingsChanged => self.settings_changed(),
+                HostRequest::RewriteConfig(session) => {
+                    self.answer(session, Err("ERR The server is running without a config file"));
+                }
+                // The engine may learn to ask for more; whoever asked must not wait for ever.
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets the log do something and answers the session that asked.
+    fn persist(&self, session: SessionId, done: &str, task: Task) {
+        let result = match &self.hub.journal {
+            Some(journal) => task(journal.as_ref()),
+            None => Err(JournalError("nothing is kept: there is no data directory".into())),
+        };
+        match result {
+            Ok(()) => self.answer(session, Ok(done)),
+            Err(error) => self.answer(session, Err(&format!("ERR {error}"))),
+        }
+    }
+
+    fn answer(&self, session: SessionId, result: Result<&str, &str>) {
+        self.hub.core.engine().answer(session, result);
+    }
+
+    /// Ends the server, after a snapshot if that was asked for.
+    fn shut_down(&self, session: SessionId, save: Option<bool>) {
+        if save == Some(true)
+            && let Some(journal) = &self.hub.journal
+            && let Err(error) = journal.save()
+        {
+            let text = format_args!("not ending, because saving failed: {error}");
+            self.hub.notices.tell(Level::Warning, text);
+            self.answer(session, Err("ERR Errors trying to SHUTDOWN. Check logs."));
+            return;
+        }
+        self.hub.notices.tell(Level::Notice, format_args!("ending by SHUTDOWN"));
+        self.hub.stop();
+    }
+
+    fn settings_changed(&self) {
+        let settings = self.hub.core.engine().settings().clone();
+        lock(&self.sockets).admission = Admission::of(&settings);
+        if let Some(journal) = &self.hub.journal {
+            journal.settings_changed(&settings);
+        }
+    }
+}
