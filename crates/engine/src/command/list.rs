@@ -76,9 +76,9 @@ fn pop(cx: &mut Ctx<'_>, args: &[&[u8]], end: End, out: &mut Reply) -> Done {
     };
     let Some(mut list) = cx.edit::<List>(key)? else {
         if count.is_some() {
-            out.null_array()
+            out.null_array();
         } else {
-            out.null()
+            out.null();
         }
         return Ok(());
     };

@@ -21,6 +21,7 @@ mod introspect;
 mod keys;
 mod list;
 mod object;
+mod pick;
 mod pubsub;
 mod scan;
 mod script;

@@ -25,7 +25,6 @@ use std::hash::Hasher;
 use foldhash::{SharedSeed, fast::FoldHasher};
 use hashbrown::{HashTable, hash_table::Entry};
 use segments::{Segment, Segments};
-pub(crate) use walk::ExpireStep;
 
 use crate::rng::Rng;
 

@@ -73,9 +73,9 @@ pub(crate) fn lpos(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
     let options = Options::parse(&args[3..])?;
     let Some(list) = cx.get::<List>(args[1])? else {
         if options.count.is_some() {
-            out.array(0)
+            out.array(0);
         } else {
-            out.null()
+            out.null();
         }
         return Ok(());
     };
