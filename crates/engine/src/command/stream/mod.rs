@@ -14,6 +14,8 @@ mod info;
 mod pending;
 mod range;
 mod read;
+#[cfg(test)]
+mod tests;
 mod trim;
 
 pub(super) use add::{xadd, xdel, xlen, xsetid, xtrim};

@@ -255,10 +255,13 @@ fn first_try(
     Ok(true)
 }
 
-/// Tries again after a wait: answers with the first stream that has grown, or goes on waiting.
+/// Tries again after a wait: answers with the stream that has grown, or goes on waiting.
 fn retry(ctx: &mut Ctx<'_>, args: &[&[u8]], request: &Request<'_>, reply: &mut Reply) -> Done {
     let count = if request.count == 0 { DEFAULT_COUNT_AFTER_WAIT } else { request.count };
     for (key, id) in request.keys.iter().zip(request.ids) {
+        if !ctx.may_serve(key) {
+            continue;
+        }
         let stream = match ctx.peek(key) {
             Some(entry) => <Stream as crate::value::Kind>::of(entry.value()),
             None => None,
