@@ -45,6 +45,7 @@ mod value;
 mod wait;
 
 pub use clock::{Clock, ManualClock};
+pub use command::compatibility::compatibility_page;
 pub use config::{OutputLimit, Settings};
 pub use drive::Core;
 pub use engine::{Engine, HostInfo, HostRequest, Options};

@@ -5,6 +5,7 @@ mod client;
 mod client_control;
 mod client_tracking;
 mod cluster;
+pub(crate) mod compatibility;
 mod config;
 mod connection;
 mod cursor;
