@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a task reports to the person who started it")]
 #![expect(clippy::print_stderr, reason = "a task reports to the person who started it")]
 
+mod bench;
 mod outcome;
 mod record;
 mod setup;
@@ -32,6 +33,8 @@ enum Task {
     Test(test::Options),
     /// Run the large counts and keep their figures under target/soak
     Soak(soak::Options),
+    /// Measure the engine beside redis-server and write docs/benchmarks.md
+    Bench(bench::Options),
     /// Score the engine with Redis' own test suite, in external mode
     RedisSuite(suite::Options),
     /// Fill in the missing replies of transcripts from a private redis-server
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Soak(options) => soak::run(&options),
+        Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
         Task::Record { files } => record::run(&files),
     };

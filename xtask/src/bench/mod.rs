@@ -1,0 +1,61 @@
+//! `cargo xtask bench engine`: the engine beside redis-server, in one run, on one machine.
+//!
+//! Throughput on a shared machine is noisy and redis-benchmark costs more than the server it
+//! drives, so the figure that counts is the server's own CPU time per operation. Rounds are
+//! interleaved, and a second redis-server is measured like everybody else: its ratio to the first
+//! one says how much of a difference is noise.
+
+mod chart;
+mod cpu;
+mod embedded;
+mod load;
+mod memory;
+mod page;
+mod workload;
+
+use clap::{Args, Subcommand};
+
+use crate::outcome::Outcome;
+use crate::shell::release_binary;
+use load::Scale;
+
+/// What `cargo xtask bench` can be told.
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    subject: Subject,
+}
+
+#[derive(Subcommand)]
+enum Subject {
+    /// The engine against redis-server: speed, CPU time, memory; writes docs/benchmarks.md
+    Engine {
+        /// A short run, to see that it works; writes under target/bench instead
+        #[arg(long)]
+        quick: bool,
+        /// Rounds of every workload
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Measure this binary instead of building one
+        #[arg(long)]
+        binary: Option<std::path::PathBuf>,
+        /// Only workloads with these names
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+    },
+}
+
+/// Runs a benchmark and writes its page.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let Subject::Engine { quick, rounds, binary, only } = &options.subject;
+    let binary = match binary {
+        Some(binary) => binary.clone(),
+        None => release_binary()?,
+    };
+    let scale = if *quick { Scale::quick() } else { Scale::full(*rounds) };
+    let speed = load::measure(&binary, &scale, only)?;
+    let memory = memory::measure(&binary, &scale)?;
+    let embedded = embedded::measure()?;
+    let results = page::Results { speed, memory, embedded, scale };
+    page::write(&results, *quick)
+}
