@@ -1,0 +1,18 @@
+//! Random commands, compared with redis-server: 5 % of what `cargo xtask soak` does.
+
+use seawall_testkit::ServerBuilder;
+use seawall_testkit::differential::{Differential, Limits};
+
+use crate::seawall_builder;
+
+const COMMANDS: u64 = 50_000;
+/// Fixed, so that a change is never blamed for an older mistake; the soak draws new ones.
+const SEED: u64 = 20_260_101;
+
+#[test]
+fn fifty_thousand_random_commands_are_answered_as_redis_answers_them() {
+    let mut test = Differential::new(ServerBuilder::redis(), seawall_builder()).unwrap();
+    let limits = Limits { seed: SEED, commands: COMMANDS, differences: 10 };
+    let report = test.run(limits, |_| {}).unwrap();
+    assert!(report.found.is_empty(), "{report}");
+}
