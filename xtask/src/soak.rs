@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Test this binary instead of building one
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// Accept this difference for once: `command | reply of redis | ours | why`
+    #[arg(long)]
+    accept: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,6 +58,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let started = Instant::now();
     let progress = bar("differential", options.commands);
     let mut test = Differential::new(ServerBuilder::redis(), ours)?;
+    for rule in &options.accept {
+        test.accept(rule);
+    }
     let report = test.run(limits, |done| progress.set_position(done))?;
     progress.finish_and_clear();
 

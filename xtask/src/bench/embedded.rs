@@ -3,20 +3,16 @@
 use crate::outcome::{Failure, Outcome};
 use crate::shell::{cargo, step};
 
-/// Nanoseconds for one GET, as the example `embedded_get` of the testkit measures it.
+/// What the example prints before its figure.
+const LABEL: &str = "redis-rs, one GET at a time:";
+
+/// Nanoseconds for one GET, as the server's example measures it.
 pub(super) fn measure() -> Outcome<f64> {
-    let args = [
-        "run",
-        "--release",
-        "--quiet",
-        "--package",
-        "seawall-testkit",
-        "--example",
-        "embedded_get",
-    ];
-    let lines = step("embedded GET (release)", &mut cargo(&args))?;
-    let figure = lines.iter().find_map(|line| line.strip_prefix("ns per GET: "));
+    let example = ["--package", "seawall-server", "--example", "in_process_latency"];
+    let mut command = cargo(&["run", "--release", "--quiet"]);
+    let lines = step("embedded GET (release)", command.args(example))?;
+    let figure = lines.iter().find_map(|line| line.strip_prefix(LABEL));
     figure
-        .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| Failure::new("the example embedded_get printed no figure"))
+        .and_then(|text| text.trim().trim_end_matches("ns").trim().parse().ok())
+        .ok_or_else(|| Failure::new("the example in_process_latency printed no figure"))
 }

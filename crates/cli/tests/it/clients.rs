@@ -78,7 +78,10 @@ fn redis_cli_prints_the_same_for_both() {
         (&["SET", "k", "v"], ""),
         (&["--no-raw", "GET", "k"], ""),
         (&[], "RPUSH l a b c\nLRANGE l 0 -1\nLPOP nothing\nNOSUCH x\nMULTI\nINCR n\nEXEC\n"),
-        (&["-3", "--no-raw"], "HSET h f v\nHGETALL h\nSADD s x\nSMEMBERS s\nZADD z 1.5 m\nZSCORE z m\n"),
+        (
+            &["-3", "--no-raw"],
+            "HSET h f v\nHGETALL h\nSADD s x\nSMEMBERS s\nZADD z 1.5 m\nZSCORE z m\n",
+        ),
         (&["--eval", "/dev/stdin", "a", "b", ",", "x"], "return {KEYS[1], KEYS[2], ARGV[1]}"),
         (&["-x", "SET", "piped"], "from the input"),
         (&["--csv", "LRANGE", "l", "0", "-1"], ""),

@@ -21,6 +21,11 @@ impl Accepted {
         Self::parse(include_str!("accepted.txt"))
     }
 
+    /// Adds further rules, in the form of the list.
+    pub(super) fn add(&mut self, source: &str) {
+        self.rules.extend(Self::parse(source).rules);
+    }
+
     fn parse(source: &str) -> Self {
         let lines = source.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let rules = lines.map(|line| {

@@ -24,6 +24,7 @@ mod accepted;
 mod compare;
 mod generate;
 mod grammar;
+mod judge;
 mod report;
 mod rng;
 mod run;

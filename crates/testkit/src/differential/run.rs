@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::accepted::Accepted;
 use super::compare::Policy;
-use super::generate::{CONNECTIONS, Episode, Generator, ORDINARY, Step};
+use super::generate::{CONNECTIONS, Episode, Generator, ORDINARY};
+use super::judge::{Judge, Mismatch, bare, command_name, event_mismatches, kind_of, shown};
 use super::report::{Found, Report};
 use super::shrink::shrink;
 use super::side::Side;
 use super::slots;
 use crate::process::ServerBuilder;
-use crate::reply::{Escaped, Reply};
 
 /// Commands sent before their replies are read; small enough never to fill a socket.
 const BATCH: usize = 16;
@@ -85,6 +85,11 @@ impl Differential {
         })
     }
 
+    /// Accepts more differences in this run, as lines of `accepted.txt`.
+    pub fn accept(&mut self, rules: &str) {
+        self.accepted.add(rules);
+    }
+
     /// Plays episodes until a limit is reached; `progress` hears the number of commands so far.
     ///
     /// # Errors
@@ -120,11 +125,13 @@ impl Differential {
 
     fn shrunk(&mut self, episode: &Episode, first: Difference, number: u64) -> io::Result<Found> {
         let end = (first.at + 1).min(episode.steps.len());
+        // When only the data differs, no step is the one that differs.
+        let kept = usize::from(first.at < episode.steps.len());
         let command = first.command.clone();
         let mut last = first;
         let start = Episode { steps: episode.steps[..end].to_vec(), multi: episode.multi };
         self.patience = SHRINK_PATIENCE;
-        let small = shrink(start, |candidate| match self.play(candidate) {
+        let small = shrink(start, kept, |candidate| match self.play(candidate) {
             Ok(Some(difference)) if difference.command == command => {
                 last = difference;
                 true
@@ -154,7 +161,7 @@ impl Differential {
     }
 
     fn play_single(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
-        let mut policies = Policies::default();
+        let mut judge = Judge::default();
         for (batch, steps) in episode.steps.chunks(BATCH).enumerate() {
             for side in [&mut self.redis, &mut self.ours] {
                 let mut wire = Vec::new();
@@ -174,11 +181,9 @@ impl Differential {
                     Ok(reply) => reply,
                     Err(error) => return self.broken(episode, at, &error).map(Some),
                 };
-                if !policies.same(step, &redis, &ours) {
-                    let command = shown(step);
-                    if let Some(difference) = self.judge(at, command, &redis, &ours) {
-                        return Ok(Some(difference));
-                    }
+                let mismatches = judge.mismatches(step, &redis, &ours);
+                if let Some(difference) = self.not_accepted(at, mismatches) {
+                    return Ok(Some(difference));
                 }
             }
         }
@@ -186,7 +191,7 @@ impl Differential {
     }
 
     fn play_multi(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
-        let mut policies = Policies::default();
+        let mut judge = Judge::default();
         for (at, step) in episode.steps.iter().enumerate() {
             for side in [&mut self.redis, &mut self.ours] {
                 let client = side.connection(step.connection)?;
@@ -203,11 +208,9 @@ impl Differential {
                     Ok(reply) => reply,
                     Err(error) => return self.broken(episode, at, &error).map(Some),
                 };
-                if !policies.same(step, &redis, &ours) {
-                    let command = shown(step);
-                    if let Some(difference) = self.judge(at, command, &redis, &ours) {
-                        return Ok(Some(difference));
-                    }
+                let mismatches = judge.mismatches(step, &redis, &ours);
+                if let Some(difference) = self.not_accepted(at, mismatches) {
+                    return Ok(Some(difference));
                 }
             }
             self.redis.settle().map_err(|e| oracle(&e, &shown(step)))?;
@@ -217,12 +220,9 @@ impl Differential {
             for number in ORDINARY..CONNECTIONS {
                 let redis = self.redis.drain(number).map_err(|e| oracle(&e, &shown(step)))?;
                 let ours = self.ours.drain(number)?;
-                if !same_events(&redis, &ours) {
-                    let (redis, ours) = (events(redis), events(ours));
-                    let command = shown(step);
-                    if let Some(difference) = self.judge(at, command, &redis, &ours) {
-                        return Ok(Some(difference));
-                    }
+                let mismatches = event_mismatches(step, &redis, &ours);
+                if let Some(difference) = self.not_accepted(at, mismatches) {
+                    return Ok(Some(difference));
                 }
             }
         }
@@ -265,8 +265,8 @@ impl Differential {
                     Err(error) => return self.broken(episode, end, &error).map(Some),
                 };
                 if !policy.same(&redis, &ours) {
-                    let command = command.join(" ");
-                    if let Some(difference) = self.judge(end, command, &redis, &ours) {
+                    let mismatch = Mismatch { command: command.join(" "), redis, ours };
+                    if let Some(difference) = self.not_accepted(end, vec![mismatch]) {
                         return Ok(Some(difference));
                     }
                 }
@@ -275,20 +275,17 @@ impl Differential {
         Ok(None)
     }
 
-    /// A difference, unless it is accepted.
-    fn judge(
-        &mut self,
-        at: usize,
-        command: String,
-        redis: &Reply,
-        ours: &Reply,
-    ) -> Option<Difference> {
-        let (redis, ours) = (redis.to_string(), ours.to_string());
-        if let Some(rule) = self.accepted.find(bare(&command), &redis, &ours) {
-            *self.used.entry(rule).or_default() += 1;
-            return None;
-        }
-        Some(Difference { at, command, redis, ours })
+    /// The first mismatch that is not accepted.
+    fn not_accepted(&mut self, at: usize, mismatches: Vec<Mismatch>) -> Option<Difference> {
+        mismatches.into_iter().find_map(|mismatch| {
+            let Mismatch { command, redis, ours } = mismatch;
+            let (redis, ours) = (redis.to_string(), ours.to_string());
+            if let Some(rule) = self.accepted.find(bare(&command), &redis, &ours) {
+                *self.used.entry(rule).or_default() += 1;
+                return None;
+            }
+            Some(Difference { at, command, redis, ours })
+        })
     }
 
     /// Our server gave no reply: it crashed, hangs, or speaks nonsense.
@@ -305,89 +302,6 @@ impl Differential {
         let command = episode.steps.get(at).map(shown).unwrap_or_default();
         Ok(Difference { at, command, redis: "a reply".into(), ours })
     }
-}
-
-/// Replies to queued commands come with EXEC, so their policies are remembered until then.
-#[derive(Default)]
-struct Policies {
-    queued: [Vec<Policy>; CONNECTIONS],
-}
-
-impl Policies {
-    fn same(&mut self, step: &Step, redis: &Reply, ours: &Reply) -> bool {
-        let queued = &mut self.queued[step.connection];
-        if *redis == Reply::Simple(b"QUEUED".to_vec()) {
-            queued.push(step.policy);
-            return redis == ours;
-        }
-        match command_name(step).as_str() {
-            "EXEC" => {
-                let policies = std::mem::take(queued);
-                let (theirs, replies) = (redis.items(), ours.items());
-                redis == ours
-                    || (theirs.len() == policies.len()
-                        && theirs.len() == replies.len()
-                        && policies
-                            .iter()
-                            .zip(theirs.iter().zip(replies))
-                            .all(|(p, (a, b))| p.same(a, b)))
-            }
-            "DISCARD" | "RESET" => {
-                queued.clear();
-                step.policy.same(redis, ours)
-            }
-            _ => step.policy.same(redis, ours),
-        }
-    }
-}
-
-/// Several messages that came together may do so in any order: patterns live in a hash table.
-fn same_events(left: &[Option<Reply>], right: &[Option<Reply>]) -> bool {
-    let sorted = |events: &[Option<Reply>]| {
-        let mut events = events.to_vec();
-        events.sort();
-        events
-    };
-    left == right || sorted(left) == sorted(right)
-}
-
-fn events(list: Vec<Option<Reply>>) -> Reply {
-    let closed = || Reply::Simple(b"closed".to_vec());
-    Reply::Push(list.into_iter().map(|event| event.unwrap_or_else(closed)).collect())
-}
-
-fn command_name(step: &Step) -> String {
-    String::from_utf8_lossy(&step.args[0]).to_ascii_uppercase()
-}
-
-/// The command as a person would type it.
-fn shown(step: &Step) -> String {
-    let word = |arg: &Vec<u8>| {
-        let plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'\'');
-        if !arg.is_empty() && arg.iter().all(plain) {
-            String::from_utf8_lossy(arg).into_owned()
-        } else {
-            format!("\"{}\"", Escaped(arg))
-        }
-    };
-    let words: Vec<String> = step.args.iter().map(word).collect();
-    match step.connection {
-        0 => words.join(" "),
-        other => format!("@{} {}", other + 1, words.join(" ")),
-    }
-}
-
-/// A shown command without its connection.
-fn bare(command: &str) -> &str {
-    match command.strip_prefix('@').and_then(|rest| rest.split_once(' ')) {
-        Some((_, rest)) => rest,
-        None => command,
-    }
-}
-
-/// The first words, which tell one kind of difference from another.
-fn kind_of(text: &str) -> String {
-    bare(text).split_whitespace().take(2).collect::<Vec<_>>().join(" ").to_ascii_uppercase()
 }
 
 /// Redis is right by definition, so when it fails the run is over.

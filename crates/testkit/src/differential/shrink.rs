@@ -5,16 +5,21 @@ use super::generate::{Episode, Step};
 /// Most replays that one difference is worth.
 const MAX_REPLAYS: usize = 250;
 
-/// Removes steps while `differs` still says that the last command of what is left differs.
+/// Removes steps while `differs` still says that what is left shows the difference.
 ///
-/// Pieces get smaller from halves to single steps, as in delta debugging; the last step stays.
-pub(super) fn shrink(mut episode: Episode, mut differs: impl FnMut(&Episode) -> bool) -> Episode {
+/// Pieces get smaller from halves to single steps, as in delta debugging; the last `kept` steps
+/// stay.
+pub(super) fn shrink(
+    mut episode: Episode,
+    kept: usize,
+    mut differs: impl FnMut(&Episode) -> bool,
+) -> Episode {
     let mut replays = 0;
     let mut piece = episode.steps.len() / 2;
     while piece > 0 {
         let mut at = 0;
         let mut removed = false;
-        while at + piece < episode.steps.len() {
+        while at + piece + kept <= episode.steps.len() {
             if replays == MAX_REPLAYS {
                 return episode;
             }
@@ -54,7 +59,7 @@ mod tests {
         };
         let episode = Episode { steps: (0..100).map(step).collect(), multi: false };
         let has = |e: &Episode, n: &str| e.steps.iter().any(|s| s.args[0] == n.as_bytes());
-        let small = shrink(episode, |e| has(e, "17") && has(e, "60") && has(e, "99"));
+        let small = shrink(episode, 1, |e| has(e, "17") && has(e, "60") && has(e, "99"));
         let left: Vec<_> = small.steps.iter().map(|s| s.args[0].clone()).collect();
         assert_eq!(left, [b"17".to_vec(), b"60".to_vec(), b"99".to_vec()]);
     }
