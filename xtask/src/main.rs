@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask test | soak | bench | redis-suite | record`.
+//! The project's own tasks: `cargo xtask test | soak | bench | redis-suite | docs | record`.
 //!
 //! One program instead of shell scripts, so that every task runs the same on a developer's machine
 //! and in CI. Each task shows progress, keeps its full output under `target/xtask`, and an error
@@ -7,6 +7,7 @@
 #![expect(clippy::print_stderr, reason = "a task reports to the person who started it")]
 
 mod bench;
+mod docs;
 mod outcome;
 mod record;
 mod setup;
@@ -37,6 +38,8 @@ enum Task {
     Bench(bench::Options),
     /// Score the engine with Redis' own test suite, in external mode
     RedisSuite(suite::Options),
+    /// Write the pages that are made from code
+    Docs,
     /// Fill in the missing replies of transcripts from a private redis-server
     Record {
         /// Files such as conformance/string.txt
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Soak(options) => soak::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
+        Task::Docs => docs::run(),
         Task::Record { files } => record::run(&files),
     };
     match outcome {
