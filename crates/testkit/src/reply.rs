@@ -110,6 +110,8 @@ impl Reply {
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // A space at the end of a line would be invisible.
+            Self::Simple(b) | Self::Error(b) if b.ends_with(b" ") => write_element(f, self),
             Self::Simple(b) => write!(f, "+{}", Escaped(b)),
             Self::Error(b) => write!(f, "-{}", Escaped(b)),
             Self::Int(n) => write!(f, ":{n}"),

@@ -12,7 +12,7 @@ const DEFAULTS: [&str; 14] = [
     "CONFIG",
     "SET",
     "hash-max-listpack-entries",
-    "128",
+    "512",
     "hash-max-listpack-value",
     "64",
     "zset-max-listpack-entries",

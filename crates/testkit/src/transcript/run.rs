@@ -125,7 +125,8 @@ impl<'a> Stage<'a> {
         let mut replies = 0;
         for step in &section.steps {
             let outcome = self.step(step);
-            replies += 1;
+            let sends = matches!(step.action, Action::Send(_) | Action::SendRaw(_));
+            replies += usize::from(!sends);
             let got = match outcome {
                 Ok(None) => continue,
                 Ok(Some(reply)) => reply.to_string(),
