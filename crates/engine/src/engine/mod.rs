@@ -13,7 +13,10 @@ mod change;
 mod cron;
 mod execute;
 mod input;
+mod replay;
 mod wake;
+
+pub use replay::Logging;
 
 use std::sync::Arc;
 

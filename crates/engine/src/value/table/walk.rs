@@ -67,6 +67,11 @@ impl<T: Item> Table<T> {
         if from >> POSITION_BITS != 0 { 0 } else { from }
     }
 
+    /// Where in the order of a scan a key stands, or would stand.
+    pub(crate) fn position_of(&self, key: &[u8]) -> u64 {
+        position(hash(self.seed, key))
+    }
+
     /// An item chosen at random, each with the same chance.
     pub(crate) fn random(&self, rng: &mut Rng) -> Option<&T> {
         if self.is_empty() {

@@ -1,0 +1,98 @@
+//! The state as commands: what log rewrites and snapshots consist of.
+//!
+//! Keys are walked in the order of (database, position in the table), which never changes while a
+//! key lives, so a walk can stop anywhere and go on later while commands run in between. The host
+//! decides what becomes of those commands; for that it asks where their keys stand
+//! ([`Engine::place`]) and which ones they touch ([`Engine::reach`]).
+//!
+//! Invariants: a slice ends between two positions, never inside one; every command is of bounded
+//! length however large the key; running the commands on an empty database gives the same values,
+//! lifetimes included. Access times and counters of use are not kept.
+
+mod collection;
+mod reach;
+mod stream;
+
+use crate::effects::Effects;
+use crate::engine::Engine;
+use crate::keyspace::Entry;
+use crate::value::Value;
+use crate::value::table::Item;
+
+pub use reach::{Reach, Touch};
+
+/// Keys looked at before the budget is checked again.
+const KEYS_AT_ONCE: usize = 16;
+
+/// A place in the order in which keys are dumped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Cursor {
+    /// The database.
+    pub db: u32,
+    /// The place in it.
+    pub position: u64,
+}
+
+impl Cursor {
+    /// In front of everything.
+    pub const START: Self = Self { db: 0, position: 0 };
+}
+
+impl Engine {
+    /// Dumps keys from `cursor` on until about `budget_bytes` are encoded. Returns where to go on,
+    /// `None` at the end.
+    pub fn dump_slice(
+        &self,
+        cursor: Cursor,
+        budget_bytes: usize,
+        out: &mut Effects,
+    ) -> Option<Cursor> {
+        let enough = out.as_bytes().len().saturating_add(budget_bytes);
+        let mut at = cursor;
+        while out.as_bytes().len() < enough {
+            let table = &self.dbs.get(at.db as usize)?.table;
+            let next = table.scan(at.position, KEYS_AT_ONCE, |entry| dump(entry, at.db, out));
+            at = match next {
+                0 => Cursor { db: at.db + 1, position: 0 },
+                position => Cursor { position, ..at },
+            };
+        }
+        Some(at)
+    }
+
+    /// Dumps one key as `DEL` and the commands that rebuild it, if it exists.
+    pub fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects) {
+        out.push(db, &[b"DEL", key]);
+        if let Some(entry) = self.dbs.get(db as usize).and_then(|db| db.get(key)) {
+            dump(entry, db, out);
+        }
+    }
+
+    /// Where a key stands, or would stand.
+    pub fn place(&self, db: u32, key: &[u8]) -> Cursor {
+        let position = self.dbs.get(db as usize).map_or(0, |db| db.table.position_of(key));
+        Cursor { db, position }
+    }
+}
+
+/// The commands that make a key, given that it does not exist.
+fn dump(entry: &Entry, db: u32, out: &mut Effects) {
+    let key = entry.key();
+    match entry.value() {
+        Value::Int(_) | Value::Embedded | Value::Raw(_) => {
+            let text = entry.str().expect("these are the string values");
+            out.push(db, &[b"SET", key, text.bytes(&mut itoa::Buffer::new())]);
+        }
+        Value::List(list) => collection::dump_list(list, db, key, out),
+        Value::Set(set) => collection::dump_set(set, db, key, out),
+        Value::Hash(hash) => collection::dump_hash(hash, db, key, out),
+        Value::ZSet(zset) => collection::dump_zset(zset, db, key, out),
+        Value::Stream(value) => stream::dump_stream(value, db, key, out),
+    }
+    if let Some(at) = entry.expires_at() {
+        out.push(db, &[b"PEXPIREAT", key, itoa::Buffer::new().format(at).as_bytes()]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

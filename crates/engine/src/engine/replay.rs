@@ -1,0 +1,99 @@
+//! Running logged operations at start.
+//!
+//! While a log is replayed nothing expires by itself (the log carries its own deletions), nothing
+//! is logged again, nobody is told of changes, and nothing counts in the statistics.
+
+use crate::ctx::{Caller, Ctx, Propagation};
+use crate::effects::Operation;
+use crate::resp::Reply;
+use crate::session::{Peer, SessionId, Transport};
+use crate::stats::Stats;
+
+use super::Engine;
+
+impl Engine {
+    /// Begins to replay; returns the session in whose name it is done.
+    pub fn begin_replay(&mut self) -> SessionId {
+        self.logging = false;
+        self.host.loading = true;
+        let peer =
+            Peer { addr: String::new(), local_addr: String::new(), transport: Transport::Local };
+        let id = self.open(peer);
+        self.sessions[id.0].authenticated = true;
+        id
+    }
+
+    /// Runs one operation of the log.
+    ///
+    /// # Errors
+    /// What the command answered, if it refused: a log that this engine wrote never does.
+    pub fn replay(&mut self, by: SessionId, operation: &Operation<'_>) -> Result<(), String> {
+        let args: Vec<&[u8]> = operation.args().collect();
+        let command = self.index.resolve(&args).map_err(|error| error.text().to_owned())?;
+        let db = operation.db;
+        if db as usize >= self.dbs.len() {
+            return Err(format!("there is no database {db}"));
+        }
+        let now = self.now_ms();
+        self.sessions[by.0].db = db;
+        let mut cx = Ctx {
+            engine: self,
+            session: by.0,
+            db,
+            now,
+            command,
+            caller: Caller::Replay,
+            propagation: Propagation::Verbatim,
+            parked: false,
+        };
+        let mut reply = Reply::onto(Vec::new(), crate::resp::Protocol::default());
+        (command.run)(&mut cx, &args, &mut reply).map_err(|error| error.text().to_owned())
+    }
+
+    /// Ends a replay; from now on changes are kept for the log if `logging` says so.
+    pub fn end_replay(&mut self, by: SessionId, logging: Logging) {
+        self.close(by);
+        self.host.loading = false;
+        self.effects.clear();
+        self.stats = Stats::new(self.index.list().len());
+        self.dirty = 0;
+        self.dirty_at_save = 0;
+        self.set_logging(logging);
+    }
+
+    /// Says whether changes are kept for a log from now on.
+    pub fn set_logging(&mut self, logging: Logging) {
+        self.logging = logging == Logging::On;
+    }
+
+    /// Whether a script is half way through its writes: the state is then between two records.
+    #[must_use]
+    pub fn is_scripting(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// Forgets all keys, to read them again (DEBUG RELOAD).
+    pub fn forget_everything(&mut self) {
+        self.dbs.iter_mut().for_each(crate::keyspace::Db::clear);
+    }
+
+    /// Changes since the last snapshot.
+    #[must_use]
+    pub fn changes_since_save(&self) -> u64 {
+        self.dirty.saturating_sub(self.dirty_at_save)
+    }
+
+    /// Notes that a snapshot holds everything up to now.
+    pub fn saved(&mut self) {
+        self.dirty_at_save = self.dirty;
+    }
+}
+
+/// Whether changes are kept for a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logging {
+    /// They are, and the host drains them with [`Engine::take_effects`].
+    On,
+    /// They are not.
+    Off,
+}
