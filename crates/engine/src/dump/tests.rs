@@ -81,10 +81,10 @@ fn words(effects: &Effects) -> Vec<String> {
             operation.args().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
         match args[0].as_str() {
             "SADD" => {
-                all.extend(args[2..].iter().map(|member| format!("SADD {} {member}", args[1])))
+                all.extend(args[2..].iter().map(|member| format!("SADD {} {member}", args[1])));
             }
             "HSET" => {
-                all.extend(args[2..].chunks(2).map(|pair| format!("HSET {} {pair:?}", args[1])))
+                all.extend(args[2..].chunks(2).map(|pair| format!("HSET {} {pair:?}", args[1])));
             }
             _ => all.push(format!("{} {args:?}", operation.db)),
         }
