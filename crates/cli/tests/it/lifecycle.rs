@@ -1,9 +1,10 @@
 //! Starting, stopping and listening.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use seawall_testkit::{Address, Client};
+use seawall_testkit::{Address, Client, free_port};
 
 use crate::{SEAWALL, seawall, seawall_builder};
 
@@ -38,6 +39,10 @@ fn a_password_file_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("password");
     std::fs::write(&path, "secret\n").unwrap();
+    // A password that others can read is none, and the program says so.
+    let open = seawall_builder().arg_path("--requirepass-file", &path).start().unwrap_err();
+    assert!(open.to_string().contains("chmod 600"), "{open}");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let server = seawall_builder().arg_path("--requirepass-file", &path).start().unwrap();
     let mut client = server.connect().unwrap();
     assert!(client.call(&["GET", "k"]).unwrap().text().starts_with("NOAUTH"));
@@ -50,7 +55,7 @@ fn a_password_file_is_asked_for() {
 fn another_address_without_a_password_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let out = Command::new(SEAWALL)
-        .args(["engine", "--bind", "0.0.0.0", "--port", "0", "--dir"])
+        .args(["engine", "--bind", "0.0.0.0", "--port", &free_port().unwrap().to_string(), "--dir"])
         .arg(folder.path())
         .output()
         .unwrap();

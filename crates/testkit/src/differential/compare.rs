@@ -13,6 +13,7 @@ pub(super) enum Policy {
     Pairs,
     Near,
     Shape,
+    Pick,
     Scan,
     ScanPairs,
 }
@@ -25,6 +26,7 @@ impl Policy {
             "pairs" => Self::Pairs,
             "near" => Self::Near,
             "shape" => Self::Shape,
+            "pick" => Self::Pick,
             "scan" => Self::Scan,
             "scanpairs" => Self::ScanPairs,
             _ => return None,
@@ -44,7 +46,8 @@ impl Policy {
             Self::Unordered => sorted(left, 1) == sorted(right, 1),
             Self::Pairs => sorted(left, 2) == sorted(right, 2),
             Self::Near => near(left, right),
-            Self::Shape => same_type(left, right),
+            // Whether the elements are there is checked by `picked`.
+            Self::Shape | Self::Pick => same_type(left, right),
             Self::Scan => scans(left, right, 1),
             Self::ScanPairs => scans(left, right, 2),
         }
@@ -53,6 +56,29 @@ impl Policy {
 
 fn same_type(left: &Reply, right: &Reply) -> bool {
     std::mem::discriminant(left) == std::mem::discriminant(right)
+}
+
+/// Whether two random picks are as many, and ours comes from what was there just before.
+pub(super) fn picked(redis: &Reply, ours: &Reply, there: &Reply) -> bool {
+    let (mut theirs, mut mine, mut choices) = (Vec::new(), Vec::new(), Vec::new());
+    flatten(redis, &mut theirs);
+    flatten(ours, &mut mine);
+    flatten(there, &mut choices);
+    theirs.len() == mine.len() && mine.iter().all(|word| choices.contains(word))
+}
+
+/// The strings in a reply, numbers as their text.
+fn flatten<'a>(reply: &'a Reply, out: &mut Vec<&'a [u8]>) {
+    if let Reply::Map(pairs) = reply {
+        for (key, value) in pairs {
+            flatten(key, out);
+            flatten(value, out);
+        }
+    }
+    out.extend(reply.as_bytes());
+    for item in reply.items() {
+        flatten(item, out);
+    }
 }
 
 /// The type of a collection and its elements in groups of `size`, in an order of our own.
@@ -112,6 +138,14 @@ mod tests {
     fn same(policy: Policy, left: &str, right: &str) -> bool {
         let read = |wire: &str| parse(wire.as_bytes()).unwrap().unwrap().0;
         policy.same(&read(left), &read(right))
+    }
+
+    #[test]
+    fn a_pick_must_come_from_what_is_there() {
+        let read = |wire: &str| parse(wire.as_bytes()).unwrap().unwrap().0;
+        let there = read("*2\r\n+a\r\n+b\r\n");
+        let (a, c, two) = (read("*1\r\n+a\r\n"), read("*1\r\n+c\r\n"), read("*2\r\n+a\r\n+a\r\n"));
+        assert!(picked(&a, &a, &there) && !picked(&a, &c, &there) && !picked(&a, &two, &there));
     }
 
     #[test]

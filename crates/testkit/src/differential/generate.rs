@@ -117,6 +117,19 @@ impl Generator {
             return;
         }
         let key = args.get(1).cloned();
+        if line.policy == Policy::Pick {
+            let (words, policy): (&[&str], Policy) = match args[0].as_slice() {
+                b"HRANDFIELD" => (&["HGETALL"], Policy::Pairs),
+                b"ZRANDMEMBER" => (&["ZRANGE", "0", "-1", "WITHSCORES"], Policy::Exact),
+                b"RANDOMKEY" => (&["KEYS", "*"], Policy::Unordered),
+                _ => (&["SMEMBERS"], Policy::Unordered),
+            };
+            let mut read: Vec<Vec<u8>> = words.iter().map(|w| w.as_bytes().to_vec()).collect();
+            if let Some(key) = &key {
+                read.insert(1, key.clone());
+            }
+            push(read, policy);
+        }
         push(args, line.policy);
         if let (true, Some(key)) = (line.flags.destroy, key) {
             push(vec![b"DEL".to_vec(), key], Policy::Exact);

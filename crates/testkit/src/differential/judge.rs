@@ -1,6 +1,6 @@
 //! Which parts of two replies differ, and how commands are shown to people.
 
-use super::compare::Policy;
+use super::compare::{Policy, picked};
 use super::generate::{CONNECTIONS, Step};
 use crate::reply::{Escaped, Reply};
 
@@ -17,13 +17,16 @@ pub(super) struct Mismatch {
 #[derive(Default)]
 pub(super) struct Judge {
     queued: [Vec<(String, Policy)>; CONNECTIONS],
+    /// Our reply to the command before, from which a random pick is made.
+    before: [Option<Reply>; CONNECTIONS],
 }
 
 impl Judge {
     /// What differs between the two replies to `step`.
     pub(super) fn mismatches(&mut self, step: &Step, redis: &Reply, ours: &Reply) -> Vec<Mismatch> {
+        let before = self.before[step.connection].replace(ours.clone());
         let queued = &mut self.queued[step.connection];
-        if *redis == Reply::Simple(b"QUEUED".to_vec()) {
+        if *redis == queued_reply() {
             queued.push((shown(step), step.policy));
         }
         let mut commands = Vec::new();
@@ -40,11 +43,11 @@ impl Judge {
                 .map(|((command, _), (a, b))| mismatch(command, a, b))
                 .collect();
         }
-        if step.policy.same(redis, ours) {
-            Vec::new()
-        } else {
-            vec![mismatch(shown(step), redis, ours)]
-        }
+        let is_pick = step.policy == Policy::Pick && !redis.is_error() && *redis != queued_reply();
+        let from_there = |there: &Reply| picked(redis, ours, there);
+        let same =
+            step.policy.same(redis, ours) && (!is_pick || before.as_ref().is_none_or(from_there));
+        if same { Vec::new() } else { vec![mismatch(shown(step), redis, ours)] }
     }
 }
 
@@ -68,6 +71,10 @@ pub(super) fn event_mismatches(
         return vec![mismatch(shown(step), redis, ours)];
     }
     vec![mismatch(shown(step), &together(redis), &together(ours))]
+}
+
+fn queued_reply() -> Reply {
+    Reply::Simple(b"QUEUED".to_vec())
 }
 
 fn mismatch(command: String, redis: &Reply, ours: &Reply) -> Mismatch {

@@ -40,6 +40,8 @@ pub struct Differential {
     accepted: Accepted,
     used: BTreeMap<usize, u64>,
     patience: Duration,
+    /// Whether an accepted difference makes all that follows in this episode differ.
+    tainted: bool,
 }
 
 /// What one episode showed first.
@@ -82,6 +84,7 @@ impl Differential {
             accepted: Accepted::load(),
             used: BTreeMap::new(),
             patience: PATIENCE,
+            tainted: false,
         })
     }
 
@@ -148,6 +151,7 @@ impl Differential {
 
     /// Plays one episode from an empty server; the first difference that is not accepted.
     fn play(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
+        self.tainted = false;
         self.redis.reset().map_err(|e| oracle(&e, "reset"))?;
         if let Err(error) = self.ours.reset() {
             return self.broken(episode, 0, &error).map(Some);
@@ -156,6 +160,7 @@ impl Differential {
             if episode.multi { self.play_multi(episode)? } else { self.play_single(episode)? };
         match outcome {
             Some(difference) => Ok(Some(difference)),
+            None if self.tainted => Ok(None),
             None => self.compare_data(episode),
         }
     }
@@ -182,8 +187,9 @@ impl Differential {
                     Err(error) => return self.broken(episode, at, &error).map(Some),
                 };
                 let mismatches = judge.mismatches(step, &redis, &ours);
-                if let Some(difference) = self.not_accepted(at, mismatches) {
-                    return Ok(Some(difference));
+                let difference = self.not_accepted(at, mismatches);
+                if difference.is_some() || self.tainted {
+                    return Ok(difference);
                 }
             }
         }
@@ -209,8 +215,9 @@ impl Differential {
                     Err(error) => return self.broken(episode, at, &error).map(Some),
                 };
                 let mismatches = judge.mismatches(step, &redis, &ours);
-                if let Some(difference) = self.not_accepted(at, mismatches) {
-                    return Ok(Some(difference));
+                let difference = self.not_accepted(at, mismatches);
+                if difference.is_some() || self.tainted {
+                    return Ok(difference);
                 }
             }
             self.redis.settle().map_err(|e| oracle(&e, &shown(step)))?;
@@ -221,8 +228,9 @@ impl Differential {
                 let redis = self.redis.drain(number).map_err(|e| oracle(&e, &shown(step)))?;
                 let ours = self.ours.drain(number)?;
                 let mismatches = event_mismatches(step, &redis, &ours);
-                if let Some(difference) = self.not_accepted(at, mismatches) {
-                    return Ok(Some(difference));
+                let difference = self.not_accepted(at, mismatches);
+                if difference.is_some() || self.tainted {
+                    return Ok(difference);
                 }
             }
         }
@@ -282,6 +290,8 @@ impl Differential {
             let (redis, ours) = (redis.to_string(), ours.to_string());
             if let Some(rule) = self.accepted.find(bare(&command), &redis, &ours) {
                 *self.used.entry(rule).or_default() += 1;
+                // A command that only one of them queued decides about the whole transaction.
+                self.tainted |= redis == "+QUEUED";
                 return None;
             }
             Some(Difference { at, command, redis, ours })
