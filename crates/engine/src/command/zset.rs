@@ -22,17 +22,17 @@ pub(super) use range::{
 pub(super) use read::{zcard, zcount, zlexcount, zmscore, zrank, zrevrank, zscan, zscore};
 pub(super) use remove::{zrem, zremrangebylex, zremrangebyrank, zremrangebyscore};
 
+use crate::args;
 use crate::ctx::Ctx;
 use crate::error::Error;
 use crate::notify::Classes;
 use crate::number;
 use crate::resp::Reply;
 use crate::value::Kind;
-use crate::value::member::Member;
 use crate::value::zset::{LexRange, Limits, ScoreRange, ZSet};
 
 /// The limits of the small form, as configured now.
-fn limits(cx: &Ctx<'_>) -> Limits {
+pub(super) fn limits(cx: &Ctx<'_>) -> Limits {
     let settings = &cx.engine.settings;
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     Limits {
@@ -64,11 +64,8 @@ fn lex_range<'a>(min: &'a [u8], max: &'a [u8]) -> Result<LexRange<'a>, Error> {
 
 /// Ranks as a client names them, negative ones counted from the end.
 fn rank_range(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
-    let len = len as i64;
-    let absolute = |n: i64| if n < 0 { n.saturating_add(len) } else { n };
-    let start = absolute(start).max(0);
-    let end = absolute(stop).min(len - 1).saturating_add(1);
-    if start < end { start as usize..end as usize } else { 0..0 }
+    let (start, count) = args::range(start, stop, len);
+    start..start + count
 }
 
 /// Writes members, with scores if asked: pairs are nested in RESP3 and flat in RESP2.
@@ -101,16 +98,9 @@ enum Scores {
 /// Stores a result under `key` and announces it, or deletes the key if the result is empty.
 ///
 /// Returns the number of members. `changes` is what the command counts for a result.
-pub(super) fn store(
-    cx: &mut Ctx<'_>,
-    key: &[u8],
-    pairs: Vec<(Member, f64)>,
-    event: &str,
-    changes: u64,
-) -> usize {
-    let len = pairs.len();
+pub(super) fn store(cx: &mut Ctx<'_>, key: &[u8], set: ZSet, event: &str, changes: u64) -> usize {
+    let len = set.len();
     if len > 0 {
-        let set = ZSet::from_pairs(pairs, &limits(cx));
         cx.set_value(key, set.into_value());
         cx.touched(key);
         cx.notify(Classes::ZSET, event, key);

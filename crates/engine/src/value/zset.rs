@@ -109,6 +109,11 @@ impl ZSet {
         Self(Form::Small(Small::new()))
     }
 
+    /// An empty large set.
+    pub(crate) fn new_large(seed: u64) -> Self {
+        Self(Form::Large(Box::new(Large::new(seed))))
+    }
+
     /// A set of distinct members in any order, in the form that fits.
     pub(crate) fn from_pairs(mut pairs: Vec<(Member, f64)>, limits: &Limits) -> Self {
         sort_pairs(&mut pairs);

@@ -5,7 +5,7 @@
 
 use super::{position, reply_distance, reply_position, unit_m};
 use crate::args::{self, is};
-use crate::command::zset::store;
+use crate::command::zset::{limits, store};
 use crate::ctx::Ctx;
 use crate::error::{Done, Error, printable};
 use crate::geo::{Position, Shape, cover};
@@ -319,7 +319,8 @@ fn search(
         })
         .collect();
     let changes = pairs.len() as u64;
-    let len = store(cx, target, pairs, event, changes);
+    let result = ZSet::from_pairs(pairs, &limits(cx));
+    let len = store(cx, target, result, event, changes);
     out.count(len);
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! worked through from the smallest to the largest, as Redis does: it decides in which order
 //! scores are added up.
 
-use super::{Scores, reply_members, store};
+use super::{Scores, limits, reply_members, store};
 use crate::args;
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};
@@ -142,7 +142,8 @@ fn combine(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply, op: Op, outcome: O
             Op::Inter => "zinterstore",
             Op::Diff => "zdiffstore",
         };
-        let len = store(cx, args[1], pairs, event, 1);
+        let result = ZSet::from_pairs(pairs, &limits(cx));
+        let len = store(cx, args[1], result, event, 1);
         out.count(len);
         return Ok(());
     }
@@ -209,10 +210,8 @@ fn parse_options<'a>(
             && is("limit")
             && let [limit, rest @ ..] = rest
         {
-            let limit = number::parse_u64(limit)
-                .filter(|n| *n <= i64::MAX as u64)
-                .ok_or(Error::fixed("ERR LIMIT can't be negative"))?;
-            query.limit = if limit == 0 { usize::MAX } else { limit as usize };
+            let limit = args::count_or(limit, Error::fixed("ERR LIMIT can't be negative"))?;
+            query.limit = if limit == 0 { usize::MAX } else { limit };
             rest
         } else {
             return Err(Error::SYNTAX);

@@ -4,7 +4,6 @@ use crate::args::{self, is};
 use crate::ctx::{Caller, Ctx};
 use crate::error::{Done, Error};
 use crate::notify::Classes;
-use crate::number;
 use crate::resp::Reply;
 use crate::value::zset::{End, ZSet};
 
@@ -36,9 +35,7 @@ fn pop_one_key(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply, end: End) -> D
         return Err(Error::SYNTAX);
     }
     let count = match args.get(2) {
-        Some(arg) => {
-            number::parse_u64(arg).filter(|n| *n <= i64::MAX as u64).ok_or(Error::NOT_POSITIVE)?
-        }
+        Some(arg) => args::count(arg)?,
         None => 1,
     };
     let layout = if args.len() == 3 && out.is_resp3() { Layout::Pairs } else { Layout::Flat };
@@ -92,7 +89,7 @@ struct Wanted<'a> {
     keys: &'a [&'a [u8]],
     end: End,
     /// `None`: one member, in BZPOPMIN's layout.
-    count: Option<u64>,
+    count: Option<usize>,
 }
 
 fn pop_or_wait(
@@ -105,6 +102,9 @@ fn pop_or_wait(
     let timeout_ms = args::timeout_ms(timeout)?;
     let waits_already = cx.caller == Caller::Retry;
     for key in wanted.keys {
+        if !cx.may_serve(key) {
+            continue;
+        }
         match cx.edit::<ZSet>(key) {
             Ok(Some(_)) => {}
             Ok(None) => continue,
@@ -133,13 +133,13 @@ fn pop(
     cx: &mut Ctx<'_>,
     key: &[u8],
     end: End,
-    count: u64,
+    count: usize,
     layout: Layout,
     out: &mut Reply,
 ) -> Result<usize, Error> {
     let Some(mut set) = cx.edit::<ZSet>(key)? else { return Ok(0) };
     let len = set.len();
-    let count = len.min(usize::try_from(count).unwrap_or(usize::MAX));
+    let count = count.min(len);
     let ranks = match end {
         End::Min => 0..count,
         End::Max => len - count..len,
@@ -187,7 +187,7 @@ fn log_pop(cx: &mut Ctx<'_>, key: &[u8], end: End, count: Option<usize>) {
 struct MultiPop<'a> {
     keys: &'a [&'a [u8]],
     end: End,
-    count: u64,
+    count: usize,
 }
 
 impl<'a> MultiPop<'a> {
@@ -195,9 +195,8 @@ impl<'a> MultiPop<'a> {
     fn parse(words: &'a [&'a [u8]]) -> Result<Self, Error> {
         const FEW_KEYS: Error = Error::fixed("ERR numkeys should be greater than 0");
         const FEW: Error = Error::fixed("ERR count should be greater than 0");
-        let numkeys = args::int(words[0]).ok().filter(|n| *n > 0).ok_or(FEW_KEYS)?;
+        let numkeys = args::positive_or(words[0], FEW_KEYS)?;
         let rest = &words[1..];
-        let numkeys = usize::try_from(numkeys).unwrap_or(usize::MAX);
         let (keys, rest) = rest.split_at_checked(numkeys).ok_or(Error::SYNTAX)?;
         let (end, options) = rest.split_first().ok_or(Error::SYNTAX)?;
         let end = match end {
@@ -208,11 +207,11 @@ impl<'a> MultiPop<'a> {
         let count = match options {
             [] => 1,
             [word, count, more @ ..] if is(word, "count") => {
-                let count = args::int(count).ok().filter(|n| *n > 0).ok_or(FEW)?;
+                let count = args::positive_or(count, FEW)?;
                 if !more.is_empty() {
                     return Err(Error::SYNTAX);
                 }
-                count as u64
+                count
             }
             _ => return Err(Error::SYNTAX),
         };

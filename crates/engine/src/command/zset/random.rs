@@ -28,13 +28,7 @@ pub(in crate::command) fn zrandmember(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mu
         }
         return Ok(());
     };
-    let count = args::int(count)?;
-    if count == i64::MIN {
-        return Err(Error::fixed(
-            "ERR value is out of range, value must between -9223372036854775807 and \
-             9223372036854775807",
-        ));
-    }
+    let count = args::signed_count(count)?;
     let scores = match &args[3..] {
         [] => Scores::Without,
         [word] if is(word, "withscores") => Scores::With,

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use super::{Scores, lex_range, rank_range, reply_members, score_range, store};
+use super::{Scores, lex_range, limits, rank_range, reply_members, score_range, store};
 use crate::args;
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};
 use crate::resp::Reply;
-use crate::value::member::Member;
-use crate::value::zset::{End, LexRange, ScoreRange, Walk, ZSet};
+use crate::value::zset::{AddRule, End, LexRange, ScoreRange, Walk, ZSet};
 
 /// By what a range is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +86,20 @@ pub(in crate::command) fn zrevrangebylex(
 pub(in crate::command) fn zrangestore(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
     let form = Form { by: None, from: None, key_at: 2, stores: true };
     let query = parse(args, form)?;
-    let pairs = match cx.get::<ZSet>(args[2])? {
-        Some(set) => query.walk(set).map(|(m, score)| (Member::new(m), score)).collect(),
-        None => Vec::new(),
-    };
-    let len = store(cx, args[1], pairs, "zrangestore", 1);
+    let limits = limits(cx);
+    let mut result = ZSet::new();
+    if let Some(set) = cx.get::<ZSet>(args[2])? {
+        let walk = query.walk(set);
+        // Redis: a result of known length takes its final form at once; the others pass through
+        // the compact form, which shows in the sign of zero.
+        if matches!(query.bounds, Bounds::Ranks(..)) && walk.len() > limits.entries {
+            result = ZSet::new_large(limits.seed);
+        }
+        for (member, score) in walk {
+            result.add(member, score, AddRule::default(), &limits);
+        }
+    }
+    let len = store(cx, args[1], result, "zrangestore", 1);
     out.count(len);
     Ok(())
 }

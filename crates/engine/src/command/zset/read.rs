@@ -1,10 +1,9 @@
 //! Commands that look at single members or count them, and ZSCAN.
 
 use super::{lex_range, score_range};
-use crate::args;
+use crate::command::cursor::{self, ScanOptions, Scanned, parse_cursor};
 use crate::ctx::Ctx;
-use crate::error::{Done, Error};
-use crate::glob::{self, Case};
+use crate::error::Done;
 use crate::number;
 use crate::resp::Reply;
 use crate::value::zset::{End, ZSet};
@@ -78,54 +77,27 @@ pub(in crate::command) fn zlexcount(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut 
 
 /// ZSCAN key cursor [MATCH pattern] [COUNT count]
 pub(in crate::command) fn zscan(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
-    let cursor = cursor(args[2])?;
+    let from = parse_cursor(args[2])?;
     let Some(set) = cx.get::<ZSet>(args[1])? else {
-        out.array(2);
-        out.bulk(b"0");
-        out.array(0);
+        cursor::reply_empty(out);
         return Ok(());
     };
-    let (mut pattern, mut count) = (None, 10);
-    let mut options = &args[3..];
-    while let [option, rest @ ..] = options {
-        options = match rest {
-            [value, rest @ ..] if args::is(option, "count") => {
-                count = args::int(value)?;
-                if count < 1 {
-                    return Err(Error::SYNTAX);
-                }
-                rest
-            }
-            [value, rest @ ..] if args::is(option, "match") => {
-                pattern = Some(*value);
-                rest
-            }
-            _ => return Err(Error::SYNTAX),
-        };
-    }
-    let shows = |member: &[u8]| pattern.is_none_or(|p| glob::matches(p, member, Case::Sensitive));
+    let options = ScanOptions::parse(&args[3..], Scanned::Elements)?;
     // Redis: the compact form shows whole scores as integers, the large form always with %.17g.
     let format = if set.is_compact() { number::format_f64 } else { number::format_double_reply };
-    let mut shown = Vec::new();
-    let next = set.scan(cursor, usize::try_from(count).unwrap_or(usize::MAX), |member, score| {
-        if shows(member) {
-            let mut text = Vec::new();
-            format(&mut text, score);
-            shown.push((member.to_vec(), text));
-        }
+    cursor::reply(out, |out| {
+        let mut shown = 0;
+        let mut text = Vec::new();
+        let next = set.scan(from, options.count, |member, score| {
+            if options.matches(member) {
+                text.clear();
+                format(&mut text, score);
+                out.bulk(member);
+                out.bulk(&text);
+                shown += 2;
+            }
+        });
+        (next, shown)
     });
-    out.array(2);
-    out.bulk(itoa::Buffer::new().format(next).as_bytes());
-    out.array(2 * shown.len());
-    for (member, score) in shown {
-        out.bulk(&member);
-        out.bulk(&score);
-    }
     Ok(())
-}
-
-fn cursor(arg: &[u8]) -> Result<u64, Error> {
-    number::parse_u64_lenient(arg)
-        .filter(|_| !arg.first().is_some_and(u8::is_ascii_whitespace))
-        .ok_or(Error::fixed("ERR invalid cursor"))
 }
