@@ -51,6 +51,8 @@ impl EventLoop {
                 drop(guard);
                 if !requests.is_empty() {
                     self.handle(requests);
+                    // Whoever was answered may have more to do.
+                    self.hub.core.tick();
                     sleep.timeout = Duration::ZERO;
                 }
                 return sleep;

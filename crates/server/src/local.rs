@@ -4,11 +4,12 @@
 //! usually there already and the next read takes it. A read that finds nothing leaves its waker with
 //! the hub, which wakes it when another session, the event loop or a timer produces output.
 //!
-//! Reading swaps the session's whole output for an empty buffer and serves it piece by piece
-//! without a lock; the two buffers go back and forth and keep their capacity up to a bound.
+//! The session's whole output is swapped for an empty buffer, if possible by the very write that
+//! produced it, and served piece by piece without a lock. The two buffers go back and forth and keep
+//! their capacity up to a bound.
 
 use std::{
-    io,
+    io, mem,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll},
@@ -17,7 +18,7 @@ use std::{
 use seawall_engine::{Engine, Peer, SessionId, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::hub::{Hub, Route, Waiting, lock};
+use crate::hub::{Hub, Route, Settled, Waiting, lock};
 
 /// A drained buffer above this capacity is given back to the allocator.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -36,6 +37,11 @@ pub struct LocalStream {
     read: usize,
     /// Position of the log that `inbox` waits for.
     barrier: u64,
+    /// The session ends once its output was read.
+    ending: bool,
+    /// The session takes no input for now.
+    full: bool,
+    /// The session was closed.
     closed: bool,
 }
 
@@ -46,7 +52,17 @@ impl LocalStream {
         let session = hub.core.open(peer);
         let waiting = Arc::new(Mutex::new(Waiting::default()));
         hub.add_route(session, Route::Local(Arc::clone(&waiting)));
-        Self { hub, session, waiting, inbox: Vec::new(), read: 0, barrier: 0, closed: false }
+        Self {
+            hub,
+            session,
+            waiting,
+            inbox: Vec::new(),
+            read: 0,
+            barrier: 0,
+            ending: false,
+            full: false,
+            closed: false,
+        }
     }
 
     /// Gives `buf` what is left of the inbox; `None` when there is nothing.
@@ -63,11 +79,19 @@ impl LocalStream {
         Some(())
     }
 
-    /// Swaps the session's output into the empty inbox; `None` when the session is gone.
-    fn collect(&mut self, engine: &mut Engine) -> Option<()> {
-        let output = engine.output(self.session)?;
-        std::mem::swap(output, &mut self.inbox);
-        Some(())
+    /// Settles what this stream fed and takes the session's output, if the inbox is empty.
+    fn collect(&mut self, hub: &Hub, engine: &mut Engine) -> Settled {
+        // Effects go first; see the hub's invariant.
+        let settled = hub.settle(engine, Some(self.session));
+        if self.inbox.is_empty()
+            && let Some(output) = engine.output(self.session)
+        {
+            mem::swap(output, &mut self.inbox);
+            self.barrier = settled.position;
+        }
+        self.ending = engine.wants_close(self.session);
+        self.full = !engine.wants_input(self.session);
+        settled
     }
 
     /// Ends the session; idempotent.
@@ -88,30 +112,28 @@ impl AsyncRead for LocalStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.inbox.is_empty() {
-            if this.closed || this.hub.is_stopped() {
+        if this.inbox.is_empty() && !this.closed {
+            if this.hub.is_stopped() {
                 return Poll::Ready(Ok(()));
             }
             let hub = Arc::clone(&this.hub);
             let mut engine = hub.core.engine();
-            // Effects go first; see the hub's invariant.
-            let settled = hub.settle(&mut engine, Some(this.session));
-            let alive = this.collect(&mut engine).is_some();
-            let closing = !alive || engine.wants_close(this.session);
-            if this.inbox.is_empty() && !closing {
+            let settled = this.collect(&hub, &mut engine);
+            let wait = this.inbox.is_empty() && !this.ending;
+            if wait {
                 // Registered under the engine's lock, so no output can slip in between.
                 lock(&this.waiting).reader = Some(cx.waker().clone());
             }
             drop(engine);
-            this.barrier = settled.position;
             hub.finish(settled);
-            if this.inbox.is_empty() {
-                if closing {
-                    this.close();
-                    return Poll::Ready(Ok(()));
-                }
+            if wait {
                 return Poll::Pending;
             }
+        }
+        if this.inbox.is_empty() {
+            // The session has ended and everything it said was read.
+            this.close();
+            return Poll::Ready(Ok(()));
         }
         if !this.hub.is_released(this.barrier) {
             this.hub.wait_for_log(cx.waker());
@@ -134,19 +156,20 @@ impl AsyncWrite for LocalStream {
         if this.closed || this.hub.is_stopped() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        {
-            let engine = this.hub.core.engine();
-            if engine.wants_close(this.session) {
-                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-            }
+        if this.ending {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let hub = Arc::clone(&this.hub);
+        if this.full {
+            let engine = hub.core.engine();
             if !engine.wants_input(this.session) {
                 lock(&this.waiting).writer = Some(cx.waker().clone());
                 return Poll::Pending;
             }
         }
-        this.hub.core.feed(this.session, buf);
-        let settled = this.hub.settle(&mut this.hub.core.engine(), Some(this.session));
-        this.hub.finish(settled);
+        hub.core.feed(this.session, buf);
+        let settled = this.collect(&hub, &mut hub.core.engine());
+        hub.finish(settled);
         // A task that reads on another thread waits for what this write produced.
         let reader = lock(&this.waiting).reader.take();
         if let Some(reader) = reader {
@@ -163,16 +186,15 @@ impl AsyncWrite for LocalStream {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !this.closed {
-            let settled = {
-                let mut engine = this.hub.core.engine();
-                let settled = this.hub.settle(&mut engine, Some(this.session));
-                if let Some(output) = engine.output(this.session) {
-                    this.inbox.append(output);
-                }
-                settled
-            };
+            let hub = Arc::clone(&this.hub);
+            let mut engine = hub.core.engine();
+            let settled = hub.settle(&mut engine, Some(this.session));
+            if let Some(output) = engine.output(this.session) {
+                this.inbox.append(output);
+            }
+            drop(engine);
             this.barrier = settled.position;
-            this.hub.finish(settled);
+            hub.finish(settled);
             this.close();
         }
         Poll::Ready(Ok(()))
