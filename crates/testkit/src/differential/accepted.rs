@@ -9,6 +9,41 @@ pub(super) struct Rule {
     pub(super) reason: String,
 }
 
+impl Rule {
+    fn parse(line: &str) -> Self {
+        let parts: Vec<&str> = line.splitn(4, '|').map(str::trim).collect();
+        let [command, redis, ours, reason] = parts.as_slice() else {
+            panic!("accepted.txt: four parts, split by `|`, in: {line}")
+        };
+        assert!(!reason.is_empty(), "accepted.txt: no reason in: {line}");
+        Self {
+            command: (*command).into(),
+            redis: (*redis).into(),
+            ours: (*ours).into(),
+            reason: (*reason).into(),
+        }
+    }
+}
+
+/// The ways in which a command that is not there shows.
+fn without(line: &str) -> Vec<Rule> {
+    let Some((name, why)) = line.split_once(" | ") else {
+        panic!("accepted.txt: a command and a reason, split by `|`, in: {line}")
+    };
+    let forms = [
+        (name.to_owned(), "unknown command"),
+        (format!("{name} *"), "unknown command"),
+        (format!("EVAL* 0 {name}"), "Unknown Redis command"),
+        (format!("EVAL* 0 {name} *"), "Unknown Redis command"),
+        (format!("COMMAND GETKEYS* {name}"), "Invalid command"),
+        (format!("COMMAND GETKEYS* {name} *"), "Invalid command"),
+    ];
+    forms
+        .iter()
+        .map(|(command, said)| Rule::parse(&format!("{command} | * | *{said}* | no {name}: {why}")))
+        .collect()
+}
+
 /// All of them.
 #[derive(Debug, Clone)]
 pub(super) struct Accepted {
@@ -28,18 +63,9 @@ impl Accepted {
 
     fn parse(source: &str) -> Self {
         let lines = source.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let rules = lines.map(|line| {
-            let parts: Vec<&str> = line.splitn(4, '|').map(str::trim).collect();
-            let [command, redis, ours, reason] = parts.as_slice() else {
-                panic!("accepted.txt: four parts, split by `|`, in: {line}")
-            };
-            assert!(!reason.is_empty(), "accepted.txt: no reason in: {line}");
-            Rule {
-                command: (*command).into(),
-                redis: (*redis).into(),
-                ours: (*ours).into(),
-                reason: (*reason).into(),
-            }
+        let rules = lines.flat_map(|line| match line.strip_prefix("without ") {
+            Some(rest) => without(rest),
+            None => vec![Rule::parse(line)],
         });
         Self { rules: rules.collect() }
     }
@@ -80,5 +106,17 @@ mod tests {
         assert_eq!(accepted.find("module list", "[]", "+OK"), None);
         assert_eq!(accepted.find("modules", "[]", "-ERR x"), None);
         Accepted::load();
+    }
+
+    #[test]
+    fn a_missing_command_is_accepted_in_every_form() {
+        let accepted = Accepted::parse("without SYNC | no replicas\n");
+        let unknown = "-\"ERR unknown command 'SYNC', with args beginning with: 'x' \"";
+        assert!(accepted.find("sync x", "+OK", unknown).is_some());
+        assert!(accepted.find("SYNCED x", "+OK", unknown).is_none());
+        let scripted =
+            "-ERR Unknown Redis command called from script script: ff, on @user_script:1.";
+        assert!(accepted.find("EVAL \"body\" 0 SYNC x", "+OK", scripted).is_some());
+        assert!(accepted.find("EVAL \"body\" 0 GET x", "+OK", scripted).is_none());
     }
 }
