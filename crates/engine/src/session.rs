@@ -139,6 +139,8 @@ pub(crate) struct Session {
     pub(crate) authenticated: bool,
     pub(crate) input: Vec<u8>,
     pub(crate) parser: Parser,
+    /// Bytes of the batch that is being run, this request included.
+    pub(crate) in_hand: usize,
     pub(crate) output: Vec<u8>,
     /// In the list of sessions the host has to look at.
     pub(crate) touched: bool,
@@ -176,6 +178,7 @@ impl Session {
             authenticated,
             input: Vec::new(),
             parser: Parser::default(),
+            in_hand: 0,
             output: Vec::new(),
             touched: false,
             runnable: false,

@@ -207,7 +207,7 @@ fn describe(cx: &Ctx<'_>, session: usize, line: &mut Vec<u8>) {
         s.channels.len(),
         s.patterns.len(),
         s.shard_channels.len(),
-        s.input.len(),
+        if session == cx.session { s.in_hand } else { s.input.len() },
         s.input.capacity() - s.input.len(),
         s.output.len(),
         s.last_command,

@@ -1,6 +1,6 @@
 //! CONFIG: reading and changing settings while running.
 
-use crate::config::{PARAMS, Param};
+use crate::config::{Change, PARAMS, Param};
 use crate::ctx::Ctx;
 use crate::engine::HostRequest;
 use crate::error::{Done, Error};
@@ -14,7 +14,9 @@ pub(super) fn config_get(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
     };
     let mut found: Vec<(&str, &Param)> = Vec::new();
     for param in PARAMS {
-        if wanted(param.name) {
+        let hidden = param.mutable == Change::Hidden
+            && !a[2..].iter().any(|name| name.eq_ignore_ascii_case(param.name.as_bytes()));
+        if wanted(param.name) && !hidden {
             found.push((param.name, param));
         }
         if let Some(alias) = param.alias
@@ -50,8 +52,13 @@ pub(super) fn config_set(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             )));
         };
-        if !param.mutable {
-            return Err(failed("can't set immutable config"));
+        let same = || param.get(&changed).as_bytes() == pair[1];
+        match param.mutable {
+            Change::Never => return Err(failed("can't set immutable config")),
+            Change::OnlyToTheSame if !same() => {
+                return Err(failed("can't be changed while running; start with the new value"));
+            }
+            _ => {}
         }
         if seen.contains(&param.name) {
             return Err(failed("duplicate parameter"));

@@ -179,16 +179,8 @@ pub(super) fn command_list(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Do
         }
         _ => return Err(Error::SYNTAX),
     };
-    let all = a.len() == 2;
-    let names: Vec<&str> = cx
-        .engine
-        .index
-        .list()
-        .iter()
-        .enumerate()
-        .filter(|(i, c)| (!all || c.parent as usize == *i) && test(c))
-        .map(|(_, c)| c.full_name)
-        .collect();
+    let names: Vec<&str> =
+        cx.engine.index.list().iter().filter(|c| test(c)).map(|c| c.full_name).collect();
     out.array(names.len());
     for name in names {
         out.bulk(name.as_bytes());

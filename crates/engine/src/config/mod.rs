@@ -6,7 +6,7 @@
 
 mod params;
 
-pub(crate) use params::{PARAMS, Param, find};
+pub(crate) use params::{Change, PARAMS, Param, find};
 
 use crate::evict::Policy;
 use crate::notify::Classes;

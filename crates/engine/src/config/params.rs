@@ -26,8 +26,22 @@ enum Shape {
     Bool,
     Int(i64, i64),
     Memory,
+    MemoryOrPercent,
     Choice(&'static [&'static str]),
     Text,
+}
+
+/// What CONFIG may do with a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Set it.
+    Free,
+    /// Set it to what it is: the host was started with it.
+    OnlyToTheSame,
+    /// Only show it.
+    Never,
+    /// Set it; not shown unless it is asked for by its full name.
+    Hidden,
 }
 
 /// One setting.
@@ -36,20 +50,28 @@ pub(crate) struct Param {
     /// An older name of the same setting.
     pub(crate) alias: Option<&'static str>,
     /// Whether CONFIG SET may change it.
-    pub(crate) mutable: bool,
+    pub(crate) mutable: Change,
     field: Field,
 }
 
 const fn p(name: &'static str, field: Field) -> Param {
-    Param { name, alias: None, mutable: true, field }
+    Param { name, alias: None, mutable: Change::Free, field }
 }
 
 const fn fixed(name: &'static str, field: Field) -> Param {
-    Param { name, alias: None, mutable: false, field }
+    Param { name, alias: None, mutable: Change::Never, field }
 }
 
 const fn alias(name: &'static str, alias: &'static str, field: Field) -> Param {
-    Param { name, alias: Some(alias), mutable: true, field }
+    Param { name, alias: Some(alias), mutable: Change::Free, field }
+}
+
+const fn started(name: &'static str, field: Field) -> Param {
+    Param { name, alias: None, mutable: Change::OnlyToTheSame, field }
+}
+
+const fn hidden(name: &'static str, field: Field) -> Param {
+    Param { name, alias: None, mutable: Change::Hidden, field }
 }
 
 const INT_MAX: i64 = i32::MAX as i64;
@@ -59,10 +81,10 @@ const LONG_MAX: u64 = i64::MAX as u64;
 #[rustfmt::skip]
 pub(crate) static PARAMS: &[Param] = &[
     fixed("databases", Field::Int(|s| &mut s.databases, 1, INT_MAX)),
-    fixed("port", Field::Int(|s| &mut s.port, 0, 65_535)),
-    fixed("bind", Field::Text(|s| &mut s.bind)),
+    started("port", Field::Int(|s| &mut s.port, 0, 65_535)),
+    started("bind", Field::Text(|s| &mut s.bind)),
     fixed("unixsocket", Field::Text(|s| &mut s.unixsocket)),
-    fixed("dir", Field::Text(|s| &mut s.dir)),
+    started("dir", Field::Text(|s| &mut s.dir)),
     p("appendonly", Field::Bool(|s| &mut s.appendonly)),
     p("appendfsync", Field::Choice(|s| &mut s.appendfsync, &["always", "everysec", "no"])),
     p("requirepass", Field::Text(|s| &mut s.requirepass)),
@@ -109,7 +131,7 @@ pub(crate) static PARAMS: &[Param] = &[
     p("latency-monitor-threshold", Field::Inert(Shape::Int(0, i64::MAX), "0")),
     p("latency-tracking", Field::Inert(Shape::Bool, "yes")),
     p("loglevel", Field::Inert(Shape::Choice(&["debug", "verbose", "notice", "warning"]), "notice")),
-    p("maxmemory-clients", Field::Inert(Shape::Memory, "0")),
+    p("maxmemory-clients", Field::Inert(Shape::MemoryOrPercent, "0")),
     p("maxmemory-eviction-tenacity", Field::Inert(Shape::Int(0, 100), "10")),
     p("active-expire-effort", Field::Inert(Shape::Int(1, 10), "1")),
     p("min-replicas-to-write", Field::Inert(Shape::Int(0, INT_MAX), "0")),
@@ -121,8 +143,8 @@ pub(crate) static PARAMS: &[Param] = &[
     p("aof-use-rdb-preamble", Field::Inert(Shape::Bool, "yes")),
     p("rdbcompression", Field::Inert(Shape::Bool, "yes")),
     p("rdb-save-incremental-fsync", Field::Inert(Shape::Bool, "yes")),
-    p("rdb-key-save-delay", Field::Inert(Shape::Int(i32::MIN as i64, INT_MAX), "0")),
-    p("key-load-delay", Field::Inert(Shape::Int(i32::MIN as i64, INT_MAX), "0")),
+    hidden("rdb-key-save-delay", Field::Inert(Shape::Int(i32::MIN as i64, INT_MAX), "0")),
+    hidden("key-load-delay", Field::Inert(Shape::Int(i32::MIN as i64, INT_MAX), "0")),
     p("stop-writes-on-bgsave-error", Field::Inert(Shape::Bool, "yes")),
     p("crash-log-enabled", Field::Inert(Shape::Bool, "yes")),
     p("crash-memcheck-enabled", Field::Inert(Shape::Bool, "yes")),
@@ -132,6 +154,8 @@ pub(crate) static PARAMS: &[Param] = &[
     p("repl-timeout", Field::Inert(Shape::Int(1, INT_MAX), "60")),
     p("repl-diskless-sync", Field::Inert(Shape::Bool, "yes")),
     p("repl-diskless-sync-delay", Field::Inert(Shape::Int(0, INT_MAX), "5")),
+    p("masterauth", Field::Inert(Shape::Text, "")),
+    p("masteruser", Field::Inert(Shape::Text, "")),
     p("shutdown-timeout", Field::Inert(Shape::Int(0, INT_MAX), "10")),
     p("proc-title-template", Field::Inert(Shape::Text, "{title} {listen-addr} {server-mode}")),
     fixed("always-show-logo", Field::Inert(Shape::Bool, "no")),
@@ -141,7 +165,7 @@ pub(crate) static PARAMS: &[Param] = &[
     fixed("enable-debug-command", Field::Inert(Shape::Choice(&["no", "yes", "local"]), "yes")),
     fixed("io-threads", Field::Inert(Shape::Int(1, 128), "1")),
     fixed("logfile", Field::Inert(Shape::Text, "")),
-    fixed("replicaof", Field::Inert(Shape::Text, "")),
+    Param { name: "replicaof", alias: Some("slaveof"), mutable: Change::Never, field: Field::Inert(Shape::Text, "") },
     fixed("set-proc-title", Field::Inert(Shape::Bool, "yes")),
     fixed("supervised", Field::Inert(Shape::Choice(&["upstart", "systemd", "auto", "no"]), "no")),
 ];
@@ -209,6 +233,7 @@ impl Param {
                     Shape::Bool => if parse_bool(text)? { "yes" } else { "no" }.to_owned(),
                     Shape::Int(min, max) => parse_int(text, min, max)?.to_string(),
                     Shape::Memory => parse_memory(text)?.to_string(),
+                    Shape::MemoryOrPercent => parse_memory_or_percent(text)?,
                     Shape::Choice(names) => names[parse_choice(text, names)?].to_owned(),
                     Shape::Text => text.to_owned(),
                 };
@@ -246,6 +271,19 @@ fn parse_int(text: &str, min: i64, max: i64) -> Result<i64, String> {
 
 fn parse_memory(text: &str) -> Result<u64, String> {
     number::parse_memory(text.as_bytes()).ok_or_else(|| "argument must be a memory value".into())
+}
+
+fn parse_memory_or_percent(text: &str) -> Result<String, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return Ok(parse_memory(text)
+            .map_err(|_| "argument must be a memory or percent value")?
+            .to_string());
+    };
+    match percent.parse::<u64>() {
+        Ok(0..=100) => Ok(text.to_owned()),
+        Ok(_) => Err("percentage argument must be less or equal to 100".into()),
+        Err(_) => Err("argument must be a memory or percent value".into()),
+    }
 }
 
 fn parse_choice(text: &str, names: &[&str]) -> Result<usize, String> {

@@ -11,6 +11,7 @@ use crate::resp::Reply;
 use crate::session::Watched;
 
 use super::Engine;
+use super::execute::redacted;
 
 impl Engine {
     /// A key was written to, deleted or expired. `by` is the session that did it.
@@ -220,14 +221,14 @@ impl Engine {
         args: &[&[u8]],
         caller: Caller,
     ) {
-        if command.has(flag::SKIP_MONITOR) || command.has(flag::ADMIN) {
+        if command.has(flag::ADMIN) {
             return;
         }
         let state = &self.sessions[session];
         let from = if caller == Caller::Script { "lua" } else { &state.peer.addr };
         let (seconds, micros) = (self.now_us / 1_000_000, self.now_us % 1_000_000);
         let mut line = format!("{seconds}.{micros:06} [{} {from}]", state.db);
-        for arg in args {
+        for arg in redacted(args) {
             line.push(' ');
             quote(arg, &mut line);
         }

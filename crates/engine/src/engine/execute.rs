@@ -168,7 +168,8 @@ impl Engine {
         out: &mut Reply,
     ) -> Called {
         let started = self.clock.monotonic_nanos();
-        if !self.monitors.is_empty() && caller != Caller::Retry {
+        // Redis: EXEC is shown behind what it ran.
+        if !self.monitors.is_empty() && caller != Caller::Retry && command.name != "exec" {
             self.tell_monitors(session, command, args, caller);
         }
         let dirty_before = self.dirty;
@@ -228,7 +229,7 @@ impl Engine {
             peer: state.peer.addr.clone(),
             name: state.name.clone(),
         };
-        self.slowlog.add(args, slow, self.settings.slowlog_max_len);
+        self.slowlog.add(&redacted(args), slow, self.settings.slowlog_max_len);
     }
 
     /// A handler may have left more to do than its own reply: a transaction to run, or a script.
@@ -259,6 +260,11 @@ impl Engine {
             }
         }
         self.sessions[session].running = None;
+        if !self.monitors.is_empty()
+            && let Some(exec) = self.index.by_name(b"exec")
+        {
+            self.tell_monitors(session, exec, &[b"exec"], Caller::Client);
+        }
         Flow::Done
     }
 
@@ -332,6 +338,29 @@ impl Engine {
 pub(crate) struct Called {
     pub(crate) parked: bool,
     pub(crate) failed: bool,
+}
+
+/// The arguments with secrets taken out, for MONITOR and the slow log.
+pub(crate) fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    const HIDDEN: &[u8] = b"(redacted)";
+    let mut shown = args.to_vec();
+    let is = |arg: &[u8], word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
+    if is(args[0], "auth") {
+        shown[1..].fill(HIDDEN);
+    } else if is(args[0], "hello")
+        && let Some(at) = args.iter().position(|arg| is(arg, "auth"))
+    {
+        let end = shown.len().min(at + 3);
+        shown[at + 1..end].fill(HIDDEN);
+    } else if is(args[0], "config") && args.get(1).is_some_and(|sub| is(sub, "set")) {
+        let secrets = ["requirepass", "masterauth", "masteruser"];
+        for i in (2..args.len().saturating_sub(1)).step_by(2) {
+            if secrets.iter().any(|name| is(args[i], name)) {
+                shown[i + 1] = HIDDEN;
+            }
+        }
+    }
+    shown
 }
 
 fn may_write(command: CommandRef) -> bool {

@@ -77,6 +77,7 @@ impl Engine {
             match parser.parse(&buf[used..], limits) {
                 Parsed::Complete(len) => {
                     let request = &buf[used..used + len];
+                    self.sessions[session].in_hand = buf.len() - used;
                     used += len;
                     let args = parser.args(request);
                     let flow =

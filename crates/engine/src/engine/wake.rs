@@ -15,9 +15,7 @@ impl Engine {
         if let Some(at) = blocked.deadline {
             self.waiting.add_deadline(at, session);
         }
-        if blocked.wait != Wait::Pause {
-            self.waiting.count += 1;
-        }
+        self.waiting.count += 1;
         self.sessions[session].blocked = Some(Box::new(blocked));
     }
 
@@ -30,9 +28,7 @@ impl Engine {
         if let Some(at) = blocked.deadline {
             self.waiting.remove_deadline(at, session);
         }
-        if blocked.wait != Wait::Pause {
-            self.waiting.count -= 1;
-        }
+        self.waiting.count -= 1;
         Some(blocked)
     }
 
