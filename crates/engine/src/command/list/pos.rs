@@ -52,7 +52,7 @@ impl Options {
     ) -> impl Iterator<Item = usize> {
         let look_at = if self.max_len == 0 { usize::MAX } else { self.max_len };
         // Redis: the negative of the lowest rank is itself, so that nothing is skipped.
-        let skip = usize::try_from(self.rank.wrapping_abs() - 1).unwrap_or(0);
+        let skip = self.rank.checked_abs().map_or(0, |rank| rank as usize - 1);
         let wanted_count = match self.count {
             None => 1,
             Some(0) => usize::MAX,
