@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use seawall_testkit::differential::{Differential, Limits, draws};
+use seawall_testkit::differential::{Differential, Limits, damaged_bytes, draws};
 use seawall_testkit::{ServerBuilder, ServerProcess};
 
 /// Fewest draws of any command among a million.
@@ -43,4 +43,11 @@ fn a_planted_difference_is_found_and_shrunk() {
     let found = report.found.first().expect("the planted difference is found");
     assert_eq!(found.commands.len(), 1, "shrunk to the one command: {found}");
     assert!(found.commands[0].to_uppercase().contains("LPOS"), "{found}");
+}
+
+#[test]
+fn damaged_bytes_are_answered_alike_by_equal_servers() {
+    let redis = ServerBuilder::redis();
+    let found = damaged_bytes(&redis, &redis, 5, 3000).unwrap();
+    assert!(found.is_empty(), "{}", found[0]);
 }

@@ -1,7 +1,7 @@
 //! Random commands, compared with redis-server: 5 % of what `cargo xtask soak` does.
 
 use seawall_testkit::ServerBuilder;
-use seawall_testkit::differential::{Differential, Limits};
+use seawall_testkit::differential::{Differential, Limits, damaged_bytes};
 
 use crate::seawall_builder;
 
@@ -15,4 +15,11 @@ fn fifty_thousand_random_commands_are_answered_as_redis_answers_them() {
     let limits = Limits { seed: SEED, commands: COMMANDS, differences: 10 };
     let report = test.run(limits, |_| {}).unwrap();
     assert!(report.found.is_empty(), "{report}");
+}
+
+#[test]
+fn damaged_requests_are_refused_as_redis_refuses_them() {
+    let found = damaged_bytes(&ServerBuilder::redis(), &seawall_builder(), SEED, 5000).unwrap();
+    let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(found.is_empty(), "{}", shown.join("\n"));
 }

@@ -5,6 +5,8 @@
 //! streams with groups, blocking commands, pub/sub and both protocols; `commands.txt` is the list.
 //! After each episode the whole data set is compared as well, encodings and lifetimes included.
 //!
+//! [`damaged_bytes`] does the same one layer below, with broken requests.
+//!
 //! A difference is shrunk to the few commands that are needed for it. What must differ (random
 //! picks, hash order, clocks) is named per command in `commands.txt`; what is meant to differ is
 //! listed with its reason in `accepted.txt`.
@@ -32,6 +34,8 @@ mod scripts;
 mod shrink;
 mod side;
 mod slots;
+mod wire;
 
 pub use report::{Found, Report};
 pub use run::{Differential, Limits, draws};
+pub use wire::damaged_bytes;

@@ -1,0 +1,148 @@
+//! Damaged bytes to two servers, answers compared.
+//!
+//! Commands are encoded correctly and then damaged in a few places: lengths that lie, bytes that
+//! are missing, doubled or changed, endings cut off. Both servers get the same bytes on a new
+//! connection and must say the same before they or we hang up. The commands are harmless, so that
+//! no damage can turn one into something that stops a server.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use super::report::Found;
+use super::rng::Rng;
+use crate::client::encode;
+use crate::process::{ServerBuilder, ServerProcess};
+use crate::reply::Escaped;
+
+/// How long a server may take to answer and hang up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const COMMANDS: [&[&str]; 8] = [
+    &["PING"],
+    &["ECHO", "hello"],
+    &["SET", "k", "value"],
+    &["GET", "k"],
+    &["STRLEN", "k"],
+    &["MGET", "k", "none", "k"],
+    &["EXISTS", "k"],
+    &["GETRANGE", "k", "0", "-1"],
+];
+
+/// Sends `rounds` damaged dialogues to both servers; the first few that differ.
+///
+/// # Errors
+///
+/// When a server cannot be started or reached.
+pub fn damaged_bytes(
+    redis: &ServerBuilder,
+    ours: &ServerBuilder,
+    seed: u64,
+    rounds: u64,
+) -> io::Result<Vec<Found>> {
+    const MOST: usize = 5;
+    let (redis, ours) = (redis.start()?, ours.start()?);
+    let mut rng = Rng::new(seed);
+    let mut found = Vec::new();
+    for episode in 0..rounds {
+        let wire = damaged(&mut rng);
+        let theirs = answer(&redis, &wire)?;
+        let mine = answer(&ours, &wire).map_err(|error| {
+            let shown = Escaped(&wire);
+            io::Error::new(error.kind(), format!("{error} after {shown}: {}", ours.log()))
+        })?;
+        if theirs != mine {
+            found.push(Found {
+                episode,
+                commands: vec![format!("raw \"{}\"", Escaped(&wire))],
+                redis: Escaped(&theirs).to_string(),
+                ours: Escaped(&mine).to_string(),
+            });
+            if found.len() == MOST {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Everything a server says to `wire` until the connection ends.
+fn answer(server: &ServerProcess, wire: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(wire)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut said = Vec::new();
+    match stream.read_to_end(&mut said) {
+        Ok(_) => Ok(said),
+        // A server that hangs up with unread input resets the connection; what it said counts.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(said),
+        Err(error) => Err(error),
+    }
+}
+
+fn damaged(rng: &mut Rng) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for _ in 0..1 + rng.below(4) {
+        let command = rng.pick(&COMMANDS);
+        if rng.chance(20) {
+            wire.extend_from_slice(command.join(" ").as_bytes());
+            wire.extend_from_slice(b"\r\n");
+        } else {
+            encode(&mut wire, command);
+        }
+    }
+    for _ in 0..rng.below(4) {
+        damage(&mut wire, rng);
+    }
+    wire
+}
+
+fn damage(wire: &mut Vec<u8>, rng: &mut Rng) {
+    const BYTES: &[u8] = b"*$:+-\r\n0123456789 '\"\\x\x00\xff";
+    if wire.is_empty() {
+        return;
+    }
+    let at = rng.below(wire.len());
+    match rng.below(7) {
+        0 => wire[at] = *rng.pick(BYTES),
+        1 => wire.insert(at, *rng.pick(BYTES)),
+        2 => drop(wire.remove(at)),
+        3 => wire.truncate(at),
+        4 => {
+            let end = (at + 1 + rng.below(8)).min(wire.len());
+            let piece = wire[at..end].to_vec();
+            wire.splice(at..at, piece);
+        }
+        5 => lie_about_a_length(wire, rng),
+        _ => {
+            let flipped = wire[at] ^ (1 << rng.below(8));
+            wire[at] = flipped;
+        }
+    }
+}
+
+/// Replaces the number after some `*` or `$`.
+fn lie_about_a_length(wire: &mut Vec<u8>, rng: &mut Rng) {
+    const LIES: [&str; 12] = [
+        "0",
+        "-1",
+        "-2",
+        "1",
+        "2",
+        "99",
+        "1048577",
+        "536870913",
+        "9223372036854775807",
+        "99999999999999999999",
+        "x",
+        "",
+    ];
+    let marks: Vec<usize> = (0..wire.len()).filter(|&at| matches!(wire[at], b'*' | b'$')).collect();
+    if marks.is_empty() {
+        return;
+    }
+    let start = rng.pick(&marks) + 1;
+    let digits = wire[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    wire.splice(start..start + digits, rng.pick(&LIES).bytes());
+}
