@@ -200,7 +200,9 @@ fn number_line(buf: &[u8], at: usize) -> Line {
     if at + len + 1 >= buf.len() {
         return Line::Missing;
     }
-    Line::Number(crate::number::parse_i64(&buf[at + 1..at + len]), at + len + 2)
+    // The line may be empty, without even a type byte.
+    let digits = buf.get(at + 1..at + len).unwrap_or_default();
+    Line::Number(crate::number::parse_i64(digits), at + len + 2)
 }
 
 /// Splits a typed line into words; double quotes take escapes, single quotes only `\'`. `None` when
