@@ -85,6 +85,7 @@ impl Core {
             engine = self.engine();
             job = engine.script_done(session, &reply);
         }
+        engine.broadcast_invalidations();
     }
 
     fn run_script(&self, _job: ScriptJob) -> Vec<u8> {

@@ -86,10 +86,17 @@ pub(crate) enum ReplyMode {
     Skip,
 }
 
+/// The session that gets another one's invalidations, if it still is the one it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) session: usize,
+    pub(crate) client_id: u64,
+}
+
 /// Client-side caching state of a session.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TrackingState {
-    pub(crate) redirect: Option<u64>,
+    pub(crate) redirect: Option<Redirect>,
     pub(crate) broken_redirect: bool,
     pub(crate) broadcast: bool,
     pub(crate) prefixes: BTreeSet<Vec<u8>>,

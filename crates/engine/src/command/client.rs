@@ -190,7 +190,8 @@ fn describe(cx: &Ctx<'_>, session: usize, line: &mut Vec<u8>) {
     use std::io::Write;
     let s = &cx.engine.sessions[session];
     let (age, idle) = ((cx.now - s.created_ms) / 1000, (cx.now - s.last_ms) / 1000);
-    let redirect = s.tracking.as_ref().map_or(-1, |t| t.redirect.map_or(0, |id| id as i64));
+    let redirect =
+        s.tracking.as_ref().map_or(-1, |t| t.redirect.map_or(0, |to| to.client_id as i64));
     let queued = s.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64);
     let memory = 2048 + s.input.capacity() + s.output.capacity();
     // Writing to a vector cannot fail.

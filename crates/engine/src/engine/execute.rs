@@ -68,6 +68,9 @@ impl Engine {
             }
         };
         self.sessions[session].last_command = self.index.listed(command).full_name;
+        if self.tracking.is_active() {
+            self.limit_tracked_keys();
+        }
         if let Err(error) = self.admit(session, command) {
             self.reject(session, Some(command), &error, out);
             return Flow::Done;
@@ -186,8 +189,10 @@ impl Engine {
             propagation: Propagation::Verbatim,
             parked: false,
         };
+        let outer = cx.engine.tracking.current.replace(session);
         let result = (command.run)(&mut cx, args, out);
         let (propagation, parked) = (cx.propagation, cx.parked);
+        self.tracking.current = outer;
         if self.dirty != dirty_before && self.logging && propagation == Propagation::Verbatim {
             self.effects.push(db, args);
         }
@@ -200,7 +205,7 @@ impl Engine {
         if !self.sessions.contains(session) {
             return Called { parked, failed };
         }
-        if self.sessions[session].tracking.is_some() && command.has(flag::READONLY) {
+        if self.sessions[session].tracking.is_some() {
             self.track_reads(session, command, args, caller);
         }
         let nanos = self.clock.monotonic_nanos().saturating_sub(started);

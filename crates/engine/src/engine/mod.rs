@@ -166,7 +166,7 @@ impl Engine {
             waiting: Waiting::default(),
             watches: Watches::default(),
             pubsub: PubSub::default(),
-            tracking: Tracking::default(),
+            tracking: Tracking::new(options.seed),
             monitors: Vec::new(),
             slowlog: SlowLog::default(),
             dirty: 0,

@@ -70,6 +70,7 @@ impl Engine {
         let grew = out.len() > start;
         state.output = out.into_bytes();
         state.blocked = Some(blocked);
+        self.flush_own_invalidations(session);
         if grew {
             self.touch_session(session);
         }
