@@ -171,8 +171,10 @@ impl Engine {
         out: &mut Reply,
     ) -> Called {
         let started = self.clock.monotonic_nanos();
-        // Redis: EXEC is shown behind what it ran.
-        if !self.monitors.is_empty() && caller != Caller::Retry && command.name != "exec" {
+        // Redis: a command is shown behind what it did, a script in front of its commands, and EXEC
+        // behind the whole transaction.
+        let shown = !self.monitors.is_empty() && caller != Caller::Retry;
+        if shown && command.has(flag::SKIP_MONITOR) {
             self.tell_monitors(session, command, args, caller);
         }
         let dirty_before = self.dirty;
