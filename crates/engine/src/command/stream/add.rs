@@ -55,7 +55,9 @@ pub(in crate::command) fn xadd(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &mut Re
         let id = id.text();
         let mut words: SmallVec<[&[u8]; 16]> = SmallVec::new();
         words.extend([&b"XADD"[..], key]);
-        words.extend(outcome.iter().flatten().map(Vec::as_slice));
+        if let Some((strategy, threshold)) = &outcome {
+            words.extend([*strategy, b"=", threshold.as_bytes()]);
+        }
         words.push(id.as_bytes());
         words.extend_from_slice(fields);
         ctx.rewrite(&words);
@@ -116,8 +118,8 @@ pub(in crate::command) fn xtrim(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &mut R
         ctx.touched(key);
         ctx.dirty(removed);
         if trim.is_approximate() {
-            let [strategy, exactly, threshold] = &outcome;
-            ctx.rewrite(&[&b"XTRIM"[..], key, strategy, exactly, threshold]);
+            let (strategy, threshold) = outcome;
+            ctx.rewrite(&[b"XTRIM", key, strategy, b"=", threshold.as_bytes()]);
         }
     }
     reply.int(removed as i64);

@@ -1,14 +1,14 @@
 //! What the log gets from commands that move a group.
 //!
 //! Reading and claiming depend on the clock and on who else read, so the log gets what came of
-//! them: one XCLAIM per entry that changed hands, with its time and count spelled out, and the
+//! them: an XCLAIM of the entries that changed hands, with time and count spelled out, and the
 //! group's position. Redis leaves out what it deems cheap to lose (the count of entries read,
 //! the consumer and delivery counts of a re-read); here a replay gives the same state.
 
 use std::sync::Arc;
 
 use crate::ctx::Ctx;
-use crate::value::stream::{Group, Nack, StreamId};
+use crate::value::stream::{Group, IdText, Nack, StreamId};
 
 /// A pending entry as it is after a command, to be told to the log.
 #[derive(Debug)]
@@ -28,29 +28,22 @@ impl Handed {
     }
 }
 
-/// Logs that entries belong to their consumers now.
+/// Logs that entries belong to their consumers now; those handed out alike share one XCLAIM.
 ///
 /// An entry that no longer exists in the stream is forgotten by the replay of the same words.
 pub(super) fn handed(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], entries: &[Handed]) {
-    for entry in entries {
+    for alike in entries.chunk_by(|a, b| a.nack == b.nack) {
+        let [.., last] = alike else { continue };
         let (mut time, mut count) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (id, last_id) = (entry.id.text(), entry.last_id.text());
-        ctx.rewrite(&[
-            &b"XCLAIM"[..],
-            key,
-            group,
-            &entry.consumer,
-            b"0",
-            id.as_bytes(),
-            b"TIME",
-            time.format(entry.nack.delivered_ms).as_bytes(),
-            b"RETRYCOUNT",
-            count.format(entry.nack.deliveries).as_bytes(),
-            b"FORCE",
-            b"JUSTID",
-            b"LASTID",
-            last_id.as_bytes(),
-        ]);
+        let ids: Vec<IdText> = alike.iter().map(|entry| entry.id.text()).collect();
+        let last_id = last.last_id.text();
+        let mut words: Vec<&[u8]> = Vec::with_capacity(13 + ids.len());
+        words.extend([&b"XCLAIM"[..], key, group, &last.consumer, b"0"]);
+        words.extend(ids.iter().map(IdText::as_bytes));
+        words.extend([&b"TIME"[..], time.format(last.nack.delivered_ms).as_bytes()]);
+        words.extend([&b"RETRYCOUNT"[..], count.format(last.nack.deliveries).as_bytes()]);
+        words.extend([&b"FORCE"[..], b"JUSTID", b"LASTID", last_id.as_bytes()]);
+        ctx.rewrite(&words);
     }
 }
 

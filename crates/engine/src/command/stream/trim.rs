@@ -128,18 +128,16 @@ impl Trim {
         self.precision != Precision::Exact
     }
 
-    /// The exact trim that leaves what `log` now holds, as words for the log: approximate
-    /// trimming depends on node boundaries, which a replay need not share.
-    pub(super) fn outcome(self, log: &Log) -> [Vec<u8>; 3] {
-        let (word, argument): (&[u8], _) = match (self.keep, self.precision) {
+    /// The exact trim that leaves what `log` now holds, as strategy and threshold for the log:
+    /// approximate trimming depends on node boundaries, which a replay need not share.
+    pub(super) fn outcome(self, log: &Log) -> (&'static [u8], String) {
+        match (self.keep, self.precision) {
             (Keep::MaxLen(max), Precision::Exact) => (b"MAXLEN", max.to_string()),
             (Keep::MaxLen(_), _) => (b"MAXLEN", log.len().to_string()),
             (Keep::MinId(min), Precision::Exact) => (b"MINID", min.to_string()),
             (Keep::MinId(_), _) => {
-                let first = log.first_stored_id().unwrap_or(StreamId::MAX);
-                (b"MINID", first.to_string())
+                (b"MINID", log.first_stored_id().unwrap_or(StreamId::MAX).to_string())
             }
-        };
-        [word.to_vec(), b"=".to_vec(), argument.into_bytes()]
+        }
     }
 }

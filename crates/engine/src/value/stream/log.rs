@@ -56,7 +56,7 @@ pub(crate) struct Log {
 }
 
 /// What the tree spends on a node, at the fill that ascending inserts lead to.
-const NODE_SLOT_BYTES: usize = (size_of::<StreamId>() + size_of::<Node>()) * 11 / 6;
+pub(super) const NODE_SLOT_BYTES: usize = (size_of::<StreamId>() + size_of::<Node>()) * 11 / 6;
 
 impl Log {
     /// Entries that are not deleted.
@@ -191,8 +191,9 @@ impl Log {
         let Some((&first, node)) = self.nodes.range_mut(..=id).next_back() else {
             return false;
         };
-        let found = node.entries(first).find(|entry| entry.id >= id);
-        let Some(entry) = found.filter(|entry| entry.id == id && !entry.deleted) else {
+        let mut entries = node.entries(first);
+        entries.seek(id);
+        let Some(entry) = entries.next().filter(|entry| entry.id == id && !entry.deleted) else {
             return false;
         };
         let flags_at = entry.flags_at();

@@ -22,7 +22,7 @@ mod trim;
 mod varint;
 
 pub(crate) use self::group::{Consumer, ConsumerSlot, Group, Groups, Nack};
-pub(crate) use self::id::{IdSpec, StreamId};
+pub(crate) use self::id::{IdSpec, IdText, StreamId};
 pub(crate) use self::log::{AppendError, Log, NodeLimits};
 pub(crate) use self::node::Entry;
 pub(crate) use self::trim::{Keep, Precision};

@@ -10,7 +10,9 @@
 //! An entry with the master fields stores only its values. `len` counts what lies between the
 //! two lengths; the one behind is mirrored, so that the node can be walked from both ends.
 //! Deleting flips a bit of `flags`: the bytes stay until the node goes, exactly as in Redis,
-//! because node boundaries (see `listpack`) must not depend on when garbage is collected.
+//! because node boundaries (see `listpack`) must not depend on when garbage is collected. What a
+//! reader would skip at the front is remembered, so that a stream that is consumed or trimmed
+//! from its head never walks the same tombstones twice.
 
 use super::id::StreamId;
 use super::listpack;
@@ -26,8 +28,8 @@ const MASTER_FIELDS: u8 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     bytes: Vec<u8>,
-    /// Where the entries begin.
-    entries_at: u32,
+    /// Where the first live entry begins; all before it are deleted.
+    live_at: u32,
     live: u32,
     deleted: u32,
     /// Bytes of the elements that Redis' listpack would have, without the two counters.
@@ -73,8 +75,8 @@ impl Node {
             element_bytes += listpack::text_bytes(field);
         }
         // Limit: XADD refuses entries of more than a gibibyte, so offsets fit 32 bits.
-        let entries_at = bytes.len() as u32;
-        Node { bytes, entries_at, live: 0, deleted: 0, element_bytes, last: first }
+        let live_at = bytes.len() as u32;
+        Node { bytes, live_at, live: 0, deleted: 0, element_bytes, last: first }
     }
 
     /// Entries that are not deleted.
@@ -176,11 +178,27 @@ impl Node {
         self.bytes[flags_at] |= DELETED;
         self.live -= 1;
         self.deleted += 1;
+        while let Some((flags_at, end)) = self.bounds_at(self.live_at as usize)
+            && self.bytes[flags_at] & DELETED != 0
+        {
+            self.live_at = end as u32;
+        }
     }
 
-    /// All entries, deleted ones too, walkable from both ends.
-    pub(crate) fn entries(&self, first: StreamId) -> Entries<'_> {
-        Entries { node: self, first, front: self.entries_at as usize, back: self.bytes.len() }
+    /// Entries from the first live one on, deleted ones among them too, walkable from both ends.
+    pub(super) fn entries(&self, first: StreamId) -> Entries<'_> {
+        Entries { node: self, first, front: self.live_at as usize, back: self.bytes.len() }
+    }
+
+    /// Where the flags of the entry at `pos` are, and where the entry ends.
+    fn bounds_at(&self, pos: usize) -> Option<(usize, usize)> {
+        if pos >= self.bytes.len() {
+            return None;
+        }
+        let mut reader = Reader::at(&self.bytes, pos);
+        let body = reader.number() as usize;
+        let flags_at = reader.pos();
+        Some((flags_at, flags_at + body + number_bytes(body as u64)))
     }
 
     fn decode(&self, first: StreamId, flags_at: usize) -> Entry<'_> {
@@ -214,6 +232,27 @@ pub(crate) struct Entries<'a> {
     back: usize,
 }
 
+impl Entries<'_> {
+    /// Skips to the first entry that is not before `start`.
+    ///
+    /// Looks from both ends at once: readers ask for the oldest entries or for the newest.
+    pub(super) fn seek(&mut self, start: StreamId) {
+        let mut tail = self.clone();
+        loop {
+            let mut head = self.clone();
+            match head.next() {
+                Some(entry) if entry.id < start => self.front = head.front,
+                _ => return,
+            }
+            let end = tail.back;
+            if tail.next_back().is_none_or(|entry| entry.id < start) {
+                self.front = end;
+                return;
+            }
+        }
+    }
+}
+
 impl<'a> Iterator for Entries<'a> {
     type Item = Entry<'a>;
 
@@ -221,10 +260,8 @@ impl<'a> Iterator for Entries<'a> {
         if self.front >= self.back {
             return None;
         }
-        let mut reader = Reader::at(&self.node.bytes, self.front);
-        let body = reader.number() as usize;
-        let flags_at = reader.pos();
-        self.front = flags_at + body + number_bytes(body as u64);
+        let (flags_at, end) = self.node.bounds_at(self.front)?;
+        self.front = end;
         Some(self.node.decode(self.first, flags_at))
     }
 }

@@ -1,7 +1,7 @@
 //! Walking the log between two ids, forwards and backwards.
 //!
-//! The node that may hold the nearer bound is found in the tree; inside it entries are walked
-//! one by one, at most a node's worth. Deleted entries are never shown.
+//! The node that may hold the bound to start from is found in the tree; inside it entries are
+//! walked one by one, at most a node's worth. Deleted entries are never shown.
 
 use std::collections::btree_map;
 
@@ -14,7 +14,6 @@ use super::node::{Entries, Entry, Node};
 pub(crate) struct Range<'a> {
     nodes: btree_map::Range<'a, StreamId, Node>,
     entries: Option<Entries<'a>>,
-    start: StreamId,
     end: StreamId,
 }
 
@@ -32,7 +31,12 @@ impl Log {
     pub(crate) fn range(&self, start: StreamId, end: StreamId) -> Range<'_> {
         let holder = self.nodes.range(..=start).next_back();
         let from = holder.map_or(StreamId::MIN, |(first, _)| *first);
-        Range { nodes: self.nodes.range(from..), entries: None, start, end }
+        let mut nodes = self.nodes.range(from..);
+        let mut entries = nodes.next().map(|(first, node)| node.entries(*first));
+        if let Some(entries) = &mut entries {
+            entries.seek(start);
+        }
+        Range { nodes, entries, end }
     }
 
     /// Live entries from `end` down to `start`; nothing if the bounds are swapped.
@@ -69,7 +73,7 @@ impl<'a> Iterator for Range<'a> {
             match entries.next() {
                 None => self.entries = None,
                 Some(entry) if entry.id > self.end => return None,
-                Some(entry) if entry.deleted || entry.id < self.start => {}
+                Some(entry) if entry.deleted => {}
                 found => return found,
             }
         }

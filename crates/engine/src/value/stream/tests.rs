@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::log::NODE_SLOT_BYTES;
 use super::node::Pairs;
 use super::*;
 
@@ -136,6 +137,8 @@ fn assert_same(log: &Log, model: &Model) {
     assert_eq!(log.last_live_id(), expected.last().map(|(id, _)| *id));
     assert_eq!((log.last_id(), log.max_deleted_id()), (model.last, model.max_deleted));
     assert_eq!(log.nodes().len(), model.nodes.len());
+    let held: usize = log.nodes().map(|(_, node)| node.heap_bytes() + NODE_SLOT_BYTES).sum();
+    assert_eq!(log.mem_bytes(), held);
     let firsts = model.nodes.iter().map(|node| node[0].0);
     assert!(log.nodes().map(|(first, _)| first).eq(firsts));
 }
