@@ -54,7 +54,30 @@ impl Error {
     }
 }
 
-/// Bytes of a request as text for an error message, cut to `max` bytes.
+/// Bytes of a request as text for an error message, cut to `max` bytes and at the first NUL, where
+/// Redis' own messages end.
+///
+/// An error is text here and bytes on the wire, and what a client sent must come back unchanged. So
+/// each byte becomes the character of the same number, which the reply writer turns back.
 pub(crate) fn printable(bytes: &[u8], max: usize) -> Cow<'_, str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(max)])
+    let bytes = &bytes[..bytes.len().min(max)];
+    let bytes = &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())];
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.is_ascii() => Cow::Borrowed(text),
+        _ => Cow::Owned(bytes.iter().copied().map(char::from).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::{Protocol, Reply};
+
+    #[test]
+    fn bytes_come_back_as_they_were_sent() {
+        let mut reply = Reply::new(Protocol::Resp2);
+        reply.error(&format!("ERR '{}'", printable(b"a\xff\xc3\xa9\r\n\0b", 5)));
+        assert_eq!(reply.as_bytes(), b"-ERR 'a\xff\xc3\xa9 '\r\n");
+        assert_eq!(printable(b"a\0b", 9), "a");
+    }
 }

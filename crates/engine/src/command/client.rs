@@ -3,7 +3,7 @@
 
 use crate::args::{self, is};
 use crate::ctx::Ctx;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::resp::Reply;
 use crate::session::{ReplyMode, Session, Transport};
 
@@ -46,7 +46,7 @@ pub(super) fn client_setinfo(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> 
     } else if is(a[2], "lib-ver") {
         "lib-ver"
     } else {
-        let option = String::from_utf8_lossy(a[2]);
+        let option = printable(a[2], usize::MAX);
         return Err(Error::new(format!("ERR Unrecognized option '{option}'")));
     };
     if check_name(a[3]).is_err() {
@@ -112,7 +112,7 @@ impl Class {
         .find(|(name, _)| is(arg, name))
         .map(|(_, class)| class)
         .ok_or_else(|| {
-            let arg = String::from_utf8_lossy(arg);
+            let arg = printable(arg, usize::MAX);
             Error::new(format!("ERR Unknown client type '{arg}'"))
         })
     }

@@ -3,7 +3,7 @@
 use crate::args::{self, is};
 use crate::ctx::Ctx;
 use crate::engine::Pause;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::resp::Reply;
 use crate::session::Wait;
 
@@ -39,7 +39,7 @@ impl<'a> Filter<'a> {
                 filter.local_addr = Some(value);
             } else if is(word, "user") {
                 if value != b"default" {
-                    let name = String::from_utf8_lossy(value);
+                    let name = printable(value, usize::MAX);
                     return Err(Error::new(format!("ERR No such user '{name}'")));
                 }
             } else if is(word, "skipme") {

@@ -3,7 +3,7 @@
 use crate::config::{Change, PARAMS, Param};
 use crate::ctx::Ctx;
 use crate::engine::HostRequest;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::glob::{self, Case};
 use crate::resp::Reply;
 use crate::session::{SessionId, Wait};
@@ -41,7 +41,7 @@ pub(super) fn config_set(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
     let mut changed = cx.engine.settings.clone();
     let mut seen: Vec<&str> = Vec::new();
     for pair in a[2..].chunks_exact(2) {
-        let name = String::from_utf8_lossy(pair[0]);
+        let name = printable(pair[0], usize::MAX);
         let failed = |why: &str| {
             Error::new(format!(
                 "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::args::is;
 use crate::ctx::Ctx;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::resp::{Protocol, Reply};
 use crate::session::ReplyMode;
 
@@ -105,7 +105,7 @@ pub(super) fn hello(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
             name = Some(a[i + 1]);
             i += 1;
         } else {
-            let option = String::from_utf8_lossy(a[i]);
+            let option = printable(a[i], usize::MAX);
             return Err(Error::new(format!("ERR Syntax error in HELLO option '{option}'")));
         }
         i += 1;

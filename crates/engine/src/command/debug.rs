@@ -3,7 +3,7 @@
 use crate::args::{self, is};
 use crate::ctx::Ctx;
 use crate::engine::HostRequest;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::number;
 use crate::resp::Reply;
 use crate::session::{SessionId, Wait};
@@ -37,7 +37,7 @@ pub(super) fn debug(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     if is(sub, "protocol") && a.len() == 3 {
         return protocol(a[2], out);
     }
-    let sub = String::from_utf8_lossy(sub);
+    let sub = printable(sub, usize::MAX);
     Err(Error::new(format!(
         "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try DEBUG HELP."
     )))

@@ -2,7 +2,7 @@
 
 use crate::args::{self, is};
 use crate::ctx::{Caller, Ctx};
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::keyspace::NEVER;
 use crate::notify::Classes;
 use crate::resp::Reply;
@@ -86,7 +86,7 @@ impl Condition {
             } else if is(word, "lt") {
                 c.if_shorter = true;
             } else {
-                let word = String::from_utf8_lossy(word);
+                let word = printable(word, usize::MAX);
                 return Err(Error::new(format!("ERR Unsupported option {word}")));
             }
         }

@@ -138,10 +138,12 @@ fn unknown(args: &[&[u8]]) -> Error {
     const SHOWN: usize = 128;
     let mut with = String::new();
     for arg in &args[1..] {
-        if with.len() >= SHOWN {
+        // One character stands for one byte of the request.
+        let used = with.chars().count();
+        if used >= SHOWN {
             break;
         }
-        with.push_str(&format!("'{}' ", printable(arg, SHOWN - with.len())));
+        with.push_str(&format!("'{}' ", printable(arg, SHOWN - used)));
     }
     Error::new(format!(
         "ERR unknown command '{}', with args beginning with: {with}",

@@ -86,10 +86,14 @@ impl Reply {
         self.line(text.as_bytes());
     }
 
-    /// An error line; line breaks in `text` become spaces, so that it stays one line.
+    /// An error line; line breaks in `text` become spaces, so that it stays one line, and each
+    /// character the byte of its number, as `error::printable` made them.
     pub(crate) fn error(&mut self, text: &str) {
         self.bytes.push(b'-');
-        self.bytes.extend(text.bytes().map(|b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
+        self.bytes.extend(text.chars().map(|c| match c {
+            '\r' | '\n' => b' ',
+            c => u8::try_from(u32::from(c)).unwrap_or(b'?'),
+        }));
         self.bytes.extend_from_slice(b"\r\n");
     }
 

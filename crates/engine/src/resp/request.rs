@@ -208,7 +208,9 @@ fn number_line(buf: &[u8], at: usize) -> Line {
 /// Splits a typed line into words; double quotes take escapes, single quotes only `\'`. `None` when
 /// a quote stays open or is followed by something other than a space.
 pub(crate) fn split_quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    // Redis: form feed and vertical tab separate words, but do not end one.
     let space = |b: u8| b.is_ascii_whitespace() || b == 0x0b;
+    let ends = |b: u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t' | 0);
     let mut words = Vec::new();
     let mut i = 0;
     loop {
@@ -219,7 +221,7 @@ pub(crate) fn split_quoted(line: &[u8]) -> Option<Vec<Vec<u8>>> {
             return Some(words);
         }
         let mut word = Vec::new();
-        while i < line.len() && !space(line[i]) && line[i] != 0 {
+        while i < line.len() && !ends(line[i]) {
             match line[i] {
                 quote @ (b'"' | b'\'') => {
                     i = quoted(line, i + 1, quote, &mut word)?;

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const COMMANDS: [&[&str]; 8] = [
     &["PING"],
-    &["ECHO", "hello"],
+    &["ECHO", "words"],
     &["SET", "k", "value"],
     &["GET", "k"],
     &["STRLEN", "k"],
@@ -95,11 +95,13 @@ fn damaged(rng: &mut Rng) -> Vec<u8> {
     for _ in 0..rng.below(4) {
         damage(&mut wire, rng);
     }
+    // Redis: 7.0 looks for the end of a header as in a C string, so after a NUL it waits for ever.
+    wire.retain(|&byte| byte != 0);
     wire
 }
 
 fn damage(wire: &mut Vec<u8>, rng: &mut Rng) {
-    const BYTES: &[u8] = b"*$:+-\r\n0123456789 '\"\\x\x00\xff";
+    const BYTES: &[u8] = b"*$:+-\r\n0123456789 '\"\\x\xff";
     if wire.is_empty() {
         return;
     }
