@@ -13,15 +13,18 @@ use crate::{
     Failure,
     args::EngineArgs,
     banner::banner,
+    open_files,
     settings::{Plan, plan},
     terminal,
 };
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
-    let Plan { settings, listen } = plan(args).map_err(Failure::Usage)?;
+    let Plan { mut settings, listen } = plan(args).map_err(Failure::Usage)?;
     let least = terminal::level(&settings.get("loglevel").unwrap_or_default());
     let notices = terminal::notices(least);
+    let fit = open_files::raise(settings.maxclients.unsigned_abs(), &notices);
+    settings.maxclients = i64::try_from(fit).unwrap_or(i64::MAX);
     if settings.appendonly {
         fs::create_dir_all(&settings.dir)
             .map_err(|error| Failure::Work(format!("cannot make {}: {error}", settings.dir)))?;

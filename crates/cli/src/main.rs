@@ -7,6 +7,7 @@ mod args;
 mod banner;
 mod config_file;
 mod engine;
+mod open_files;
 mod settings;
 mod terminal;
 

@@ -32,6 +32,7 @@ use crate::{
     hub::{Hub, lock},
     listener::Listener,
     notice::Level,
+    process,
     sockets::{Admission, Sockets},
 };
 
@@ -39,6 +40,8 @@ use crate::{
 const READ_SIZE: usize = 64 * 1024;
 /// How often the engine's periodic work is done.
 const TICK_MS: u64 = 100;
+/// How often INFO's figures about the process are brought up to date.
+const DESCRIBE_MS: u64 = 1000;
 
 /// How long the loop may sleep, and for what.
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,7 +85,7 @@ impl EventLoop {
     pub(crate) fn run(&self) -> Result<(), StopError> {
         // Set once: a loop runs on one thread.
         let _ = self.thread.set(std::thread::current().id());
-        let mut next_tick_ms = 0;
+        let (mut next_tick_ms, mut next_describe_ms) = (0, 0);
         let mut sleep = Sleep::default();
         while !self.hub.is_stopping() {
             self.turn(sleep.timeout);
@@ -95,6 +98,10 @@ impl EventLoop {
             if now_ms >= next_tick_ms {
                 next_tick_ms = now_ms + TICK_MS;
                 self.sweep();
+            }
+            if now_ms >= next_describe_ms {
+                next_describe_ms = now_ms + DESCRIBE_MS;
+                process::describe(self.hub.core.engine().host_info());
             }
             sleep = self.flush(next_tick_ms - now_ms);
         }

@@ -25,6 +25,7 @@ use seawall_engine::{Core, Engine, HostRequest, SessionId};
 
 use crate::{
     journal::Journal,
+    limits,
     notice::{Level, Notices},
 };
 
@@ -33,13 +34,28 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The tasks that wait for an in-process session.
+/// An in-process session as others see it.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
+    /// It left more output unread than it may; the output was dropped and the stream ends.
+    pub(crate) overflowed: bool,
     /// Waits for output.
     pub(crate) reader: Option<Waker>,
     /// Waits until the session takes input again.
     pub(crate) writer: Option<Waker>,
+}
+
+/// Drops the output of an in-process session that is above its hard limit; says whether it was.
+///
+/// Limit: the soft limit does not count for sessions in the process.
+pub(crate) fn drop_overflow(engine: &mut Engine, session: SessionId) -> bool {
+    let limit = limits::of(engine, session);
+    let Some(output) = engine.output(session) else { return false };
+    let over = limits::judge(limit, output.len() as u64, 0, &mut None);
+    if over {
+        *output = Vec::new();
+    }
+    over
 }
 
 /// Where the output of a session goes.
@@ -157,9 +173,10 @@ impl Hub {
                     for_loop = true;
                 }
                 Some(Some(Route::Local(waiting))) => {
-                    let Waiting { reader, writer } = mem::take(&mut *lock(waiting));
-                    settled.wakers.extend(reader);
-                    settled.wakers.extend(writer);
+                    let mut waiting = lock(waiting);
+                    waiting.overflowed |= drop_overflow(engine, session);
+                    settled.wakers.extend(waiting.reader.take());
+                    settled.wakers.extend(waiting.writer.take());
                 }
                 _ => {}
             }
@@ -255,7 +272,10 @@ impl Hub {
             })
             .collect();
         for waiting in locals {
-            let Waiting { reader, writer } = mem::take(&mut *lock(&waiting));
+            let (reader, writer) = {
+                let mut waiting = lock(&waiting);
+                (waiting.reader.take(), waiting.writer.take())
+            };
             reader.into_iter().chain(writer).for_each(Waker::wake);
         }
         for waker in mem::take(&mut *lock(&self.held)) {

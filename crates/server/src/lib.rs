@@ -23,6 +23,7 @@ mod listener;
 mod local;
 pub mod log;
 mod notice;
+mod process;
 mod requests;
 mod server;
 mod sockets;

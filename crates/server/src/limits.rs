@@ -1,6 +1,6 @@
 //! Bounds on the output that a client leaves unread (client-output-buffer-limit).
 
-use seawall_engine::{Engine, OutputLimit};
+use seawall_engine::{Engine, OutputLimit, SessionId};
 
 use crate::connection::Connection;
 
@@ -15,9 +15,14 @@ pub(crate) fn is_exceeded(
     waiting: usize,
     now_ms: u64,
 ) -> bool {
-    let class = if engine.is_subscriber(connection.session) { SUBSCRIBER } else { NORMAL };
-    let limit = engine.settings().output_limits[class];
+    let limit = of(engine, connection.session);
     judge(limit, waiting as u64, now_ms, &mut connection.soft_since_ms)
+}
+
+/// The bounds of a session's class.
+pub(crate) fn of(engine: &Engine, session: SessionId) -> OutputLimit {
+    let class = if engine.is_subscriber(session) { SUBSCRIBER } else { NORMAL };
+    engine.settings().output_limits[class]
 }
 
 /// The rule itself: at the hard bound at once, at the soft bound when it lasts.

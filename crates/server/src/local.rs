@@ -18,7 +18,7 @@ use std::{
 use seawall_engine::{Engine, Peer, SessionId, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::hub::{Hub, Route, Settled, Waiting, lock};
+use crate::hub::{Hub, Route, Settled, Waiting, drop_overflow, lock};
 
 /// A drained buffer above this capacity is given back to the allocator.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -41,6 +41,8 @@ pub struct LocalStream {
     ending: bool,
     /// The session takes no input for now.
     full: bool,
+    /// Output was dropped, because too much was left unread.
+    overflowed: bool,
     /// The session was closed.
     closed: bool,
 }
@@ -61,6 +63,7 @@ impl LocalStream {
             barrier: 0,
             ending: false,
             full: false,
+            overflowed: false,
             closed: false,
         }
     }
@@ -89,7 +92,9 @@ impl LocalStream {
             mem::swap(output, &mut self.inbox);
             self.barrier = settled.position;
         }
-        self.ending = engine.wants_close(self.session);
+        // What does not fit into the inbox is bounded like any client's unread output.
+        self.overflowed |= drop_overflow(engine, self.session);
+        self.ending = self.overflowed || engine.wants_close(self.session);
         self.full = !engine.wants_input(self.session);
         settled
     }
@@ -119,16 +124,23 @@ impl AsyncRead for LocalStream {
             let hub = Arc::clone(&this.hub);
             let mut engine = hub.core.engine();
             let settled = this.collect(&hub, &mut engine);
-            let wait = this.inbox.is_empty() && !this.ending;
+            let mut waiting = lock(&this.waiting);
+            this.overflowed |= waiting.overflowed;
+            let wait = this.inbox.is_empty() && !this.ending && !this.overflowed;
             if wait {
                 // Registered under the engine's lock, so no output can slip in between.
-                lock(&this.waiting).reader = Some(cx.waker().clone());
+                waiting.reader = Some(cx.waker().clone());
             }
+            drop(waiting);
             drop(engine);
             hub.finish(settled);
             if wait {
                 return Poll::Pending;
             }
+        }
+        if this.overflowed {
+            this.close();
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if this.inbox.is_empty() {
             // The session has ended and everything it said was read.

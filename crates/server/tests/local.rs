@@ -198,3 +198,22 @@ async fn a_killed_stream_ends() {
     assert_eq!(waiting.await.expect("no panic").expect("the stream ends"), b"");
     eventually("its session ends", || server.core().engine().session_count() <= 1);
 }
+
+#[tokio::test]
+async fn a_stream_that_never_reads_is_bounded() {
+    let server = embedded();
+    let (mut lazy, mut sender) = (server.connect(), server.connect());
+    say(&mut sender, &["CONFIG", "SET", "client-output-buffer-limit", "pubsub 1mb 0 0"]).await;
+    hear(&mut sender, "+OK\r\n").await;
+    say(&mut lazy, &["SUBSCRIBE", "c"]).await;
+    let message = "m".repeat(100_000);
+    for _ in 0..100 {
+        say(&mut sender, &["PUBLISH", "c", &message]).await;
+        hear(&mut sender, ":1\r\n").await;
+    }
+    let mut all = Vec::new();
+    let error = lazy.read_to_end(&mut all).await.expect_err("output was dropped");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(all.len() < 2_000_000);
+    assert_eq!(server.core().engine().session_count(), 1);
+}

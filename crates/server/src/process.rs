@@ -1,0 +1,54 @@
+//! What the operating system knows about this process, for INFO.
+//!
+//! Read from /proc, so known on Linux; elsewhere the numbers stay zero rather than wrong.
+
+use seawall_engine::HostInfo;
+
+/// Clock ticks a second in /proc, the same on every Linux.
+const TICKS_A_SECOND: u64 = 100;
+
+/// Brings memory and CPU time up to date.
+pub(crate) fn describe(info: &mut HostInfo) {
+    if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
+        && let Some((user, system)) = cpu_ticks(&stat)
+    {
+        info.used_cpu_user_micros = user * (1_000_000 / TICKS_A_SECOND);
+        info.used_cpu_sys_micros = system * (1_000_000 / TICKS_A_SECOND);
+    }
+    if let Ok(status) = std::fs::read_to_string("/proc/self/status")
+        && let Some(bytes) = resident_bytes(&status)
+    {
+        info.used_memory_rss = bytes;
+    }
+}
+
+/// User and system time. The program's name comes first, in parentheses, and may contain anything.
+fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn resident_bytes(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_behind_any_name() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 12 34 0 0 20 0";
+        assert_eq!(cpu_ticks(stat), Some((12, 34)));
+        assert_eq!(cpu_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn memory_is_in_bytes() {
+        assert_eq!(resident_bytes("VmPeak:\t 9 kB\nVmRSS:\t   2 kB\n"), Some(2048));
+        assert_eq!(resident_bytes(""), None);
+    }
+}
