@@ -186,7 +186,7 @@ impl ZSet {
             if let Some(found) = small.find(member) {
                 let outcome = rule.decide(found.score, score);
                 if let Added::Changed(score) = outcome {
-                    small.remove(&found, member.len());
+                    small.remove(found);
                     small.insert(score, member);
                 }
                 return outcome;
@@ -207,8 +207,9 @@ impl ZSet {
         match &mut self.0 {
             Form::Small(small) => {
                 let found = small.find(member)?;
-                small.remove(&found, member.len());
-                Some(found.score)
+                let score = found.score;
+                small.remove(found);
+                Some(score)
             }
             Form::Large(large) => large.remove(member),
         }

@@ -1,16 +1,26 @@
 //! The compact form: one buffer of entries in order.
 //!
 //! ```text
-//! [score: 8 bytes LE][length of the member: LEB128][member] …
+//! [score][length of the member: LEB128][member] …
+//!
+//! whole score:  c vvvvvv 0   c vvvvvvv …     zigzag, lowest bits first, c: another byte follows
+//! any other:    0 000000 1   8 bytes, little endian
 //! ```
 //!
+//! Most scores are whole and small, so an entry costs two or three bytes more than its member.
 //! Everything is a walk from the front, which is what makes it compact; the limits keep it short.
 //! Invariant: the buffer holds exactly `len` whole entries, ascending by (score, bytes).
 
 use std::ops::Range;
 
-/// Bytes of a score.
-const SCORE_BYTES: usize = 8;
+use crate::number;
+
+/// The first byte of a score that is not written as an integer.
+const RAW: u8 = 1;
+/// Integers up to this size are shorter than the eight bytes of a double.
+const WHOLE_MAX: i64 = 1 << 46;
+/// The longest score and length together.
+const HEAD_MAX: usize = 9 + 10;
 
 /// A small sorted set.
 #[derive(Clone)]
@@ -21,7 +31,7 @@ pub(super) struct Small {
 
 /// Where a member was found.
 pub(super) struct Found {
-    offset: usize,
+    bytes: Range<usize>,
     /// Its rank.
     pub(super) rank: usize,
     /// Its score.
@@ -55,7 +65,8 @@ impl Small {
             let offset = self.bytes.len() - walk.bytes.len();
             let (other, score) = walk.next()?;
             if other == member {
-                return Some(Found { offset, rank, score });
+                let bytes = offset..self.bytes.len() - walk.bytes.len();
+                return Some(Found { bytes, rank, score });
             }
         }
         None
@@ -80,11 +91,9 @@ impl Small {
         self.put(self.bytes.len(), score, member);
     }
 
-    /// Removes what [`Small::find`] found; `member_len` is the length of that member.
-    pub(super) fn remove(&mut self, found: &Found, member_len: usize) {
-        let (_, digits) = leb128(member_len);
-        let end = found.offset + SCORE_BYTES + digits + member_len;
-        self.bytes.drain(found.offset..end);
+    /// Removes what [`Small::find`] found.
+    pub(super) fn remove(&mut self, found: Found) {
+        self.bytes.drain(found.bytes);
         self.len -= 1;
     }
 
@@ -116,38 +125,88 @@ impl Small {
     }
 
     fn put(&mut self, offset: usize, score: f64, member: &[u8]) {
-        let (head, digits) = leb128(member.len());
-        let size = SCORE_BYTES + digits + member.len();
+        let mut head = Head { bytes: [0; HEAD_MAX], len: 0 };
+        head.score(score);
+        head.leb128(member.len() as u64);
+        let head = &head.bytes[..head.len];
+        let size = head.len() + member.len();
         let old = self.bytes.len();
         if self.bytes.capacity() - old < size {
-            // An eighth of slack: sets of this form are many, so doubling would waste too much.
-            self.bytes.reserve_exact(size + old / 8);
+            // Little slack: sets of this form are many, so doubling would waste too much.
+            self.bytes.reserve_exact(size + old / 16);
         }
         self.bytes.resize(old + size, 0);
         self.bytes.copy_within(offset..old, offset + size);
-        let place = &mut self.bytes[offset..offset + size];
-        // Redis: the compact form keeps whole scores as integers, which loses the sign of zero.
-        let score = score + 0.0;
-        place[..SCORE_BYTES].copy_from_slice(&score.to_le_bytes());
-        place[SCORE_BYTES..SCORE_BYTES + digits].copy_from_slice(&head[..digits]);
-        place[SCORE_BYTES + digits..].copy_from_slice(member);
+        let (place, rest) = self.bytes[offset..].split_at_mut(head.len());
+        place.copy_from_slice(head);
+        rest[..member.len()].copy_from_slice(member);
         self.len += 1;
     }
 }
 
-/// Seven bits a byte, lowest first, the high bit set on all but the last; and how many bytes.
-fn leb128(mut n: usize) -> ([u8; 10], usize) {
-    let mut out = [0; 10];
-    let mut len = 0;
-    loop {
-        out[len] = (n & 0x7f) as u8;
-        n >>= 7;
-        len += 1;
-        if n == 0 {
-            return (out, len);
-        }
-        out[len - 1] |= 0x80;
+/// What stands before a member.
+struct Head {
+    bytes: [u8; HEAD_MAX],
+    len: usize,
+}
+
+impl Head {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
     }
+
+    /// Redis: whole scores are kept as integers here, which loses the sign of zero.
+    fn score(&mut self, score: f64) {
+        match number::integral(score) {
+            Some(whole) if whole.abs() <= WHOLE_MAX => {
+                let zigzag = ((whole << 1) ^ (whole >> 63)) as u64;
+                self.leb128(zigzag << 1);
+            }
+            _ => {
+                self.push(&[RAW]);
+                self.push(&score.to_le_bytes());
+            }
+        }
+    }
+
+    /// Seven bits a byte, lowest first, the high bit set on all but the last.
+    fn leb128(&mut self, mut n: u64) {
+        while n >= 0x80 {
+            self.push(&[n as u8 | 0x80]);
+            n >>= 7;
+        }
+        self.push(&[n as u8]);
+    }
+}
+
+/// Reads a number and returns what is behind it.
+#[inline]
+fn read_leb128(mut bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut n = 0;
+    let mut shift = 0;
+    loop {
+        let (&byte, rest) = bytes.split_first()?;
+        bytes = rest;
+        n |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some((n, bytes));
+        }
+        shift += 7;
+    }
+}
+
+/// Reads a score and returns what is behind it.
+#[inline]
+fn read_score(bytes: &[u8]) -> Option<(f64, &[u8])> {
+    if *bytes.first()? == RAW {
+        let (raw, rest) = bytes[1..].split_first_chunk::<8>()?;
+        return Some((f64::from_le_bytes(*raw), rest));
+    }
+    let (n, rest) = read_leb128(bytes)?;
+    let zigzag = n >> 1;
+    let whole = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+    Some((whole as f64, rest))
 }
 
 /// Entries from some place on.
@@ -164,22 +223,12 @@ impl<'a> Iterator for SmallWalk<'a> {
         if self.left == 0 {
             return None;
         }
-        let (score, mut rest) = self.bytes.split_first_chunk::<SCORE_BYTES>()?;
-        let mut len = 0;
-        let mut shift = 0;
-        loop {
-            let (&byte, after) = rest.split_first()?;
-            rest = after;
-            len |= usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                break;
-            }
-            shift += 7;
-        }
-        let (member, rest) = rest.split_at_checked(len)?;
+        let (score, rest) = read_score(self.bytes)?;
+        let (len, rest) = read_leb128(rest)?;
+        let (member, rest) = rest.split_at_checked(len as usize)?;
         self.bytes = rest;
         self.left -= 1;
-        Some((member, f64::from_le_bytes(*score)))
+        Some((member, score))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

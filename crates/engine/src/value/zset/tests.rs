@@ -228,3 +228,35 @@ fn random_members_are_all_reached() {
         assert!(seen.iter().all(|&count| count > 50));
     }
 }
+
+#[test]
+fn compact_scores_keep_their_value() {
+    let scores = [
+        0.0,
+        1.0,
+        -1.0,
+        31.0,
+        32.0,
+        -33.0,
+        0.5,
+        1_700_000_000_000.0,
+        -1_700_000_000_000.0,
+        (1i64 << 46) as f64,
+        (1i64 << 47) as f64,
+        -(1i64 << 60) as f64,
+        1e300,
+        f64::MIN_POSITIVE,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+    ];
+    let mut set = ZSet::new();
+    for (i, score) in scores.iter().enumerate() {
+        set.add(&[i as u8], *score, AddRule::default(), &SMALL);
+    }
+    assert_eq!(set.encoding(), "listpack");
+    for (i, score) in scores.iter().enumerate() {
+        assert_eq!(set.score(&[i as u8]), Some(*score));
+    }
+    set.add(b"zero", -0.0, AddRule::default(), &SMALL);
+    assert_eq!(set.score(b"zero").map(f64::to_bits), Some(0));
+}
