@@ -14,6 +14,7 @@ use crate::evict;
 use crate::keyspace::{Db, Edit, Entry, NEVER, Str};
 use crate::notify::Classes;
 use crate::session::{Blocked, Session, Wait};
+use crate::value::table::{Item, Place};
 use crate::value::{Kind, Value};
 
 /// Where a command runs.
@@ -92,35 +93,43 @@ impl Ctx<'_> {
 
     // ---- reading -------------------------------------------------------------------------------
 
+    /// Where a key that is alive is; deletes it if its time has passed.
+    #[inline]
+    fn locate(&mut self, key: &[u8]) -> Option<Place> {
+        let table = &self.engine.dbs[self.db as usize].table;
+        let place = table.locate(key)?;
+        if table.timed() > 0 && table.at(place).deadline() <= self.now && self.expires() {
+            self.engine.expire_key(self.db, key);
+            return None;
+        }
+        Some(place)
+    }
+
+    /// Notes that the entry at a place was used.
+    #[inline]
+    fn use_at(&mut self, place: Place) -> &mut Entry {
+        let engine = &mut *self.engine;
+        let (entry, _) = engine.dbs[self.db as usize].table.at_mut(place);
+        entry.idle = if engine.settings.maxmemory_policy.is_lfu() {
+            let s = &engine.settings;
+            let (decay, factor) = (s.lfu_decay_time, s.lfu_log_factor);
+            evict::lfu_used(entry.idle, self.now, decay, factor, &mut engine.rng)
+        } else {
+            evict::lru_clock(self.now)
+        };
+        entry
+    }
+
     /// The entry of a key that is alive; counts as a use and in the statistics.
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Option<&Entry> {
-        self.expire_if_due(key);
-        if self.engine.settings.notify_keyspace_events.contains(Classes::KEY_MISS)
-            && self.db().get(key).is_none()
-        {
+        let Some(place) = self.locate(key) else {
             self.notify(Classes::KEY_MISS, "keymiss", key);
-        }
-        let (now, policy) = (self.now, self.engine.settings.maxmemory_policy);
-        let engine = &mut *self.engine;
-        let found = engine.dbs[self.db as usize].get_mut(key);
-        match found {
-            Some(entry) => {
-                engine.stats.keyspace_hits += 1;
-                entry.idle = if policy.is_lfu() {
-                    let s = &engine.settings;
-                    let (decay, factor) = (s.lfu_decay_time, s.lfu_log_factor);
-                    evict::lfu_used(entry.idle, now, decay, factor, &mut engine.rng)
-                } else {
-                    evict::lru_clock(now)
-                };
-                Some(entry)
-            }
-            None => {
-                engine.stats.keyspace_misses += 1;
-                None
-            }
-        }
+            self.engine.stats.keyspace_misses += 1;
+            return None;
+        };
+        self.engine.stats.keyspace_hits += 1;
+        Some(self.use_at(place))
     }
 
     /// The entry of a key that is alive; leaves no trace.
@@ -172,14 +181,10 @@ impl Ctx<'_> {
     /// [`Ctx::drop_if_empty`] when elements were taken out.
     #[inline]
     pub(crate) fn edit<T: Kind>(&mut self, key: &[u8]) -> Result<Option<Edit<'_, T>>, Error> {
-        self.expire_if_due(key);
-        self.touch_idle(key);
-        let db = &mut self.engine.dbs[self.db as usize];
-        match db.get(key) {
-            None => Ok(None),
-            Some(entry) if T::of(entry.value()).is_none() => Err(Error::WRONG_TYPE),
-            Some(_) => Ok(db.edit(key)),
-        }
+        let Some(place) = self.locate(key) else { return Ok(None) };
+        self.use_at(place);
+        let edit = self.db().edit_at(place);
+        edit.map(Some).ok_or(Error::WRONG_TYPE)
     }
 
     /// The collection under a key, made by `make` when the key is absent.
@@ -188,32 +193,27 @@ impl Ctx<'_> {
         key: &[u8],
         make: impl FnOnce() -> T,
     ) -> Result<Edit<'_, T>, Error> {
-        self.expire_if_due(key);
-        match self.db().get(key) {
-            None => self.insert(Entry::new(key, make().into_value())),
-            Some(entry) if T::of(entry.value()).is_none() => return Err(Error::WRONG_TYPE),
-            Some(_) => self.touch_idle(key),
+        match self.locate(key) {
+            Some(place) => {
+                self.use_at(place);
+                self.db().edit_at(place).ok_or(Error::WRONG_TYPE)
+            }
+            None => {
+                self.insert(Entry::new(key, make().into_value()));
+                Ok(self.db().edit(key).expect("the key was made just above"))
+            }
         }
-        Ok(self.db().edit(key).expect("the key was found or made just above"))
     }
 
     /// Notes that a key was used.
     pub(crate) fn touch_idle(&mut self, key: &[u8]) {
-        let (now, engine) = (self.now, &mut *self.engine);
-        if let Some(entry) = engine.dbs[self.db as usize].get_mut(key) {
-            entry.idle = if engine.settings.maxmemory_policy.is_lfu() {
-                let s = &engine.settings;
-                let (decay, factor) = (s.lfu_decay_time, s.lfu_log_factor);
-                evict::lfu_used(entry.idle, now, decay, factor, &mut engine.rng)
-            } else {
-                evict::lru_clock(now)
-            };
+        if let Some(place) = self.locate(key) {
+            self.use_at(place);
         }
     }
 
     /// Puts an entry in, replacing what the key held, lifetime included.
     pub(crate) fn insert(&mut self, mut entry: Entry) {
-        use crate::value::table::Item;
         entry.idle = evict::fresh(self.engine.settings.maxmemory_policy, self.now);
         let key = if self.engine.settings.notify_keyspace_events.contains(Classes::NEW) {
             Some(entry.key().to_vec())

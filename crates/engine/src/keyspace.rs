@@ -14,7 +14,7 @@
 //!
 //! Invariant: no collection in the keyspace is empty.
 
-use crate::value::table::{Item, Table};
+use crate::value::table::{Item, Place, Table};
 use crate::value::{Kind, Value, alloc_bytes};
 
 /// Marks an entry that does not expire.
@@ -249,13 +249,19 @@ impl Db {
         self.table.update(key, |entry| entry.deadline = deadline);
     }
 
-    /// Edits a collection and keeps the account of memory; `None` when the key is absent or of
-    /// another type.
-    pub(crate) fn edit<T: Kind>(&mut self, key: &[u8]) -> Option<Edit<'_, T>> {
-        let (entry, heap) = self.table.get_mut_accounted(key)?;
+    /// Edits a collection and keeps the account of memory; `None` when it is of another type.
+    #[inline]
+    pub(crate) fn edit_at<T: Kind>(&mut self, place: Place) -> Option<Edit<'_, T>> {
+        let (entry, heap) = self.table.at_mut(place);
         let value = T::of_mut(&mut entry.value)?;
         let before = value.heap_bytes();
         Some(Edit { value, heap, before })
+    }
+
+    /// As [`Db::edit_at`], for a key that may be absent.
+    pub(crate) fn edit<T: Kind>(&mut self, key: &[u8]) -> Option<Edit<'_, T>> {
+        let place = self.table.locate(key)?;
+        self.edit_at(place)
     }
 
     /// Edits the string of a key in place; `None` when absent or of another type.
@@ -264,7 +270,7 @@ impl Db {
         key: &[u8],
         edit: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
-        let (entry, heap) = self.table.get_mut_accounted(key)?;
+        let (entry, heap) = self.table.at_mut(self.table.locate(key)?);
         let before = entry.heap_bytes();
         let result = edit(entry);
         *heap = (*heap + entry.heap_bytes()).saturating_sub(before);

@@ -47,6 +47,16 @@ pub(crate) trait Item {
     }
 }
 
+/// Where an item is; valid until something is put in or taken out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    segment: usize,
+    bucket: usize,
+}
+
+/// Why a place always has an item.
+const STALE: &str = "a place is used before the table changes";
+
 /// A set of items found by their keys.
 #[derive(Clone)]
 pub(crate) struct Table<T> {
@@ -135,15 +145,28 @@ impl<T: Item> Table<T> {
         self.segments.get_mut(index).items.find_mut(probe(hash), |item| item.key() == key)
     }
 
-    /// The item with this key together with the table's account of bytes, for callers that change
+    /// Where the item with this key is, for callers that look first and borrow later.
+    #[inline]
+    pub(crate) fn locate(&self, key: &[u8]) -> Option<Place> {
+        let hash = self.hash_of(key);
+        let segment = self.segments.index_of(hash);
+        let items = &self.segments.get(segment).items;
+        let bucket = items.find_bucket_index(probe(hash), |item| item.key() == key)?;
+        Some(Place { segment, bucket })
+    }
+
+    /// The item at a place.
+    #[inline]
+    pub(crate) fn at(&self, place: Place) -> &T {
+        self.segments.get(place.segment).items.get_bucket(place.bucket).expect(STALE)
+    }
+
+    /// The item at a place together with the table's account of bytes, for callers that change
     /// `heap_bytes` over a longer borrow and bring the account up to date themselves.
     #[inline]
-    pub(crate) fn get_mut_accounted(&mut self, key: &[u8]) -> Option<(&mut T, &mut usize)> {
-        let hash = self.hash_of(key);
-        let index = self.segments.index_of(hash);
-        let item =
-            self.segments.get_mut(index).items.find_mut(probe(hash), |item| item.key() == key)?;
-        Some((item, &mut self.heap_bytes))
+    pub(crate) fn at_mut(&mut self, place: Place) -> (&mut T, &mut usize) {
+        let items = &mut self.segments.get_mut(place.segment).items;
+        (items.get_bucket_mut(place.bucket).expect(STALE), &mut self.heap_bytes)
     }
 
     /// Changes the item with this key, and measures it again afterwards.
@@ -257,26 +280,6 @@ impl<T: Item> Table<T> {
         self.forget(&item);
         self.shrink();
         Some(item)
-    }
-
-    /// Keeps only the items that `keep` approves of.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let (mut removed, mut bytes, mut timed) = (0, 0, 0);
-        for segment in self.segments.iter_mut() {
-            segment.items.retain(|item| {
-                let kept = keep(item);
-                if !kept {
-                    removed += 1;
-                    bytes += item.heap_bytes();
-                    timed += usize::from(item.deadline() != i64::MAX);
-                }
-                kept
-            });
-        }
-        self.len -= removed;
-        self.heap_bytes -= bytes;
-        self.timed -= timed;
-        (0..removed).for_each(|_| self.shrink());
     }
 
     /// All items, in no particular order.

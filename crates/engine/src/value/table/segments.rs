@@ -121,10 +121,6 @@ impl<T> Segments<T> {
         std::iter::once(&self.first).chain(self.blocks.iter().flatten())
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Segment<T>> {
-        std::iter::once(&mut self.first).chain(self.blocks.iter_mut().flatten())
-    }
-
     pub(super) fn into_iter(self) -> impl Iterator<Item = Segment<T>> {
         std::iter::once(self.first).chain(self.blocks.into_iter().flatten())
     }

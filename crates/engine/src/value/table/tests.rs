@@ -140,9 +140,9 @@ proptest! {
                     model.retain(|k, _| !gone.contains(k));
                 }
                 Step::RemoveRange(from, len) => {
-                    let doomed: BTreeSet<_> = (from..from + len).map(key).collect();
-                    table.retain(|e| !doomed.contains(&e.key));
-                    model.retain(|k, _| !doomed.contains(k));
+                    for n in from..from + len {
+                        prop_assert_eq!(table.remove(&key(n)).is_some(), model.remove(&key(n)).is_some());
+                    }
                 }
                 Step::InsertRange(from, len) => {
                     for n in from..from + len {
@@ -157,6 +157,12 @@ proptest! {
             }
             table.check();
             prop_assert_eq!(table.len(), model.len());
+            for n in 0..10 {
+                let place = table.locate(&key(n));
+                let found = place.map(|place| table.at(place).value);
+                prop_assert_eq!(found, model.get(&key(n)).map(|e| e.0));
+                prop_assert_eq!(found, place.map(|place| table.at_mut(place).0.value));
+            }
         }
         let all: BTreeMap<_, _> = table.iter().map(|e| (e.key.clone(), (e.value, e.due))).collect();
         prop_assert_eq!(all, model);

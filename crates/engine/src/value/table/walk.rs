@@ -134,11 +134,6 @@ impl<T: Item> Table<T> {
         ExpireStep { next_segment, removed }
     }
 
-    /// How many segments there are: what a full round of [`Table::expire_step`] has to pass.
-    pub(crate) const fn segment_count(&self) -> usize {
-        self.segments.len()
-    }
-
     /// Shows the items of one segment chosen at random, or only those with a deadline; returns how
     /// many it showed, 0 only if there are none in the whole table.
     pub(crate) fn sample_segment(
