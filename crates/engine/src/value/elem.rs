@@ -20,7 +20,6 @@ pub(crate) enum Elem<'a> {
 /// A number written out in decimal.
 #[derive(Clone, Copy)]
 pub(crate) struct Digits {
-    value: i64,
     bytes: [u8; MAX_DIGITS],
     len: u8,
 }
@@ -33,16 +32,7 @@ impl Elem<'_> {
         let text = buffer.format(value).as_bytes();
         let mut bytes = [0; MAX_DIGITS];
         bytes[..text.len()].copy_from_slice(text);
-        Self::Int(Digits { value, bytes, len: text.len() as u8 })
-    }
-
-    /// The number, if the element is stored as one.
-    #[inline]
-    pub(crate) const fn stored_int(&self) -> Option<i64> {
-        match self {
-            Self::Bytes(_) => None,
-            Self::Int(digits) => Some(digits.value),
-        }
+        Self::Int(Digits { bytes, len: text.len() as u8 })
     }
 }
 
@@ -85,7 +75,7 @@ mod tests {
         for n in [0, -1, 42, i64::MIN, i64::MAX] {
             let elem = Elem::int(n);
             assert_eq!(*elem, *n.to_string().as_bytes());
-            assert_eq!((elem.stored_int(), elem), (Some(n), Elem::Bytes(n.to_string().as_bytes())));
+            assert_eq!(elem, Elem::Bytes(n.to_string().as_bytes()));
         }
     }
 }

@@ -79,12 +79,6 @@ impl Hash {
         }
     }
 
-    /// Whether it has none.
-    #[inline]
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// What OBJECT ENCODING says.
     pub(crate) const fn encoding(&self) -> &'static str {
         match &self.0 {

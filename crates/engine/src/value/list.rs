@@ -180,14 +180,6 @@ impl List {
         self.chunks.iter().rev().flat_map(Packed::iter_rev)
     }
 
-    /// The elements from an index back to the head.
-    pub(crate) fn iter_rev_from(&self, index: usize) -> impl Iterator<Item = Elem<'_>> {
-        let (last, rest) = self.locate(index).unwrap_or((self.chunks.len(), 0));
-        let tail = self.chunks.get(last).map(|c| c.iter_rev_before(c.place(rest + 1)));
-        let before = self.chunks.range(..last).rev().flat_map(Packed::iter_rev);
-        tail.into_iter().flatten().chain(before)
-    }
-
     /// The chunk that has the element with this index, and the index within.
     fn locate(&self, index: usize) -> Option<(usize, usize)> {
         if index >= self.len {

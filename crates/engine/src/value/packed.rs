@@ -87,12 +87,6 @@ impl Packed {
         Iter { rest: &self.bytes[place.at..] }
     }
 
-    /// The entries before a place, from the nearest back.
-    #[inline]
-    pub(crate) fn iter_rev_before(&self, place: Place) -> IterRev<'_> {
-        IterRev { rest: &self.bytes[self.start..place.at] }
-    }
-
     /// The place of the entry with this index, or the end if there are not that many.
     pub(crate) fn place(&self, index: usize) -> Place {
         if index >= self.len {
@@ -198,11 +192,6 @@ impl Packed {
         let old = self.next(place).at - place.at;
         self.resize_hole(place.at, old, draft.len());
         draft.write(&mut self.bytes[place.at..place.at + draft.len()]);
-    }
-
-    /// Puts another entry in the place of the one with this index.
-    pub(crate) fn replace_at(&mut self, index: usize, item: &[u8]) {
-        self.replace(self.place(index), item);
     }
 
     /// Takes out up to `count` entries from a place on.

@@ -53,11 +53,6 @@ impl Set {
         Self(Repr::Ints(IntSet::new()))
     }
 
-    /// An empty set that is a hash table from the start.
-    pub(crate) const fn new_table(seed: u64) -> Self {
-        Self(Repr::Table(Table::new(seed)))
-    }
-
     /// How many members it has.
     #[inline]
     pub(crate) const fn len(&self) -> usize {

@@ -109,10 +109,6 @@ proptest! {
             prop_assert_eq!(list.get(i).map(|e| e.to_vec()), model.get(i).cloned());
             let rest = model.iter().skip(i).cloned();
             prop_assert!(list.iter_from(i).map(|e| e.to_vec()).eq(rest));
-            if i < model.len() {
-                let back = model.iter().take(i + 1).rev().cloned();
-                prop_assert!(list.iter_rev_from(i).map(|e| e.to_vec()).eq(back));
-            }
         }
     }
 }

@@ -60,7 +60,7 @@ fn apply(packed: &mut Packed, model: &mut Vec<Vec<u8>>, step: Step) {
             model.insert(i.min(model.len()), v);
         }
         Step::Replace(i, v) => {
-            packed.replace_at(i, &v);
+            packed.replace(packed.place(i), &v);
             if let Some(slot) = model.get_mut(i) {
                 *slot = v;
             }

@@ -58,7 +58,7 @@ fn integers_take_the_width_they_need() {
     let limits = SetLimits { max_intset_entries: 512, seed: 1 };
     (0..512).for_each(|n| assert!(set.add(n.to_string().as_bytes(), &limits)));
     assert_eq!((set.encoding(), set.mem_bytes()), ("intset", 1024));
-    let numbers: Vec<_> = set.iter().map(|e| e.stored_int()).collect();
+    let numbers: Vec<_> = set.iter().map(|e| parse_i64(&e)).collect();
     assert!(numbers.is_sorted() && numbers.iter().all(Option::is_some));
     set.add(b"512", &limits);
     assert_eq!(set.encoding(), "hashtable");
