@@ -92,9 +92,9 @@ impl StreamId {
         text
     }
 
-    /// The 16 bytes that order like the id: both halves big-endian.
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
-        ((u128::from(self.ms) << 64) | u128::from(self.seq)).to_be_bytes()
+    /// The number that orders like the id; its bytes, big-endian, are Redis' key of a node.
+    pub(crate) fn to_u128(self) -> u128 {
+        (u128::from(self.ms) << 64) | u128::from(self.seq)
     }
 }
 

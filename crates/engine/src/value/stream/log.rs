@@ -90,15 +90,32 @@ impl Log {
     }
 
     /// Sets the last id, and the other counters if given (`XSETID`, loading).
+    ///
+    /// Invariant: the last id is not below any live entry. Tombstones behind it are dropped, so
+    /// that what is appended next still comes last.
     pub(crate) fn set_counters(
         &mut self,
         last: StreamId,
         added: Option<u64>,
         max_deleted: Option<StreamId>,
     ) {
+        if last < self.last_id {
+            self.drop_tombstones_behind(last);
+        }
         self.last_id = last;
         self.entries_added = added.unwrap_or(self.entries_added);
         self.max_deleted_id = max_deleted.unwrap_or(self.max_deleted_id);
+    }
+
+    fn drop_tombstones_behind(&mut self, last: StreamId) {
+        while let Some(mut tail) = self.nodes.last_entry() {
+            let first = *tail.key();
+            if first <= last {
+                tail.get_mut().truncate_behind(first, last);
+                return;
+            }
+            self.remove_node(first);
+        }
     }
 
     /// The nodes with the ids they start at, oldest first.

@@ -185,6 +185,27 @@ impl Node {
         }
     }
 
+    /// Drops the entries behind `last`, all of them deleted. They go on counting as stored, as
+    /// they do in Redis, which keeps them.
+    pub(super) fn truncate_behind(&mut self, first: StreamId, last: StreamId) {
+        let mut master = Reader::at(&self.bytes, 0);
+        for _ in 0..master.number() {
+            master.text();
+        }
+        let back = self.bytes.len();
+        let mut all = Entries { node: self, first, front: master.pos(), back };
+        let mut end = all.back;
+        while let Some(entry) = all.next_back() {
+            if entry.id <= last {
+                self.last = entry.id;
+                break;
+            }
+            end = all.back;
+        }
+        self.bytes.truncate(end);
+        self.live_at = self.live_at.min(end as u32);
+    }
+
     /// Entries from the first live one on, deleted ones among them too, walkable from both ends.
     pub(super) fn entries(&self, first: StreamId) -> Entries<'_> {
         Entries { node: self, first, front: self.live_at as usize, back: self.bytes.len() }

@@ -13,13 +13,13 @@ const KEY_BYTES: usize = 16;
 /// The number of radix tree nodes for the given ascending, distinct ids.
 pub(super) fn node_count(ids: impl Iterator<Item = StreamId>) -> u64 {
     let mut open: Vec<usize> = Vec::with_capacity(KEY_BYTES);
-    let mut previous: Option<([u8; KEY_BYTES], Option<usize>)> = None;
+    let mut previous: Option<(u128, Option<usize>)> = None;
     let mut count = 0;
     for id in ids {
-        let key = id.to_bytes();
+        let key = id.to_u128();
         let mut common = None;
         if let Some((before, before_common)) = previous {
-            let depth = before.iter().zip(&key).take_while(|(a, b)| a == b).count();
+            let depth = (before ^ key).leading_zeros() as usize / 8;
             common = Some(depth);
             count += with_chain(KEY_BYTES, before_common.max(common));
             close_below(&mut open, common, &mut count);

@@ -14,17 +14,26 @@ type Texts = Vec<(Vec<u8>, Vec<u8>)>;
 #[derive(Default)]
 struct Model {
     live: BTreeMap<StreamId, Texts>,
-    nodes: Vec<Vec<(StreamId, bool)>>,
+    nodes: Vec<ModelNode>,
     last: StreamId,
     max_deleted: StreamId,
 }
 
+/// A node: its entries, and how many were ever put in.
+#[derive(Default)]
+struct ModelNode {
+    entries: Vec<(StreamId, bool)>,
+    stored: usize,
+}
+
 impl Model {
     fn append(&mut self, id: StreamId, pairs: Texts, max_entries: usize) {
-        if self.nodes.last().is_none_or(|node| node.len() >= max_entries) {
-            self.nodes.push(Vec::new());
+        if self.nodes.last().is_none_or(|node| node.stored >= max_entries) {
+            self.nodes.push(ModelNode::default());
         }
-        self.nodes.last_mut().expect("just pushed").push((id, true));
+        let node = self.nodes.last_mut().expect("just pushed");
+        node.entries.push((id, true));
+        node.stored += 1;
         self.live.insert(id, pairs);
         self.last = id;
     }
@@ -34,23 +43,33 @@ impl Model {
             return false;
         }
         self.max_deleted = self.max_deleted.max(id);
-        for node in &mut self.nodes {
-            node.iter_mut().filter(|(other, _)| *other == id).for_each(|(_, live)| *live = false);
-        }
-        let live = |node: &Vec<(StreamId, bool)>| node.iter().any(|(_, live)| *live);
-        self.nodes.retain(|node| live(node) || !node.iter().any(|(other, _)| *other == id));
+        self.nodes.retain_mut(|node| {
+            let Some(entry) = node.entries.iter_mut().find(|(other, _)| *other == id) else {
+                return true;
+            };
+            entry.1 = false;
+            node.entries.iter().any(|(_, live)| *live)
+        });
         true
+    }
+
+    fn set_last(&mut self, last: StreamId) {
+        self.last = last;
+        self.nodes.retain_mut(|node| {
+            node.entries.retain(|(id, _)| *id <= last);
+            !node.entries.is_empty()
+        });
     }
 
     fn trim(&mut self, keep: Keep, precision: Precision) -> u64 {
         let before = self.live.len();
         while let Some(node) = self.nodes.first_mut() {
-            let live = node.iter().filter(|(_, live)| *live).count();
+            let live = node.entries.iter().filter(|(_, live)| *live).count();
             let removed = before - self.live.len();
             let whole = match keep {
                 Keep::MaxLen(max) if self.live.len() as u64 <= max => break,
                 Keep::MaxLen(max) => (self.live.len() - live) as u64 >= max,
-                Keep::MinId(min) => node.last().is_some_and(|(id, _)| *id < min),
+                Keep::MinId(min) => node.entries.last().is_some_and(|(id, _)| *id < min),
             };
             if let Precision::Approximate { limit } = precision
                 && limit != 0
@@ -59,13 +78,13 @@ impl Model {
                 break;
             }
             if whole {
-                for (id, _) in self.nodes.remove(0) {
+                for (id, _) in self.nodes.remove(0).entries {
                     self.live.remove(&id);
                 }
                 continue;
             }
             if precision == Precision::Exact {
-                for (id, live) in node {
+                for (id, live) in &mut node.entries {
                     let stop = match keep {
                         Keep::MaxLen(max) => self.live.len() as u64 <= max,
                         Keep::MinId(min) => *id >= min,
@@ -88,6 +107,8 @@ enum Step {
     Append(u64, u64, Texts),
     Delete(usize),
     Trim(Keep, Precision),
+    /// Puts the last id somewhere between the last live entry and where it is.
+    Lower(u64),
 }
 
 fn text() -> impl Strategy<Value = Vec<u8>> {
@@ -113,6 +134,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0u64..2, 0u64..3, pairs).prop_map(|(ms, seq, pairs)| Step::Append(ms, seq, pairs)),
         4 => any::<usize>().prop_map(Step::Delete),
         1 => (keep, precision).prop_map(|(keep, precision)| Step::Trim(keep, precision)),
+        1 => (0u64..3).prop_map(Step::Lower),
     ]
 }
 
@@ -139,7 +161,7 @@ fn assert_same(log: &Log, model: &Model) {
     assert_eq!(log.nodes().len(), model.nodes.len());
     let held: usize = log.nodes().map(|(_, node)| node.heap_bytes() + NODE_SLOT_BYTES).sum();
     assert_eq!(log.mem_bytes(), held);
-    let firsts = model.nodes.iter().map(|node| node[0].0);
+    let firsts = model.nodes.iter().map(|node| node.entries[0].0);
     assert!(log.nodes().map(|(first, _)| first).eq(firsts));
 }
 
@@ -169,6 +191,12 @@ proptest! {
                     prop_assert_eq!(log.delete(id), model.delete(id));
                 }
                 Step::Delete(_) => prop_assert!(!log.delete(StreamId::new(1, 1))),
+                Step::Lower(seq) => {
+                    let least = log.last_live_id().unwrap_or(StreamId::new(0, 1));
+                    let last = StreamId::new(least.ms, least.seq + seq).min(log.last_id());
+                    log.set_counters(last, None, None);
+                    model.set_last(last);
+                }
                 Step::Trim(keep, precision) => {
                     prop_assert_eq!(log.trim(keep, precision), model.trim(keep, precision));
                 }
