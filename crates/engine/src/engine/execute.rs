@@ -37,6 +37,8 @@ impl Engine {
         let state = &mut self.sessions[session];
         match state.reply_mode {
             ReplyMode::On => {}
+            // Redis: confirmations of subscriptions are messages, not replies.
+            _ if state.last_command.ends_with("subscribe") => {}
             ReplyMode::Off => out.truncate(start),
             ReplyMode::SkipNext => {
                 out.truncate(start);
@@ -206,6 +208,10 @@ impl Engine {
         }
         if !self.sessions.contains(session) {
             return Called { parked, failed };
+        }
+        let begun = command.name == "exec" && self.sessions[session].running.is_some();
+        if shown && !begun && !command.has(flag::SKIP_MONITOR) {
+            self.tell_monitors(session, command, args, caller);
         }
         if self.sessions[session].tracking.is_some() {
             self.track_reads(session, command, args, caller);
