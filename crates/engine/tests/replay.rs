@@ -1,5 +1,5 @@
-//! What the log gets is enough: a twin that runs only the effects of random list, set and hash
-//! commands, waiting clients included, ends in the same state.
+//! What the log gets is enough: a twin that runs only the effects of random list, set, hash and
+//! sorted-set commands, waiting clients included, ends in the same state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ impl Host {
         options.settings.set("hash-max-listpack-entries", "3").expect("a known setting");
         options.settings.set("set-max-intset-entries", "3").expect("a known setting");
         options.settings.set("list-max-listpack-size", "2").expect("a known setting");
+        options.settings.set("zset-max-listpack-entries", "3").expect("a known setting");
         let core = Core::new(options, Arc::new(ManualClock::at_millis(NOW_MS)));
         let peer =
             || Peer { addr: "t".into(), local_addr: "t".into(), transport: Transport::Local };
@@ -61,17 +62,21 @@ impl Host {
     /// Every key with its content, in an order that does not depend on hashing.
     fn state(&self) -> BTreeMap<String, Vec<String>> {
         let mut state = BTreeMap::new();
-        for (prefix, read) in [("l", "LRANGE"), ("s", "SMEMBERS"), ("h", "HGETALL")] {
+        for (prefix, read, range) in [
+            ("l", "LRANGE", " 0 -1"),
+            ("s", "SMEMBERS", ""),
+            ("h", "HGETALL", ""),
+            ("z", "ZRANGE", " 0 -1 WITHSCORES"),
+        ] {
             for n in 0..3 {
                 let key = format!("{prefix}{n}");
-                let range = if read == "LRANGE" { " 0 -1" } else { "" };
                 let reply = self.run_line(0, &format!("{read} {key}{range}"));
                 let lines = reply.lines().skip(1).filter(|line| !line.starts_with('$'));
                 let mut elements: Vec<String> = lines.map(str::to_owned).collect();
                 if prefix == "h" {
                     elements = elements.chunks(2).map(|pair| pair.join("=")).collect();
                 }
-                if prefix != "l" {
+                if prefix == "s" || prefix == "h" {
                     elements.sort_unstable();
                 }
                 state.insert(key, elements);
@@ -114,16 +119,33 @@ fn command() -> impl Strategy<Value = (usize, String)> {
             .prop_map(|(k, f, v)| format!("HSET h{k} {f} {v}")),
         1 => (key.clone(), item.clone(), item.clone())
             .prop_map(|(k, f, v)| format!("HSETNX h{k} {f} {v}")),
-        2 => (key.clone(), items).prop_map(|(k, v)| format!("HDEL h{k} {v}")),
+        2 => (key.clone(), items.clone()).prop_map(|(k, v)| format!("HDEL h{k} {v}")),
         2 => (key.clone(), item.clone()).prop_map(|(k, f)| format!("HINCRBY h{k} {f} 3")),
-        2 => (key.clone(), item).prop_map(|(k, f)| format!("HINCRBYFLOAT h{k} {f} 0.1")),
+        2 => (key.clone(), item.clone()).prop_map(|(k, f)| format!("HINCRBYFLOAT h{k} {f} 0.1")),
+        6 => (key.clone(), -3..9, item.clone()).prop_map(|(k, n, m)| format!("ZADD z{k} {n} {m}")),
+        2 => (key.clone(), -3..9, item.clone())
+            .prop_map(|(k, n, m)| format!("ZADD z{k} GT CH {n}.7 {m} 1e20 x")),
+        2 => (key.clone(), item.clone()).prop_map(|(k, m)| format!("ZINCRBY z{k} 0.1 {m}")),
+        1 => (key.clone(), item.clone()).prop_map(|(k, m)| format!("GEOADD z{k} 13.3 38.1 {m}")),
+        1 => (key.clone(), items).prop_map(|(k, m)| format!("ZREM z{k} {m}")),
+        1 => (key.clone(), -3..3, -3..3)
+            .prop_map(|(k, a, b)| format!("ZREMRANGEBYRANK z{k} {a} {b}")),
+        1 => (key.clone(), 0..3).prop_map(|(k, n)| format!("ZPOPMAX z{k} {n}")),
+        1 => (key.clone(), 1..3).prop_map(|(k, n)| format!("ZMPOP 2 z{k} z0 MIN COUNT {n}")),
+        1 => (key.clone(), key.clone()).prop_map(|(a, b)| format!("ZUNIONSTORE z0 2 z{a} s{b}")),
+        1 => (key.clone(), key.clone()).prop_map(|(a, b)| format!("ZDIFFSTORE z1 2 z{a} z{b}")),
+        1 => key.clone().prop_map(|a| format!("ZRANGESTORE z2 z{a} 0 1 REV")),
+        1 => (key.clone(), item)
+            .prop_map(|(k, m)| format!("GEORADIUSBYMEMBER z{k} {m} 9000 km STOREDIST z1")),
     ];
     let waiting = prop_oneof![
         (key.clone(), key.clone()).prop_map(|(a, b)| format!("BLPOP l{a} l{b} 0")),
         (key.clone(), key.clone(), end.clone(), end.clone())
             .prop_map(|(a, b, x, y)| format!("BLMOVE l{a} l{b} {x} {y} 0")),
         (key.clone(), key.clone()).prop_map(|(a, b)| format!("BRPOPLPUSH l{a} l{b} 0")),
-        (key, end, 1..3).prop_map(|(k, e, n)| format!("BLMPOP 0 1 l{k} {e} COUNT {n}")),
+        (key.clone(), end, 1..3).prop_map(|(k, e, n)| format!("BLMPOP 0 1 l{k} {e} COUNT {n}")),
+        (key.clone(), key.clone()).prop_map(|(a, b)| format!("BZPOPMIN z{a} z{b} 0")),
+        (key, 1..3).prop_map(|(k, n)| format!("BZMPOP 0 1 z{k} MAX COUNT {n}")),
     ];
     prop_oneof![
         9 => plain.prop_map(|line| (0, line)),

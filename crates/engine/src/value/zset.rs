@@ -220,30 +220,9 @@ impl ZSet {
         let before = self.len();
         match &mut self.0 {
             Form::Small(small) => small.remove_ranks(ranks),
-            Form::Large(large) => large.remove_ranks(ranks, |_| ()),
+            Form::Large(large) => large.remove_ranks(ranks),
         }
         before - self.len()
-    }
-
-    /// Removes and returns the member at one end.
-    pub(crate) fn pop(&mut self, end: End) -> Option<(Member, f64)> {
-        let rank = match end {
-            End::Min => 0,
-            End::Max => self.len().checked_sub(1)?,
-        };
-        match &mut self.0 {
-            Form::Small(small) => {
-                let pair = small.walk(rank..rank + 1).next();
-                let pair = pair.map(|(member, score)| (Member::new(member), score));
-                small.remove_ranks(rank..rank + 1);
-                pair
-            }
-            Form::Large(large) => {
-                let mut pair = None;
-                large.remove_ranks(rank..rank + 1, |e| pair = Some((e.member, e.score)));
-                pair
-            }
-        }
     }
 
     /// The ranks whose scores are in a range.
@@ -288,7 +267,10 @@ impl ZSet {
 
     /// The member at a rank.
     pub(crate) fn nth(&self, rank: usize) -> Option<(&[u8], f64)> {
-        self.range(rank..rank.saturating_add(1), End::Min).next()
+        match &self.0 {
+            Form::Small(small) => small.walk(rank..rank.saturating_add(1)).next(),
+            Form::Large(large) => large.nth(rank),
+        }
     }
 
     /// A member chosen at random, each with the same chance.

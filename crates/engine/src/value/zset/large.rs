@@ -58,6 +58,10 @@ impl Large {
         self.score(member).map(|score| self.order.rank(score, member))
     }
 
+    pub(super) fn nth(&self, rank: usize) -> Option<(&[u8], f64)> {
+        self.order.nth(rank).map(|entry| (entry.member.as_bytes(), entry.score))
+    }
+
     /// Adds a member that is known to be absent.
     pub(super) fn insert_new(&mut self, member: Member, score: f64) {
         let hash = self.index.hash_of(member.as_bytes());
@@ -92,11 +96,10 @@ impl Large {
         Some(score)
     }
 
-    pub(super) fn remove_ranks(&mut self, ranks: Range<usize>, mut removed: impl FnMut(Entry)) {
+    pub(super) fn remove_ranks(&mut self, ranks: Range<usize>) {
         let index = &mut self.index;
         self.order.remove_ranks(ranks.start, ranks.end.saturating_sub(ranks.start), |entry| {
             index.remove(entry.member.as_bytes());
-            removed(entry);
         });
     }
 

@@ -16,7 +16,6 @@ const LARGE: Limits = Limits { entries: 0, value: 0, seed: 7 };
 enum Op {
     Add(u8, i8, u8),
     Remove(u8),
-    Pop(bool),
     Cut(u8, u8),
 }
 
@@ -24,7 +23,6 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (any::<u8>(), any::<i8>(), any::<u8>()).prop_map(|(m, s, r)| Op::Add(m, s, r)),
         2 => any::<u8>().prop_map(Op::Remove),
-        1 => any::<bool>().prop_map(Op::Pop),
         1 => (any::<u8>(), 0..4u8).prop_map(|(at, n)| Op::Cut(at, n)),
     ]
 }
@@ -82,15 +80,6 @@ fn apply(set: &mut ZSet, model: &mut Model, op: &Op, limits: &Limits) {
         }
         Op::Remove(member) => {
             assert_eq!(set.remove(&name(member)), model.remove(&name(member)));
-        }
-        Op::Pop(max) => {
-            let all = sorted(model);
-            let expected = if max { all.last() } else { all.first() }.cloned();
-            let got = set.pop(if max { End::Max } else { End::Min });
-            assert_eq!(got.map(|(m, s)| (m.as_bytes().to_vec(), s)), expected);
-            if let Some((member, _)) = expected {
-                model.remove(&member);
-            }
         }
         Op::Cut(at, count) => {
             let all = sorted(model);
