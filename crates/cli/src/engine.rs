@@ -1,9 +1,9 @@
 //! `seawall engine`: serves the engine until a signal or SHUTDOWN ends it.
 
-use std::{fs, path::PathBuf, thread};
+use std::{path::PathBuf, thread};
 
 use seawall_engine::Options;
-use seawall_server::{Config, Level, Server, StartError, Stopper};
+use seawall_server::{Config, Level, Server, StartError, Stopper, log::open_journal};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
@@ -13,22 +13,21 @@ use crate::{
     Failure,
     args::EngineArgs,
     banner::banner,
-    open_files,
+    data, open_files,
     settings::{Plan, plan},
     terminal,
 };
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
+    if let Some(task) = data::Task::of(args) {
+        return task.run();
+    }
     let Plan { mut settings, listen } = plan(args).map_err(Failure::Usage)?;
     let least = terminal::level(&settings.get("loglevel").unwrap_or_default());
     let notices = terminal::notices(least);
     let fit = open_files::raise(settings.maxclients.unsigned_abs(), &notices);
     settings.maxclients = i64::try_from(fit).unwrap_or(i64::MAX);
-    if settings.appendonly {
-        fs::create_dir_all(&settings.dir)
-            .map_err(|error| Failure::Work(format!("cannot make {}: {error}", settings.dir)))?;
-    }
     // Signals are caught before the first write can happen.
     let signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| Failure::Work(format!("cannot catch signals: {error}")))?;
@@ -38,6 +37,7 @@ pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
         (!settings.unixsocket.is_empty()).then(|| PathBuf::from(&settings.unixsocket));
     config.engine = Options { settings: settings.clone(), ..Options::default() };
     config.notices = notices.clone();
+    config.journal = Some(open_journal(data::place(&settings.dir)));
     let handle = Server::start(config).map_err(|error| Failure::Work(advise(&error)))?;
     terminal::announce(&banner(&handle, &settings));
     let stopper = handle.stopper();

@@ -6,6 +6,7 @@
 mod args;
 mod banner;
 mod config_file;
+mod data;
 mod engine;
 mod open_files;
 mod settings;

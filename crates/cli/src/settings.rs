@@ -44,6 +44,7 @@ pub(crate) struct Plan {
 pub(crate) fn plan(args: &EngineArgs) -> Result<Plan, String> {
     let mut settings = Settings::default();
     settings.dir = "./seawall-data".into();
+    settings.appendonly = true;
     if args.requirepass.is_some() {
         return Err("--requirepass is not taken, because other users of this machine can read \
                     command lines; put the password into a file that only you can read and name it \

@@ -18,6 +18,11 @@ pub(crate) fn announce(text: &str) {
     say(&mut io::stdout(), format_args!("{text}"));
 }
 
+/// Prints a line about work that is under way, apart from what the work prints.
+pub(crate) fn remark(text: &str) {
+    say(&mut io::stderr(), format_args!("{text}"));
+}
+
 /// Lines of at least this importance go to stderr, with the time in UTC.
 pub(crate) fn notices(least: Level) -> Notices {
     Notices::to(move |level, line| {

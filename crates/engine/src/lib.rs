@@ -50,5 +50,5 @@ pub use command::compatibility::compatibility_page;
 pub use config::{OutputLimit, Settings};
 pub use drive::Core;
 pub use dump::{Cursor, Reach, Touch};
-pub use engine::{Engine, HostInfo, HostRequest, Logging, Options};
+pub use engine::{Engine, HostInfo, HostRequest, Logging, Options, Replay};
 pub use session::{Peer, SessionId, Transport};

@@ -147,7 +147,7 @@ impl EventLoop {
         let now_ms = sockets.now_ms;
         let mut engine = self.hub.core.engine();
         if let Some(journal) = &self.hub.journal {
-            journal.tick(engine.host_info());
+            journal.tick(&mut engine);
         }
         let idle_ms = u64::try_from(engine.settings().timeout).unwrap_or(0) * 1000;
         let mut look = mem::take(&mut sockets.touched);

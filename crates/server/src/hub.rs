@@ -16,7 +16,7 @@ use std::{
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     task::Waker,
 };
@@ -88,8 +88,6 @@ pub(crate) struct Hub {
     exchange: Mutex<Exchange>,
     /// Wakes the event loop.
     waker: mio::Waker,
-    /// Position in the log behind everything staged.
-    staged: AtomicU64,
     /// When the event loop wakes by itself, in unix milliseconds.
     sleeps_until: AtomicI64,
     /// In-process tasks whose replies wait for the log.
@@ -119,7 +117,6 @@ impl Hub {
     ) -> Self {
         Self {
             core,
-            staged: AtomicU64::new(journal.as_ref().map_or(0, |journal| journal.released())),
             journal,
             notices,
             exchange: Mutex::default(),
@@ -293,12 +290,12 @@ impl Hub {
         let Some(journal) = &self.journal else { return 0 };
         effects.clear();
         let count = engine.take_effects(effects);
-        if count == 0 {
-            return self.staged.load(Ordering::Relaxed);
+        if count == 0 && self.refusing.load(Ordering::Relaxed) {
+            // Refusals and reads wait for nothing: the writes before them are not acknowledged.
+            return journal.released();
         }
-        let position = journal.stage(effects);
-        self.staged.store(position, Ordering::Relaxed);
-        position
+        // A rewrite stages effects, too, so only the log knows the position.
+        journal.stage(effects)
     }
 
     /// Writes what was staged; a failure makes the engine refuse writes.

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use seawall_engine::{Core, HostInfo, Settings};
+use seawall_engine::{Core, Engine, Settings};
 
 use crate::notice::Notices;
 
@@ -37,7 +37,8 @@ pub type OpenJournal =
 /// A log of the operations that changed the data.
 pub trait Journal: Send + Sync {
     /// Copies encoded operations to the end of the log's memory buffer and returns the position
-    /// behind them. Runs under the engine's lock.
+    /// behind them; with no operations, the position behind all so far. Runs under the engine's
+    /// lock.
     fn stage(&self, operations: &[u8]) -> u64;
 
     /// Hands everything staged up to `position` to the operating system; returns at once when
@@ -106,7 +107,7 @@ pub trait Journal: Send + Sync {
 
     /// Does what is due every 100 ms, such as beginning an automatic rewrite, and tells INFO about
     /// the log. Runs under the engine's lock.
-    fn tick(&self, info: &mut HostInfo) {
-        let _ = info;
+    fn tick(&self, engine: &mut Engine) {
+        let _ = engine;
     }
 }

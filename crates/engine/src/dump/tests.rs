@@ -54,7 +54,7 @@ impl Life {
         let by = engine.begin_replay();
         for operation in crate::effects::operations(operations) {
             let operation = operation.expect("whole");
-            engine.replay(by, &operation).unwrap_or_else(|error| {
+            engine.replay(&by, &operation).unwrap_or_else(|error| {
                 let words: Vec<_> = operation.args().map(String::from_utf8_lossy).collect();
                 panic!("{words:?}: {error}")
             });

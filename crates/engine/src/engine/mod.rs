@@ -16,7 +16,7 @@ mod input;
 mod replay;
 mod wake;
 
-pub use replay::Logging;
+pub use replay::{Logging, Replay};
 
 use std::sync::Arc;
 

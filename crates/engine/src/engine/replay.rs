@@ -12,22 +12,24 @@ use crate::stats::Stats;
 use super::Engine;
 
 impl Engine {
-    /// Begins to replay; returns the session in whose name it is done.
-    pub fn begin_replay(&mut self) -> SessionId {
+    /// Begins to replay.
+    pub fn begin_replay(&mut self) -> Replay {
+        let fresh = Stats::new(self.index.list().len());
+        let stats = std::mem::replace(&mut self.stats, fresh);
         self.logging = false;
         self.host.loading = true;
         let peer =
             Peer { addr: String::new(), local_addr: String::new(), transport: Transport::Local };
         let id = self.open(peer);
         self.sessions[id.0].authenticated = true;
-        id
+        Replay { session: id, stats, dirty: self.dirty }
     }
 
     /// Runs one operation of the log.
     ///
     /// # Errors
     /// What the command answered, if it refused: a log that this engine wrote never does.
-    pub fn replay(&mut self, by: SessionId, operation: &Operation<'_>) -> Result<(), String> {
+    pub fn replay(&mut self, by: &Replay, operation: &Operation<'_>) -> Result<(), String> {
         let args: Vec<&[u8]> = operation.args().collect();
         let command = self.index.resolve(&args).map_err(|error| error.text().to_owned())?;
         let db = operation.db;
@@ -35,10 +37,11 @@ impl Engine {
             return Err(format!("there is no database {db}"));
         }
         let now = self.now_ms();
-        self.sessions[by.0].db = db;
+        let session = by.session.0;
+        self.sessions[session].db = db;
         let mut cx = Ctx {
             engine: self,
-            session: by.0,
+            session,
             db,
             now,
             command,
@@ -51,19 +54,26 @@ impl Engine {
     }
 
     /// Ends a replay; from now on changes are kept for the log if `logging` says so.
-    pub fn end_replay(&mut self, by: SessionId, logging: Logging) {
-        self.close(by);
+    pub fn end_replay(&mut self, replay: Replay, logging: Logging) {
+        self.close(replay.session);
         self.host.loading = false;
-        self.effects.clear();
-        self.stats = Stats::new(self.index.list().len());
-        self.dirty = 0;
-        self.dirty_at_save = 0;
+        self.stats = replay.stats;
+        self.dirty = replay.dirty;
         self.set_logging(logging);
+    }
+
+    /// Seconds since the Unix epoch.
+    #[must_use]
+    pub fn unix_seconds(&self) -> i64 {
+        self.now_us / 1_000_000
     }
 
     /// Says whether changes are kept for a log from now on.
     pub fn set_logging(&mut self, logging: Logging) {
         self.logging = logging == Logging::On;
+        if !self.logging {
+            self.effects.clear();
+        }
     }
 
     /// Whether a script is half way through its writes: the state is then between two records.
@@ -87,6 +97,15 @@ impl Engine {
     pub fn saved(&mut self) {
         self.dirty_at_save = self.dirty;
     }
+}
+
+/// A replay under way, to be given to [`Engine::end_replay`].
+#[derive(Debug)]
+#[must_use = "the engine is loading until the replay is ended"]
+pub struct Replay {
+    session: SessionId,
+    stats: Stats,
+    dirty: u64,
 }
 
 /// Whether changes are kept for a log.

@@ -8,7 +8,8 @@
 //! - [`disk`], [`sim`]: the disk as a trait, the real one and one that can lose power;
 //! - [`frame`], [`reader`], [`check`]: the file's bytes, reading them, judging and repairing them;
 //! - [`writer`], [`sync`]: appending, and what "durable" means under each [`Policy`];
-//! - [`rewrite`]: a compact copy of the state while the server runs, without fork;
+//! - [`rewrite`], [`job`]: a compact copy of the state while the server runs, without fork;
+//! - [`open`], [`journal`]: loading at start, and the log as the event loop sees it;
 //! - [`transfer`]: leaving to and arriving from a plain Redis command stream.
 //!
 //! Invariants: a record is recovered whole or not at all; what was acknowledged under `always` is
@@ -19,7 +20,10 @@ mod check;
 mod disk;
 mod error;
 mod frame;
+mod job;
+mod journal;
 mod lock;
+mod open;
 mod reader;
 mod rewrite;
 pub mod sim;
@@ -30,11 +34,11 @@ mod writer;
 pub use check::{Report, Verdict, check, repair};
 pub use disk::{DirectoryDisk, Disk, DiskFile};
 pub use error::LogError;
+pub use journal::{Place, open_journal};
 pub use lock::DirectoryLock;
+pub use open::Progress;
 pub use reader::{Loaded, Torn, load};
-pub use rewrite::{
-    Cursor, DumpSource, Reach, Rewrite, SharedSource, Step, Target, Touch, save_now,
-};
+pub use rewrite::{DumpSource, Rewrite, SharedSource, Step, Target, save_now};
 pub use sync::Policy;
 pub use transfer::{Commands, Exported, ImportError, export};
 pub use writer::{Clock, Log, Options};

@@ -28,6 +28,7 @@ use std::io;
 use std::sync::Arc;
 
 use seawall_engine::effects::{self, Effects, Operation};
+use seawall_engine::{Cursor, Engine, Reach, Touch};
 
 use super::appender::Appender;
 use super::writer::{Log, Shared, lock};
@@ -39,42 +40,6 @@ const SLICE_BYTES: usize = 64 << 10;
 const SYNC_EVERY_BYTES: u64 = 32 << 20;
 /// How often operations like SWAPDB may start a rewrite over; then it is done in one slice.
 const MAX_RESTARTS: u32 = 4;
-
-/// A place in the order in which keys are dumped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Cursor {
-    /// The database.
-    pub db: u32,
-    /// The place in it.
-    pub position: u64,
-}
-
-impl Cursor {
-    /// In front of everything.
-    pub const START: Self = Self { db: 0, position: 0 };
-}
-
-/// A key that an operation reads or writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Touch<'a> {
-    /// Its database.
-    pub db: u32,
-    /// The key.
-    pub key: &'a [u8],
-    /// Whether it may be changed.
-    pub written: bool,
-}
-
-/// Which keys an operation is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// Those that were listed, and no other.
-    Keys,
-    /// No key by name; right to repeat on a part of the keys: FLUSHALL, FLUSHDB, FUNCTION.
-    Everywhere,
-    /// It moves keys to other places: SWAPDB.
-    Shuffles,
-}
 
 /// What a rewrite needs from the engine.
 pub trait DumpSource {
@@ -93,10 +58,29 @@ pub trait DumpSource {
     fn reach<'a>(&self, operation: &Operation<'a>, touches: &mut Vec<Touch<'a>>) -> Reach;
 }
 
+impl DumpSource for Engine {
+    fn dump_slice(&self, cursor: Cursor, budget_bytes: usize, out: &mut Effects) -> Option<Cursor> {
+        self.dump_slice(cursor, budget_bytes, out)
+    }
+
+    fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects) {
+        self.dump_key(db, key, out);
+    }
+
+    fn place(&self, db: u32, key: &[u8]) -> Cursor {
+        self.place(db, key)
+    }
+
+    fn reach<'a>(&self, operation: &Operation<'a>, touches: &mut Vec<Touch<'a>>) -> Reach {
+        self.reach(operation, touches)
+    }
+}
+
 /// Gives a rewrite its looks at the engine.
 pub trait SharedSource: Send + Sync {
-    /// Locks the engine, stages all its effects, and shows it to `look`.
-    fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource));
+    /// Locks the engine, stages all its effects, and shows it to `look`. Does nothing and returns
+    /// false while the engine is between two states, inside a script.
+    fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource)) -> bool;
 }
 
 /// What a rewrite produces.
@@ -126,6 +110,8 @@ impl Target {
 pub enum Step {
     /// Call again.
     More,
+    /// Call again a little later: a script runs.
+    Later,
     /// The new file, of this many bytes, is in place.
     Finished(u64),
 }
@@ -186,7 +172,7 @@ impl Rewrite {
         let mut out = Effects::new();
         let mut start_over = false;
         let whole = self.restarts >= MAX_RESTARTS;
-        source.visit(&mut |engine| {
+        let visited = source.visit(&mut |engine| {
             let live = self.take_live();
             start_over |= !route(&live, self.cursor, engine, &mut out);
             if start_over {
@@ -200,6 +186,9 @@ impl Rewrite {
                 }
             }
         });
+        if !visited {
+            return Ok(Step::Later);
+        }
         let file = self.file.as_mut().expect("a rewrite has its file until it finishes");
         if start_over {
             self.restarts += 1;
@@ -226,7 +215,7 @@ impl Rewrite {
         let shared = Arc::clone(&self.shared);
         let mut out = Effects::new();
         let mut taken = None;
-        source.visit(&mut |engine| {
+        let visited = source.visit(&mut |engine| {
             let appender = (self.target == Target::Log).then(|| lock(&shared.appender));
             let live = self.take_live();
             let routed = route(&live, None, engine, &mut out);
@@ -235,6 +224,9 @@ impl Rewrite {
             // The engine goes on from here; what it stages now belongs behind the new file's end.
             taken = appender.map(|appender| (appender, shared.take_staged()));
         });
+        if !visited {
+            return Ok(Step::Later);
+        }
         let mut file = self.file.take().expect("a rewrite has its file until it finishes");
         let placed = append(&mut file, &out).and_then(|()| {
             file.file().sync()?;
@@ -252,7 +244,7 @@ impl Rewrite {
         }
         let directory = shared.disk.sync_directory();
         match &directory {
-            Ok(()) => shared.replaced(&file, position),
+            Ok(()) => shared.replaced(size, position),
             // A crash may find either file, so neither may be relied on.
             Err(error) => shared.distrust(error),
         }

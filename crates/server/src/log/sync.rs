@@ -148,11 +148,6 @@ impl Progress {
             }
         }
     }
-
-    /// Whether everything written is durable.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.oldest.is_none() && self.in_flight.is_none() && !self.failed
-    }
 }
 
 #[cfg(test)]
@@ -176,7 +171,7 @@ mod tests {
         let second = progress.begin();
         progress.synced(second);
         assert_eq!(progress.released(ms(3)), 3);
-        assert!(progress.is_clean());
+        assert_eq!(progress.due(ms(3)), Due::WhenWritten);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read, Write};
 
 use super::disk::Disk;
 use super::reader::{Torn, load};
-use super::{LOG_FILE, LogError};
+use super::{LOG_FILE, LogError, SNAPSHOT_FILE};
 
 /// Redis: a request has at most this many arguments.
 const MAX_ARGS: u64 = 1024 * 1024;
@@ -27,16 +27,30 @@ pub struct Exported {
     pub torn: Option<Torn>,
 }
 
-/// Writes the log of `disk` as a Redis command stream.
+/// Writes what `disk` holds as a Redis command stream: the log, or the snapshot without one.
 ///
 /// # Errors
-/// When the log is missing or damaged, or `out` cannot be written.
+/// When both are missing, the file is damaged, or `out` cannot be written.
 pub fn export(disk: &dyn Disk, out: &mut impl Write) -> Result<Exported, LogError> {
+    match export_file(disk, LOG_FILE, out)? {
+        Some(exported) => Ok(exported),
+        None => export_file(disk, SNAPSHOT_FILE, out)?.ok_or_else(|| LogError::Io {
+            file: disk.display(LOG_FILE),
+            error: io::ErrorKind::NotFound.into(),
+        }),
+    }
+}
+
+fn export_file(
+    disk: &dyn Disk,
+    name: &str,
+    out: &mut impl Write,
+) -> Result<Option<Exported>, LogError> {
     let mut selected = None;
     let mut failed = None;
     let loaded = load(
         disk,
-        LOG_FILE,
+        name,
         |operation| {
             let written = (|| {
                 if selected != Some(operation.db) {
@@ -58,11 +72,9 @@ pub fn export(disk: &dyn Disk, out: &mut impl Write) -> Result<Exported, LogErro
     if let Some(error) = failed {
         return Err(output(error));
     }
-    let missing =
-        || LogError::Io { file: disk.display(LOG_FILE), error: io::ErrorKind::NotFound.into() };
-    let loaded = loaded?.ok_or_else(missing)?;
+    let Some(loaded) = loaded? else { return Ok(None) };
     out.flush().map_err(output)?;
-    Ok(Exported { operations: loaded.operations, torn: loaded.torn })
+    Ok(Some(Exported { operations: loaded.operations, torn: loaded.torn }))
 }
 
 fn write_command<'a>(

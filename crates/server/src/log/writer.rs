@@ -224,6 +224,27 @@ impl Log {
         self.shared.size_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether operations are logged, to a file.
+    pub fn has_file(&self) -> bool {
+        lock(&self.shared.appender).is_some()
+    }
+
+    /// Stops logging operations; the file stays as it is.
+    pub fn let_go(&self) {
+        let mut appender = lock(&self.shared.appender);
+        let (chunks, position) = self.shared.take_staged();
+        let Some(mut file) = appender.take() else { return };
+        for chunk in chunks {
+            // Nobody relies on this file any more.
+            let _ = file.append(&chunk);
+        }
+        let _ = file.file().sync();
+        self.shared.replaced(0, position);
+        drop(appender);
+        self.shared.publish();
+        self.shared.notify();
+    }
+
     /// Changes the sync policy from now on.
     pub fn set_policy(&self, policy: Policy) {
         lock(&self.shared.progress).policy = policy;
@@ -414,8 +435,8 @@ impl Shared {
     }
 
     /// Another file, durable up to `position`, took the log's place; the caller holds the appender.
-    pub(super) fn replaced(&self, file: &Appender, position: u64) {
-        self.size_bytes.store(file.size(), Ordering::Relaxed);
+    pub(super) fn replaced(&self, size_bytes: u64, position: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
         self.committed.store(position, Ordering::Release);
         lock(&self.progress).replaced(position);
         let mut trouble = lock(&self.trouble);

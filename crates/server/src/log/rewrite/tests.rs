@@ -111,8 +111,9 @@ struct Host {
 }
 
 impl SharedSource for Host {
-    fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource)) {
+    fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource)) -> bool {
         look(&*lock(&self.toy));
+        true
     }
 }
 
