@@ -126,13 +126,14 @@ fn combine(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply, op: Op, outcome: O
         }
     }
     let query = parse_options(keys, options, op, outcome)?;
+    let seed = cx.seed();
     let inputs = inputs(cx.db(), &query, op);
     if outcome == Outcome::Count {
         out.count(count_common(&inputs, query.limit));
         return Ok(());
     }
     let mut pairs = match op {
-        Op::Union => union(&inputs, query.aggregate),
+        Op::Union => union(&inputs, query.aggregate, seed),
         Op::Inter => intersection(&inputs, query.aggregate),
         Op::Diff => difference(&inputs),
     };
@@ -302,9 +303,8 @@ fn inputs<'a>(db: &'a Db, query: &Query<'_>, op: Op) -> Vec<Input<'a>> {
     inputs
 }
 
-fn union(inputs: &[Input<'_>], aggregate: Aggregate) -> Vec<(Member, f64)> {
-    // Invariant: the order of the table does not show; the result is sorted.
-    let mut all = Table::<Scored>::new(0);
+fn union(inputs: &[Input<'_>], aggregate: Aggregate, seed: u64) -> Vec<(Member, f64)> {
+    let mut all = Table::<Scored>::new(seed);
     for input in inputs {
         input.visit(|member, score| {
             let score = zero_if_nan(input.weight * score);

@@ -4,15 +4,13 @@ use std::collections::HashSet;
 
 use super::{Scores, reply_members};
 use crate::args::{self, is};
+use crate::command::pick;
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};
 use crate::resp::Reply;
 use crate::rng::Rng;
 use crate::value::Kind;
 use crate::value::zset::{End, ZSet};
-
-/// Limit: members that one call may repeat. Redis builds any reply until memory ends.
-const REPEATED_MAX: u64 = 1 << 27;
 
 /// A set this many times larger than the sample is drawn from at random places, a smaller one is
 /// walked.
@@ -34,21 +32,18 @@ pub(in crate::command) fn zrandmember(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mu
         [word] if is(word, "withscores") => Scores::With,
         _ => return Err(Error::SYNTAX),
     };
-    let out_of_range = Error::fixed("ERR value is out of range");
     if scores == Scores::With && !(-(i64::MAX / 2)..=i64::MAX / 2).contains(&count) {
-        return Err(out_of_range);
+        return Err(Error::fixed("ERR value is out of range"));
     }
     let found = cx.get::<ZSet>(args[1])?.is_some();
     let Some((set, rng)) = set_and_rng(cx, args[1]).filter(|_| found && count != 0) else {
         out.array(0);
         return Ok(());
     };
-    let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let wanted = usize::try_from(count).unwrap_or(0);
     if count < 0 {
-        if count.unsigned_abs() > REPEATED_MAX {
-            return Err(out_of_range);
-        }
-        let drawn = (0..wanted).map(|_| set.random(rng).expect("no stored set is empty"));
+        let drawn =
+            (0..pick::repeated(count)?).map(|_| set.random(rng).expect("no stored set is empty"));
         reply_members(out, drawn, scores);
     } else if wanted >= set.len() {
         // Redis: the whole set comes from the high end.
