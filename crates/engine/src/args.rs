@@ -9,6 +9,14 @@ pub(crate) fn int(arg: &[u8]) -> Result<i64, Error> {
     number::parse_i64(arg).ok_or(Error::NOT_INTEGER)
 }
 
+/// An argument as a whole number of 32 bits.
+pub(crate) fn int32(arg: &[u8]) -> Result<i64, Error> {
+    const RANGE: Error =
+        Error::fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
+    let n = int(arg)?;
+    if i32::try_from(n).is_ok() { Ok(n) } else { Err(RANGE) }
+}
+
 /// An argument as a number of things: zero or more; anything else is refused with one text.
 pub(crate) fn count(arg: &[u8]) -> Result<usize, Error> {
     count_or(arg, Error::NOT_POSITIVE)

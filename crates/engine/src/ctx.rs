@@ -244,6 +244,12 @@ impl Ctx<'_> {
         }
     }
 
+    /// As [`Ctx::set_string_keep_ttl`], but a number stays text.
+    pub(crate) fn set_text_keep_ttl(&mut self, key: &[u8], bytes: &[u8]) {
+        self.set_string_keep_ttl(key, bytes);
+        self.db().edit_string(key, |entry| entry.set_text(bytes));
+    }
+
     /// Sets any value and takes the lifetime away.
     pub(crate) fn set_value(&mut self, key: &[u8], value: Value) {
         self.insert(Entry::new(key, value));

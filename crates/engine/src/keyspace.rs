@@ -128,7 +128,15 @@ impl Entry {
                 self.block = self.block[..key_len].into();
             }
             self.value = Value::Int(n);
-        } else if self.block.len() == key_len + bytes.len() {
+        } else {
+            self.set_text(bytes);
+        }
+    }
+
+    /// Replaces the value by a string that stays text even when it looks like a number.
+    pub(crate) fn set_text(&mut self, bytes: &[u8]) {
+        let key_len = self.key_len as usize;
+        if self.block.len() == key_len + bytes.len() {
             self.block[key_len..].copy_from_slice(bytes);
             self.value = Value::Embedded;
         } else {

@@ -8,7 +8,7 @@ use crate::resp::{Protocol, Reply};
 use crate::session::ReplyMode;
 
 use super::client;
-use super::keys::db_index;
+use super::keys::db_number;
 
 /// The Redis version whose behaviour this is.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -41,7 +41,7 @@ pub(super) fn quit(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn select(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    let db = db_index(cx, a[1], Error::NOT_INTEGER)?;
+    let db = db_number(cx, args::int32(a[1])?)?;
     cx.select(db);
     out.ok();
     Ok(())

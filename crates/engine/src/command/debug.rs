@@ -26,7 +26,7 @@ pub(super) fn debug(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
         cx.park(Wait::Host, a, 0);
         return Ok(());
     }
-    if is(sub, "jmap") || is(sub, "quicklist-packed-threshold") || is(sub, "replybuffer") {
+    if is(sub, "quicklist-packed-threshold") || is(sub, "replybuffer") {
         out.ok();
         return Ok(());
     }

@@ -114,11 +114,11 @@ impl Condition {
 }
 
 fn set_lifetime(cx: &mut Ctx<'_>, a: &[&[u8]], unit: Unit, out: &mut Reply) -> Done {
+    let condition = Condition::parse(&a[3..])?;
     let n = args::int(a[2])?;
     let invalid =
         || Error::new(format!("ERR invalid expire time in '{}' command", cx.command.name));
     let at = deadline(n, unit, cx.now).ok_or_else(invalid)?;
-    let condition = Condition::parse(&a[3..])?;
     let now = cx.now;
     let Some(entry) = cx.peek(a[1]) else {
         out.int(0);

@@ -47,7 +47,7 @@ pub(super) fn command_info(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Do
                 let listed = cx.engine.index.listed(command);
                 describe(listed.spec, listed.full_name, listed.group, out);
             }
-            None => out.null_array(),
+            None => out.null(),
         }
     }
     Ok(())
@@ -254,7 +254,32 @@ fn old_key_range(spec: &Command) -> (i64, i64, i64) {
     if first == i64::MAX { (0, 0, 0) } else { (first, last, only_step) }
 }
 
-/// The ACL categories, without `@`.
+/// Every ACL category in the order in which Redis lists them.
+const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// The ACL categories of a command, without `@`.
 fn categories(spec: &Command, group: Group) -> Vec<&'static str> {
     let mut names = Vec::new();
     let scripting = group == Group::Scripting;
@@ -303,6 +328,7 @@ fn categories(spec: &Command, group: Group) -> Vec<&'static str> {
             Group::PubSub | Group::Server | Group::Cluster => {}
         }
     }
+    names.sort_by_key(|name| CATEGORIES.iter().position(|listed| listed == name));
     names
 }
 

@@ -92,7 +92,11 @@ pub(super) fn renamenx(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 
 /// A database's number as an argument names it.
 pub(super) fn db_index(cx: &Ctx<'_>, arg: &[u8], bad: Error) -> Result<u32, Error> {
-    let n = args::int(arg).map_err(|_| bad)?;
+    db_number(cx, args::int(arg).map_err(|_| bad)?)
+}
+
+/// The number of a database, when there is one with it.
+pub(super) fn db_number(cx: &Ctx<'_>, n: i64) -> Result<u32, Error> {
     u32::try_from(n)
         .ok()
         .filter(|n| (*n as usize) < cx.engine.dbs.len())

@@ -36,7 +36,7 @@ pub(super) fn object_refcount(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) ->
 }
 
 pub(super) fn object_idletime(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    if cx.engine.settings.maxmemory_policy.is_lfu() {
+    if cx.peek(a[2]).is_some() && cx.engine.settings.maxmemory_policy.is_lfu() {
         return Err(Error::fixed(
             "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
              when switching between policies at runtime LRU and LFU data will take some time to \
@@ -50,7 +50,8 @@ pub(super) fn object_idletime(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) ->
 }
 
 pub(super) fn object_freq(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    if !cx.engine.settings.maxmemory_policy.is_lfu() {
+    // Redis looks for the key first.
+    if cx.peek(a[2]).is_some() && !cx.engine.settings.maxmemory_policy.is_lfu() {
         return Err(Error::fixed(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
              note that when switching between policies at runtime LRU and LFU data will take some \

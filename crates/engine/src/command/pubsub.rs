@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::ctx::Ctx;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::glob::{self, Case};
 use crate::pubsub;
 use crate::resp::Reply;
@@ -147,9 +147,17 @@ fn reply_counts(channels: &pubsub::Channels, names: &[&[u8]], out: &mut Reply) {
     }
 }
 
+/// Redis checks the number of patterns in the handler, with other words than the table's.
+fn too_many(sub: &[u8]) -> Error {
+    let sub = printable(sub, 128);
+    Error::new(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try PUBSUB HELP."
+    ))
+}
+
 pub(super) fn pubsub_channels(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     if a.len() > 3 {
-        return Err(Error::arity("pubsub|channels"));
+        return Err(too_many(a[1]));
     }
     reply_channels(&cx.engine.pubsub.channels, a.get(2), out);
     Ok(())
@@ -157,7 +165,7 @@ pub(super) fn pubsub_channels(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) ->
 
 pub(super) fn pubsub_shardchannels(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     if a.len() > 3 {
-        return Err(Error::arity("pubsub|shardchannels"));
+        return Err(too_many(a[1]));
     }
     reply_channels(&cx.engine.pubsub.shard, a.get(2), out);
     Ok(())

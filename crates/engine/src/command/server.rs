@@ -7,7 +7,7 @@ use crate::error::{Done, Error};
 use crate::resp::Reply;
 use crate::session::{SessionId, Wait};
 
-use super::keys::db_index;
+use super::keys::db_number;
 
 /// ASYNC or SYNC; freeing is the same for both.
 fn check_flush_mode(a: &[&[u8]]) -> Done {
@@ -47,8 +47,10 @@ pub(super) fn flushall(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn swapdb(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    let first = db_index(cx, a[1], Error::fixed("ERR invalid first DB index"))?;
-    let second = db_index(cx, a[2], Error::fixed("ERR invalid second DB index"))?;
+    // Redis reads both numbers before it looks at either.
+    let first = args::int32(a[1]).map_err(|_| Error::fixed("ERR invalid first DB index"))?;
+    let second = args::int32(a[2]).map_err(|_| Error::fixed("ERR invalid second DB index"))?;
+    let (first, second) = (db_number(cx, first)?, db_number(cx, second)?);
     if first != second {
         cx.engine.dbs_swapped(first, second);
         cx.engine.dbs.swap(first as usize, second as usize);

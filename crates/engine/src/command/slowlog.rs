@@ -13,10 +13,12 @@ pub(super) fn slowlog_get(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Don
     let entries = &cx.engine.slowlog.entries;
     let count = match a.get(2) {
         None => DEFAULT,
-        Some(arg) => match args::int(arg)? {
-            -1 => entries.len(),
-            n => usize::try_from(n)
-                .map_err(|_| Error::fixed("ERR count should be greater than or equal to -1"))?,
+        Some(arg) => match args::int(arg) {
+            Ok(-1) => entries.len(),
+            n => n
+                .ok()
+                .and_then(|n| usize::try_from(n).ok())
+                .ok_or(Error::fixed("ERR count should be greater than or equal to -1"))?,
         },
     };
     let count = count.min(entries.len());

@@ -106,7 +106,7 @@ pub(super) fn incrbyfloat(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Don
     }
     let mut text = Vec::new();
     sum.write_human(&mut text);
-    cx.set_string_keep_ttl(a[1], &text);
+    cx.set_text_keep_ttl(a[1], &text);
     cx.wrote(a[1], Classes::STRING, "incrbyfloat");
     cx.rewrite(&[b"SET", a[1], text.as_slice(), b"KEEPTTL"]);
     out.bulk(&text);

@@ -65,7 +65,8 @@ impl Engine {
         let command = match self.index.resolve(args) {
             Ok(command) => command,
             Err(error) => {
-                self.reject(session, None, &error, out);
+                let known = self.index.by_name(args[0]).filter(|known| known.subs.is_empty());
+                self.reject(session, known, &error, out);
                 return Flow::Done;
             }
         };
@@ -81,7 +82,9 @@ impl Engine {
             self.park_paused(session, command, args);
             return Flow::Done;
         }
-        if self.sessions[session].multi.is_some() && !ends_or_changes_transaction(command) {
+        if self.sessions[session].multi.is_some()
+            && !ends_or_changes_transaction(self.index.listed(command).full_name)
+        {
             self.queue(session, command, args, out);
             return Flow::Done;
         }
@@ -103,11 +106,11 @@ impl Engine {
         if in_transaction && command.has(flag::NO_MULTI) {
             return Err(Error::fixed("ERR Command not allowed inside a transaction"));
         }
-        if state.in_subscriber_mode() && !allowed_for_subscribers(command) {
+        let full_name = self.index.listed(command).full_name;
+        if state.in_subscriber_mode() && !allowed_for_subscribers(full_name) {
             return Err(Error::new(format!(
-                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
-                 RESET are allowed in this context",
-                self.index.listed(command).full_name
+                "ERR Can't execute '{full_name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / \
+                 QUIT / RESET are allowed in this context"
             )));
         }
         if let Some(script) = &self.script
@@ -144,7 +147,8 @@ impl Engine {
         self.stats.count_error(error.text());
         if command.is_some_and(|command| command.name == "exec") {
             self.discard(session);
-            out.error(&format!("EXECABORT Transaction discarded because of: {}", error.text()));
+            let why = error.text().strip_prefix("ERR ").unwrap_or(error.text());
+            out.error(&format!("EXECABORT Transaction discarded because of: {why}"));
             return;
         }
         if let Some(multi) = &mut self.sessions[session].multi {
@@ -382,13 +386,14 @@ fn may_write(command: CommandRef) -> bool {
         || matches!(command.name, "eval" | "evalsha" | "fcall" | "publish" | "spublish" | "pfcount")
 }
 
-fn ends_or_changes_transaction(command: CommandRef) -> bool {
-    matches!(command.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+/// By the full name, because SLOWLOG RESET is no RESET.
+fn ends_or_changes_transaction(full_name: &str) -> bool {
+    matches!(full_name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
-fn allowed_for_subscribers(command: CommandRef) -> bool {
+fn allowed_for_subscribers(full_name: &str) -> bool {
     matches!(
-        command.name,
+        full_name,
         "ping"
             | "subscribe"
             | "unsubscribe"

@@ -121,7 +121,7 @@ impl Differential {
             progress(report.commands);
         }
         for (&rule, &count) in &self.used {
-            report.accepted.insert(self.accepted.rules[rule].reason.clone(), count);
+            *report.accepted.entry(self.accepted.rules[rule].reason.clone()).or_default() += count;
         }
         Ok(report)
     }
