@@ -52,19 +52,18 @@ pub(super) fn config_set(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             )));
         };
-        let same = || param.get(&changed).as_bytes() == pair[1];
-        match param.mutable {
-            Change::Never => return Err(failed("can't set immutable config")),
-            Change::OnlyToTheSame if !same() => {
-                return Err(failed("can't be changed while running; start with the new value"));
-            }
-            _ => {}
+        if param.mutable == Change::Never {
+            return Err(failed("can't set immutable config"));
         }
         if seen.contains(&param.name) {
             return Err(failed("duplicate parameter"));
         }
         seen.push(param.name);
+        let before = param.get(&changed);
         param.set(&mut changed, &String::from_utf8_lossy(pair[1])).map_err(|why| failed(&why))?;
+        if param.mutable == Change::OnlyToTheSame && param.get(&changed) != before {
+            return Err(failed("can't be changed while running; start with the new value"));
+        }
     }
     let password_changed = changed.requirepass != cx.engine.settings.requirepass;
     cx.engine.settings = changed;
