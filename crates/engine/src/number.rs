@@ -7,7 +7,8 @@
 //!
 //! - [`parse_i64`], [`parse_u64`], [`parse_u64_lenient`], [`parse_memory`]: whole numbers;
 //! - [`parse_f64`] (strict) and [`strtod`] (C's prefix rule, for commands that use it bare);
-//! - [`format_f64`], [`format_double_reply`], [`format_g`], [`format_f`], [`format_fixed`];
+//! - [`format_f64`], [`format_double_reply`], [`format_f`], [`format_fixed`],
+//!   [`format_human`];
 //! - [`Extended`]: the x87 long double of the `INCRBYFLOAT` family and of geo coordinates.
 //!
 //! Invariant: nothing here panics or allocates more than a small multiple of its input.
@@ -21,8 +22,8 @@ mod integer;
 mod literal;
 
 pub(crate) use extended::Extended;
-pub(crate) use float::{Strtod, parse_f64, parse_f64_lenient, strtod};
+pub(crate) use float::{parse_f64, parse_f64_lenient, strtod};
 pub(crate) use format::{
-    format_double_reply, format_f, format_f64, format_fixed, format_g, format_human, integral,
+    format_double_reply, format_f, format_f64, format_fixed, format_human, integral,
 };
 pub(crate) use integer::{parse_i64, parse_memory, parse_u64, parse_u64_lenient};

@@ -112,6 +112,11 @@ impl Tracking {
         row("tracking_total_prefixes", self.prefixes.len());
     }
 
+    /// Forgets what a session that is gone was to be told.
+    pub(crate) fn forget_pending(&mut self, session: usize) {
+        self.pending.retain(|(target, _)| *target != session);
+    }
+
     fn remember(&mut self, key: &[u8], reader: Reader) {
         let absent = || TrackedKey { key: key.into(), readers: SmallVec::new() };
         self.keys.insert_if_absent(key, absent);
@@ -159,7 +164,6 @@ impl Engine {
     pub(crate) fn stop_tracking(&mut self, session: usize) {
         let Some(state) = self.sessions[session].tracking.take() else { return };
         self.tracking.sessions -= 1;
-        self.tracking.pending.retain(|(pending, _)| *pending != session);
         for prefix in &state.prefixes {
             if let Some(entry) = self.tracking.prefixes.get_mut(prefix) {
                 entry.sessions.remove(&session);
@@ -261,8 +265,10 @@ impl Engine {
         let Some(state) = self.sessions.get_mut(session) else { return };
         let in_transaction = state.multi.is_some();
         let is_client = state.last_command.starts_with("client|");
-        let Some(tracking) = &mut state.tracking else { return };
-        if !in_transaction && !is_client {
+        if let Some(tracking) = &mut state.tracking
+            && !in_transaction
+            && !is_client
+        {
             tracking.caching = None;
         }
         if self.tracking.pending.is_empty() {
@@ -339,9 +345,9 @@ impl Engine {
 
     /// Sends a message, whose last part is encoded, to a session or to where it redirects.
     fn send_invalidation(&mut self, session: usize, keys: &[u8]) {
-        let state = &mut self.sessions[session];
-        let Some(tracking) = &mut state.tracking else { return };
-        let Some(redirect) = tracking.redirect else {
+        let state = &self.sessions[session];
+        // A transaction may have ended tracking behind a change that is still to be told.
+        let Some(redirect) = state.tracking.as_ref().and_then(|tracking| tracking.redirect) else {
             if state.protocol == Protocol::Resp3 {
                 self.push_invalidation(session, keys);
             }

@@ -21,6 +21,11 @@ pub(super) fn debug(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
         out.ok();
         return Ok(());
     }
+    if is(sub, "pause-cron") && a.len() == 3 {
+        cx.engine.cron_paused = args::int(a[2])? != 0;
+        out.ok();
+        return Ok(());
+    }
     if is(sub, "reload") || is(sub, "loadaof") {
         cx.engine.requests.push(HostRequest::Reload(SessionId(cx.session)));
         cx.park(Wait::Host, a, 0);

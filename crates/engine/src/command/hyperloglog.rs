@@ -7,7 +7,7 @@
 use crate::ctx::Ctx;
 use crate::error::{Done, Error, printable};
 use crate::hll::{self, Corrupted, Encoding, Union};
-use crate::keyspace::Entry;
+use crate::keyspace::{Entry, Str};
 use crate::notify::Classes;
 use crate::resp::Reply;
 use crate::value::Value;
@@ -38,8 +38,12 @@ pub(super) fn pfadd(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
         }
         Ok(())
     });
-    // Elements before a corrupted run stay added; whoever replays the log must do the same.
     cx.dirty(updated);
+    if result.is_err() && updated > 0 {
+        // Elements before the corrupted run stay added, and the log must not repeat the error.
+        let sketch = cx.peek(key).and_then(Entry::str).map(Str::to_vec).unwrap_or_default();
+        cx.rewrite(&[b"SET", key, &sketch, b"KEEPTTL"]);
+    }
     result?;
     if updated > 0 {
         cx.touched(key);

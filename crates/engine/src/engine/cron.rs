@@ -28,7 +28,8 @@ impl Engine {
                 self.pause = None;
                 self.end_pause();
             }
-            if now - self.last_cron_ms >= CRON_MS || now < self.last_cron_ms {
+            let is_due = now - self.last_cron_ms >= CRON_MS || now < self.last_cron_ms;
+            if is_due && !self.cron_paused {
                 self.last_cron_ms = now;
                 self.cron(now);
             }

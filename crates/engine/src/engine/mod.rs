@@ -142,6 +142,8 @@ pub struct Engine {
     pub(crate) requests: Vec<HostRequest>,
     pub(crate) host: HostInfo,
     pub(crate) last_cron_ms: i64,
+    /// DEBUG PAUSE-CRON: the regular work is left undone.
+    pub(crate) cron_paused: bool,
 }
 
 impl Engine {
@@ -183,6 +185,7 @@ impl Engine {
             requests: Vec::new(),
             host: HostInfo::default(),
             last_cron_ms: 0,
+            cron_paused: false,
         }
     }
 
@@ -205,6 +208,7 @@ impl Engine {
         self.leave_all(id.0);
         self.unwatch(id.0);
         self.stop_tracking(id.0);
+        self.tracking.forget_pending(id.0);
         self.monitors.retain(|s| *s != id.0);
         self.touched.retain(|s| *s != id);
         self.runnable.retain(|s| *s != id.0);
