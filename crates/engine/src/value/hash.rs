@@ -61,7 +61,8 @@ pub(crate) struct Hash(Repr);
 enum Repr {
     /// Field, value, field, value.
     Packed(Packed),
-    Table(Table<Field>),
+    /// Boxed, so that a small hash is not as large as a table.
+    Table(Box<Table<Field>>),
 }
 
 impl Hash {
@@ -91,7 +92,7 @@ impl Hash {
     pub(crate) fn mem_bytes(&self) -> usize {
         match &self.0 {
             Repr::Packed(packed) => packed.mem_bytes(),
-            Repr::Table(table) => table.mem_bytes(),
+            Repr::Table(table) => size_of::<Table<Field>>() + table.mem_bytes(),
         }
     }
 
@@ -168,7 +169,7 @@ impl Hash {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Elem<'_>, Elem<'_>)> {
         let (packed, table) = match &self.0 {
             Repr::Packed(packed) => (Some(packed), None),
-            Repr::Table(table) => (None, Some(table)),
+            Repr::Table(table) => (None, Some(&**table)),
         };
         let pairs = packed.into_iter().flat_map(|packed| {
             let mut entries = packed.iter();
@@ -207,7 +208,7 @@ impl Hash {
             for (field, value) in self.iter() {
                 table.insert(Field::new(&field, &value));
             }
-            self.0 = Repr::Table(table);
+            self.0 = Repr::Table(Box::new(table));
         }
     }
 }

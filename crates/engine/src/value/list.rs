@@ -115,6 +115,10 @@ impl List {
                 full.fit();
                 self.chunk_bytes = self.chunk_bytes + full.mem_bytes() - before;
             }
+            if self.chunks.is_empty() {
+                // Most lists stay within one chunk.
+                self.chunks.reserve_exact(1);
+            }
             match end {
                 End::Head => self.chunks.push_front(Packed::new()),
                 End::Tail => self.chunks.push_back(Packed::new()),

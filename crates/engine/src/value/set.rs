@@ -44,7 +44,8 @@ pub(crate) struct Set(Repr);
 #[derive(Clone)]
 enum Repr {
     Ints(IntSet),
-    Table(Table<Member>),
+    /// Boxed, so that a small set is not as large as a table.
+    Table(Box<Table<Member>>),
 }
 
 impl Set {
@@ -80,7 +81,7 @@ impl Set {
     pub(crate) fn mem_bytes(&self) -> usize {
         match &self.0 {
             Repr::Ints(ints) => ints.mem_bytes(),
-            Repr::Table(table) => table.mem_bytes(),
+            Repr::Table(table) => size_of::<Table<Member>>() + table.mem_bytes(),
         }
     }
 
@@ -121,7 +122,7 @@ impl Set {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Elem<'_>> {
         let (ints, table) = match &self.0 {
             Repr::Ints(ints) => (Some(ints), None),
-            Repr::Table(table) => (None, Some(table)),
+            Repr::Table(table) => (None, Some(&**table)),
         };
         let numbers = ints.into_iter().flat_map(IntSet::iter).map(Elem::int);
         numbers.chain(table.into_iter().flat_map(Table::iter).map(|m| Elem::Bytes(&m.0)))
@@ -153,6 +154,6 @@ impl Set {
         for n in ints.iter() {
             table.insert(Member((*Elem::int(n)).into()));
         }
-        self.0 = Repr::Table(table);
+        self.0 = Repr::Table(Box::new(table));
     }
 }

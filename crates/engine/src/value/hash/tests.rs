@@ -76,5 +76,5 @@ fn memory_is_counted_on_every_path() {
     hash.set(b"field7", b"short", &LIMITS);
     assert_eq!(hash.mem_bytes(), before);
     (0..100).for_each(|n| assert!(hash.remove(format!("field{n}").as_bytes())));
-    assert_eq!(hash.mem_bytes(), 0);
+    assert_eq!(hash.mem_bytes(), size_of::<Table<Field>>());
 }
