@@ -80,9 +80,10 @@ impl Ctx<'_> {
         }
     }
 
-    /// Seed for the hash tables of new collections.
-    pub(crate) fn seed(&self) -> u64 {
-        self.engine.seed
+    /// A seed for the hash table of a new collection. Each gets its own: a table that is filled in
+    /// the scan order of another with the same seed would fill unevenly.
+    pub(crate) fn seed(&mut self) -> u64 {
+        self.engine.rng.next_u64()
     }
 
     /// Whether a key whose time has passed counts as gone: not while the log is replayed, which

@@ -255,7 +255,7 @@ impl Engine {
                 self.send_all_invalid(session);
             }
         }
-        self.tracking.keys = Table::new(self.seed);
+        self.tracking.keys.clear();
         self.tracking.readers = 0;
     }
 

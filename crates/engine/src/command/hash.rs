@@ -198,11 +198,12 @@ pub(super) fn hscan(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 /// When hashes change their encoding, as configured now.
-fn limits(cx: &Ctx<'_>) -> HashLimits {
+fn limits(cx: &mut Ctx<'_>) -> HashLimits {
+    let seed = cx.seed();
     let settings = &cx.engine.settings;
     HashLimits {
         max_entries: usize::try_from(settings.hash_max_listpack_entries).unwrap_or(usize::MAX),
         max_value: usize::try_from(settings.hash_max_listpack_value).unwrap_or(usize::MAX),
-        seed: cx.seed(),
+        seed,
     }
 }

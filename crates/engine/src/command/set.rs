@@ -121,7 +121,7 @@ pub(super) fn sscan(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 /// When sets change their encoding, as configured now.
-fn limits(cx: &Ctx<'_>) -> SetLimits {
+fn limits(cx: &mut Ctx<'_>) -> SetLimits {
     let max = cx.engine.settings.set_max_intset_entries;
     SetLimits { max_intset_entries: usize::try_from(max).unwrap_or(usize::MAX), seed: cx.seed() }
 }

@@ -32,13 +32,14 @@ use crate::value::Kind;
 use crate::value::zset::{LexRange, Limits, ScoreRange, ZSet};
 
 /// The limits of the small form, as configured now.
-pub(super) fn limits(cx: &Ctx<'_>) -> Limits {
+pub(super) fn limits(cx: &mut Ctx<'_>) -> Limits {
+    let seed = cx.seed();
     let settings = &cx.engine.settings;
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     Limits {
         entries: size(settings.zset_max_listpack_entries),
         value: size(settings.zset_max_listpack_value),
-        seed: cx.seed(),
+        seed,
     }
 }
 

@@ -109,7 +109,6 @@ pub struct Engine {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) now_us: i64,
     pub(crate) started_ms: i64,
-    pub(crate) seed: u64,
     pub(crate) rng: Rng,
     pub(crate) settings: Settings,
     pub(crate) index: Index,
@@ -151,15 +150,15 @@ impl Engine {
         let index = Index::new();
         let now_us = clock.unix_micros();
         let databases = usize::try_from(options.settings.databases).unwrap_or(16).max(1);
+        let mut rng = Rng::new(options.seed);
         Engine {
             clock,
             now_us,
             started_ms: now_us / 1000,
-            seed: options.seed,
-            rng: Rng::new(options.seed),
+            dbs: (0..databases).map(|_| Db::new(rng.next_u64())).collect(),
+            rng,
             stats: Stats::new(index.list().len()),
             index,
-            dbs: (0..databases).map(|_| Db::new(options.seed)).collect(),
             settings: options.settings,
             sessions: Slab::new(),
             next_client_id: 1,

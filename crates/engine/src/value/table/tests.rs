@@ -320,3 +320,12 @@ fn an_empty_table_and_a_clone_cost_what_they_should() {
     assert!(copy.contains(&key(1)) && table.get(&key(1)).is_none());
     copy.check();
 }
+
+#[test]
+fn a_part_of_one_scan_fills_another_table_evenly() {
+    let (mut whole, mut part) = (Table::new(1), Table::new(2));
+    (0..50_000).for_each(|n| drop(whole.insert(entry(n, 0))));
+    whole.scan(0, 2000, |item| drop(part.insert(item.clone())));
+    let longest = part.segments.iter().map(|s| s.items.len()).max().unwrap_or(0);
+    assert!((16..=64).contains(&longest), "{longest}");
+}
