@@ -5,11 +5,13 @@
 //! requests of other sessions wait, or, when the script is past its time, are told so; that is how
 //! SCRIPT KILL can arrive. Nothing here needs more than one thread; it only allows it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::clock::Clock;
+use crate::engine::scripting::Pace;
 use crate::engine::{Engine, Options};
-use crate::script::ScriptJob;
+use crate::resp::Protocol;
+use crate::script::{self, Finished, LogLevel, ScriptHost, ScriptJob, Tick, Vm};
 use crate::session::{Peer, SessionId};
 
 type BusyHook = Box<dyn Fn() + Send + Sync>;
@@ -17,6 +19,10 @@ type BusyHook = Box<dyn Fn() + Send + Sync>;
 /// An engine that can be shared between threads.
 pub struct Core {
     engine: Mutex<Engine>,
+    /// Locked while a script runs; never while the engine is.
+    vm: Mutex<Vm>,
+    /// Scripts call back through this.
+    me: Weak<Core>,
     busy_hook: Mutex<Option<BusyHook>>,
 }
 
@@ -30,8 +36,10 @@ impl Core {
     /// A new engine with empty databases.
     #[must_use]
     pub fn new(options: Options, clock: Arc<dyn Clock>) -> Arc<Core> {
-        Arc::new(Core {
+        Arc::new_cyclic(|me| Core {
             engine: Mutex::new(Engine::new(options, clock)),
+            vm: Mutex::new(Vm::new()),
+            me: me.clone(),
             busy_hook: Mutex::new(None),
         })
     }
@@ -79,16 +87,53 @@ impl Core {
     /// Runs scripts until none is left to run.
     fn drive<'a>(&'a self, mut engine: MutexGuard<'a, Engine>, mut job: Option<Box<ScriptJob>>) {
         while let Some(script) = job {
-            let session = script.session;
             drop(engine);
-            let reply = self.run_script(*script);
+            let finished = self.run_script(*script);
             engine = self.engine();
-            job = engine.script_done(session, &reply);
+            job = engine.script_done(finished);
         }
         engine.broadcast_invalidations();
     }
 
-    fn run_script(&self, _job: ScriptJob) -> Vec<u8> {
-        b"-ERR not built yet\r\n".to_vec()
+    fn run_script(&self, job: ScriptJob) -> Finished {
+        let host: Arc<dyn ScriptHost> = match self.me.upgrade() {
+            Some(core) => core,
+            None => Arc::new(script::Nobody),
+        };
+        let mut vm = self.vm.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = script::run(&mut vm, &job, &host);
+        Finished { job, ended }
+    }
+}
+
+impl ScriptHost for Core {
+    fn call(&self, protocol: u8, args: &[&[u8]], reply: &mut Vec<u8>) {
+        let protocol = if protocol == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        self.engine().script_call(protocol, args, reply);
+    }
+
+    fn may_call(&self, args: &[&[u8]]) -> Option<bool> {
+        self.engine().find_for_script(args).map(|_| true)
+    }
+
+    fn set_repl(&self, to_log: bool, _to_replicas: bool) {
+        if let Some(script) = &mut self.engine().script {
+            script.logged = to_log;
+        }
+    }
+
+    fn log(&self, level: LogLevel, message: &[u8]) {
+        self.engine().script_logged(level, message);
+    }
+
+    fn tick(&self) -> Tick {
+        let (pace, tick) = self.engine().script_tick();
+        if pace == Pace::Quiet || tick == Tick::Kill {
+            return tick;
+        }
+        if let Some(hook) = &*self.busy_hook.lock().unwrap_or_else(PoisonError::into_inner) {
+            hook();
+        }
+        self.engine().script_tick().1
     }
 }

@@ -77,3 +77,18 @@ pub(super) const SLOWLOG: &[Line] = &[
     ("LEN", "Number of slow commands that are kept."),
     ("RESET", "Forget all slow commands."),
 ];
+pub(super) const SCRIPT: &[Line] = &[
+    ("DEBUG (YES|SYNC|NO)", "Choose how the following scripts are debugged."),
+    ("EXISTS <sha1> [<sha1> ...]", "Which of these scripts are known."),
+    ("FLUSH [ASYNC|SYNC]", "Forget all scripts."),
+    ("KILL", "End the script that runs now, if it has written nothing."),
+    ("LOAD <script>", "Remember a script without running it."),
+];
+pub(super) const FUNCTION: &[Line] = &[
+    ("LOAD [REPLACE] <code>", "Make a library of functions."),
+    ("DELETE <library>", "Remove a library."),
+    ("LIST [LIBRARYNAME <pattern>] [WITHCODE]", "Libraries and their functions."),
+    ("STATS", "The function that runs now, and how many libraries and functions there are."),
+    ("KILL", "End the function that runs now, if it has written nothing."),
+    ("FLUSH [ASYNC|SYNC]", "Remove all libraries."),
+];

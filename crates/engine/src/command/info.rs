@@ -123,6 +123,8 @@ fn memory(engine: &Engine, text: &mut Text) {
     text.row("used_memory_dataset", data);
     text.row("used_memory_dataset_perc", format!("{:.2}%", data as f64 * 100.0 / used as f64));
     text.row("number_of_cached_scripts", engine.scripts.by_sha.len());
+    text.row("number_of_functions", engine.scripts.function_count());
+    text.row("number_of_libraries", engine.scripts.libraries.len());
     text.row("maxmemory", engine.settings.maxmemory);
     text.row("maxmemory_human", human(engine.settings.maxmemory));
     text.row("maxmemory_policy", engine.settings.maxmemory_policy.name());

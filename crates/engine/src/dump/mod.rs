@@ -48,6 +48,12 @@ impl Engine {
         out: &mut Effects,
     ) -> Option<Cursor> {
         let enough = out.as_bytes().len().saturating_add(budget_bytes);
+        if cursor == Cursor::START {
+            for library in self.scripts.libraries.values() {
+                let args: [&[u8]; 4] = [b"FUNCTION", b"LOAD", b"REPLACE", &library.source];
+                out.push(0, &args);
+            }
+        }
         let mut at = cursor;
         while out.as_bytes().len() < enough {
             let table = &self.dbs.get(at.db as usize)?.table;

@@ -236,7 +236,7 @@ impl Engine {
         Called { parked, failed }
     }
 
-    fn note_slow(&mut self, session: usize, args: &[&[u8]], nanos: u64) {
+    pub(crate) fn note_slow(&mut self, session: usize, args: &[&[u8]], nanos: u64) {
         let state = &self.sessions[session];
         let slow = Slow {
             id: 0,

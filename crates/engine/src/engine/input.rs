@@ -61,11 +61,13 @@ impl Engine {
         let mut used = 0;
         while used < buf.len() {
             let may_run = self.may_run();
+            // Whoever waits for a script's reply has nothing else answered before it.
+            let own_script = self.script.as_ref().is_some_and(|script| script.session == session);
             let Some(state) = self.sessions.get_mut(session) else { return (buf.len(), None) };
             if state.close_after_flush {
                 return (buf.len(), None);
             }
-            if state.blocked.is_some() || !may_run {
+            if state.blocked.is_some() || !may_run || own_script {
                 break;
             }
             let limits = Limits {
@@ -143,22 +145,5 @@ impl Engine {
             }
         }
         None
-    }
-
-    /// Ends a script: its reply is given to the session, and everyone goes on.
-    pub(crate) fn script_done(&mut self, session: usize, reply: &[u8]) -> Option<Box<ScriptJob>> {
-        let script = self.script.take();
-        if script.is_some_and(|script| script.orphaned) {
-            if self.sessions.contains(session) {
-                self.sessions.remove(session);
-            }
-        } else if self.sessions.contains(session)
-            && let Flow::Script(job) = self.script_replied(session, reply)
-        {
-            return Some(job);
-        }
-        self.serve_ready();
-        self.make_runnable(session);
-        self.run_runnable()
     }
 }

@@ -14,6 +14,7 @@ mod cron;
 mod execute;
 mod input;
 mod replay;
+pub(crate) mod scripting;
 mod wake;
 
 pub use replay::{Logging, Replay};
@@ -69,6 +70,13 @@ pub enum HostRequest {
     },
     /// CONFIG SET changed settings that the host acts on.
     SettingsChanged,
+    /// A script wrote a line to the server's log.
+    Log {
+        /// 0 to 3: debug, verbose, notice, warning.
+        level: u8,
+        /// The line.
+        text: String,
+    },
     /// CONFIG REWRITE: write the settings to the configuration file, then answer.
     RewriteConfig(SessionId),
 }

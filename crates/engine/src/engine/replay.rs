@@ -3,9 +3,12 @@
 //! While a log is replayed nothing expires by itself (the log carries its own deletions), nothing
 //! is logged again, nobody is told of changes, and nothing counts in the statistics.
 
+use std::sync::Arc;
+
 use crate::ctx::{Caller, Ctx, Propagation};
 use crate::effects::Operation;
 use crate::resp::Reply;
+use crate::script::{Finished, Nobody, ScriptHost, ScriptJob, Vm, run};
 use crate::session::{Peer, SessionId, Transport};
 use crate::stats::Stats;
 
@@ -50,7 +53,23 @@ impl Engine {
             parked: false,
         };
         let mut reply = Reply::onto(Vec::new(), crate::resp::Protocol::default());
-        (command.run)(&mut cx, &args, &mut reply).map_err(|error| error.text().to_owned())
+        (command.run)(&mut cx, &args, &mut reply).map_err(|error| error.text().to_owned())?;
+        match self.scripts.pending.take() {
+            Some(job) => self.replay_library(*job),
+            None => Ok(()),
+        }
+    }
+
+    /// Loads a library again: its code only registers functions, so an interpreter of its own,
+    /// without any engine behind it, does.
+    fn replay_library(&mut self, job: ScriptJob) -> Result<(), String> {
+        self.script = None;
+        let ended = run(&mut Vm::new(), &job, &(Arc::new(Nobody) as Arc<dyn ScriptHost>));
+        let reply = self.conclude(&Finished { job, ended });
+        match reply.strip_prefix(b"-") {
+            Some(text) => Err(String::from_utf8_lossy(text).trim_end().to_owned()),
+            None => Ok(()),
+        }
     }
 
     /// Ends a replay; from now on changes are kept for the log if `logging` says so.

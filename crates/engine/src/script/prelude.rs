@@ -1,0 +1,161 @@
+//! The little Lua around every script: protected calls and the error handler.
+//!
+//! These are Lua functions because only Lua code can catch an error and hand on
+//! all results. They hold everything they use as upvalues, so nothing a script
+//! does to its environment reaches them.
+//!
+//! - `pcall` gives a script the text of a table error, as Redis 7 does to stay
+//!   compatible with scripts that expect strings; `xpcall` and
+//!   `coroutine.resume` give the table.
+//! - None of them catches the end of a killed script: `reveal` raises it again.
+//! - `run` and `run_function` are what Rust calls; they answer `true, value` or
+//!   `false, {err=, source=, line=}`.
+
+use mlua::{Function, Lua, Table, Value};
+
+use super::api::Shared;
+use super::arguments::Arguments;
+use super::fail;
+
+/// Name of the chunk, as a traceback would show it.
+const CHUNK_NAME: &str = "=seawall";
+
+const SOURCE: &str = r#"
+local pcall, xpcall, resume, type, tostring, reveal, place = ...
+
+local function finish_text(ok, ...)
+  if ok then return ok, ... end
+  return false, (reveal('text', (...)))
+end
+
+local function finish(ok, ...)
+  if ok then return ok, ... end
+  return false, (reveal('value', (...)))
+end
+
+local function handler(err)
+  err = reveal('last', err)
+  if type(err) ~= 'table' then
+    err = {err = 'ERR ' .. tostring(err)}
+  end
+  local source, line = place()
+  if source then
+    err.source = source
+    err.line = line
+  end
+  return err
+end
+
+local callback, keys, args
+local function call()
+  return callback(keys, args)
+end
+
+return {
+  pcall = function(...)
+    return finish_text(pcall(...))
+  end,
+  xpcall = function(f, h)
+    return finish(xpcall(f, function(err) return h(reveal('value', err)) end))
+  end,
+  resume = function(...)
+    return finish(resume(...))
+  end,
+  run = function(f)
+    return xpcall(f, handler)
+  end,
+  run_function = function(f, k, a)
+    callback, keys, args = f, k, a
+    return xpcall(call, handler)
+  end,
+  load = function(f)
+    local ok, err = pcall(f)
+    if ok then return true end
+    return false, reveal('last', err)
+  end,
+}
+"#;
+
+/// The entry points of the prelude.
+pub(crate) struct Prelude {
+    /// Runs a compiled script.
+    pub(crate) run: Function,
+    /// Runs a library function with its keys and arguments.
+    pub(crate) run_function: Function,
+    /// Runs the code of a library.
+    pub(crate) load: Function,
+}
+
+/// Installs the protected calls into the real globals.
+pub(crate) fn install(
+    lua: &Lua,
+    globals: &Table,
+    environment: &Table,
+    shared: &Shared,
+) -> mlua::Result<Prelude> {
+    let state = shared.clone();
+    let reveal = lua.create_function(move |lua, (mode, value): (mlua::LuaString, Value)| {
+        reveal(lua, &state, &mode.as_bytes(), value)
+    })?;
+    let place = lua.create_function(|lua, _: Arguments| Ok(place(lua)))?;
+    let coroutine: Table = globals.raw_get("coroutine")?;
+    let parts: Table =
+        lua.load(SOURCE).set_name(CHUNK_NAME).set_environment(environment.clone()).call((
+            globals.raw_get::<Function>("pcall")?,
+            globals.raw_get::<Function>("xpcall")?,
+            coroutine.raw_get::<Function>("resume")?,
+            globals.raw_get::<Function>("type")?,
+            globals.raw_get::<Function>("tostring")?,
+            reveal,
+            place,
+        ))?;
+    globals.raw_set("pcall", parts.raw_get::<Function>("pcall")?)?;
+    globals.raw_set("xpcall", parts.raw_get::<Function>("xpcall")?)?;
+    coroutine.raw_set("resume", parts.raw_get::<Function>("resume")?)?;
+    Ok(Prelude {
+        run: parts.raw_get("run")?,
+        run_function: parts.raw_get("run_function")?,
+        load: parts.raw_get("load")?,
+    })
+}
+
+/// Turns what was caught into what a script may see.
+fn reveal(lua: &Lua, shared: &Shared, mode: &[u8], value: Value) -> mlua::Result<Value> {
+    if mode != b"last" && shared.lock().killed {
+        return Err(fail::killed());
+    }
+    let value = match value {
+        Value::Error(error) => fail::reveal(lua, &error)?,
+        other => other,
+    };
+    if mode == b"text"
+        && let Value::Table(table) = &value
+    {
+        let text: Value = table.raw_get("err")?;
+        if matches!(text, Value::String(_) | Value::Integer(_) | Value::Number(_)) {
+            return Ok(text);
+        }
+    }
+    Ok(value)
+}
+
+/// Chunk and line of the error: of the function that raised it or, if that is
+/// not written in Lua, of the one that called it.
+fn place(lua: &Lua) -> (Option<String>, Option<i64>) {
+    // Level 0 is this function, 1 the handler, 2 the function that raised.
+    let at = |level| {
+        lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let line = frame.current_line().map_or(-1, |line| line as i64);
+            (source.what == "C", source.source.map(|text| text.into_owned()), line)
+        })
+    };
+    let found = match at(2) {
+        Some((true, ..)) => at(3),
+        other => other,
+    };
+    match found {
+        Some((_, source, line)) => (source, Some(line)),
+        None => (None, None),
+    }
+}
