@@ -33,6 +33,15 @@ impl EventLoop {
                 HostRequest::RewriteConfig(session) => {
                     self.answer(session, Err("ERR The server is running without a config file"));
                 }
+                HostRequest::Log { level, text } => {
+                    let level = match level {
+                        0 => Level::Debug,
+                        1 => Level::Verbose,
+                        2 => Level::Notice,
+                        _ => Level::Warning,
+                    };
+                    self.hub.notices.tell(level, format_args!("{text}"));
+                }
                 // The engine may learn to ask for more; whoever asked must not wait for ever.
                 _ => {}
             }

@@ -43,7 +43,10 @@ pub(super) fn function_load(cx: &mut Ctx<'_>, a: &[&[u8]], _: &mut Reply) -> Don
     let mut replace = false;
     for option in options {
         if !is(option, "replace") {
-            return Err(Error::new(format!("ERR Unknown option given: {}", printable(option, 128))));
+            return Err(Error::new(format!(
+                "ERR Unknown option given: {}",
+                printable(option, 128)
+            )));
         }
         replace = true;
     }

@@ -9,12 +9,11 @@ use crate::ctx::{Caller, Ctx};
 use crate::error::Error;
 use crate::resp::{Protocol, Reply};
 use crate::script::{
-    Ended, Finished, Library, LogLevel, Request, RunKind, ScriptJob, ScriptRun, Tick,
-    Work,
+    Ended, Finished, Library, LogLevel, Request, RunKind, ScriptJob, ScriptRun, Tick, Work,
 };
 
-use super::{Engine, HostRequest};
 use super::execute::Flow;
+use super::{Engine, HostRequest};
 
 /// The code of a library must register its functions within this time.
 const LOADING_LIMIT_NANOS: u64 = 500_000_000;
@@ -152,9 +151,7 @@ impl Engine {
     pub(crate) fn find_for_script(&self, args: &[&[u8]]) -> Option<CommandRef> {
         let command = self.index.by_name(args.first()?)?;
         match args.get(1) {
-            Some(sub) if !command.subs.is_empty() => {
-                self.index.by_full_name(args[0], Some(sub))
-            }
+            Some(sub) if !command.subs.is_empty() => self.index.by_full_name(args[0], Some(sub)),
             _ => Some(command),
         }
     }
@@ -241,10 +238,7 @@ impl Engine {
                 }
                 bulk(sha)
             }
-            (
-                Work::LoadLibrary { id, name, source, code_at, .. },
-                Ended::Loaded(Ok(functions)),
-            ) => {
+            (Work::LoadLibrary { id, name, source, code_at, .. }, Ended::Loaded(Ok(functions))) => {
                 let library = Library {
                     id: *id,
                     source: source.clone(),
@@ -314,7 +308,6 @@ pub(crate) enum Pace {
     Quiet,
     Busy,
 }
-
 
 fn move_effects(from: &mut crate::effects::Effects, to: &mut crate::effects::Effects) {
     for operation in from.iter().flatten() {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::RegisteredFunction;
 use super::store::{LibraryId, Script, Sha};
 use super::vm::ScriptReply;
-use super::RegisteredFunction;
 use crate::command::index::CommandRef;
 use crate::error::Error;
 use crate::resp::Protocol;
@@ -60,13 +60,7 @@ pub(crate) enum Work {
     /// SCRIPT LOAD: compile and remember.
     Compile { generation: u64, sha: Sha, script: Script },
     /// FUNCTION LOAD: run the code of a library, which registers functions.
-    LoadLibrary {
-        generation: u64,
-        id: LibraryId,
-        name: Vec<u8>,
-        source: Arc<[u8]>,
-        code_at: usize,
-    },
+    LoadLibrary { generation: u64, id: LibraryId, name: Vec<u8>, source: Arc<[u8]>, code_at: usize },
     /// FCALL.
     CallFunction {
         generation: u64,

@@ -89,8 +89,7 @@ fn read_positional(
     let Value::Function(callback) = callback else {
         return Err(fail::reply("second argument to redis.register_function must be a function"));
     };
-    let function =
-        RegisteredFunction { name, description: None, flags: ScriptFlags::default() };
+    let function = RegisteredFunction { name, description: None, flags: ScriptFlags::default() };
     Ok((function, callback.clone()))
 }
 

@@ -38,7 +38,7 @@ mod tests;
 
 pub(crate) use job::{Ended, Finished, Request, RunKind, ScriptJob, ScriptRun, Work};
 pub(crate) use run::{Nobody, run};
-pub(crate) use store::{Library, LibraryId, Script, ScriptStore, Sha, hex_sha1};
+pub(crate) use store::{Library, Script, ScriptStore, Sha, hex_sha1};
 pub(crate) use vm::{Call, RegisteredFunction, Vm};
 
 /// What the count hook of a running script is told.

@@ -1,40 +1,19 @@
 //! Numbers as C and Lua write and cut them.
 //!
 //! Scripts see C's `%.14g` and `%.17g` in many places: arguments of
-//! `redis.call`, `cjson.encode`, keys of objects. Rust has no such format, so
-//! it is put together here from the exact scientific form. The generator
-//! behind `math.random` is here too: scripts expect the same sequence as with
-//! Redis, whatever the platform.
+//! `redis.call`, `cjson.encode`, keys of objects; most of the numbers are whole
+//! and small. The generator behind `math.random` is here too: scripts expect the
+//! same sequence as with Redis, whatever the platform.
+
+use crate::number::format_g;
 
 /// Appends `value` as C's `%.{precision}g` writes it; `precision` is 1 to 17.
 pub(crate) fn push_general(out: &mut Vec<u8>, value: f64, precision: usize) {
-    if value.is_nan() {
-        out.extend_from_slice(if value.is_sign_negative() { b"-nan" } else { b"nan" });
-        return;
-    }
-    if value.is_infinite() {
-        out.extend_from_slice(if value < 0.0 { b"-inf" } else { b"inf" });
-        return;
-    }
     if let Some(whole) = small_whole(value, precision) {
         let mut buffer = itoa::Buffer::new();
         out.extend_from_slice(buffer.format(whole).as_bytes());
-        return;
-    }
-    let text = format!("{:.*e}", precision - 1, value);
-    let (mantissa, exponent) = text.split_once('e').expect("scientific form has an exponent");
-    let exponent: i32 = exponent.parse().expect("exponent is a small number");
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", mantissa),
-    };
-    let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
-    let digits = trim_zeros(&digits);
-    out.extend_from_slice(sign.as_bytes());
-    if exponent < -4 || exponent >= precision as i32 {
-        push_scientific(out, digits, exponent);
     } else {
-        push_fixed(out, digits, exponent);
+        format_g(out, value, precision);
     }
 }
 
@@ -45,39 +24,6 @@ fn small_whole(value: f64, precision: usize) -> Option<i64> {
     let plain = value.trunc() == value && value.abs() < limit;
     let minus_zero = value == 0.0 && value.is_sign_negative();
     (plain && !minus_zero).then_some(value as i64)
-}
-
-fn trim_zeros(digits: &[u8]) -> &[u8] {
-    let kept = digits.iter().rposition(|digit| *digit != b'0').map_or(1, |last| last + 1);
-    &digits[..kept]
-}
-
-fn push_scientific(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
-    out.push(digits[0]);
-    if digits.len() > 1 {
-        out.push(b'.');
-        out.extend_from_slice(&digits[1..]);
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    out.extend_from_slice(format!("e{sign}{:02}", exponent.abs()).as_bytes());
-}
-
-fn push_fixed(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
-    if exponent < 0 {
-        out.extend_from_slice(b"0.");
-        out.resize(out.len() + (-exponent - 1) as usize, b'0');
-        out.extend_from_slice(digits);
-        return;
-    }
-    let whole = exponent as usize + 1;
-    if digits.len() <= whole {
-        out.extend_from_slice(digits);
-        out.resize(out.len() + whole - digits.len(), b'0');
-    } else {
-        out.extend_from_slice(&digits[..whole]);
-        out.push(b'.');
-        out.extend_from_slice(&digits[whole..]);
-    }
 }
 
 /// A double cut to an integer as x86 does it: what does not fit is the minimum.

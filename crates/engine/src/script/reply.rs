@@ -56,9 +56,16 @@ pub(crate) struct Protocols {
 
 /// A container that is being written.
 enum Open {
-    Array { next: i64, header_at: usize, slots: usize },
+    Array {
+        next: i64,
+        header_at: usize,
+        slots: usize,
+    },
     /// Keys and values of a map, or members of a set, in order.
-    List { items: Items, slots: usize },
+    List {
+        items: Items,
+        slots: usize,
+    },
 }
 
 /// Appends the reply; says whether it is an error that was counted before.
@@ -136,9 +143,7 @@ impl Writer<'_> {
     /// Element `index` of the innermost open array.
     fn element(&self, index: i64) -> mlua::Result<Value> {
         match (&self.deep, self.tables.last()) {
-            (Some((kept, count)), _) if *count > 0 => {
-                kept.raw_get::<Table>(*count)?.raw_get(index)
-            }
+            (Some((kept, count)), _) if *count > 0 => kept.raw_get::<Table>(*count)?.raw_get(index),
             (_, Some(table)) => table.raw_get(index),
             (_, None) => Ok(Value::Nil),
         }

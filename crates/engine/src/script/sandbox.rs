@@ -15,9 +15,7 @@
 //! ```
 
 use mlua::chunk::ChunkMode;
-use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState,
-};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Value, VmState};
 
 use super::api::{self, Shared};
 use super::arguments::{Arguments, integer, string};
@@ -36,9 +34,28 @@ const MAX_LOADED_BYTES: usize = 512 * 1024 * 1024;
 /// Redis: 7.0.15 as first released also had `getfenv`, `setfenv` and `newproxy`; its
 /// security updates took them away.
 const BASE: [&str; 22] = [
-    "xpcall", "tostring", "setmetatable", "next", "assert", "tonumber", "rawequal",
-    "collectgarbage", "getmetatable", "rawset", "pcall", "type", "select", "unpack", "gcinfo",
-    "pairs", "rawget", "loadstring", "ipairs", "_VERSION", "load", "error",
+    "xpcall",
+    "tostring",
+    "setmetatable",
+    "next",
+    "assert",
+    "tonumber",
+    "rawequal",
+    "collectgarbage",
+    "getmetatable",
+    "rawset",
+    "pcall",
+    "type",
+    "select",
+    "unpack",
+    "gcinfo",
+    "pairs",
+    "rawget",
+    "loadstring",
+    "ipairs",
+    "_VERSION",
+    "load",
+    "error",
 ];
 /// The libraries of Lua that scripts keep.
 const LIBRARIES: [&str; 4] = ["string", "table", "math", "coroutine"];
@@ -114,9 +131,7 @@ impl Sandbox {
 
         let loading_globals = match kind {
             Kind::Scripts => None,
-            Kind::Libraries => {
-                Some(loading_globals(&lua, &shared, &missing_table, &mut builder)?)
-            }
+            Kind::Libraries => Some(loading_globals(&lua, &shared, &missing_table, &mut builder)?),
         };
         builder.finish(&guard);
         lua.set_globals(environment.clone())?;
@@ -161,11 +176,10 @@ enum Kind {
 }
 
 fn keep_allowed(globals: &Table) -> mlua::Result<()> {
-    let names: Vec<Value> =
-        globals.pairs::<Value, Value>().map(|pair| pair.map(|(name, _)| name)).collect::<Result<
-            _,
-            _,
-        >>()?;
+    let names: Vec<Value> = globals
+        .pairs::<Value, Value>()
+        .map(|pair| pair.map(|(name, _)| name))
+        .collect::<Result<_, _>>()?;
     for name in names {
         let allowed = match &name {
             Value::String(text) => {

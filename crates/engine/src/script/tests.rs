@@ -63,20 +63,13 @@ impl Bench {
     }
 
     fn eval(&mut self, source: &str) -> String {
-        let header = shebang::script_header(source.as_bytes()).unwrap();
-        let sha = sha1_smol::Sha1::from(source.as_bytes()).digest().to_string();
-        let job = EvalJob {
-            generation: 0,
-            sha: sha.clone().into_bytes().try_into().unwrap(),
-            source: source.as_bytes().into(),
-            code_at: header.code_at,
-            keys: vec![b"k1".to_vec()],
-            args: vec![b"a1".to_vec(), b"a2".to_vec()],
-            protocol: self.protocol,
-        };
+        let script = Script::read(source.as_bytes()).unwrap();
+        let sha = hex_sha1(source.as_bytes());
+        let request = Request::new(&[b"EVAL", b"", b"1", b"k1", b"a1", b"a2"], 1);
         let host = self.host();
-        let reply = self.vm.eval(&job, &host);
-        String::from_utf8_lossy(&reply.bytes).replace(&sha, "SHA")
+        let call = Call { request: &request, protocol: self.protocol, host: &host };
+        let reply = self.vm.eval(0, &sha, &script, call);
+        String::from_utf8_lossy(&reply.bytes).replace(str::from_utf8(&sha).unwrap(), "SHA")
     }
 }
 
@@ -88,7 +81,10 @@ fn eval(source: &str) -> String {
 fn returns_become_replies() {
     assert_eq!(eval("return 1"), ":1\r\n");
     assert_eq!(eval("return {1, 'two', {3}, nil, 5}"), "*3\r\n:1\r\n$3\r\ntwo\r\n*1\r\n:3\r\n");
-    assert_eq!(eval("return {KEYS, ARGV}"), "*2\r\n*1\r\n$2\r\nk1\r\n*2\r\n$2\r\na1\r\n$2\r\na2\r\n");
+    assert_eq!(
+        eval("return {KEYS, ARGV}"),
+        "*2\r\n*1\r\n$2\r\nk1\r\n*2\r\n$2\r\na1\r\n$2\r\na2\r\n"
+    );
     assert_eq!(eval("return -3.99"), ":-3\r\n");
     assert_eq!(eval("return false"), "$-1\r\n");
     assert_eq!(eval("return {ok='a\\r\\nb'}"), "+a  b\r\n");
@@ -248,23 +244,15 @@ fn libraries_register_and_run() {
     assert_eq!(functions.len(), 2);
     assert_eq!(functions[1].description.as_deref(), Some(&b"d"[..]));
     assert!(functions[1].flags.contains(shebang::ScriptFlags::NO_WRITES));
-    let job = CallJob {
-        generation: 0,
-        library: 1,
-        source: code.as_bytes().into(),
-        code_at: 0,
-        function: b"count".to_vec(),
-        keys: vec![b"k".to_vec()],
-        args: vec![],
-        protocol: 2,
-    };
+    let request = Request::new(&[b"FCALL", b"count", b"1", b"k"], 1);
+    let call = Call { request: &request, protocol: 2, host: &host };
     for count in 1..3 {
-        let reply = bench.vm.call(&job, &host);
+        let reply = bench.vm.call(0, 1, code.as_bytes(), b"count", call);
         let expected = format!("*3\r\n:{count}\r\n*1\r\n$1\r\nk\r\n*0\r\n");
         assert_eq!(String::from_utf8(reply.bytes).unwrap(), expected);
     }
     // Another interpreter loads the library by itself.
-    let reply = Vm::new().call(&job, &host);
+    let reply = Vm::new().call(0, 1, code.as_bytes(), b"count", call);
     assert!(reply.bytes.starts_with(b"*3\r\n:1\r\n"));
 }
 
@@ -316,7 +304,8 @@ fn bundled_libraries_answer() {
     assert_eq!(eval("return cmsgpack.unpack(cmsgpack.pack({1,2,'x'}))[3]"), "$1\r\nx\r\n");
     assert_eq!(eval("return struct.pack('>I2', 258)"), "$2\r\n\u{1}\u{2}\r\n");
     assert_eq!(eval("return bit.tohex(bit.bor(1, 16))"), "$8\r\n00000011\r\n");
-    assert!(eval("return cjson.decode('[1')").contains(
-        "Expected comma or array end but found T_END at character 3"
-    ));
+    assert!(
+        eval("return cjson.decode('[1')")
+            .contains("Expected comma or array end but found T_END at character 3")
+    );
 }

@@ -86,14 +86,6 @@ impl Vm {
         Vm::default()
     }
 
-    /// Memory that the interpreters hold, in bytes: scripts, libraries.
-    #[must_use]
-    pub(crate) fn used_memory(&self) -> (usize, usize) {
-        let scripts = self.scripts.as_ref().map_or(0, |s| s.sandbox.lua.used_memory());
-        let libraries = self.libraries.as_ref().map_or(0, |l| l.sandbox.lua.used_memory());
-        (scripts, libraries)
-    }
-
     /// Compiles a script without running it.
     ///
     /// # Errors
@@ -365,4 +357,3 @@ fn push_error(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
     out.extend_from_slice(b"\r\n");
 }
-

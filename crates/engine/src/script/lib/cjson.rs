@@ -157,12 +157,7 @@ fn bounded(
     Ok(Value::Integer(i64::from(*setting)))
 }
 
-fn switch(
-    lua: &Lua,
-    args: &Arguments,
-    index: usize,
-    setting: &mut bool,
-) -> mlua::Result<Value> {
+fn switch(lua: &Lua, args: &Arguments, index: usize, setting: &mut bool) -> mlua::Result<Value> {
     match given(args, index) {
         None => {}
         Some(Value::Boolean(value)) => *setting = *value,

@@ -153,10 +153,8 @@ impl Reader<'_> {
     fn descend(&self, open: &[Open]) -> mlua::Result<Table> {
         let depth = open.len() + 1;
         if depth > self.options.decode_max_depth as usize || depth > MAX_OPEN {
-            let text = format!(
-                "Found too many nested data structures ({depth}) at character {}",
-                self.at
-            );
+            let text =
+                format!("Found too many nested data structures ({depth}) at character {}", self.at);
             return Err(fail::text(self.lua, text));
         }
         self.lua.create_table()
@@ -326,9 +324,8 @@ fn parse_number(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');
     let signed = |value: f64| if negative { -value } else { value };
     let rest = &text[sign..];
-    let starts = |word: &[u8]| {
-        rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word)
-    };
+    let starts =
+        |word: &[u8]| rest.len() >= word.len() && rest[..word.len()].eq_ignore_ascii_case(word);
     if starts(b"infinity") {
         return Some((signed(f64::INFINITY), sign + 8));
     }

@@ -17,10 +17,8 @@ const MAX_RESULTS: usize = 7900;
 
 /// Adds the functions to the library table.
 pub(crate) fn register(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    table.raw_set(
-        "unpack",
-        lua.create_function(|lua, args: Arguments| unpack(lua, &args, 0, 0))?,
-    )?;
+    table
+        .raw_set("unpack", lua.create_function(|lua, args: Arguments| unpack(lua, &args, 0, 0))?)?;
     table.raw_set(
         "unpack_one",
         lua.create_function(|lua, args: Arguments| {
@@ -50,8 +48,7 @@ fn unpack(lua: &Lua, args: &Arguments, limit: i64, offset: i64) -> mlua::Result<
         return Err(fail::text(lua, text));
     }
     if offset as u64 > input.len() as u64 {
-        let text =
-            format!("Start offset {offset} greater than input length {}.", input.len());
+        let text = format!("Start offset {offset} greater than input length {}.", input.len());
         return Err(fail::text(lua, text));
     }
     let limit = if everything { i64::from(i32::MAX) } else { limit };

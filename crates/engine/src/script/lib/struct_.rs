@@ -60,9 +60,7 @@ impl<'a> Layout<'a> {
                 if size > MAX_INTEGER_BYTES {
                     return Err(fail::text(
                         self.lua,
-                        format!(
-                            "integral size {size} is larger than limit of {MAX_INTEGER_BYTES}"
-                        ),
+                        format!("integral size {size} is larger than limit of {MAX_INTEGER_BYTES}"),
                     ));
                 }
                 size
