@@ -90,7 +90,7 @@ impl Core {
             drop(engine);
             let finished = self.run_script(*script);
             engine = self.engine();
-            job = engine.script_done(finished);
+            job = engine.script_done(&finished);
         }
         engine.broadcast_invalidations();
     }

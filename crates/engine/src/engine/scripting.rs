@@ -195,11 +195,11 @@ impl Engine {
     }
 
     /// Ends a script: its reply is given to the session, and everyone goes on.
-    pub(crate) fn script_done(&mut self, finished: Finished) -> Option<Box<ScriptJob>> {
+    pub(crate) fn script_done(&mut self, finished: &Finished) -> Option<Box<ScriptJob>> {
         let session = finished.job.session;
         let script = self.script.take();
         self.unseal_effects();
-        let reply = self.conclude(&finished);
+        let reply = self.conclude(finished);
         if let Some(script) = &script {
             self.count_script(&finished.job, script);
         }

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{Function, IntoLua, Lua, LuaString, Table, Value};
 use smallvec::SmallVec;
 
 use super::arguments::{Arguments, as_number};
@@ -80,14 +80,22 @@ pub(crate) fn create(lua: &Lua, shared: &Shared) -> mlua::Result<Table> {
     let state = shared.clone();
     let setresp = move |lua: &Lua, args: Arguments| set_protocol(lua, &state, &args);
     table.raw_set("setresp", lua.create_function(setresp)?)?;
-    table.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
-    table.raw_set("error_reply", lua.create_function(error_reply)?)?;
-    table.raw_set("status_reply", lua.create_function(status_reply)?)?;
+    table.raw_set("sha1hex", plain(lua, sha1hex)?)?;
+    table.raw_set("error_reply", plain(lua, error_reply)?)?;
+    table.raw_set("status_reply", plain(lua, status_reply)?)?;
     add_replication(lua, &table, shared)?;
     let state = shared.clone();
     let check = move |lua: &Lua, args: Arguments| may_call(lua, &state, &args);
     table.raw_set("acl_check_cmd", lua.create_function(check)?)?;
     Ok(table)
+}
+
+/// A function that needs nothing but its arguments.
+fn plain<R: IntoLua + 'static>(
+    lua: &Lua,
+    function: fn(&Lua, &Arguments) -> mlua::Result<R>,
+) -> mlua::Result<Function> {
+    lua.create_function(move |lua, args: Arguments| function(lua, &args))
 }
 
 /// Adds what only scripts of EVAL have.
@@ -257,7 +265,7 @@ fn set_protocol(lua: &Lua, shared: &Shared, args: &Arguments) -> mlua::Result<()
     Ok(())
 }
 
-fn sha1hex(lua: &Lua, args: Arguments) -> mlua::Result<Value> {
+fn sha1hex(lua: &Lua, args: &Arguments) -> mlua::Result<Value> {
     if args.len() != 1 {
         return Err(fail::reply("wrong number of arguments"));
     }
@@ -279,8 +287,8 @@ fn only_string(args: &Arguments) -> Option<&LuaString> {
 
 const WRONG_ARGUMENTS: &[u8] = b"ERR wrong number or type of arguments";
 
-fn error_reply(lua: &Lua, args: Arguments) -> mlua::Result<Table> {
-    let Some(text) = only_string(&args) else {
+fn error_reply(lua: &Lua, args: &Arguments) -> mlua::Result<Table> {
+    let Some(text) = only_string(args) else {
         return fail::table(lua, WRONG_ARGUMENTS, false);
     };
     let text = text.as_bytes();
@@ -288,8 +296,8 @@ fn error_reply(lua: &Lua, args: Arguments) -> mlua::Result<Table> {
     fail::table(lua, &convert::with_code(line), false)
 }
 
-fn status_reply(lua: &Lua, args: Arguments) -> mlua::Result<Table> {
-    let Some(text) = only_string(&args) else {
+fn status_reply(lua: &Lua, args: &Arguments) -> mlua::Result<Table> {
+    let Some(text) = only_string(args) else {
         return fail::table(lua, WRONG_ARGUMENTS, false);
     };
     let table = lua.create_table_with_capacity(0, 1)?;

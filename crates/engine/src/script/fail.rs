@@ -9,6 +9,7 @@
 //!
 //! Invariant: no wrapped error is ever handed to script code as a value.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use mlua::{Error, Lua, Table, Value};
@@ -70,7 +71,7 @@ pub(crate) fn bad_argument(lua: &Lua, number: usize, why: impl fmt::Display) -> 
     let (name, method) = lua
         .inspect_stack(0, |frame| {
             let names = frame.names();
-            (names.name.map(|name| name.into_owned()), names.name_what == Some("method"))
+            (names.name.map(Cow::into_owned), names.name_what == Some("method"))
         })
         .unwrap_or((None, false));
     let name = name.unwrap_or_else(|| "?".to_owned());
@@ -84,7 +85,7 @@ pub(crate) fn bad_argument(lua: &Lua, number: usize, why: impl fmt::Display) -> 
 /// `chunk:line: ` of the function that called the running one, or nothing.
 fn caller_position(lua: &Lua) -> Vec<u8> {
     let place = lua.inspect_stack(1, |frame| {
-        let source = frame.source().short_src.map(|source| source.into_owned());
+        let source = frame.source().short_src.map(Cow::into_owned);
         (source, frame.current_line())
     });
     match place {

@@ -11,6 +11,8 @@
 //! - `run` and `run_function` are what Rust calls; they answer `true, value` or
 //!   `false, {err=, source=, line=}`.
 
+use std::borrow::Cow;
+
 use mlua::{Function, Lua, Table, Value};
 
 use super::api::Shared;
@@ -147,7 +149,7 @@ fn place(lua: &Lua) -> (Option<String>, Option<i64>) {
         lua.inspect_stack(level, |frame| {
             let source = frame.source();
             let line = frame.current_line().map_or(-1, |line| line as i64);
-            (source.what == "C", source.source.map(|text| text.into_owned()), line)
+            (source.what == "C", source.source.map(Cow::into_owned), line)
         })
     };
     let found = match at(2) {

@@ -97,7 +97,7 @@ impl Sandbox {
         let guard = Guard::default();
         let mut builder = GuardBuilder::new(&lua)?;
 
-        let missing = lua.create_function(missing)?;
+        let missing = lua.create_function(|lua, args: Arguments| missing(lua, &args))?;
         let missing_table = lua.create_table()?;
         missing_table.raw_set("__index", &missing)?;
         let (shown_metatable, _) = builder.lock(&lua, &missing_table, None)?;
@@ -196,7 +196,7 @@ fn keep_allowed(globals: &Table) -> mlua::Result<()> {
 }
 
 /// Answers a read of a global that does not exist.
-fn missing(lua: &Lua, args: Arguments) -> mlua::Result<Value> {
+fn missing(lua: &Lua, args: &Arguments) -> mlua::Result<Value> {
     if args.len() != 2 {
         return Err(fail::text(lua, "Wrong number of arguments to luaProtectedTableError"));
     }

@@ -187,7 +187,8 @@ impl Vm {
             .and_then(|()| sandbox.prelude.load.call::<(bool, Value)>(function));
         let left = sandbox.leave_loading();
         let loading = sandbox.shared.lock().loading.take();
-        let (ok, error) = outcome.and_then(|outcome| left.map(|()| outcome)).map_err(broken)?;
+        let (ok, error) =
+            outcome.and_then(|outcome| left.map(|()| outcome)).map_err(|error| broken(&error))?;
         if !ok {
             let text = error_of(&error);
             return Err([b"Error registering functions: ", text.as_slice()].concat());
@@ -215,14 +216,14 @@ impl Vm {
 
     fn scripts(&mut self, generation: u64) -> Result<&mut Scripts, Vec<u8>> {
         if self.scripts.as_ref().is_none_or(|scripts| scripts.generation != generation) {
-            self.scripts = Some(Scripts::new(generation).map_err(broken)?);
+            self.scripts = Some(Scripts::new(generation).map_err(|error| broken(&error))?);
         }
         Ok(self.scripts.as_mut().expect("was made above"))
     }
 
     fn libraries(&mut self, generation: u64) -> Result<&mut Libraries, Vec<u8>> {
         if self.libraries.as_ref().is_none_or(|libraries| libraries.generation != generation) {
-            let sandbox = Sandbox::for_libraries().map_err(broken)?;
+            let sandbox = Sandbox::for_libraries().map_err(|error| broken(&error))?;
             self.libraries = Some(Libraries { generation, sandbox, callbacks: HashMap::new() });
         }
         Ok(self.libraries.as_mut().expect("was made above"))
@@ -251,8 +252,8 @@ impl Scripts {
 }
 
 /// The text for a failure of the interpreter itself.
-fn broken(error: mlua::Error) -> Vec<u8> {
-    fail::foreign_message(&error).into_bytes()
+fn broken(error: &mlua::Error) -> Vec<u8> {
+    fail::foreign_message(error).into_bytes()
 }
 
 fn array(sandbox: &Sandbox, values: &[Box<[u8]>]) -> mlua::Result<Table> {
