@@ -24,6 +24,6 @@ mod literal;
 pub(crate) use extended::Extended;
 pub(crate) use float::{parse_f64, parse_f64_lenient, strtod};
 pub(crate) use format::{
-    format_double_reply, format_f, format_f64, format_fixed, format_human, integral,
+    format_double_reply, format_f, format_f64, format_fixed, format_g, format_human, integral,
 };
 pub(crate) use integer::{parse_i64, parse_memory, parse_u64, parse_u64_lenient};
