@@ -1,13 +1,16 @@
 //! Stream commands.
 //!
 //! One file per idea: `add` (XADD, XDEL, XTRIM, XSETID) with `trim` for the options it shares,
-//! `range`, `read` (XREAD, XREADGROUP and how they wait), `group`, `pending`, `claim`, `info`.
+//! `range`, `read` (XREAD, XREADGROUP and how they wait) with `deliver` for what groups add,
+//! `group`, `pending`, `claim`, `autoclaim`, `info`.
 //! `effects` says what the log gets from commands whose request would not replay the same way.
 //!
 //! What is common to them is here: ids as arguments, entries as replies.
 
 mod add;
+mod autoclaim;
 mod claim;
+mod deliver;
 mod effects;
 mod group;
 mod info;
@@ -19,7 +22,8 @@ mod tests;
 mod trim;
 
 pub(super) use add::{xadd, xdel, xlen, xsetid, xtrim};
-pub(super) use claim::{xautoclaim, xclaim};
+pub(super) use autoclaim::xautoclaim;
+pub(super) use claim::xclaim;
 pub(super) use group::{
     xack, xgroup_create, xgroup_createconsumer, xgroup_delconsumer, xgroup_destroy, xgroup_help,
     xgroup_setid,

@@ -6,15 +6,14 @@
 //! answers with one stream only, and for a group it tells whether the key or the group it waited
 //! for is gone. These rules are in `retry`; `first_try` has those of an ordinary call.
 
-use super::effects::{self, Handed, Position};
-use super::{limit, parse_id, write_entries, write_entry, write_id};
+use super::{deliver, limit, parse_id, write_entries};
 use crate::args::{self, int};
 use crate::ctx::{Caller, Ctx};
 use crate::error::{Done, Error, printable};
-use crate::notify::Classes;
 use crate::number;
 use crate::resp::Reply;
-use crate::value::stream::{ConsumerSlot, Group, Log, Nack, Stream, StreamId};
+use crate::value::Kind;
+use crate::value::stream::{Stream, StreamId};
 
 /// A woken reader without COUNT gets at most this many entries.
 const DEFAULT_COUNT_AFTER_WAIT: i64 = 1000;
@@ -32,21 +31,21 @@ struct Request<'a> {
 
 /// In whose name XREADGROUP reads.
 #[derive(Debug, Clone, Copy)]
-struct Reader<'a> {
-    group: &'a [u8],
-    consumer: &'a [u8],
-    no_ack: bool,
+pub(super) struct Reader<'a> {
+    pub(super) group: &'a [u8],
+    pub(super) consumer: &'a [u8],
+    pub(super) no_ack: bool,
 }
 
 /// What is wanted of one stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+#[derive(Debug, Clone, Copy)]
+enum Wanted<'a> {
     /// Entries behind an id.
     Behind(StreamId),
     /// `>`: entries that the group has not delivered yet.
-    Undelivered,
+    Undelivered(Reader<'a>),
     /// What the consumer has pending behind an id.
-    History(StreamId),
+    History(Reader<'a>, StreamId),
 }
 
 /// XREAD [COUNT n] [BLOCK ms] STREAMS key [key …] id [id …]
@@ -158,11 +157,11 @@ fn read(ctx: &mut Ctx<'_>, args: &[&[u8]], request: &Request<'_>, reply: &mut Re
 }
 
 /// The request with the ids that `$` stood for.
-fn without_dollar(args: &[&[u8]], request: &Request<'_>, wanted: &[From]) -> Vec<Vec<u8>> {
+fn without_dollar(args: &[&[u8]], request: &Request<'_>, wanted: &[Wanted<'_>]) -> Vec<Vec<u8>> {
     let ids_at = args.len() - request.ids.len();
     let mut words: Vec<Vec<u8>> = args.iter().map(|arg| arg.to_vec()).collect();
     for (word, from) in words[ids_at..].iter_mut().zip(wanted) {
-        if let From::Behind(id) = from {
+        if let Wanted::Behind(id) = from {
             *word = id.text().as_bytes().to_vec();
         }
     }
@@ -170,12 +169,12 @@ fn without_dollar(args: &[&[u8]], request: &Request<'_>, wanted: &[From]) -> Vec
 }
 
 /// What is wanted of each stream; refuses keys of another type and groups that do not exist.
-fn resolve(ctx: &mut Ctx<'_>, request: &Request<'_>) -> Result<Vec<From>, Error> {
+fn resolve<'a>(ctx: &mut Ctx<'_>, request: &Request<'a>) -> Result<Vec<Wanted<'a>>, Error> {
     let mut wanted = Vec::with_capacity(request.keys.len());
     for (key, id) in request.keys.iter().zip(request.ids) {
         let stream = ctx.get::<Stream>(key)?;
         let Some(reader) = request.reader else {
-            wanted.push(From::Behind(match *id {
+            wanted.push(Wanted::Behind(match *id {
                 b"$" => stream.map_or(StreamId::MIN, |stream| stream.log.last_id()),
                 b">" => {
                     return Err(Error::fixed(
@@ -202,11 +201,11 @@ fn resolve(ctx: &mut Ctx<'_>, request: &Request<'_>) -> Result<Vec<From>, Error>
                      get new messages. The $ ID would just return an empty result set.",
                 ));
             }
-            b">" => From::Undelivered,
+            b">" => Wanted::Undelivered(reader),
             id => match parse_id(id)? {
                 // Redis: the greatest id stands for `>`.
-                StreamId::MAX => From::Undelivered,
-                id => From::History(id),
+                StreamId::MAX => Wanted::Undelivered(reader),
+                id => Wanted::History(reader, id),
             },
         });
     }
@@ -217,32 +216,27 @@ fn resolve(ctx: &mut Ctx<'_>, request: &Request<'_>) -> Result<Vec<From>, Error>
 fn first_try(
     ctx: &mut Ctx<'_>,
     request: &Request<'_>,
-    wanted: &[From],
+    wanted: &[Wanted<'_>],
     reply: &mut Reply,
 ) -> Result<bool, Error> {
     let mark = reply.defer();
     let mut answered = 0;
-    for (key, from) in request.keys.iter().zip(wanted) {
+    for (key, wanted) in request.keys.iter().zip(wanted) {
         let Some(stream) = ctx.get::<Stream>(key)? else {
             continue;
         };
-        let newest = stream.log.last_live_id();
-        let from = match (*from, request.reader) {
-            (From::Behind(id), _) if newest.is_some_and(|newest| newest > id) => From::Behind(id),
-            (From::History(id), _) => From::History(id),
-            (From::Undelivered, Some(reader)) => {
+        let has = match wanted {
+            Wanted::History(..) => true,
+            Wanted::Behind(id) => stream.log.last_live_id() > Some(*id),
+            Wanted::Undelivered(reader) => {
                 let group = stream.groups.get(reader.group);
-                match group {
-                    Some(group) if newest.is_some_and(|newest| newest > group.last_id()) => {
-                        From::Undelivered
-                    }
-                    _ => continue,
-                }
+                group.is_some_and(|group| stream.log.last_live_id() > Some(group.last_id()))
             }
-            _ => continue,
         };
-        serve(ctx, request, key, from, request.count, reply)?;
-        answered += 1;
+        if has {
+            serve(ctx, key, *wanted, request.count, reply)?;
+            answered += 1;
+        }
     }
     if answered == 0 {
         return Ok(false);
@@ -262,27 +256,24 @@ fn retry(ctx: &mut Ctx<'_>, args: &[&[u8]], request: &Request<'_>, reply: &mut R
         if !ctx.may_serve(key) {
             continue;
         }
-        let stream = match ctx.peek(key) {
-            Some(entry) => <Stream as crate::value::Kind>::of(entry.value()),
-            None => None,
-        };
-        let (newest, from) = match (stream, request.reader) {
+        let stream = ctx.peek(key).and_then(|entry| Stream::of(entry.value()));
+        let (newest, seen, wanted) = match (stream, request.reader) {
             (None, None) => continue,
             (None, Some(_)) => {
                 return Err(Error::fixed("UNBLOCKED the stream key no longer exists"));
             }
-            (Some(stream), None) => (stream.log.last_id(), From::Behind(parse_id(id)?)),
+            (Some(stream), None) => {
+                let id = parse_id(id)?;
+                (stream.log.last_id(), id, Wanted::Behind(id))
+            }
             (Some(stream), Some(reader)) => {
                 let group = stream.groups.get(reader.group).ok_or(Error::fixed(
                     "NOGROUP the consumer group this client was blocked on no longer exists",
                 ))?;
-                if stream.log.last_id() <= group.last_id() {
-                    continue;
-                }
-                (stream.log.last_id(), From::Undelivered)
+                (stream.log.last_id(), group.last_id(), Wanted::Undelivered(reader))
             }
         };
-        if matches!(from, From::Behind(id) if newest <= id) {
+        if newest <= seen {
             continue;
         }
         if reply.is_resp3() {
@@ -290,140 +281,26 @@ fn retry(ctx: &mut Ctx<'_>, args: &[&[u8]], request: &Request<'_>, reply: &mut R
         } else {
             reply.array(1);
         }
-        return serve(ctx, request, key, from, count, reply);
+        return serve(ctx, key, wanted, count, reply);
     }
     ctx.park_on_keys(request.keys, args, request.block_ms.unwrap_or(0));
     Ok(())
 }
 
 /// Writes one stream's part of the answer: its name and the entries.
-fn serve(
-    ctx: &mut Ctx<'_>,
-    request: &Request<'_>,
-    key: &[u8],
-    from: From,
-    count: i64,
-    reply: &mut Reply,
-) -> Done {
+fn serve(ctx: &mut Ctx<'_>, key: &[u8], wanted: Wanted<'_>, count: i64, reply: &mut Reply) -> Done {
     if !reply.is_resp3() {
         reply.array(2);
     }
     reply.bulk(key);
-    match request.reader {
-        Some(reader) => serve_reader(ctx, reader, key, from, limit(count), reply),
-        None => {
-            let From::Behind(id) = from else {
-                unreachable!("only a group has history and undelivered entries")
-            };
+    match wanted {
+        Wanted::Behind(id) => {
             let stream = ctx.get::<Stream>(key)?.expect("the caller just met this stream");
             let start = id.next().unwrap_or(StreamId::MIN);
             write_entries(reply, stream.log.range(start, StreamId::MAX).take(limit(count)));
             Ok(())
         }
-    }
-}
-
-fn serve_reader(
-    ctx: &mut Ctx<'_>,
-    reader: Reader<'_>,
-    key: &[u8],
-    from: From,
-    count: usize,
-    reply: &mut Reply,
-) -> Done {
-    let (now, logging) = (ctx.now, ctx.engine.logging);
-    let mut stream = ctx.edit::<Stream>(key)?.expect("the caller just met this stream");
-    let Stream { log, groups } = &mut *stream;
-    let mut group = groups.get_mut(reader.group).expect("the caller just met this group");
-    let before = Position::of(&group);
-    let known = group.find_consumer(reader.consumer);
-    let created = known.is_none();
-    let slot = match known {
-        Some(slot) => {
-            group.touch(slot, now);
-            slot
-        }
-        None => group.create_consumer(reader.consumer, now).expect("the name was just free"),
-    };
-    let mut delivery =
-        Delivery { group: &mut group, slot, now, count, logging, handed: Vec::new() };
-    match from {
-        From::History(id) => delivery.history(log, id, reply),
-        _ => delivery.undelivered(log, reader.no_ack, reply),
-    }
-    let handed = delivery.handed;
-    let position = Position::of(&group);
-    drop(group);
-    drop(stream);
-
-    ctx.dirty(1);
-    if created {
-        ctx.notify(Classes::STREAM, "xgroup-createconsumer", key);
-        ctx.dirty(1);
-        effects::consumer_created(ctx, key, reader.group, reader.consumer);
-    }
-    effects::handed(ctx, key, reader.group, &handed);
-    if position != before {
-        effects::position(ctx, key, reader.group, position);
-    }
-    Ok(())
-}
-
-/// Hands entries of a stream to one consumer of a group.
-struct Delivery<'g> {
-    group: &'g mut Group,
-    slot: ConsumerSlot,
-    now: i64,
-    count: usize,
-    logging: bool,
-    handed: Vec<Handed>,
-}
-
-impl Delivery<'_> {
-    /// Entries that the group has not delivered yet.
-    fn undelivered(&mut self, log: &Log, no_ack: bool, reply: &mut Reply) {
-        let start = self.group.last_id().next().unwrap_or(StreamId::MIN);
-        let mark = reply.defer();
-        let mut shown = 0;
-        for entry in log.range(start, StreamId::MAX).take(self.count) {
-            self.group.advance(log, entry.id);
-            write_entry(reply, &entry);
-            shown += 1;
-            if !no_ack {
-                // After XGROUP SETID an entry may be pending already: it starts anew.
-                self.hand_out(entry.id, 1);
-            }
-        }
-        reply.end_array(mark, shown);
-    }
-
-    /// Entries that this consumer has pending; of those that are gone, only the id.
-    fn history(&mut self, log: &Log, behind: StreamId, reply: &mut Reply) {
-        let start = behind.next().unwrap_or(StreamId::MIN);
-        let pending: Vec<StreamId> =
-            self.group.consumer(self.slot).pending_from(start).take(self.count).collect();
-        reply.array(pending.len());
-        for id in pending {
-            match log.get(id) {
-                Some(entry) => {
-                    write_entry(reply, &entry);
-                    let deliveries = self.group.nack(id).map_or(0, |nack| nack.deliveries);
-                    self.hand_out(id, deliveries.wrapping_add(1));
-                }
-                None => {
-                    reply.array(2);
-                    write_id(reply, id);
-                    reply.null_array();
-                }
-            }
-        }
-    }
-
-    fn hand_out(&mut self, id: StreamId, deliveries: i64) {
-        let nack = Nack { delivered_ms: self.now, deliveries, consumer: self.slot };
-        self.group.assign(id, nack);
-        if self.logging {
-            self.handed.push(Handed::of(self.group, id, nack));
-        }
+        Wanted::Undelivered(reader) => deliver::undelivered(ctx, reader, key, limit(count), reply),
+        Wanted::History(reader, id) => deliver::history(ctx, reader, key, id, limit(count), reply),
     }
 }

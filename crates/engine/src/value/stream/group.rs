@@ -220,6 +220,11 @@ impl Group {
         self.pending.range(start..).map(|(id, nack)| (*id, nack))
     }
 
+    /// The first pending id from `start` on.
+    pub(crate) fn next_pending(&self, start: StreamId) -> Option<StreamId> {
+        self.pending.range(start..).next().map(|(id, _)| *id)
+    }
+
     /// The record of a pending entry.
     pub(crate) fn nack(&self, id: StreamId) -> Option<&Nack> {
         self.pending.get(&id)

@@ -34,7 +34,7 @@ pub(crate) struct Node {
     deleted: u32,
     /// Bytes of the elements that Redis' listpack would have, without the two counters.
     element_bytes: usize,
-    /// The id of the last entry, deleted or not.
+    /// The id of the entry that was added last, deleted or not.
     last: StreamId,
 }
 
@@ -89,7 +89,7 @@ impl Node {
         self.deleted
     }
 
-    /// The id of the last entry, deleted or not.
+    /// The id of the entry that was added last, deleted or not.
     pub(super) fn last(&self) -> StreamId {
         self.last
     }
@@ -185,8 +185,8 @@ impl Node {
         }
     }
 
-    /// Drops the entries behind `last`, all of them deleted. They go on counting as stored, as
-    /// they do in Redis, which keeps them.
+    /// Drops the entries behind `last`, all of them deleted. For size and last id they go on
+    /// counting, as they do in Redis, which keeps them.
     pub(super) fn truncate_behind(&mut self, first: StreamId, last: StreamId) {
         let mut master = Reader::at(&self.bytes, 0);
         for _ in 0..master.number() {
@@ -197,7 +197,6 @@ impl Node {
         let mut end = all.back;
         while let Some(entry) = all.next_back() {
             if entry.id <= last {
-                self.last = entry.id;
                 break;
             }
             end = all.back;

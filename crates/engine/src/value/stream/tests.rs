@@ -19,11 +19,12 @@ struct Model {
     max_deleted: StreamId,
 }
 
-/// A node: its entries, and how many were ever put in.
+/// A node: its entries, how many were ever put in, and the last of those.
 #[derive(Default)]
 struct ModelNode {
     entries: Vec<(StreamId, bool)>,
     stored: usize,
+    last: StreamId,
 }
 
 impl Model {
@@ -34,6 +35,7 @@ impl Model {
         let node = self.nodes.last_mut().expect("just pushed");
         node.entries.push((id, true));
         node.stored += 1;
+        node.last = id;
         self.live.insert(id, pairs);
         self.last = id;
     }
@@ -69,7 +71,7 @@ impl Model {
             let whole = match keep {
                 Keep::MaxLen(max) if self.live.len() as u64 <= max => break,
                 Keep::MaxLen(max) => (self.live.len() - live) as u64 >= max,
-                Keep::MinId(min) => node.entries.last().is_some_and(|(id, _)| *id < min),
+                Keep::MinId(min) => node.last < min,
             };
             if let Precision::Approximate { limit } = precision
                 && limit != 0
