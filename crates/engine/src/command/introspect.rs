@@ -98,11 +98,11 @@ fn inner<'a, 'b>(cx: &Ctx<'_>, a: &'a [&'b [u8]]) -> Result<(CommandRef, &'a [&'
             _ => command,
         })
         .ok_or(Error::fixed("ERR Invalid command specified"))?;
-    if !command.accepts(args.len()) {
-        return Err(Error::fixed("ERR Invalid number of arguments specified for command"));
-    }
     if command.keys.is_empty() {
         return Err(Error::fixed("ERR The command has no key arguments"));
+    }
+    if !command.accepts(args.len()) {
+        return Err(Error::fixed("ERR Invalid number of arguments specified for command"));
     }
     Ok((command, args))
 }

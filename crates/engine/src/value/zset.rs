@@ -237,6 +237,13 @@ impl ZSet {
 
     /// The ranks whose members are in a range of bytes; meaningful when all scores are equal.
     pub(crate) fn lex_ranks(&self, range: &LexRange<'_>) -> Range<usize> {
+        // Redis: a range that the ends of the set are outside of is empty, whatever is between.
+        let ends = (self.nth(0), self.nth(self.len().saturating_sub(1)));
+        if let (Some((first, _)), Some((last, _))) = ends
+            && (!range.reaches(first) || range.misses(last))
+        {
+            return 0..0;
+        }
         match &self.0 {
             Form::Small(small) => small.ranks(|m, _| range.misses(m), |m, _| range.reaches(m)),
             Form::Large(large) => large.ranks(
