@@ -96,8 +96,11 @@ pub(super) fn keys(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     let now = cx.now;
     let mark = out.defer();
     let mut count = 0;
+    // Redis: a lone star asks for everything, the empty name included, which no pattern matches.
+    let all = a[1] == b"*";
     for entry in cx.db().table.iter() {
-        if !is_due(entry, now) && glob::matches(a[1], entry.key(), Case::Sensitive) {
+        let wanted = all || glob::matches(a[1], entry.key(), Case::Sensitive);
+        if wanted && !is_due(entry, now) {
             out.bulk(entry.key());
             count += 1;
         }

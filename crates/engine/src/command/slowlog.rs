@@ -2,13 +2,16 @@
 
 use crate::args;
 use crate::ctx::Ctx;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::resp::Reply;
 
 pub(super) fn slowlog_get(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     const DEFAULT: usize = 10;
     if a.len() > 3 {
-        return Err(Error::arity("slowlog|get"));
+        let sub = printable(a[1], 128);
+        return Err(Error::new(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try SLOWLOG HELP."
+        )));
     }
     let entries = &cx.engine.slowlog.entries;
     let count = match a.get(2) {

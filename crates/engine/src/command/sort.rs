@@ -15,7 +15,7 @@ use crate::notify::Classes;
 use crate::number::strtod;
 use crate::resp::Reply;
 use crate::value::list::{ChunkLimit, End, List};
-use crate::value::zset::End as RankEnd;
+use crate::value::zset::{End as RankEnd, ZSet};
 use crate::value::{Kind, Value};
 
 const NOT_A_WEIGHT: Error = Error::fixed("ERR One or more scores can't be converted into double");
@@ -128,6 +128,11 @@ impl<'a> Request<'a> {
 }
 
 fn run(cx: &mut Ctx<'_>, key: &[u8], mut request: Request<'_>, out: &mut Reply) -> Done {
+    // Redis: a sorted set that is sorted stays in its large form afterwards.
+    let seed = cx.seed();
+    if let Ok(Some(mut set)) = cx.edit::<ZSet>(key) {
+        set.make_large(seed);
+    }
     let found = match cx.read(key).map(Entry::value) {
         None => Found { elements: Vec::new(), is_set: false },
         Some(value) => Found::load(value, &request).ok_or(Error::WRONG_TYPE)?,

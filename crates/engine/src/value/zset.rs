@@ -298,6 +298,11 @@ impl ZSet {
         }
     }
 
+    /// Leaves the compact form for good.
+    pub(crate) fn make_large(&mut self, seed: u64) {
+        self.enlarge(seed);
+    }
+
     /// Makes the set large, if it is not.
     fn enlarge(&mut self, seed: u64) -> &mut Large {
         if let Form::Small(small) = &self.0 {
