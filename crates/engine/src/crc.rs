@@ -3,24 +3,24 @@
 //! The polynomial is 0x1021 from zero, most significant bit first, nothing reflected (XMODEM).
 
 /// Hash slots of a cluster.
-pub(crate) const SLOTS: u16 = 16384;
+pub const SLOTS: u16 = 16384;
 
 /// One entry for each value of the byte that is shifted out.
 const TABLE: [u16; 256] = table();
 
 /// The checksum of `data`.
-pub(crate) fn crc16(data: &[u8]) -> u16 {
+pub fn crc16(data: &[u8]) -> u16 {
     data.iter().fold(0, |crc, &byte| crc << 8 ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
 
 /// The slot of a key: of the part between the first `{` and the next `}` if that is not empty,
 /// otherwise of the whole key.
-pub(crate) fn key_slot(key: &[u8]) -> u16 {
+pub fn key_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOTS
 }
 
 /// The part of the key that decides its slot.
-pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
+pub fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = memchr::memchr(b'{', key) else { return key };
     match memchr::memchr(b'}', &key[open + 1..]) {
         None | Some(0) => key,

@@ -20,7 +20,7 @@ mod bits;
 mod clock;
 mod command;
 mod config;
-mod crc;
+pub mod crc;
 mod ctx;
 mod drive;
 mod dump;

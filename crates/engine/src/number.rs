@@ -5,7 +5,7 @@
 //! after a thousand additions of 0.1. This module has those rules in safe Rust, independent of
 //! the platform's C library and of whether the machine has an 80-bit float:
 //!
-//! - [`parse_i64`], [`parse_u64`], [`parse_u64_lenient`], [`parse_memory`]: whole numbers;
+//! - [`parse_i64`], [`parse_u64_lenient`], [`parse_memory`]: whole numbers;
 //! - [`parse_f64`] (strict) and [`strtod`] (C's prefix rule, for commands that use it bare);
 //! - [`format_f64`], [`format_double_reply`], [`format_f`], [`format_fixed`],
 //!   [`format_human`];
@@ -26,4 +26,4 @@ pub(crate) use float::{parse_f64, parse_f64_lenient, strtod};
 pub(crate) use format::{
     format_double_reply, format_f, format_f64, format_fixed, format_g, format_human, integral,
 };
-pub(crate) use integer::{parse_i64, parse_memory, parse_u64, parse_u64_lenient};
+pub(crate) use integer::{parse_i64, parse_memory, parse_u64_lenient};
