@@ -225,8 +225,15 @@ impl Differential {
                 return self.broken(episode, at, &error).map(Some);
             }
             for number in ORDINARY..CONNECTIONS {
-                let redis = self.redis.drain(number).map_err(|e| oracle(&e, &shown(step)))?;
-                let ours = self.ours.drain(number)?;
+                let mut redis = self.redis.drain(number).map_err(|e| oracle(&e, &shown(step)))?;
+                let mut ours = self.ours.drain(number)?;
+                if command_name(step) == "QUIT" && step.connection == number && !redis.is_empty() {
+                    // Both hang up after the reply, but not at one moment: do it for them.
+                    redis.retain(Option::is_some);
+                    ours.retain(Option::is_some);
+                    self.redis.hang_up(number);
+                    self.ours.hang_up(number);
+                }
                 let mismatches = event_mismatches(step, &redis, &ours);
                 let difference = self.not_accepted(at, mismatches);
                 if difference.is_some() || self.tainted {

@@ -97,6 +97,11 @@ impl Side {
         Ok(())
     }
 
+    /// Forgets a connection that said good-bye.
+    pub(super) fn hang_up(&mut self, number: usize) {
+        self.connections[number] = None;
+    }
+
     /// All replies that have arrived on a connection; `None` at the end when it was closed.
     pub(super) fn drain(&mut self, number: usize) -> io::Result<Vec<Option<Reply>>> {
         let Some(client) = &mut self.connections[number] else { return Ok(Vec::new()) };
