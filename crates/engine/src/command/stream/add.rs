@@ -29,7 +29,7 @@ pub(in crate::command) fn xadd(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &mut Re
         return Ok(());
     }
 
-    let now = ctx.now.max(0) as u64;
+    let (now, logging) = (ctx.now.max(0) as u64, ctx.engine.logging);
     let mut stream = ctx.edit_or_new(key, Stream::new)?;
     let log = &mut stream.log;
     if log.last_id() == StreamId::MAX {
@@ -41,7 +41,7 @@ pub(in crate::command) fn xadd(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &mut Re
     let id = log.resolve(spec, now).map_err(refusal)?;
     log.append(id, pairs, limits).map_err(refusal)?;
     let trimmed = options.trim.map_or(0, |trim| log.trim(trim.keep, trim.precision));
-    let outcome = options.trim.map(|trim| trim.outcome(log));
+    let outcome = options.trim.filter(|_| logging).map(|trim| trim.outcome(log));
     drop(stream);
 
     write_id(reply, id);
