@@ -1,6 +1,10 @@
 //! `seawall engine`: serves the engine until a signal or SHUTDOWN ends it.
 
-use std::{path::PathBuf, thread};
+use std::{
+    hash::{BuildHasher, RandomState},
+    path::PathBuf,
+    thread,
+};
 
 use seawall_engine::Options;
 use seawall_server::{Config, Level, Server, StartError, Stopper, log::open_journal};
@@ -35,7 +39,9 @@ pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
     config.listen = listen;
     config.unix_socket =
         (!settings.unixsocket.is_empty()).then(|| PathBuf::from(&settings.unixsocket));
-    config.engine = Options { settings: settings.clone(), ..Options::default() };
+    // Nobody outside can know the seed, and so nobody can choose keys that collide.
+    let seed = RandomState::new().hash_one(std::process::id());
+    config.engine = Options { settings: settings.clone(), seed, ..Options::default() };
     config.notices = notices.clone();
     config.journal = Some(open_journal(data::place(&settings.dir)));
     let handle = Server::start(config).map_err(|error| Failure::Work(advise(&error)))?;

@@ -110,6 +110,10 @@ impl EventLoop {
 
     /// Serves the sockets from inside a script that runs on this thread past its limit.
     pub(crate) fn serve_while_busy(&self) {
+        if self.hub.is_stopping() {
+            self.hub.abort_script();
+            return;
+        }
         if self.thread.get() != Some(&std::thread::current().id()) {
             return; // An in-process caller's script: the loop is free and serves by itself.
         }
@@ -144,6 +148,9 @@ impl EventLoop {
         }
         // Only what is ready now: connections that are queued again wait for the next turn.
         for _ in 0..sockets.ready.len() {
+            if self.hub.is_stopping() {
+                break;
+            }
             let Some(slot) = sockets.ready.pop_front() else { break };
             sockets = self.serve(sockets, slot, &mut buffer);
         }

@@ -130,7 +130,8 @@ impl EventLoop {
         let deadline = engine.next_deadline();
         let mut timeout_ms = until_tick_ms;
         if let Some(at) = deadline {
-            let left = at.saturating_sub(self.unix_ms()).max(0);
+            // At least a little: a deadline that has passed may have to wait for a script.
+            let left = at.saturating_sub(self.unix_ms()).max(1);
             timeout_ms = timeout_ms.min(left.unsigned_abs());
             self.hub.set_sleep(at);
         } else {

@@ -94,6 +94,8 @@ pub(crate) struct Hub {
     held: Mutex<Vec<Waker>>,
     /// The engine was told to refuse writes.
     refusing: AtomicBool,
+    /// A script was cut short while ending; nothing is logged from there on.
+    abandoned: AtomicBool,
     stopping: AtomicBool,
     stopped: AtomicBool,
 }
@@ -124,6 +126,7 @@ impl Hub {
             sleeps_until: AtomicI64::new(i64::MAX),
             held: Mutex::default(),
             refusing: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
         }
@@ -245,10 +248,23 @@ impl Hub {
         self.wake_loop();
     }
 
-    /// Asks the event loop to end.
+    /// Asks the event loop to end; a script that runs is ended, too.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
+        self.abort_script();
         self.wake_loop();
+    }
+
+    /// Ends a running script, and forgets what it did so far: a script is kept whole or not at all.
+    pub(crate) fn abort_script(&self) {
+        let mut engine = self.core.engine();
+        // What was done before the script is kept.
+        let settled = self.settle(&mut engine, None);
+        if engine.abort_script() {
+            self.abandoned.store(true, Ordering::Relaxed);
+        }
+        drop(engine);
+        self.finish(settled);
     }
 
     /// Whether the event loop was asked to end.
@@ -288,6 +304,9 @@ impl Hub {
     /// Hands the engine's new effects to the log; returns the position behind them.
     fn stage(&self, engine: &mut Engine, effects: &mut Vec<u8>) -> u64 {
         let Some(journal) = &self.journal else { return 0 };
+        if self.abandoned.load(Ordering::Relaxed) {
+            return u64::MAX; // Never released: nobody is told of what is not kept.
+        }
         effects.clear();
         let count = engine.take_effects(effects);
         if count == 0 && self.refusing.load(Ordering::Relaxed) {
@@ -301,6 +320,7 @@ impl Hub {
     /// Writes what was staged; a failure makes the engine refuse writes.
     fn commit(&self, position: u64) {
         if let Some(journal) = &self.journal
+            && position != u64::MAX
             && journal.commit(position).is_err()
         {
             self.check_log();

@@ -186,6 +186,15 @@ impl Engine {
         (Pace::Busy, if stop { Tick::Kill } else { Tick::Continue })
     }
 
+    /// Ends a running script at its next step, because the host is ending. Says whether it has
+    /// changed data: that is half of what it meant to do, and the host must not keep it.
+    pub fn abort_script(&mut self) -> bool {
+        self.script.as_mut().is_some_and(|script| {
+            script.killed = true;
+            script.wrote
+        })
+    }
+
     /// A line that a script wrote to the server's log.
     pub(crate) fn script_logged(&mut self, level: LogLevel, message: &[u8]) {
         self.requests.push(HostRequest::Log {
