@@ -47,23 +47,26 @@ impl Engine {
         budget_bytes: usize,
         out: &mut Effects,
     ) -> Option<Cursor> {
-        let enough = out.as_bytes().len().saturating_add(budget_bytes);
         if cursor == Cursor::START {
             for library in self.scripts.libraries.values() {
                 let args: [&[u8]; 4] = [b"FUNCTION", b"LOAD", b"REPLACE", &library.source];
                 out.push(0, &args);
             }
         }
+        let enough = out.as_bytes().len().saturating_add(budget_bytes);
         let mut at = cursor;
-        while out.as_bytes().len() < enough {
+        loop {
             let table = &self.dbs.get(at.db as usize)?.table;
             let next = table.scan(at.position, KEYS_AT_ONCE, |entry| dump(entry, at.db, out));
             at = match next {
                 0 => Cursor { db: at.db + 1, position: 0 },
                 position => Cursor { position, ..at },
             };
+            // Checked last, so that a slice always gets further.
+            if out.as_bytes().len() >= enough {
+                return Some(at);
+            }
         }
-        Some(at)
     }
 
     /// Dumps one key as `DEL` and the commands that rebuild it, if it exists.

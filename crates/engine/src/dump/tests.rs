@@ -183,6 +183,33 @@ fn streams_come_back_with_groups_and_pending_entries() {
 }
 
 #[test]
+fn scripts_and_function_libraries_come_back() {
+    let mut life = Life::new();
+    let library = "#!lua name=mine\\nredis.register_function('f', function(k, a) \
+                   redis.call('INCR', k[1]) \
+                   return redis.call('RPUSH', k[2], a[1], redis.call('TIME')[1]) end)";
+    let old = "#!lua name=old\\nredis.register_function('g', function() return 1 end)";
+    let set = "redis.call('SET', KEYS[1], math.random()) return redis.call('EXPIRE', KEYS[1], 9)";
+    let pop = "redis.call('SADD', KEYS[1], 'a', 'b', 'c') return redis.call('SPOP', KEYS[1])";
+    for line in [
+        &format!("FUNCTION LOAD \"{library}\""),
+        &format!("FUNCTION LOAD \"{old}\""),
+        "FUNCTION DELETE old",
+        "FCALL f 2 n l x",
+        &format!("EVAL \"{set}\" 1 r"),
+        &format!("EVAL \"{pop}\" 1 e"),
+    ] {
+        let reply = life.run(line);
+        assert!(!reply.starts_with('-'), "{line}: {reply}");
+    }
+    life.assert_recoverable();
+    for mut again in [Life::replay(life.dump().as_bytes()), Life::replay(&life.log)] {
+        assert_eq!(again.run("FCALL f 2 n l y"), ":4\r\n");
+        assert!(again.run("FCALL g 0").starts_with('-'));
+    }
+}
+
+#[test]
 fn operations_name_the_keys_they_touch() {
     let life = Life::new();
     let engine = life.core.engine();
