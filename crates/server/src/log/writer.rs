@@ -353,7 +353,7 @@ impl Shared {
         let hopeless = staged.bytes > MAX_STAGED_BYTES
             || staged.chunks.iter().any(|chunk| chunk.len() > MAX_PAYLOAD_BYTES);
         drop(staged);
-        let reason = error.to_string();
+        let reason = describe(error);
         self.enter(if hopeless {
             Trouble::Failed { reason }
         } else {
@@ -363,7 +363,7 @@ impl Shared {
 
     /// The file cannot be trusted any more; the caller may hold the appender.
     pub(super) fn distrust(&self, error: &io::Error) {
-        self.enter(Trouble::Failed { reason: error.to_string() });
+        self.enter(Trouble::Failed { reason: describe(error) });
     }
 
     fn enter(&self, trouble: Trouble) -> JournalError {
@@ -531,6 +531,12 @@ impl Trouble {
             }
         }
     }
+}
+
+/// The system's words alone, as Redis has them, without the number that Rust adds.
+fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
 }
 
 /// A new log whose name appears only once its header is durable.
