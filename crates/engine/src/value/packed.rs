@@ -21,7 +21,7 @@ use entry::{Draft, Raw};
 use super::{alloc_bytes, elem::Elem};
 
 /// The smallest gap worth making.
-const MIN_GAP: usize = 32;
+const MIN_GAP: usize = 16;
 
 /// A sequence of byte strings in one allocation.
 #[derive(Clone, Debug, Default)]
@@ -148,9 +148,7 @@ impl Packed {
     /// Adds an entry after the last.
     pub(crate) fn push_back(&mut self, item: &[u8]) {
         let draft = Draft::new(item);
-        if self.bytes.len() + draft.len() > self.bytes.capacity() && self.start >= self.byte_len() {
-            self.close_gap();
-        }
+        self.reserve(draft.len());
         draft.append(&mut self.bytes);
         self.len += 1;
     }
@@ -173,8 +171,8 @@ impl Packed {
             return self.push_front(item);
         }
         let draft = Draft::new(item);
-        self.resize_hole(place.at, 0, draft.len());
-        draft.write(&mut self.bytes[place.at..place.at + draft.len()]);
+        let at = self.resize_hole(place.at, 0, draft.len());
+        draft.write(&mut self.bytes[at..at + draft.len()]);
         self.len += 1;
     }
 
@@ -190,8 +188,8 @@ impl Packed {
         }
         let draft = Draft::new(item);
         let old = self.next(place).at - place.at;
-        self.resize_hole(place.at, old, draft.len());
-        draft.write(&mut self.bytes[place.at..place.at + draft.len()]);
+        let at = self.resize_hole(place.at, old, draft.len());
+        draft.write(&mut self.bytes[at..at + draft.len()]);
     }
 
     /// Takes out up to `count` entries from a place on.
@@ -296,14 +294,42 @@ impl Packed {
         self.bytes.shrink_to_fit();
     }
 
-    /// Makes the `old` bytes at an offset `new` bytes long, moving what follows.
-    fn resize_hole(&mut self, at: usize, old: usize, new: usize) {
-        let len = self.bytes.len();
+    /// Makes the `old` bytes at an offset `new` bytes long, moving what follows. Returns the offset
+    /// that they have then.
+    fn resize_hole(&mut self, at: usize, old: usize, new: usize) -> usize {
+        let before = at - self.start;
+        self.reserve(new.saturating_sub(old));
+        // Making room may have closed the gap.
+        let (at, len) = (self.start + before, self.bytes.len());
         if new > old {
             self.bytes.resize(len + new - old, 0);
         }
         self.bytes.copy_within(at + old..len, at + new);
         self.bytes.truncate(len + new - old);
+        at
+    }
+
+    /// Makes room for so many bytes behind the last entry.
+    ///
+    /// It grows by a quarter, not twofold: there are many small collections, and what each of them
+    /// has to spare adds up.
+    #[inline]
+    fn reserve(&mut self, more: usize) {
+        if self.bytes.len() + more > self.bytes.capacity() {
+            self.make_room(more);
+        }
+    }
+
+    #[cold]
+    fn make_room(&mut self, more: usize) {
+        if self.start > 0 && self.start >= self.byte_len() {
+            self.close_gap();
+        }
+        let needed = self.bytes.len() + more;
+        if needed > self.bytes.capacity() {
+            let capacity = alloc_bytes(needed + needed / 4);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
     }
 
     fn close_gap(&mut self) {
@@ -311,12 +337,12 @@ impl Packed {
         self.start = 0;
     }
 
-    /// Makes the gap at least `need` bytes, and as wide again as the entries, so that adding to
+    /// Makes the gap at least `need` bytes, and half as wide again as the entries, so that adding to
     /// the front moves each byte a constant number of times.
     #[cold]
     fn widen_gap(&mut self, need: usize) {
         let (used, old) = (self.byte_len(), self.start);
-        let gap = need + used.max(MIN_GAP);
+        let gap = need + (used / 2).max(MIN_GAP);
         let mut bytes = Vec::with_capacity(gap + used);
         bytes.resize(gap, 0);
         bytes.extend_from_slice(&self.bytes[old..]);
