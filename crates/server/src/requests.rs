@@ -29,11 +29,6 @@ impl EventLoop {
                 }
                 HostRequest::Reload(session) => self.persist(session, "OK", |log| log.reload()),
                 HostRequest::Shutdown { session, save } => self.shut_down(session, save),
-                HostRequest::Log { level, text } => {
-                    let levels = [Level::Debug, Level::Verbose, Level::Notice, Level::Warning];
-                    let level = levels[usize::from(level.min(3))];
-                    self.hub.notices.tell(level, format_args!("script: {text}"));
-                }
                 HostRequest::SettingsChanged => self.settings_changed(),
                 HostRequest::RewriteConfig(session) => {
                     self.answer(session, Err("ERR The server is running without a config file"));
