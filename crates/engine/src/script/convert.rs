@@ -23,13 +23,19 @@ pub(crate) fn error_text(reply: &[u8]) -> Vec<u8> {
 
 /// An error line as scripts see it: one that is only a word gets a code.
 pub(crate) fn with_code(line: &[u8]) -> Vec<u8> {
-    let line = line.trim_ascii_end();
+    let line = without_line_end(line);
     if memchr::memchr(b' ', line).is_some() {
         return line.to_vec();
     }
     let mut text = b"ERR ".to_vec();
     text.extend_from_slice(line);
     text
+}
+
+/// A text without the line breaks at its end; spaces stay.
+pub(crate) fn without_line_end(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
+    &text[..end]
 }
 
 struct Reply<'a> {

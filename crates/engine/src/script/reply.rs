@@ -249,7 +249,7 @@ impl Writer<'_> {
                 self.counted = matches!(table.raw_get(&fields.ignore)?, Value::Boolean(true));
             }
             let err = err.as_bytes();
-            self.line(b'-', err.trim_ascii_end());
+            self.line(b'-', super::convert::without_line_end(&err));
             return Ok(());
         }
         if let Value::String(ok) = table.raw_get(&fields.ok)? {

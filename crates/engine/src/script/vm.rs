@@ -354,7 +354,7 @@ fn push_error(out: &mut Vec<u8>, text: &[u8]) {
     if text.first() != Some(&b'-') {
         out.extend_from_slice(b"-ERR ");
     }
-    let text = text.trim_ascii_end();
+    let text = super::convert::without_line_end(text);
     out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
     out.extend_from_slice(b"\r\n");
 }
