@@ -45,7 +45,7 @@ pub(super) fn function_load(cx: &mut Ctx<'_>, a: &[&[u8]], _: &mut Reply) -> Don
         if !is(option, "replace") {
             return Err(Error::new(format!(
                 "ERR Unknown option given: {}",
-                printable(option, 128)
+                printable(option, usize::MAX)
             )));
         }
         replace = true;

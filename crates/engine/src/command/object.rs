@@ -70,14 +70,11 @@ pub(super) fn object_help(_: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done
 }
 
 pub(super) fn memory_usage(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    match &a[3..] {
-        [] => {}
-        [word, samples] if is(word, "samples") => {
-            if args::int(samples)? < 0 {
-                return Err(Error::SYNTAX);
-            }
+    for option in a[3..].chunks(2) {
+        match option {
+            [word, samples] if is(word, "samples") && args::int(samples)? >= 0 => {}
+            _ => return Err(Error::SYNTAX),
         }
-        _ => return Err(Error::SYNTAX),
     }
     with_entry(cx, a[2], out, |entry, out| out.count(size_of::<Entry>() + entry.heap_bytes()))
 }

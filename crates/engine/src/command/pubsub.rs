@@ -101,6 +101,10 @@ pub(super) fn psubscribe(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
 }
 
 pub(super) fn ssubscribe(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
+    // Redis: unlike the others, it is refused inside a transaction.
+    if !cx.may_block() {
+        return Err(Error::fixed("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
     subscribe_to(cx, &a[1..], &SHARD, out)
 }
 
