@@ -51,9 +51,11 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// One of its functions.
+    /// One of its functions, in any case.
     pub(crate) fn function(&self, name: &[u8]) -> Option<&RegisteredFunction> {
-        self.functions.iter().find(|function| function.name == name)
+        let exact = self.functions.iter().find(|function| function.name == name);
+        let folded = |function: &&RegisteredFunction| function.name.eq_ignore_ascii_case(name);
+        exact.or_else(|| self.functions.iter().find(folded))
     }
 }
 
@@ -68,7 +70,8 @@ pub(crate) struct ScriptStore {
     /// The same for libraries.
     pub(crate) library_generation: u64,
     pub(crate) libraries: BTreeMap<Vec<u8>, Library>,
-    /// Names of the libraries by the names of their functions.
+    /// Names of the libraries by the names of their functions, in lower case: functions are found
+    /// in any case, libraries are not.
     owners: HashMap<Vec<u8>, Vec<u8>>,
     next_library: LibraryId,
     /// Libraries that are gone but that an interpreter may still hold.
@@ -99,7 +102,7 @@ impl ScriptStore {
 
     /// The library that has this function.
     pub(crate) fn library_of(&self, function: &[u8]) -> Option<&Library> {
-        self.libraries.get(self.owners.get(function)?)
+        self.libraries.get(self.owners.get(&function.to_ascii_lowercase())?)
     }
 
     /// How many functions there are.
@@ -112,10 +115,10 @@ impl ScriptStore {
     /// # Errors
     /// The text of the refusal: another library has one of its functions.
     pub(crate) fn add_library(&mut self, name: &[u8], library: Library) -> Result<(), String> {
-        let taken = library
-            .functions
-            .iter()
-            .find(|function| self.owners.get(&function.name).is_some_and(|owner| owner != name));
+        let taken = library.functions.iter().find(|function| {
+            let folded = function.name.to_ascii_lowercase();
+            self.owners.get(&folded).is_some_and(|owner| owner != name)
+        });
         if let Some(function) = taken {
             self.retired.push(library.id);
             let function = String::from_utf8_lossy(&function.name);
@@ -123,7 +126,7 @@ impl ScriptStore {
         }
         self.delete_library(name);
         for function in &library.functions {
-            self.owners.insert(function.name.clone(), name.to_vec());
+            self.owners.insert(function.name.to_ascii_lowercase(), name.to_vec());
         }
         self.libraries.insert(name.to_vec(), library);
         Ok(())
