@@ -2,8 +2,8 @@
 //!
 //! The suite is read from a checkout that the caller names; it is neither vendored nor altered. It
 //! runs in a scratch copy, in external mode, unit by unit, against a server of our own on a free
-//! port. A unit that crashes, hangs or stops in the middle is reported, the server is started
-//! again, and the next unit runs.
+//! port, a new one for each unit. A unit that crashes, hangs or stops in the middle is reported, and
+//! the next one runs.
 //!
 //! A stopped unit leaves no trace of the tests that never ran, so counting failures alone would
 //! flatter it. `--server redis` runs the same units against redis-server and keeps the names of
@@ -87,15 +87,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let baseline = Baseline::load(&kept.join("redis.tsv"));
 
     let progress = bar("redis-suite", units.len() as u64);
-    let mut server = builder.start()?;
     let mut results = Vec::new();
     for unit in units {
         progress.set_message(unit.path);
+        // A test that fails in the middle leaves its settings behind, so nobody inherits a server.
+        let server = builder.start()?;
         let result = run_unit(unit.name, unit.path, options, &scratch, &server)?;
         progress.suspend(|| print_unit(&result, &baseline));
-        if server.exited()?.is_some() || result.interrupted.is_some() {
-            server = builder.start()?;
-        }
         results.push(result);
         progress.inc(1);
     }

@@ -72,6 +72,10 @@ pub(super) fn config_set(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
             session.authenticated = true;
         }
     }
+    if cx.engine.settings.maxmemory > 0 {
+        // A lower bound holds at once, not only when somebody writes.
+        cx.engine.make_room();
+    }
     let slowlog_len = cx.engine.settings.slowlog_max_len;
     cx.engine.slowlog.trim(slowlog_len);
     cx.engine.requests.push(HostRequest::SettingsChanged);
