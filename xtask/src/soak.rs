@@ -12,7 +12,7 @@ use seawall_testkit::ServerBuilder;
 use seawall_testkit::differential::{Differential, Limits};
 
 use crate::outcome::{Context, Failure, Outcome};
-use crate::shell::{bar, release_binary, target};
+use crate::shell::{bar, cargo, release_binary, step, target};
 
 /// What `cargo xtask soak` can be told.
 #[derive(Args)]
@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// Test this binary instead of building one
     #[arg(long)]
     binary: Option<PathBuf>,
+    /// Leave out the tests that run at full length, such as power cuts and kills
+    #[arg(long)]
+    skip_tests: bool,
     /// Accept this difference for once: `command | reply of redis | ours | why`
     #[arg(long)]
     accept: Vec<String>,
@@ -43,8 +46,23 @@ enum Subject {
     Redis,
 }
 
-/// Runs the differential test at full length.
+/// Tests that run a twentieth of their counts unless they are told otherwise.
+const TESTS: [(&str, &[&str]); 3] = [
+    (
+        "power cuts, bit flips, full disks",
+        &["test", "-p", "seawall-server", "--lib", "--test", "recovery"],
+    ),
+    ("random histories from their log", &["test", "-p", "seawall-engine", "--lib", "dump"]),
+    ("kills under load", &["test", "-p", "seawall-cli", "--test", "durability"]),
+];
+
+/// Runs the tests and then the differential test at full length.
 pub(crate) fn run(options: &Options) -> Outcome {
+    if !options.skip_tests {
+        for (name, args) in TESTS {
+            step(name, cargo(args).env("SEAWALL_SOAK", "1"))?;
+        }
+    }
     let ours = match (options.server, &options.binary) {
         (Subject::Redis, _) => ServerBuilder::redis(),
         (Subject::Seawall, Some(binary)) => engine(binary.clone()),

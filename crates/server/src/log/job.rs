@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use seawall_engine::{Core, Logging};
 
-use super::writer::lock;
+use super::shared::lock;
 use super::{DumpSource, Log, LogError, Rewrite, SharedSource, Step, Target};
 
 /// The longest rest between two slices.

@@ -14,7 +14,7 @@ use super::disk::{DirectoryDisk, Disk};
 use super::job::{EngineSource, Job};
 use super::lock::DirectoryLock;
 use super::open::{self, Progress};
-use super::writer::lock;
+use super::shared::lock;
 use super::{Clock, Log, LogError, SNAPSHOT_FILE, Target, save_now};
 use crate::journal::{Journal, JournalError, Listener, OpenJournal};
 use crate::notice::{Level, Notices};
@@ -331,6 +331,7 @@ impl Journal for DiskJournal {
         let target = if !idle {
             None
         } else if self.log.needs_rewrite()
+            || (state.rules.appendonly && !self.log.has_file())
             || (self.log.has_file()
                 && state.rules.wants_rewrite(self.log.size_bytes(), state.base_bytes))
         {

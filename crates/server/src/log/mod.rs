@@ -7,7 +7,7 @@
 //!
 //! - [`disk`], [`sim`]: the disk as a trait, the real one and one that can lose power;
 //! - [`frame`], [`reader`], [`check`]: the file's bytes, reading them, judging and repairing them;
-//! - [`writer`], [`sync`]: appending, and what "durable" means under each [`Policy`];
+//! - [`writer`], [`shared`], [`sync`]: appending, and what "durable" means under each [`Policy`];
 //! - [`rewrite`], [`job`]: a compact copy of the state while the server runs, without fork;
 //! - [`open`], [`journal`]: loading at start, and the log as the event loop sees it;
 //! - [`transfer`]: leaving to and arriving from a plain Redis command stream.
@@ -26,6 +26,7 @@ mod lock;
 mod open;
 mod reader;
 mod rewrite;
+mod shared;
 pub mod sim;
 mod sync;
 mod transfer;

@@ -31,7 +31,8 @@ use seawall_engine::effects::{self, Effects, Operation};
 use seawall_engine::{Cursor, Engine, Reach, Touch};
 
 use super::appender::Appender;
-use super::writer::{Log, Shared, lock};
+use super::shared::{Shared, lock};
+use super::writer::Log;
 use super::{LOG_FILE, LogError, SNAPSHOT_FILE};
 
 /// Encoded bytes a slice aims at.

@@ -5,37 +5,23 @@
 //! sync thread                                      fdatasync ──▶ released ──▶ listener
 //! ```
 //!
-//! Two kinds of trouble, told apart because they end differently:
-//! - *The disk takes no more bytes.* The file is cut back to its last whole record, the operations
-//!   stay in memory (the engine has executed them), writes are refused, and the same operations
-//!   are tried again every [`PROBE_EVERY`] until they fit.
-//! - *A sync failed.* The system may have dropped the pages, so a second sync proves nothing.
-//!   Nothing more is released until a rewrite has put the whole state into another file.
-//!
-//! Locks, in the order they are taken: the appender, the staged chunks, the progress. The engine's
-//! lock, where a caller holds it, comes before all of them.
+//! What goes wrong with disks is handled in [`super::shared`].
 
 use std::fmt;
 use std::io;
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::appender::Appender;
 use super::disk::Disk;
-use super::frame::MAX_PAYLOAD_BYTES;
 use super::reader::Loaded;
+use super::shared::{Shared, Trouble, lock};
 use super::sync::{Due, Policy, Progress};
 use super::{LOG_FILE, LogError};
 use crate::journal::{JournalError, Listener};
 
-/// How often a full disk is tried again.
-const PROBE_EVERY: Duration = Duration::from_millis(100);
-/// Operations kept in memory while the disk takes none; writes are refused meanwhile, so only
-/// expiry and eviction add to them.
-const MAX_STAGED_BYTES: usize = 256 << 20;
 /// A chunk, and so a record, ends once it is this long.
 const CHUNK_BYTES: usize = 64 << 20;
 
@@ -61,45 +47,6 @@ impl Default for Options {
 pub struct Log {
     pub(super) shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the host's threads, the sync thread and a rewrite share.
-pub(super) struct Shared {
-    pub(super) disk: Arc<dyn Disk>,
-    clock: Clock,
-    /// `None` while operations are not logged: snapshots only.
-    pub(super) appender: Mutex<Option<Appender>>,
-    pub(super) staged: Mutex<Staged>,
-    progress: Mutex<Progress>,
-    wake: Condvar,
-    committed: AtomicU64,
-    released: AtomicU64,
-    size_bytes: AtomicU64,
-    refusing: AtomicBool,
-    trouble: Mutex<Trouble>,
-    listener: Mutex<Option<Listener>>,
-}
-
-/// Operations on their way to the file.
-#[derive(Debug, Default)]
-pub(super) struct Staged {
-    /// Each becomes one record.
-    pub(super) chunks: Vec<Vec<u8>>,
-    pub(super) bytes: usize,
-    /// Position behind the last staged operation.
-    pub(super) position: u64,
-    /// What was staged since a rewrite last looked; `None` when none runs.
-    pub(super) live: Option<Vec<u8>>,
-}
-
-#[derive(Debug, Default)]
-enum Trouble {
-    #[default]
-    None,
-    /// The disk takes no bytes; tried again at this time.
-    Full { reason: String, probe_at: Duration },
-    /// The file cannot be trusted any more.
-    Failed { reason: String },
 }
 
 impl fmt::Debug for Log {
@@ -291,254 +238,6 @@ impl Drop for Log {
     }
 }
 
-impl Shared {
-    fn now(&self) -> Duration {
-        (self.clock)()
-    }
-
-    /// Writes all staged chunks.
-    fn flush(&self) -> Result<(), JournalError> {
-        let mut appender = lock(&self.appender);
-        if let Some(refusal) = self.refusal() {
-            return Err(refusal);
-        }
-        let (chunks, position) = self.take_staged();
-        let Some(file) = appender.as_mut() else {
-            self.committed.store(position, Ordering::Release);
-            lock(&self.progress).replaced(position);
-            drop(appender);
-            self.publish();
-            return Ok(());
-        };
-        let mut left = chunks.into_iter();
-        while let Some(chunk) = left.next() {
-            if let Err(error) = file.append(&chunk) {
-                self.give_back(std::iter::once(chunk).chain(left));
-                return Err(self.stumble(&error));
-            }
-        }
-        self.size_bytes.store(file.size(), Ordering::Relaxed);
-        self.committed.store(position, Ordering::Release);
-        let mut progress = lock(&self.progress);
-        if progress.wrote(position, self.now()) {
-            self.wake.notify_one();
-        }
-        drop(progress);
-        drop(appender);
-        if self.refusing.load(Ordering::Acquire) {
-            self.recovered();
-        }
-        self.publish();
-        Ok(())
-    }
-
-    /// Takes all chunks and the position behind them.
-    pub(super) fn take_staged(&self) -> (Vec<Vec<u8>>, u64) {
-        let mut staged = lock(&self.staged);
-        staged.bytes = 0;
-        (mem::take(&mut staged.chunks), staged.position)
-    }
-
-    /// Puts chunks back in front of what was staged meanwhile.
-    pub(super) fn give_back(&self, chunks: impl Iterator<Item = Vec<u8>>) {
-        let mut staged = lock(&self.staged);
-        let later = mem::take(&mut staged.chunks);
-        staged.chunks = chunks.chain(later).collect();
-        staged.bytes = staged.chunks.iter().map(Vec::len).sum();
-    }
-
-    /// The disk took no more: refuse writes and try again later.
-    fn stumble(&self, error: &io::Error) -> JournalError {
-        let staged = lock(&self.staged);
-        let hopeless = staged.bytes > MAX_STAGED_BYTES
-            || staged.chunks.iter().any(|chunk| chunk.len() > MAX_PAYLOAD_BYTES);
-        drop(staged);
-        let reason = describe(error);
-        self.enter(if hopeless {
-            Trouble::Failed { reason }
-        } else {
-            Trouble::Full { reason, probe_at: self.now() + PROBE_EVERY }
-        })
-    }
-
-    /// The file cannot be trusted any more; the caller may hold the appender.
-    pub(super) fn distrust(&self, error: &io::Error) {
-        self.enter(Trouble::Failed { reason: describe(error) });
-    }
-
-    fn enter(&self, trouble: Trouble) -> JournalError {
-        if matches!(trouble, Trouble::Failed { .. }) {
-            // Only a rewrite helps, and it takes the whole state from the engine.
-            self.take_staged();
-            lock(&self.progress).fail();
-        }
-        let error = trouble.to_error().expect("only trouble is entered");
-        let mut current = lock(&self.trouble);
-        if !matches!(*current, Trouble::Failed { .. }) {
-            *current = trouble;
-        }
-        self.refusing.store(true, Ordering::Release);
-        drop(current);
-        // Under the lock that the sync thread decides under, so that it does not miss this.
-        let progress = lock(&self.progress);
-        self.wake.notify_all();
-        drop(progress);
-        self.notify();
-        error
-    }
-
-    /// Why the disk is not even tried now; a due probe passes.
-    fn refusal(&self) -> Option<JournalError> {
-        if !self.refusing.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut trouble = lock(&self.trouble);
-        match &mut *trouble {
-            Trouble::Full { probe_at, .. } if self.now() >= *probe_at => None,
-            Trouble::Failed { .. } => {
-                let error = trouble.to_error();
-                drop(trouble);
-                self.take_staged();
-                error
-            }
-            _ => trouble.to_error(),
-        }
-    }
-
-    /// Tries a full disk again when it is time.
-    fn probe(&self) {
-        if self.probe_at().is_some_and(|at| self.now() >= at) {
-            // A success ends the trouble, a failure sets the next probe.
-            let _ = self.flush();
-        }
-    }
-
-    fn probe_at(&self) -> Option<Duration> {
-        if !self.refusing.load(Ordering::Acquire) {
-            return None;
-        }
-        match *lock(&self.trouble) {
-            Trouble::Full { probe_at, .. } => Some(probe_at),
-            _ => None,
-        }
-    }
-
-    /// The disk takes bytes again.
-    fn recovered(&self) {
-        let mut trouble = lock(&self.trouble);
-        if matches!(*trouble, Trouble::Full { .. }) {
-            *trouble = Trouble::None;
-            self.refusing.store(false, Ordering::Release);
-        }
-        drop(trouble);
-        self.notify();
-    }
-
-    /// Another file, durable up to `position`, took the log's place; the caller holds the appender.
-    pub(super) fn replaced(&self, size_bytes: u64, position: u64) {
-        self.size_bytes.store(size_bytes, Ordering::Relaxed);
-        self.committed.store(position, Ordering::Release);
-        lock(&self.progress).replaced(position);
-        let mut trouble = lock(&self.trouble);
-        *trouble = Trouble::None;
-        self.refusing.store(false, Ordering::Release);
-    }
-
-    /// Raises `released` to what the policy allows and tells the listener if it grew.
-    pub(super) fn publish(&self) {
-        let released = lock(&self.progress).released(self.now());
-        if self.released.fetch_max(released, Ordering::AcqRel) < released {
-            self.notify();
-        }
-    }
-
-    pub(super) fn notify(&self) {
-        let listener = lock(&self.listener).clone();
-        if let Some(listener) = listener {
-            listener();
-        }
-    }
-
-    /// The sync thread.
-    fn run(&self) {
-        loop {
-            let mut progress = lock(&self.progress);
-            let now = self.now();
-            let due = progress.due(now);
-            if due == Due::Now {
-                drop(self.sync(progress));
-                self.publish();
-                continue;
-            }
-            if progress.closing {
-                return;
-            }
-            let deadline = match (due, self.probe_at()) {
-                (Due::At(at), Some(probe)) => Some(at.min(probe)),
-                (Due::At(at), None) => Some(at),
-                (_, probe) => probe,
-            };
-            progress = match deadline {
-                Some(at) => {
-                    let timeout = at.saturating_sub(now).max(Duration::from_millis(1));
-                    let woken = self.wake.wait_timeout(progress, timeout);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.wake.wait(progress).unwrap_or_else(PoisonError::into_inner),
-            };
-            drop(progress);
-            self.probe();
-        }
-    }
-
-    /// One sync of the current file, with the lock released while it runs.
-    fn sync<'a>(&'a self, mut progress: MutexGuard<'a, Progress>) -> MutexGuard<'a, Progress> {
-        let generation = progress.generation;
-        drop(progress);
-        // The appender's lock comes before the progress, so the file is looked up without it.
-        let file = lock(&self.appender).as_ref().map(|appender| Arc::clone(appender.file()));
-        progress = lock(&self.progress);
-        let Some(file) = file else { return progress };
-        if progress.generation != generation {
-            return progress;
-        }
-        let target = progress.begin();
-        drop(progress);
-        let result = file.sync();
-        progress = lock(&self.progress);
-        if progress.generation != generation {
-            return progress;
-        }
-        match result {
-            Ok(()) => progress.synced(target),
-            Err(error) => {
-                progress.fail();
-                drop(progress);
-                self.distrust(&error);
-                progress = lock(&self.progress);
-            }
-        }
-        progress
-    }
-}
-
-impl Trouble {
-    fn to_error(&self) -> Option<JournalError> {
-        match self {
-            Self::None => None,
-            Self::Full { reason, .. } | Self::Failed { reason } => {
-                Some(JournalError(reason.clone()))
-            }
-        }
-    }
-}
-
-/// The system's words alone, as Redis has them, without the number that Rust adds.
-fn describe(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
-}
-
 /// A new log whose name appears only once its header is durable.
 fn create(disk: &dyn Disk) -> io::Result<Appender> {
     let new_name = format!("{LOG_FILE}.rewrite");
@@ -547,9 +246,4 @@ fn create(disk: &dyn Disk) -> io::Result<Appender> {
     disk.rename(&new_name, LOG_FILE)?;
     disk.sync_directory()?;
     Ok(appender)
-}
-
-/// Takes a lock whose holder may have panicked; what it guards is consistent between statements.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
-use super::super::disk::Disk;
+use super::super::disk::{Disk, DiskFile};
 use super::super::sim::{Faults, SimDisk};
 use super::super::{Options, Policy, load};
 use super::*;
@@ -328,4 +329,169 @@ fn what_depends_on_a_key_dumped_again_is_dumped_again() {
     }
     toy.keys.retain(|(place, _), _| place.position < 5);
     assert_eq!(rebuilt.keys, toy.keys);
+}
+
+/// A disk on which the first sync of the log's first file waits, and fails when it is told to.
+#[derive(Debug, Clone)]
+struct Stalling {
+    disk: SimDisk,
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    stage: Mutex<Stage>,
+    changed: std::sync::Condvar,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd)]
+enum Stage {
+    #[default]
+    Idle,
+    /// A sync of the old file waits.
+    Waiting,
+    /// The rewrite has taken everything and is about to switch.
+    Switching,
+    /// A client has written something more: the sync fails now.
+    Written,
+    /// It has failed and the log knows.
+    Failed,
+}
+
+impl Gate {
+    fn reach(&self, stage: Stage) {
+        *lock(&self.stage) = stage;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, stage: Stage) {
+        let mut current = lock(&self.stage);
+        while *current < stage {
+            current = self.changed.wait(current).expect("no test panics under the gate");
+        }
+    }
+}
+
+impl Disk for Stalling {
+    fn open(&self, name: &str) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        self.disk.open(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.create(name)?;
+        let gate = Arc::clone(&self.gate);
+        Ok(Arc::new(StallingFile { file, gate, syncs: Mutex::new(0) }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if *lock(&self.gate.stage) == Stage::Waiting {
+            self.gate.reach(Stage::Switching);
+            self.gate.wait(Stage::Failed);
+        }
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.disk.sync_directory()
+    }
+
+    fn fresh_id(&self) -> u128 {
+        self.disk.fresh_id()
+    }
+
+    fn display(&self, name: &str) -> String {
+        self.disk.display(name)
+    }
+}
+
+#[derive(Debug)]
+struct StallingFile {
+    file: Arc<dyn DiskFile>,
+    gate: Arc<Gate>,
+    syncs: Mutex<u32>,
+}
+
+impl DiskFile for StallingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.file.truncate(size)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut syncs = lock(&self.syncs);
+        *syncs += 1;
+        // The first sync of the first file makes its header durable; the second one stalls.
+        if *syncs == 2 && *lock(&self.gate.stage) == Stage::Idle {
+            self.gate.reach(Stage::Waiting);
+            self.gate.wait(Stage::Written);
+            return Err(io::Error::other("injected sync failure"));
+        }
+        self.file.sync()
+    }
+}
+
+#[test]
+fn a_sync_that_fails_during_the_switch_drops_nothing() {
+    let sim = SimDisk::new(12);
+    let gate = Arc::new(Gate::default());
+    let disk = Stalling { disk: sim.clone(), gate: Arc::clone(&gate) };
+    let options = Options { policy: Policy::Always, background: true };
+    let log = Log::open(Arc::new(disk), None, options, Arc::new(|| Duration::ZERO));
+    let log = log.expect("an empty disk");
+    let failing = Arc::clone(&gate);
+    let host = Host { toy: Mutex::default() };
+    let write = |number: u32| {
+        let mut effects = Effects::new();
+        effects.push(0, &["SET", &format!("k{number}"), "v"]);
+        execute(&host, &log, &effects)
+    };
+    log.commit(write(0)).expect("room");
+    gate.wait(Stage::Waiting);
+    // The log reports its failure through the listener, which lets the switch go on.
+    log.listen(Arc::new(move || {
+        let mut stage = lock(&failing.stage);
+        if *stage == Stage::Written {
+            *stage = Stage::Failed;
+            failing.changed.notify_all();
+        }
+    }));
+    let mut rewrite = Rewrite::begin(&log, Target::Log).expect("room").expect("idle");
+    let mut last = 0;
+    thread::scope(|scope| {
+        // A client writes between the moment at which the rewrite has taken everything and the
+        // moment at which the new file is in place.
+        let staged = scope.spawn(|| {
+            gate.wait(Stage::Switching);
+            let position = write(1);
+            gate.reach(Stage::Written);
+            position
+        });
+        while rewrite.step(&host).expect("room") == Step::More {}
+        last = staged.join().expect("no panic");
+    });
+    // Whatever the log says about itself now: once it acknowledges, the write is in the file.
+    while log.failure().is_some() {
+        drop(log.commit(last));
+        let mut again = Rewrite::begin(&log, Target::Log).expect("room").expect("idle");
+        while again.step(&host).expect("room") == Step::More {}
+    }
+    log.commit(last).expect("a healthy log");
+    log.close().expect("a healthy disk");
+    assert!(log.released() >= last);
+    assert_eq!(recover(&sim.power_cut(3)), lock(&host.toy).keys);
 }
