@@ -150,7 +150,12 @@ impl AsyncRead for LocalStream {
         if !this.hub.is_released(this.barrier) {
             this.hub.wait_for_log(cx.waker());
             if !this.hub.is_released(this.barrier) {
-                return Poll::Pending;
+                if !this.hub.is_log_lost() && !this.hub.is_stopped() {
+                    return Poll::Pending;
+                }
+                // The write that this reply acknowledges is not on disk and never will be.
+                this.close();
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
         }
         this.serve(buf);

@@ -13,6 +13,8 @@ use std::{
 
 use seawall_engine::ManualClock;
 use seawall_server::{Config, Handle, Journal, JournalError, Listener, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use support::{ask, client, eventually, expect, read_to_end, request, serve};
 
 #[test]
@@ -165,6 +167,24 @@ fn replies_wait_until_the_log_has_the_write() {
     expect(&mut reader, "$1\r\n1\r\n");
 }
 
+#[tokio::test]
+async fn replies_in_process_wait_for_the_log_too() {
+    let (server, disk) = on_disk();
+    let mut stream = server.connect();
+    stream.write_all(&request(&["SET", "key", "1"])).await.expect("the engine takes input");
+    assert_eq!(disk.staged.load(Ordering::SeqCst), 1, "staged by the very write");
+    let mut reply = [0; 5];
+    let early = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut reply)).await;
+    early.expect_err("nothing is told yet");
+    let reader = tokio::spawn(async move {
+        stream.read_exact(&mut reply).await.expect("the engine answers");
+        reply
+    });
+    tokio::task::yield_now().await;
+    disk.sync();
+    assert_eq!(&reader.await.expect("no panic"), b"+OK\r\n");
+}
+
 #[test]
 fn a_full_disk_refuses_writes_until_it_has_room() {
     let (server, disk) = on_disk();
@@ -192,4 +212,17 @@ fn a_lost_write_is_never_acknowledged() {
     disk.lost.store(true, Ordering::SeqCst);
     disk.tell();
     assert_eq!(read_to_end(&mut stream), b"");
+}
+
+#[tokio::test]
+async fn a_lost_write_is_never_acknowledged_in_process() {
+    let (server, disk) = on_disk();
+    let mut stream = server.connect();
+    stream.write_all(&request(&["SET", "key", "1"])).await.expect("the engine takes input");
+    let reader = tokio::spawn(async move { stream.read(&mut [0; 5]).await });
+    tokio::task::yield_now().await;
+    disk.lost.store(true, Ordering::SeqCst);
+    disk.tell();
+    let error = reader.await.expect("no panic").expect_err("nothing is told");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
