@@ -98,10 +98,6 @@ impl Entry {
         &self.value
     }
 
-    pub(crate) fn value_mut(&mut self) -> &mut Value {
-        &mut self.value
-    }
-
     /// When the key expires, in Unix milliseconds, or [`NEVER`].
     pub(crate) fn expires_at(&self) -> Option<i64> {
         (self.deadline != NEVER).then_some(self.deadline)
@@ -168,14 +164,6 @@ impl Entry {
             Value::Raw(bytes) => Some(bytes),
             _ => None,
         }
-    }
-
-    /// Replaces the value by one that is not an embedded string.
-    pub(crate) fn set_value(&mut self, value: Value) {
-        if self.block.len() > self.key_len as usize {
-            self.block = self.block[..self.key_len as usize].into();
-        }
-        self.value = value;
     }
 
     /// The same value and lifetime under another name.
@@ -285,9 +273,9 @@ impl Db {
         Some(result)
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.table.clear();
-        self.expire_from = 0;
+    /// Takes everything out, as a database of its own.
+    pub(crate) fn empty_out(&mut self, seed: u64) -> Db {
+        std::mem::replace(self, Db::new(seed))
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

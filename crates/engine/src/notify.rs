@@ -44,10 +44,6 @@ impl Classes {
         self.0 & other.0 != 0
     }
 
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     /// Reads `notify-keyspace-events`; `None` for an unknown letter.
     pub(crate) fn parse(text: &str) -> Option<Classes> {
         text.chars().try_fold(Classes::default(), |all, c| {

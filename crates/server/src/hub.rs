@@ -21,9 +21,10 @@ use std::{
     task::Waker,
 };
 
-use seawall_engine::{Core, Engine, HostRequest, SessionId};
+use seawall_engine::{Core, Engine, Garbage, HostRequest, SessionId};
 
 use crate::{
+    cleaner::Cleaner,
     journal::Journal,
     limits,
     notice::{Level, Notices},
@@ -96,6 +97,7 @@ pub(crate) struct Hub {
     refusing: AtomicBool,
     /// A script was cut short while ending; nothing is logged from there on.
     abandoned: AtomicBool,
+    cleaner: Cleaner,
     stopping: AtomicBool,
     stopped: AtomicBool,
 }
@@ -108,6 +110,7 @@ pub(crate) struct Settled {
     pub(crate) position: u64,
     wakers: Vec<Waker>,
     wake_loop: bool,
+    garbage: Vec<Garbage>,
 }
 
 impl Hub {
@@ -126,6 +129,7 @@ impl Hub {
             sleeps_until: AtomicI64::new(i64::MAX),
             held: Mutex::default(),
             refusing: AtomicBool::new(false),
+            cleaner: Cleaner::default(),
             abandoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -160,6 +164,7 @@ impl Hub {
         let mut guard = lock(&self.exchange);
         let exchange = &mut *guard;
         settled.position = self.stage(engine, &mut exchange.effects);
+        settled.garbage = engine.take_garbage();
         engine.take_requests(&mut exchange.requests);
         engine.take_touched(&mut exchange.touched);
         let mut for_loop = !exchange.requests.is_empty();
@@ -195,6 +200,9 @@ impl Hub {
         self.commit(settled.position);
         for waker in settled.wakers {
             waker.wake();
+        }
+        if !settled.garbage.is_empty() {
+            self.cleaner.drop_later(settled.garbage);
         }
         if settled.wake_loop {
             self.wake_loop();

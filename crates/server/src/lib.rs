@@ -10,6 +10,7 @@
 //! EventLoop (one thread, mio) ────┘            Hub: who must be woken
 //! ```
 
+mod cleaner;
 mod clock;
 mod config;
 mod connection;

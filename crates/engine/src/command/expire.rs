@@ -3,7 +3,7 @@
 use crate::args::{self, is};
 use crate::ctx::{Caller, Ctx};
 use crate::error::{Done, Error, printable};
-use crate::keyspace::NEVER;
+use crate::keyspace::{Entry, NEVER};
 use crate::notify::Classes;
 use crate::resp::Reply;
 
@@ -105,9 +105,9 @@ impl Condition {
         match current {
             None => !self.if_some && !self.if_longer,
             Some(current) => {
-                !self.if_none
-                    && !(self.if_longer && new <= current)
-                    && !(self.if_shorter && new >= current)
+                let too_short = self.if_longer && new <= current;
+                let too_long = self.if_shorter && new >= current;
+                !(self.if_none || too_short || too_long)
             }
         }
     }
@@ -161,7 +161,7 @@ pub(super) fn pexpireat(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done 
 /// Answers what `shown` makes of the deadline; -2 for no key, -1 for no lifetime.
 fn ask(cx: &mut Ctx<'_>, key: &[u8], out: &mut Reply, shown: impl FnOnce(i64, i64) -> i64) -> Done {
     let now = cx.now;
-    out.int(match cx.peek(key).map(|entry| entry.expires_at()) {
+    out.int(match cx.peek(key).map(Entry::expires_at) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => shown(at, now),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::ctx::Ctx;
 use crate::engine::Engine;
 use crate::error::Done;
+use crate::keyspace::Db;
 use crate::resp::Reply;
 
 type Section = (&'static str, fn(&Engine, &mut Text));
@@ -108,7 +109,7 @@ fn clients(engine: &Engine, text: &mut Text) {
 
 fn memory(engine: &Engine, text: &mut Text) {
     let used = engine.used_memory();
-    let data: usize = engine.dbs.iter().map(|db| db.heap_bytes()).sum();
+    let data: usize = engine.dbs.iter().map(Db::heap_bytes).sum();
     let peak = engine.stats.peak_memory.max(used);
     let rss = engine.host.used_memory_rss;
     text.row("used_memory", used);

@@ -6,30 +6,27 @@ use crate::error::{Done, Error};
 use crate::notify::Classes;
 use crate::resp::Reply;
 
-pub(super) fn del(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
+/// Removes keys; `lazily` counts what is freed later.
+fn remove_keys(cx: &mut Ctx<'_>, keys: &[&[u8]], lazily: bool) -> i64 {
     let mut removed = 0;
-    for key in &a[1..] {
-        if cx.remove(key).is_some() {
+    for key in keys {
+        if let Some(entry) = cx.remove(key) {
+            let large = cx.engine.garbage.bury(entry);
+            cx.engine.stats.lazy_freed += u64::from(large && lazily);
             cx.wrote(key, Classes::GENERIC, "del");
             removed += 1;
         }
     }
-    out.int(removed);
+    removed
+}
+
+pub(super) fn del(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
+    out.int(remove_keys(cx, &a[1..], false));
     Ok(())
 }
 
-/// Like DEL: freeing is cheap here, because a host may drop large values elsewhere.
 pub(super) fn unlink(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    const LAZY_EFFORT: usize = 64;
-    let mut removed = 0;
-    for key in &a[1..] {
-        if let Some(entry) = cx.remove(key) {
-            cx.engine.stats.lazy_freed += u64::from(entry.value().effort() > LAZY_EFFORT);
-            cx.wrote(key, Classes::GENERIC, "del");
-            removed += 1;
-        }
-    }
-    out.int(removed);
+    out.int(remove_keys(cx, &a[1..], true));
     Ok(())
 }
 

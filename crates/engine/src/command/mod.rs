@@ -37,8 +37,6 @@ mod string_lcs;
 mod transaction;
 mod zset;
 
-mod later;
-
 pub(crate) mod index;
 pub(crate) mod spec;
 pub(crate) mod table;

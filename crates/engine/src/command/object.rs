@@ -4,7 +4,7 @@ use crate::args::{self, is};
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};
 use crate::evict;
-use crate::keyspace::Entry;
+use crate::keyspace::{Db, Entry};
 use crate::resp::Reply;
 use crate::value::table::Item;
 
@@ -97,8 +97,8 @@ pub(super) fn memory_purge(_: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Don
 pub(super) fn memory_stats(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
     let engine = &cx.engine;
     let used = engine.used_memory();
-    let keys: usize = engine.dbs.iter().map(|db| db.len()).sum();
-    let data: usize = engine.dbs.iter().map(|db| db.heap_bytes()).sum();
+    let keys: usize = engine.dbs.iter().map(Db::len).sum();
+    let data: usize = engine.dbs.iter().map(Db::heap_bytes).sum();
     let clients = engine.sessions.len() * 512;
     let rows: [(&str, usize); 8] = [
         ("peak.allocated", engine.stats.peak_memory.max(used)),

@@ -4,6 +4,7 @@ use crate::args::{self, is};
 use crate::ctx::Ctx;
 use crate::engine::HostRequest;
 use crate::error::{Done, Error};
+use crate::keyspace::Db;
 use crate::resp::Reply;
 use crate::session::{SessionId, Wait};
 
@@ -20,7 +21,9 @@ fn check_flush_mode(a: &[&[u8]]) -> Done {
 
 fn clear_db(cx: &mut Ctx<'_>, db: u32) {
     cx.engine.db_cleared(db);
-    cx.engine.dbs[db as usize].clear();
+    let seed = cx.seed();
+    let contents = cx.engine.dbs[db as usize].empty_out(seed);
+    cx.engine.garbage.bury_db(contents);
 }
 
 pub(super) fn flushdb(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
@@ -36,7 +39,7 @@ pub(super) fn flushdb(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 
 pub(super) fn flushall(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     check_flush_mode(a)?;
-    let removed: usize = cx.engine.dbs.iter().map(|db| db.len()).sum();
+    let removed: usize = cx.engine.dbs.iter().map(Db::len).sum();
     for db in 0..cx.engine.dbs.len() as u32 {
         clear_db(cx, db);
     }

@@ -4,7 +4,7 @@ use super::expire::{Lifetime, Unit};
 use crate::args::{self, is};
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};
-use crate::keyspace::{NEVER, Str};
+use crate::keyspace::{Entry, NEVER, Str};
 use crate::notify::Classes;
 use crate::number;
 use crate::resp::Reply;
@@ -203,7 +203,7 @@ pub(super) fn getex(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 pub(super) fn mget(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     out.array(a.len() - 1);
     for key in &a[1..] {
-        reply_str(out, cx.read(key).and_then(|entry| entry.str()));
+        reply_str(out, cx.read(key).and_then(Entry::str));
     }
     Ok(())
 }

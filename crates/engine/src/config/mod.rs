@@ -130,13 +130,13 @@ impl Settings {
     ///
     /// A sentence that says what is wrong with the name or the value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let param = params::find(name).ok_or_else(|| format!("unknown setting '{name}'"))?;
+        let param = find(name).ok_or_else(|| format!("unknown setting '{name}'"))?;
         param.set(self, value)
     }
 
     /// The value of a setting as text.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
-        params::find(name).map(|param| param.get(self))
+        find(name).map(|param| param.get(self))
     }
 }

@@ -40,6 +40,7 @@ impl Engine {
 
     fn cron(&mut self, now: i64) {
         self.stats.sample(now);
+        self.garbage.sweep();
         self.stats.peak_memory = self.stats.peak_memory.max(self.used_memory());
         self.limit_tracked_keys();
         let frozen = self.pause.is_some();

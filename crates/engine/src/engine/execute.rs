@@ -78,7 +78,7 @@ impl Engine {
             self.reject(session, Some(command), &error, out);
             return Flow::Done;
         }
-        if self.must_pause(session, command) {
+        if self.must_pause(session, command, args) {
             self.park_paused(session, command, args);
             return Flow::Done;
         }
@@ -211,7 +211,7 @@ impl Engine {
             self.stats.count_error(error.text());
         }
         if !self.sessions.contains(session) {
-            return Called { parked, failed };
+            return Called { parked };
         }
         let begun = command.name == "exec" && self.sessions[session].running.is_some();
         if shown && !begun && !command.has(flag::SKIP_MONITOR) {
@@ -233,7 +233,7 @@ impl Engine {
         {
             self.note_slow(session, args, nanos);
         }
-        Called { parked, failed }
+        Called { parked }
     }
 
     pub(crate) fn note_slow(&mut self, session: usize, args: &[&[u8]], nanos: u64) {
@@ -317,7 +317,7 @@ impl Engine {
 
     // ---- CLIENT PAUSE --------------------------------------------------------------------------
 
-    fn must_pause(&self, session: usize, command: CommandRef) -> bool {
+    fn must_pause(&self, session: usize, command: CommandRef, args: &[&[u8]]) -> bool {
         if self.asleep_until.is_some() {
             return true;
         }
@@ -325,7 +325,7 @@ impl Engine {
         if self.sessions[session].multi.is_some() || command.name == "exec" {
             return false;
         }
-        !pause.writes_only || may_write(command)
+        !pause.writes_only || self.may_write(command, args)
     }
 
     /// EXEC of a transaction with writes waits for the end of a pause.
@@ -335,7 +335,23 @@ impl Engine {
         command.name == "exec"
             && (!pause.writes_only
                 || multi.flags & flag::WRITE != 0
-                || multi.queue.iter().any(|queued| may_write(queued.command)))
+                || multi.queue.iter().any(|queued| {
+                    let args: Vec<&[u8]> = queued.args.iter().map(|a| &**a).collect();
+                    self.may_write(queued.command, &args)
+                }))
+    }
+
+    /// Whether a request may change something. Redis: PUBLISH and scripts count, because their
+    /// effects are replicated; a script that promises not to write does not.
+    fn may_write(&self, command: CommandRef, args: &[&[u8]]) -> bool {
+        command.has(flag::WRITE)
+            || match command.name {
+                "publish" | "spublish" | "pfcount" => true,
+                "eval" | "evalsha" | "fcall" => {
+                    !self.scripts.promises_no_writes(command.name, args)
+                }
+                _ => false,
+            }
     }
 
     fn park_paused(&mut self, session: usize, command: CommandRef, args: &[&[u8]]) {
@@ -353,8 +369,8 @@ impl Engine {
 /// How a call went.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Called {
+    /// It waits; no reply was written.
     pub(crate) parked: bool,
-    pub(crate) failed: bool,
 }
 
 /// The arguments with secrets taken out, for MONITOR and the slow log.
@@ -378,12 +394,6 @@ pub(crate) fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
         }
     }
     shown
-}
-
-fn may_write(command: CommandRef) -> bool {
-    // Redis: scripts and PUBLISH count as possible writes, because their effects are replicated.
-    command.has(flag::WRITE)
-        || matches!(command.name, "eval" | "evalsha" | "fcall" | "publish" | "spublish" | "pfcount")
 }
 
 /// By the full name, because SLOWLOG RESET is no RESET.

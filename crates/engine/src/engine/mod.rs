@@ -28,6 +28,7 @@ use crate::command::index::Index;
 use crate::config::Settings;
 use crate::effects::Effects;
 use crate::evict::Pool;
+use crate::garbage::{Garbage, Heap};
 use crate::keyspace::Db;
 use crate::pubsub::PubSub;
 use crate::rng::Rng;
@@ -147,6 +148,7 @@ pub struct Engine {
     pub(crate) asleep_until: Option<i64>,
     pub(crate) evict_pool: Pool,
     pub(crate) requests: Vec<HostRequest>,
+    pub(crate) garbage: Heap,
     pub(crate) host: HostInfo,
     pub(crate) last_cron_ms: i64,
     /// DEBUG PAUSE-CRON: the regular work is left undone.
@@ -190,6 +192,7 @@ impl Engine {
             asleep_until: None,
             evict_pool: Pool::default(),
             requests: Vec::new(),
+            garbage: Heap::default(),
             host: HostInfo::default(),
             last_cron_ms: 0,
             cron_paused: false,
@@ -280,6 +283,12 @@ impl Engine {
     /// What the host has to do.
     pub fn take_requests(&mut self, into: &mut Vec<HostRequest>) {
         into.append(&mut self.requests);
+    }
+
+    /// Large values that were removed; the host drops them where nobody waits.
+    #[must_use]
+    pub fn take_garbage(&mut self) -> Vec<Garbage> {
+        self.garbage.take()
     }
 
     /// Answers a session that waits for the host.

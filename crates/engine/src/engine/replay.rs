@@ -103,7 +103,9 @@ impl Engine {
 
     /// Forgets all keys, to read them again (DEBUG RELOAD).
     pub fn forget_everything(&mut self) {
-        self.dbs.iter_mut().for_each(crate::keyspace::Db::clear);
+        for db in &mut self.dbs {
+            db.empty_out(self.rng.next_u64());
+        }
     }
 
     /// Changes since the last snapshot.

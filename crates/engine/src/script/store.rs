@@ -105,6 +105,23 @@ impl ScriptStore {
         self.libraries.get(self.owners.get(&function.to_ascii_lowercase())?)
     }
 
+    /// Whether a request runs a script or function whose flags say that it writes nothing.
+    pub(crate) fn promises_no_writes(&self, command: &str, args: &[&[u8]]) -> bool {
+        let flags = match (command, args.get(1)) {
+            ("eval", Some(source)) => {
+                shebang::script_header(source).ok().and_then(|header| header.flags)
+            }
+            ("evalsha", Some(sha)) => <Sha>::try_from(sha.to_ascii_lowercase())
+                .ok()
+                .and_then(|sha| self.by_sha.get(&sha)?.flags),
+            ("fcall", Some(name)) => {
+                self.library_of(name).and_then(|lib| lib.function(name)).map(|f| f.flags)
+            }
+            _ => None,
+        };
+        flags.is_some_and(|flags| flags.contains(ScriptFlags::NO_WRITES))
+    }
+
     /// How many functions there are.
     pub(crate) fn function_count(&self) -> usize {
         self.owners.len()

@@ -31,6 +31,7 @@ pub(crate) enum Value {
     /// A string behind the key in the entry's block.
     Embedded,
     /// A string that was edited in place.
+    #[expect(clippy::box_collection, reason = "a vector would make every value twice as large")]
     Raw(Box<Vec<u8>>),
     List(Box<List>),
     Set(Box<Set>),
