@@ -23,6 +23,8 @@ mod config;
 pub mod crc;
 mod ctx;
 mod drive;
+#[cfg(test)]
+mod drive_tests;
 mod dump;
 pub mod effects;
 mod engine;

@@ -14,6 +14,8 @@ use std::fmt;
 
 use mlua::{Error, Lua, Table, Value};
 
+use super::prelude::CHUNK_NAME;
+
 /// The text of the error that ends a script stopped with SCRIPT KILL.
 pub(crate) const KILLED: &str = "ERR Script killed by user with SCRIPT KILL...";
 
@@ -84,12 +86,22 @@ pub(crate) fn bad_argument(lua: &Lua, number: usize, why: impl fmt::Display) -> 
 
 /// `chunk:line: ` of the function that called the running one, or nothing.
 fn caller_position(lua: &Lua) -> Vec<u8> {
-    let place = lua.inspect_stack(1, |frame| {
-        let source = frame.source().short_src.map(Cow::into_owned);
-        (source, frame.current_line())
-    });
+    let at = |level| {
+        lua.inspect_stack(level, |frame| {
+            let source = frame.source();
+            let own = source.source.as_deref() == Some(CHUNK_NAME);
+            (own, source.short_src.map(Cow::into_owned), frame.current_line())
+        })
+    };
+    // A wrapper of the prelude stands for the function that it wraps.
+    let place = match at(1) {
+        Some((true, ..)) => at(2),
+        other => other,
+    };
     match place {
-        Some((Some(source), Some(line))) if line > 0 => format!("{source}:{line}: ").into_bytes(),
+        Some((_, Some(source), Some(line))) if line > 0 => {
+            format!("{source}:{line}: ").into_bytes()
+        }
         _ => Vec::new(),
     }
 }

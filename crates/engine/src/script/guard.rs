@@ -42,6 +42,8 @@ pub(crate) struct Guard {
 /// Collects locked tables while an interpreter is being built.
 pub(crate) struct GuardBuilder {
     tables: Vec<Locked>,
+    /// The empty tables as keys, for the Lua code of the prelude.
+    set: Table,
     refuse: Function,
 }
 
@@ -50,7 +52,12 @@ impl GuardBuilder {
         let refuse = lua.create_function(|lua, _: Arguments| -> mlua::Result<()> {
             Err(fail::text(lua, READONLY))
         })?;
-        Ok(GuardBuilder { tables: Vec::new(), refuse })
+        Ok(GuardBuilder { tables: Vec::new(), set: lua.create_table()?, refuse })
+    }
+
+    /// The locked tables as keys of a table, those to come included.
+    pub(crate) fn set(&self) -> &Table {
+        &self.set
     }
 
     /// The empty table that stands for `real`, and its real metatable.
@@ -65,6 +72,7 @@ impl GuardBuilder {
         hidden.raw_set("__newindex", &self.refuse)?;
         let empty = lua.create_table()?;
         empty.set_metatable(Some(hidden.clone()))?;
+        self.set.raw_set(&empty, true)?;
         let address = empty.to_pointer() as usize;
         let real = real.clone();
         self.tables.push(Locked { address, _empty: empty.clone(), real, metatable });

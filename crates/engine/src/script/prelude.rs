@@ -7,6 +7,8 @@
 //! - `pcall` gives a script the text of a table error, as Redis 7 does to stay
 //!   compatible with scripts that expect strings; `xpcall` and
 //!   `coroutine.resume` give the table.
+//! - `table.insert` and `pairs` are the native ones for ordinary tables; locked
+//!   tables and wrong arguments are left to `guard.rs`.
 //! - None of them catches the end of a killed script: `reveal` raises it again.
 //! - `run` and `run_function` are what Rust calls; they answer `true, value` or
 //!   `false, {err=, source=, line=}`.
@@ -18,12 +20,14 @@ use mlua::{Function, Lua, Table, Value};
 use super::api::Shared;
 use super::arguments::Arguments;
 use super::fail;
+use super::guard::Guard;
 
 /// Name of the chunk, as a traceback would show it.
-const CHUNK_NAME: &str = "=seawall";
+pub(crate) const CHUNK_NAME: &str = "=seawall";
 
 const SOURCE: &str = r#"
-local pcall, xpcall, resume, type, tostring, reveal, place = ...
+local pcall, xpcall, resume, type, tostring, reveal, place, select, next = ...
+local locked, native_insert, insert, pairs = select(10, ...)
 
 local function finish_text(ok, ...)
   if ok then return ok, ... end
@@ -54,6 +58,25 @@ local function call()
 end
 
 return {
+  insert = function(t, a, ...)
+    if type(t) == 'table' and not locked[t] then
+      local count = select('#', ...)
+      if count == 0 and a ~= nil then
+        native_insert(t, a)
+        return
+      elseif count == 1 and type(a) == 'number' then
+        native_insert(t, a, (...))
+        return
+      end
+    end
+    return insert(t, a, ...)
+  end,
+  pairs = function(t)
+    if type(t) == 'table' and not locked[t] then
+      return next, t, nil
+    end
+    return pairs(t)
+  end,
   pcall = function(...)
     return finish_text(pcall(...))
   end,
@@ -94,7 +117,12 @@ pub(crate) fn install(
     globals: &Table,
     environment: &Table,
     shared: &Shared,
+    guard: &Guard,
+    locked: &Table,
 ) -> mlua::Result<Prelude> {
+    let table: Table = globals.raw_get("table")?;
+    let native_insert: Function = table.raw_get("insert")?;
+    guard.install(lua, globals)?;
     let state = shared.clone();
     let reveal = lua.create_function(move |lua, (mode, value): (mlua::LuaString, Value)| {
         reveal(lua, &state, &mode.as_bytes(), value)
@@ -110,7 +138,15 @@ pub(crate) fn install(
             globals.raw_get::<Function>("tostring")?,
             reveal,
             place,
+            globals.raw_get::<Function>("select")?,
+            globals.raw_get::<Function>("next")?,
+            locked,
+            native_insert,
+            table.raw_get::<Function>("insert")?,
+            globals.raw_get::<Function>("pairs")?,
         ))?;
+    table.raw_set("insert", parts.raw_get::<Function>("insert")?)?;
+    globals.raw_set("pairs", parts.raw_get::<Function>("pairs")?)?;
     globals.raw_set("pcall", parts.raw_get::<Function>("pcall")?)?;
     globals.raw_set("xpcall", parts.raw_get::<Function>("xpcall")?)?;
     coroutine.raw_set("resume", parts.raw_get::<Function>("resume")?)?;
@@ -152,10 +188,15 @@ fn place(lua: &Lua) -> (Option<String>, Option<i64>) {
             (source.what == "C", source.source.map(Cow::into_owned), line)
         })
     };
-    let found = match at(2) {
-        Some((true, ..)) => at(3),
-        other => other,
-    };
+    let mut level = 2;
+    if matches!(at(level), Some((true, ..))) {
+        level += 1;
+    }
+    // The wrappers of this file stand for functions that are not written in Lua.
+    while matches!(at(level), Some((_, Some(source), _)) if source == CHUNK_NAME) {
+        level += 1;
+    }
+    let found = at(level);
     match found {
         Some((_, source, line)) => (source, Some(line)),
         None => (None, None),

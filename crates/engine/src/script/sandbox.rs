@@ -104,8 +104,8 @@ impl Sandbox {
         let (environment, environment_mind) =
             builder.lock(&lua, &globals, Some(shown_metatable.clone()))?;
 
-        guard.install(&lua, &globals)?;
-        let prelude = prelude::install(&lua, &globals, &environment, &shared)?;
+        let prelude =
+            prelude::install(&lua, &globals, &environment, &shared, &guard, builder.set())?;
         install_loaders(&lua, &globals, &environment, &shared)?;
         install_random(&lua, &globals, &shared)?;
         let redis = api::create(&lua, &shared)?;

@@ -125,6 +125,10 @@ impl<'a> Layout<'a> {
 
 fn pack(lua: &Lua, args: &Arguments) -> mlua::Result<Value> {
     let mut layout = Layout::new(lua, args)?;
+    // Redis: a nil ends the arguments, so one that is missing is called nil.
+    let mut args = args.clone();
+    args.push(Value::Nil);
+    let args = &args;
     let mut out = Vec::new();
     let mut next = 1;
     while let Some((option, size)) = layout.next()? {
