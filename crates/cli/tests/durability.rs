@@ -164,6 +164,29 @@ fn a_snapshot_is_loaded_without_a_log_and_becomes_one_with() {
 }
 
 #[test]
+fn save_points_make_a_snapshot_at_the_end_unless_told_not_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("seawall.conf");
+    fs::write(&config, "save 3600 1\n").expect("room");
+    let builder = ServerBuilder::seawall(SEAWALL)
+        .args(["--appendonly", "no"])
+        .arg_path("--config", &config)
+        .dir(folder.path());
+    for (value, end) in [("kept", "SAVE"), ("kept too", ""), ("dropped", "NOSAVE")] {
+        let server = builder.start().expect("it starts");
+        let mut client = server.connect().expect("room for a client");
+        client.call(&["SET", "k", value]).expect("an answer");
+        let words: Vec<&str> = ["SHUTDOWN", end].into_iter().filter(|w| !w.is_empty()).collect();
+        assert!(client.call(&words).is_err(), "it ends without an answer");
+        drop(server);
+        let server = builder.start().expect("it starts again");
+        let mut client = server.connect().expect("room for a client");
+        let found = client.call(&["GET", "k"]).expect("an answer").text();
+        assert_eq!(found, if end == "NOSAVE" { "kept too" } else { value });
+    }
+}
+
+#[test]
 fn logging_can_be_switched_on_and_off() {
     let folder = tempfile::tempdir().expect("a folder");
     let memory = ServerBuilder::seawall(SEAWALL).args(["--appendonly", "no"]).dir(folder.path());

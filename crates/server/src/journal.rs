@@ -76,6 +76,9 @@ pub trait Journal: Send + Sync {
         Err(JournalError("this log makes no snapshots".into()))
     }
 
+    /// SHUTDOWN NOSAVE: [`Journal::close`] is to make no snapshot, whatever the settings say.
+    fn end_without_save(&self) {}
+
     /// BGSAVE: begins a snapshot on a thread of the log's own.
     ///
     /// # Errors

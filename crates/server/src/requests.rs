@@ -75,6 +75,11 @@ impl EventLoop {
             self.answer(session, Err("ERR Errors trying to SHUTDOWN. Check logs."));
             return;
         }
+        if save == Some(false)
+            && let Some(journal) = &self.hub.journal
+        {
+            journal.end_without_save();
+        }
         self.hub.notices.tell(Level::Notice, format_args!("ending by SHUTDOWN"));
         self.hub.stop();
     }

@@ -282,6 +282,10 @@ impl Journal for DiskJournal {
         self.save_locked(&mut engine)
     }
 
+    fn end_without_save(&self) {
+        lock(&self.state).rules.save_points.clear();
+    }
+
     fn begin_save(&self) -> Result<(), JournalError> {
         self.begin(Target::Snapshot, self.unix_seconds())
     }
