@@ -128,16 +128,16 @@ enum OnError {
 }
 
 /// An argument of a command, as bytes.
-enum Part {
-    Text(LuaString),
+enum Part<'a> {
+    Text(&'a LuaString),
     Number(Vec<u8>),
 }
 
 /// The arguments of a command, or `None` if one is neither string nor number.
-fn parts(args: &Arguments) -> Option<SmallVec<[Part; 8]>> {
+fn parts(args: &Arguments) -> Option<SmallVec<[Part<'_>; 8]>> {
     args.iter()
         .map(|value| match value {
-            Value::String(text) => Some(Part::Text(text.clone())),
+            Value::String(text) => Some(Part::Text(text)),
             Value::Integer(whole) => Some(Part::Number(general(*whole as f64))),
             Value::Number(number) => Some(Part::Number(general(*number))),
             _ => None,
@@ -152,7 +152,7 @@ fn general(number: f64) -> Vec<u8> {
 }
 
 /// Calls `use_them` with the arguments as byte slices.
-fn with_slices<R>(parts: &[Part], use_them: impl FnOnce(&[&[u8]]) -> R) -> R {
+fn with_slices<R>(parts: &[Part<'_>], use_them: impl FnOnce(&[&[u8]]) -> R) -> R {
     let borrowed: SmallVec<[_; 8]> = parts
         .iter()
         .map(|part| match part {
@@ -171,7 +171,7 @@ fn with_slices<R>(parts: &[Part], use_them: impl FnOnce(&[&[u8]]) -> R) -> R {
 }
 
 /// The arguments of a command, or the complaint about them.
-fn command_parts(args: &Arguments) -> Result<SmallVec<[Part; 8]>, &'static str> {
+fn command_parts(args: &Arguments) -> Result<SmallVec<[Part<'_>; 8]>, &'static str> {
     if args.is_empty() {
         return Err("Please specify at least one argument for this redis lib call");
     }
