@@ -233,6 +233,15 @@ fn a_killed_script_cannot_go_on() {
 }
 
 #[test]
+fn endless_recursion_ends() {
+    assert_eq!(
+        eval("local function f() return pcall(f) end return type(f())"),
+        "$7\r\nboolean\r\n"
+    );
+    assert!(eval("local function f() return 1 + f() end return f()").contains("stack overflow"));
+}
+
+#[test]
 fn libraries_register_and_run() {
     let mut bench = Bench::answering("+OK\r\n");
     let code = "local n = 0\n\
