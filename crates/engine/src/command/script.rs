@@ -140,8 +140,8 @@ pub(super) fn script_load(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Don
 pub(super) fn script_exists(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     out.array(a.len() - 2);
     for sha in &a[2..] {
-        let known =
-            Sha::try_from(*sha).is_ok_and(|sha| cx.engine.scripts.by_sha.contains_key(&sha));
+        let known = Sha::try_from(sha.to_ascii_lowercase())
+            .is_ok_and(|sha| cx.engine.scripts.by_sha.contains_key(&sha));
         out.int(i64::from(known));
     }
     Ok(())
