@@ -1,9 +1,9 @@
 //! The hash table behind the keyspace, sets, hashes and the index of sorted sets.
 //!
-//! A table is a row of small segments, each a SIMD-probed [`HashTable`] of a few dozen items. When
-//! the mean load passes a bound, *one* segment is split; when it falls far below, one is merged
-//! back (linear hashing). So no operation ever rehashes more than a segment or two, there is
-//! no second table to search meanwhile, and memory follows the number of items smoothly.
+//! A table is a row of small segments of a few dozen items each (see `bunch.rs`). When the mean load
+//! passes a bound, *one* segment is split; when it falls far below, one is merged back (linear
+//! hashing). So no operation ever rehashes more than a segment or two, there is no second table to
+//! search meanwhile, and memory follows the number of items smoothly.
 //!
 //! The low bits of the hash choose the segment. The *position* of an item is its hash with the bits
 //! reversed, so that each segment covers one contiguous range of positions and splitting
@@ -15,6 +15,7 @@
 //! bound. They hold as long as an item's key never changes, and changes to what `heap_bytes` and
 //! `deadline` return go through [`Table::update`].
 
+mod bunch;
 mod segments;
 #[cfg(test)]
 mod tests;
@@ -23,15 +24,14 @@ mod walk;
 use std::hash::Hasher;
 
 use foldhash::{SharedSeed, fast::FoldHasher};
-use hashbrown::{HashTable, hash_table::Entry};
 use segments::{Segment, Segments};
 
 use crate::rng::Rng;
 
 /// Mean items per segment above which one segment is split.
-const SPLIT_LOAD: usize = 16;
+const SPLIT_LOAD: usize = 12;
 /// Mean items per segment below which one segment is merged away.
-const MERGE_LOAD: usize = 6;
+const MERGE_LOAD: usize = 5;
 
 /// What a [`Table`] holds: something that contains its own key.
 pub(crate) trait Item {
@@ -51,7 +51,7 @@ pub(crate) trait Item {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     segment: usize,
-    bucket: usize,
+    index: usize,
 }
 
 /// Why a place always has an item.
@@ -118,10 +118,8 @@ impl<T: Item> Table<T> {
     /// As [`Table::get`], with the hash at hand.
     #[inline]
     pub(crate) fn get_hashed(&self, hash: u64, key: &[u8]) -> Option<&T> {
-        self.segments
-            .get(self.segments.index_of(hash))
-            .items
-            .find(probe(hash), |item| item.key() == key)
+        let items = &self.segments.get(self.segments.index_of(hash)).items;
+        items.get(items.find(tag(hash), |item| item.key() == key)?)
     }
 
     /// Whether there is an item with this key.
@@ -142,7 +140,8 @@ impl<T: Item> Table<T> {
     #[inline]
     pub(crate) fn get_mut_hashed(&mut self, hash: u64, key: &[u8]) -> Option<&mut T> {
         let index = self.segments.index_of(hash);
-        self.segments.get_mut(index).items.find_mut(probe(hash), |item| item.key() == key)
+        let items = &mut self.segments.get_mut(index).items;
+        items.get_mut(items.find(tag(hash), |item| item.key() == key)?)
     }
 
     /// Where the item with this key is, for callers that look first and borrow later.
@@ -151,14 +150,14 @@ impl<T: Item> Table<T> {
         let hash = self.hash_of(key);
         let segment = self.segments.index_of(hash);
         let items = &self.segments.get(segment).items;
-        let bucket = items.find_bucket_index(probe(hash), |item| item.key() == key)?;
-        Some(Place { segment, bucket })
+        let index = items.find(tag(hash), |item| item.key() == key)?;
+        Some(Place { segment, index })
     }
 
     /// The item at a place.
     #[inline]
     pub(crate) fn at(&self, place: Place) -> &T {
-        self.segments.get(place.segment).items.get_bucket(place.bucket).expect(STALE)
+        self.segments.get(place.segment).items.get(place.index).expect(STALE)
     }
 
     /// The item at a place together with the table's account of bytes, for callers that change
@@ -166,7 +165,7 @@ impl<T: Item> Table<T> {
     #[inline]
     pub(crate) fn at_mut(&mut self, place: Place) -> (&mut T, &mut usize) {
         let items = &mut self.segments.get_mut(place.segment).items;
-        (items.get_bucket_mut(place.bucket).expect(STALE), &mut self.heap_bytes)
+        (items.get_mut(place.index).expect(STALE), &mut self.heap_bytes)
     }
 
     /// Changes the item with this key, and measures it again afterwards.
@@ -185,7 +184,8 @@ impl<T: Item> Table<T> {
     ) -> Option<R> {
         let index = self.segments.index_of(hash);
         let segment = self.segments.get_mut(index);
-        let item = segment.items.find_mut(probe(hash), |item| item.key() == key)?;
+        let at = segment.items.find(tag(hash), |item| item.key() == key)?;
+        let item = segment.items.get_mut(at)?;
         let (bytes, deadline) = (item.heap_bytes(), item.deadline());
         let result = change(item);
         debug_assert!(item.key() == key, "an update must not change the key");
@@ -208,31 +208,20 @@ impl<T: Item> Table<T> {
 
     /// As [`Table::insert`], with the hash of the item's key at hand.
     pub(crate) fn insert_hashed(&mut self, hash: u64, item: T) -> Option<T> {
-        let (bytes, deadline) = (item.heap_bytes(), item.deadline());
         let index = self.segments.index_of(hash);
-        self.reserve_one(index);
-        let seed = self.seed;
         let segment = self.segments.get_mut(index);
-        segment.min_deadline = segment.min_deadline.min(deadline);
-        self.heap_bytes += bytes;
+        let found = segment.items.find(tag(hash), |other| other.key() == item.key());
+        let Some(place) = found.and_then(|at| segment.items.get_mut(at)) else {
+            self.insert_new(hash, item);
+            return None;
+        };
+        let deadline = item.deadline();
+        self.heap_bytes += item.heap_bytes();
         self.timed += usize::from(deadline != i64::MAX);
-        match segment.items.entry(
-            probe(hash),
-            |other| other.key() == item.key(),
-            |other| probe(self::hash(seed, other.key())),
-        ) {
-            Entry::Occupied(mut entry) => {
-                let old = std::mem::replace(entry.get_mut(), item);
-                self.forget(&old);
-                Some(old)
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(item);
-                self.len += 1;
-                self.grow();
-                None
-            }
-        }
+        let old = std::mem::replace(place, item);
+        segment.min_deadline = segment.min_deadline.min(deadline);
+        self.forget(&old);
+        Some(old)
     }
 
     /// Puts in what `make` returns unless there is an item with this key already; says whether it
@@ -251,15 +240,13 @@ impl<T: Item> Table<T> {
     pub(crate) fn insert_new(&mut self, hash: u64, item: T) {
         debug_assert!(self.get_hashed(hash, item.key()).is_none());
         let index = self.segments.index_of(hash);
-        self.reserve_one(index);
-        let seed = self.seed;
         let segment = self.segments.get_mut(index);
         segment.min_deadline = segment.min_deadline.min(item.deadline());
         self.heap_bytes += item.heap_bytes();
         self.timed += usize::from(item.deadline() != i64::MAX);
-        segment
-            .items
-            .insert_unique(probe(hash), item, |other| probe(self::hash(seed, other.key())));
+        let before = segment.items.allocation_size();
+        segment.items.push(tag(hash), item);
+        self.bucket_bytes += segment.items.allocation_size() - before;
         self.len += 1;
         self.grow();
     }
@@ -274,8 +261,8 @@ impl<T: Item> Table<T> {
     pub(crate) fn remove_hashed(&mut self, hash: u64, key: &[u8]) -> Option<T> {
         let index = self.segments.index_of(hash);
         let segment = self.segments.get_mut(index);
-        let entry = segment.items.find_entry(probe(hash), |item| item.key() == key).ok()?;
-        let (item, _) = entry.remove();
+        let at = segment.items.find(tag(hash), |item| item.key() == key)?;
+        let item = segment.items.remove(at, tag_with(self.seed));
         self.len -= 1;
         self.forget(&item);
         self.shrink();
@@ -290,24 +277,12 @@ impl<T: Item> Table<T> {
     /// Empties the table and gives what was in it.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         let all = std::mem::replace(self, Self::with_mixed_seed(self.seed));
-        all.segments.into_iter().flat_map(|segment| segment.items)
+        all.segments.into_iter().flat_map(|segment| segment.items.into_items())
     }
 
     /// Empties the table.
     pub(crate) fn clear(&mut self) {
         *self = Self::with_mixed_seed(self.seed);
-    }
-
-    /// Makes room for one more item in a segment, keeping count of the allocation.
-    #[inline]
-    fn reserve_one(&mut self, index: usize) {
-        let seed = self.seed;
-        let items = &mut self.segments.get_mut(index).items;
-        if items.len() == items.capacity() {
-            let before = items.allocation_size();
-            items.reserve(1, |item| probe(hash(seed, item.key())));
-            self.bucket_bytes = self.bucket_bytes - before + items.allocation_size();
-        }
     }
 
     /// Takes an item that has left out of the sums.
@@ -330,16 +305,18 @@ impl<T: Item> Table<T> {
         let seed = self.seed;
         let new = self.segments.len() as u64;
         let (index, mask) = self.segments.next_split();
-        let rehash = |item: &T| probe(hash(seed, item.key()));
         let old = self.segments.get_mut(index);
         let before = old.items.allocation_size();
         let mut segment = Segment::new();
-        segment.items = HashTable::with_capacity(old.items.len() / 2);
-        for item in old.items.extract_if(|item| hash(seed, item.key()) & mask == new) {
-            segment.min_deadline = segment.min_deadline.min(item.deadline());
-            segment.items.insert_unique(rehash(&item), item, rehash);
-        }
-        old.items.shrink_to(0, rehash);
+        old.items.extract(
+            |item| hash(seed, item.key()) & mask == new,
+            tag_with(seed),
+            |item| {
+                segment.min_deadline = segment.min_deadline.min(item.deadline());
+                segment.items.push(tag(hash(seed, item.key())), item);
+            },
+        );
+        old.items.trim();
         let after = old.items.allocation_size() + segment.items.allocation_size();
         self.bucket_bytes = self.bucket_bytes - before + after;
         self.segments.push(segment);
@@ -358,16 +335,14 @@ impl<T: Item> Table<T> {
     #[cold]
     fn merge(&mut self) {
         let seed = self.seed;
-        let rehash = |item: &T| probe(hash(seed, item.key()));
         let Some((last, heir)) = self.segments.pop() else { return };
         let heir = self.segments.get_mut(heir);
         let before = heir.items.allocation_size() + last.items.allocation_size();
         heir.min_deadline = heir.min_deadline.min(last.min_deadline);
-        heir.items.reserve(last.items.len(), rehash);
-        for item in last.items {
-            heir.items.insert_unique(rehash(&item), item, rehash);
+        for item in last.items.into_items() {
+            heir.items.push(tag(hash(seed, item.key())), item);
         }
-        heir.items.shrink_to(0, rehash);
+        heir.items.trim();
         self.bucket_bytes = self.bucket_bytes - before + heir.items.allocation_size();
     }
 }
@@ -379,11 +354,15 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The hash as a segment's own buckets see it.
+/// The byte of the hash that stands beside an item; never zero.
 ///
-/// The low bits are alike within a segment and the bucket is chosen by the low bits, so others
-/// have to take their place; the seven highest, which tag a bucket, come from bits 33 to 39.
+/// The low bits are alike within a segment, so it comes from the highest.
 #[inline]
-const fn probe(hash: u64) -> u64 {
-    hash.rotate_right(40)
+const fn tag(hash: u64) -> u8 {
+    (hash >> 56) as u8 | 1
+}
+
+/// Finds the tag of an item.
+fn tag_with<T: Item>(seed: u64) -> impl Fn(&T) -> u8 {
+    move |item| tag(hash(seed, item.key()))
 }

@@ -8,22 +8,23 @@
 //! segment exists, else the low `L` bits. Adding segment `n` therefore takes items from exactly one
 //! other segment (`n` without its highest bit), and removing it gives them back.
 
-use hashbrown::HashTable;
+use super::bunch::Bunch;
 
 /// Segments in a block; a power of two.
 const BLOCK: usize = 1024;
 
-/// One small hash table and a lower bound of the deadlines in it.
+/// A few dozen items and a lower bound of the deadlines among them. With its tags it fills one
+/// cache line.
 #[derive(Clone)]
 pub(super) struct Segment<T> {
-    pub(super) items: HashTable<T>,
+    pub(super) items: Bunch<T>,
     /// Invariant: no item in the segment has an earlier deadline.
     pub(super) min_deadline: i64,
 }
 
 impl<T> Segment<T> {
     pub(super) const fn new() -> Self {
-        Self { items: HashTable::new(), min_deadline: i64::MAX }
+        Self { items: Bunch::new(), min_deadline: i64::MAX }
     }
 }
 

@@ -55,7 +55,7 @@ impl<T: Item> Table<T> {
         let mut buckets = 0;
         for (index, segment) in self.segments.iter().enumerate() {
             buckets += segment.items.allocation_size();
-            for item in &segment.items {
+            for item in segment.items.iter() {
                 assert_eq!(self.segments.index_of(self.hash_of(item.key())), index);
                 assert!(segment.min_deadline <= item.deadline());
             }

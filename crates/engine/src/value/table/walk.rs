@@ -8,7 +8,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Item, Table, hash};
+use super::{Item, Table, hash, tag_with};
 use crate::rng::Rng;
 
 /// Bits of a position.
@@ -85,7 +85,7 @@ impl<T: Item> Table<T> {
             let places = if self.segments.len() == 1 { len } else { len.max(NOMINAL_SEGMENT) };
             let place = rng.index(places);
             if place < len {
-                return segment.items.iter().nth(place);
+                return segment.items.get(place);
             }
         }
     }
@@ -112,18 +112,21 @@ impl<T: Item> Table<T> {
             }
             let mut earliest = i64::MAX;
             let mut bytes = 0;
-            let due = segment.items.extract_if(|item| {
-                let deadline = item.deadline();
-                if deadline > now {
-                    earliest = earliest.min(deadline);
-                }
-                deadline <= now
-            });
-            for item in due {
-                bytes += item.heap_bytes();
-                removed += 1;
-                on_expired(item);
-            }
+            segment.items.extract(
+                |item| {
+                    let deadline = item.deadline();
+                    if deadline > now {
+                        earliest = earliest.min(deadline);
+                    }
+                    deadline <= now
+                },
+                tag_with(self.seed),
+                |item| {
+                    bytes += item.heap_bytes();
+                    removed += 1;
+                    on_expired(item);
+                },
+            );
             segment.min_deadline = earliest;
             self.heap_bytes -= bytes;
         }
@@ -153,7 +156,7 @@ impl<T: Item> Table<T> {
                 continue;
             }
             let mut shown = 0;
-            for item in &segment.items {
+            for item in segment.items.iter() {
                 if !want_deadline || item.deadline() != i64::MAX {
                     f(item);
                     shown += 1;
