@@ -94,13 +94,16 @@ impl Ctx<'_> {
 
     // ---- reading -------------------------------------------------------------------------------
 
-    /// Where a key that is alive is; deletes it if its time has passed.
+    /// Where a key that is alive is; deletes it if its time has passed. Redis: while clients are
+    /// paused such a key is missing, but stays where it is.
     #[inline]
     fn locate(&mut self, key: &[u8]) -> Option<Place> {
         let table = &self.engine.dbs[self.db as usize].table;
         let place = table.locate(key)?;
         if table.timed() > 0 && table.at(place).deadline() <= self.now && self.expires() {
-            self.engine.expire_key(self.db, key);
+            if self.engine.pause.is_none() {
+                self.engine.expire_key(self.db, key);
+            }
             return None;
         }
         Some(place)
@@ -135,8 +138,8 @@ impl Ctx<'_> {
 
     /// The entry of a key that is alive; leaves no trace.
     pub(crate) fn peek(&mut self, key: &[u8]) -> Option<&Entry> {
-        self.expire_if_due(key);
-        self.engine.dbs[self.db as usize].get(key)
+        let place = self.locate(key)?;
+        Some(self.engine.dbs[self.db as usize].table.at(place))
     }
 
     /// Whether the key is there; leaves no trace.
@@ -147,14 +150,8 @@ impl Ctx<'_> {
     /// Deletes the key if its time has passed.
     #[inline]
     pub(crate) fn expire_if_due(&mut self, key: &[u8]) {
-        let now = self.now;
-        let db = &self.engine.dbs[self.db as usize];
-        if db.expiring() == 0 || !self.expires() {
-            return;
-        }
-        let due = db.get(key).and_then(Entry::expires_at).is_some_and(|at| at <= now);
-        if due {
-            self.engine.expire_key(self.db, key);
+        if self.engine.dbs[self.db as usize].expiring() > 0 {
+            self.locate(key);
         }
     }
 
@@ -230,7 +227,9 @@ impl Ctx<'_> {
     /// Sets a string and takes the lifetime away.
     pub(crate) fn set_string(&mut self, key: &[u8], bytes: &[u8]) {
         self.set_string_keep_ttl(key, bytes);
-        self.db().set_deadline(key, NEVER);
+        if self.db().expiring() > 0 {
+            self.db().set_deadline(key, NEVER);
+        }
     }
 
     /// Sets a string and leaves the lifetime as it is.
