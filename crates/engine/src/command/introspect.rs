@@ -1,6 +1,6 @@
 //! COMMAND: the table as clients see it.
 
-use super::find_keys::find_keys;
+use super::find_keys::{FoundKey, find_keys};
 use super::index::{CommandRef, Listed};
 use super::spec::{Begin, Command, Find, Group, KeySpec, access, flag};
 use crate::args::is;
@@ -110,12 +110,18 @@ fn inner<'a, 'b>(cx: &Ctx<'_>, a: &'a [&'b [u8]]) -> Result<(CommandRef, &'a [&'
 
 const NO_KEYS_FOUND: Error = Error::fixed("ERR Invalid arguments specified for command");
 
-pub(super) fn command_getkeys(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    let (command, args) = inner(cx, a)?;
+/// The keys of the request that follows; it must have some unless its command may do without.
+fn inner_keys(command: CommandRef, args: &[&[u8]]) -> Result<Vec<FoundKey>, Error> {
     let keys = find_keys(command, args).ok_or(NO_KEYS_FOUND)?;
     if keys.is_empty() && !command.has(flag::NO_MANDATORY_KEYS) {
         return Err(NO_KEYS_FOUND);
     }
+    Ok(keys)
+}
+
+pub(super) fn command_getkeys(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
+    let (command, args) = inner(cx, a)?;
+    let keys = inner_keys(command, args)?;
     out.array(keys.len());
     for key in keys {
         out.bulk(args[key.at]);
@@ -125,10 +131,7 @@ pub(super) fn command_getkeys(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) ->
 
 pub(super) fn command_getkeysandflags(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     let (command, args) = inner(cx, a)?;
-    let keys = find_keys(command, args).ok_or(NO_KEYS_FOUND)?;
-    if keys.is_empty() && !command.has(flag::NO_MANDATORY_KEYS) {
-        return Err(NO_KEYS_FOUND);
-    }
+    let keys = inner_keys(command, args)?;
     out.array(keys.len());
     for key in keys {
         out.array(2);
