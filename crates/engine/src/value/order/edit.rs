@@ -12,7 +12,9 @@ impl OrderTree {
     /// Adds an entry that is not there yet.
     pub(crate) fn insert(&mut self, score: f64, member: Member) {
         let below = |entry: &Entry| entry.compare(score, member.as_bytes()).is_lt();
-        let (path, at) = self.descend(below);
+        // Invariant: an entry that equals a low end belongs to the right of it, where `find` looks;
+        // a low end may be that of an entry that was removed and comes back now.
+        let (path, at) = self.descend(|entry| entry.compare(score, member.as_bytes()).is_le());
         for step in &path {
             self.inners[step.inner as usize].children[step.slot].count += 1;
         }

@@ -147,6 +147,23 @@ proptest! {
     }
 }
 
+#[test]
+fn what_was_removed_can_come_back_where_it_was() {
+    let (mut tree, mut model) = (OrderTree::new(), Vec::new());
+    for n in 0..1000u16 {
+        let member = format!("m{n:04}").into_bytes();
+        tree.insert(1.0, Member::new(&member));
+        model_insert(&mut model, 1.0, &member);
+    }
+    // Among them are the entries that stand as low ends in the inner nodes.
+    for (score, member) in model.clone() {
+        assert!(tree.remove(score, &member));
+        tree.insert(score, Member::new(&member));
+        assert!(tree.rescore(score, &member, score), "it is found again");
+    }
+    compare(&tree, &model);
+}
+
 /// A cheap scatter of 0..n, so that no order of insertion is special.
 fn scatter(i: u64) -> u64 {
     i.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23)
