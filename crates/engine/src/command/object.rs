@@ -79,8 +79,29 @@ pub(super) fn memory_usage(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Do
     with_entry(cx, a[2], out, |entry, out| out.count(size_of::<Entry>() + entry.heap_bytes()))
 }
 
-pub(super) fn memory_doctor(_: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
-    out.verbatim("txt", b"Nothing looks wrong with the memory of this server.\n");
+/// Says what looks wrong: memory near its bound, far below its peak, or fragmented.
+pub(super) fn memory_doctor(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
+    /// Below this no ratio means anything.
+    const SMALL: u64 = 5 << 20;
+    let engine = &cx.engine;
+    let (used, rss) = (engine.used_memory() as u64, engine.host.used_memory_rss);
+    let (bound, peak) = (engine.settings.maxmemory, engine.stats.peak_memory as u64);
+    let mut text = String::new();
+    if bound > 0 && used > bound / 10 * 9 {
+        text.push_str(
+            "More than nine tenths of maxmemory are in use; keys are or will be evicted.\n",
+        );
+    }
+    if used > SMALL && peak > used / 2 * 3 {
+        text.push_str("The peak was half as much again; the process may keep that memory.\n");
+    }
+    if used > SMALL && rss > used / 2 * 3 {
+        text.push_str("The process holds half as much memory again as its data takes.\n");
+    }
+    if text.is_empty() {
+        text.push_str("Nothing looks wrong with the memory of this server.\n");
+    }
+    out.verbatim("txt", text.as_bytes());
     Ok(())
 }
 
