@@ -1,0 +1,117 @@
+//! What can go wrong between the toolkit and Redis, sorted by what the caller can do about it.
+//!
+//! The distinction that matters most is between *not sent* and *unknown*: a command that never left
+//! may be tried again without thinking, one whose reply was lost may have been carried out. Whoever
+//! retries an [`Error::Indeterminate`] must be idempotent; everything in this crate that retries is.
+
+use std::{io, sync::Arc, time::Duration};
+
+use redis::RedisError;
+
+/// A failed conversation with Redis.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A URL, an option or an argument makes no sense; the text names it and says what is allowed.
+    #[error("{0}")]
+    Invalid(String),
+    /// There was no connection: nothing was sent.
+    #[error("Redis cannot be reached, nothing was sent: {0}")]
+    Unavailable(Arc<str>),
+    /// The command was sent, its reply did not come: it may or may not have been carried out.
+    #[error(
+        "no reply from Redis within {waited:?}, the command may have been carried out: {cause}"
+    )]
+    Indeterminate {
+        /// How long it was waited for.
+        waited: Duration,
+        /// What the client saw.
+        cause: Arc<str>,
+    },
+    /// The server answered with an error: it is alive and refused.
+    #[error("Redis refused: {code} {message}")]
+    Refused {
+        /// First word of the error, such as `WRONGTYPE` or `OOM`.
+        code: Arc<str>,
+        /// The rest of it.
+        message: Arc<str>,
+    },
+    /// A reply was not of the shape that the command has: another version, or a key that is not ours.
+    #[error("unexpected reply from Redis: {0}")]
+    Unexpected(Arc<str>),
+    /// The handle was shut down.
+    #[error("the connection was shut down")]
+    Closed,
+}
+
+/// What most operations return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// True when Redis did not answer, whatever the reason: what a breaker counts.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Error::Unavailable(_) | Error::Indeterminate { .. } => true,
+            // A server that is loading, out of reach of its quorum or demoted is as good as away.
+            Error::Refused { code, .. } => matches!(
+                &**code,
+                "LOADING"
+                    | "CLUSTERDOWN"
+                    | "MASTERDOWN"
+                    | "READONLY"
+                    | "TRYAGAIN"
+                    | "BUSY"
+                    | "MISCONF"
+                    | "NOREPLICAS"
+            ),
+            Error::Invalid(_) | Error::Unexpected(_) | Error::Closed => false,
+        }
+    }
+
+    /// True when the command may have been carried out although no reply came.
+    #[must_use]
+    pub fn is_indeterminate(&self) -> bool {
+        matches!(self, Error::Indeterminate { .. })
+    }
+
+    /// True when the server answered with this error code.
+    #[must_use]
+    pub fn is_code(&self, wanted: &str) -> bool {
+        matches!(self, Error::Refused { code, .. } if &**code == wanted)
+    }
+
+    pub(crate) fn unexpected(what: impl AsRef<str>) -> Self {
+        Error::Unexpected(what.as_ref().into())
+    }
+
+    /// Sorts an error of the client. `waited` is the time-out that was in force.
+    pub(crate) fn from_client(error: &RedisError, waited: Duration) -> Self {
+        if let Some(code) = error.code() {
+            let message = error.detail().unwrap_or_default();
+            return Error::Refused { code: code.into(), message: message.into() };
+        }
+        let cause: Arc<str> = error.to_string().into();
+        if error.is_connection_refusal() {
+            Error::Unavailable(cause)
+        } else if error.is_timeout() || error.is_io_error() || error.is_connection_dropped() {
+            Error::Indeterminate { waited, cause }
+        } else if error.is_cluster_error() {
+            Error::Unavailable(cause)
+        } else {
+            Error::Unexpected(cause)
+        }
+    }
+}
+
+impl From<redis::ParsingError> for Error {
+    fn from(error: redis::ParsingError) -> Self {
+        Error::Unexpected(error.to_string().into())
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::Unavailable(error.to_string().into())
+    }
+}

@@ -1,0 +1,3 @@
+//! High concurrency on Redis, in one piece.
+
+pub mod error;
