@@ -1,3 +1,4 @@
 //! High concurrency on Redis, in one piece.
 
+pub mod clock;
 pub mod error;

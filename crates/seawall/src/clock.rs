@@ -1,0 +1,181 @@
+//! Time as the toolkit sees it: a monotonic clock that tests can hold in their hands.
+//!
+//! Whatever waits, expires or renews in this crate asks a [`Clock`], never the operating system:
+//! the same code then runs in a test whose hours pass in a microsecond. Correctness between
+//! processes never rests on this clock; that is decided by counters and by the server's `TIME`.
+//! The one exception to "ask the clock" are time-outs of the network, which are always real.
+
+use std::{
+    fmt,
+    ops::Add,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+
+/// A point in monotonic time, comparable with others of the same clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The moment this many nanoseconds after the clock's beginning.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Moment(nanos)
+    }
+
+    /// Nanoseconds since the clock's beginning.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not.
+    #[must_use]
+    pub const fn since(self, earlier: Moment) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, after: Duration) -> Moment {
+        let nanos = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        Moment(self.0.saturating_add(nanos))
+    }
+}
+
+/// A monotonic clock: the machine's, or one that is advanced by hand.
+///
+/// ```
+/// use std::time::Duration;
+/// use seawall::clock::Clock;
+///
+/// let (clock, time) = Clock::manual();
+/// let start = clock.now();
+/// time.advance(Duration::from_secs(3600));
+/// assert_eq!(clock.now().since(start), Duration::from_secs(3600));
+/// ```
+#[derive(Clone, Default)]
+pub struct Clock {
+    manual: Option<ManualTime>,
+}
+
+/// The hand on a manual clock.
+#[derive(Clone)]
+pub struct ManualTime {
+    nanos: Arc<watch::Sender<u64>>,
+}
+
+/// The machine's clock counts from the first time somebody asks.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+impl Clock {
+    /// The machine's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        Clock { manual: None }
+    }
+
+    /// A clock that stands still until its hand is moved.
+    #[must_use]
+    pub fn manual() -> (Self, ManualTime) {
+        let time = ManualTime { nanos: Arc::new(watch::Sender::new(0)) };
+        (Clock { manual: Some(time.clone()) }, time)
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        match &self.manual {
+            None => Moment(u64::try_from(BEGINNING.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            Some(time) => Moment(*time.nanos.borrow()),
+        }
+    }
+
+    /// Waits for this long.
+    pub async fn sleep(&self, time: Duration) {
+        match &self.manual {
+            None => tokio::time::sleep(time).await,
+            Some(_) => self.sleep_until(self.now() + time).await,
+        }
+    }
+
+    /// Waits until that moment; not at all when it is past.
+    pub async fn sleep_until(&self, moment: Moment) {
+        match &self.manual {
+            None => tokio::time::sleep(moment.since(self.now())).await,
+            Some(time) => {
+                let mut hand = time.nanos.subscribe();
+                // The sender lives in `self`: waiting cannot fail.
+                let _ = hand.wait_for(|&now| now >= moment.0).await;
+            }
+        }
+    }
+
+    /// Waits for `work`, but no longer than this; `None` when time ran out.
+    pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.sleep(limit) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.manual.is_some() { "Clock(manual)" } else { "Clock(system)" })
+    }
+}
+
+impl ManualTime {
+    /// Moves time forward and wakes whoever waited for it.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.send_modify(|now| *now = now.saturating_add(by));
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        Moment(*self.nanos.borrow())
+    }
+}
+
+impl fmt::Debug for ManualTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualTime").field(&self.now()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sleepers_wake_when_the_hand_passes_them() {
+        let (clock, time) = Clock::manual();
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(Duration::from_secs(60)).await }
+        });
+        tokio::task::yield_now().await;
+        time.advance(Duration::from_secs(59));
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        time.advance(Duration::from_secs(1));
+        sleeper.await.expect("it only slept");
+    }
+
+    #[tokio::test]
+    async fn a_timeout_gives_up_in_manual_time_too() {
+        let (clock, time) = Clock::manual();
+        let waiting = clock.timeout(Duration::from_secs(5), std::future::pending::<()>());
+        let (given_up, ()) = tokio::join!(waiting, async { time.advance(Duration::from_secs(5)) });
+        assert!(given_up.is_none());
+        assert_eq!(clock.timeout(Duration::ZERO, async { 7 }).await, Some(7));
+    }
+}
