@@ -2,6 +2,7 @@
 //!
 //! - [`ServerProcess`]: a private `redis-server`, or a `seawall engine`, on a free port in a
 //!   temporary folder, stopped when the value is dropped;
+//! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
@@ -10,14 +11,18 @@
 //!
 //! Real Redis is the oracle of this project: whatever is tested here is run against both servers.
 
+mod builder;
 mod client;
+mod cluster;
 pub mod differential;
 mod port;
 mod process;
 mod reply;
 pub mod transcript;
 
+pub use builder::ServerBuilder;
 pub use client::{Address, Client};
-pub use port::free_port;
-pub use process::{ServerBuilder, ServerProcess};
+pub use cluster::{Cluster, ClusterBuilder, MovingSlot, Node, NodeState, Role, SLOTS, slot_of};
+pub use port::{free_port, free_ports};
+pub use process::ServerProcess;
 pub use reply::{ProtocolError, Reply, parse};

@@ -2,137 +2,30 @@
 //! value exists, gone when it is dropped.
 //!
 //! `redis-server` and `seawall engine` take the same route, so that a test names only which of the
-//! two it wants. A port is free only until somebody else takes it, so starting is tried again on
-//! another one, and a server is believed to be ours only when it reports our child's process id.
+//! two it wants. A server is believed to be ours only when it reports our child's process id.
 //! Nothing else is ever stopped than the child that was started here.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::builder::ServerBuilder;
 use crate::client::{Address, Client};
-use crate::port::free_port;
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How often a start on another port is tried.
-const START_ATTEMPTS: usize = 5;
 /// Pause between two looks at a server that is starting or stopping.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
-
-/// What to start, and how.
-#[derive(Debug, Clone)]
-pub struct ServerBuilder {
-    program: PathBuf,
-    leading: Vec<OsString>,
-    extra: Vec<OsString>,
-    dir: Option<PathBuf>,
-}
-
-impl ServerBuilder {
-    /// A `redis-server` from the search path, without snapshots, with DEBUG allowed.
-    #[must_use]
-    pub fn redis() -> Self {
-        Self::program("redis-server").leading([
-            "--save",
-            "",
-            "--daemonize",
-            "no",
-            "--bind",
-            "127.0.0.1",
-            "--enable-debug-command",
-            "yes",
-        ])
-    }
-
-    /// The engine of the binary at `program`, without persistence.
-    #[must_use]
-    pub fn seawall(program: impl Into<PathBuf>) -> Self {
-        Self::program(program).leading(["engine", "--bind", "127.0.0.1"])
-    }
-
-    fn program(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), leading: Vec::new(), extra: Vec::new(), dir: None }
-    }
-
-    fn leading<const N: usize>(mut self, args: [&str; N]) -> Self {
-        self.leading = args.iter().map(OsString::from).collect();
-        self
-    }
-
-    /// Adds arguments after the ones that every private server gets.
-    #[must_use]
-    pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        self.extra.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
-        self
-    }
-
-    /// Adds an option that names a file.
-    #[must_use]
-    pub fn arg_path(self, name: &str, path: &Path) -> Self {
-        self.args([OsStr::new(name), path.as_os_str()])
-    }
-
-    /// Keeps the server's files in `dir`, which outlives the server, instead of a temporary folder.
-    #[must_use]
-    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.dir = Some(dir.into());
-        self
-    }
-
-    /// Starts the server and waits until it answers.
-    ///
-    /// # Errors
-    ///
-    /// When the program is missing, ends early or does not answer in time; the message carries the
-    /// end of its log.
-    pub fn start(&self) -> io::Result<ServerProcess> {
-        let mut last = io::Error::other("not tried");
-        for _ in 0..START_ATTEMPTS {
-            match self.attempt() {
-                Ok(server) => return Ok(server),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
-                Err(error) => return Err(error),
-            }
-        }
-        Err(last)
-    }
-
-    fn attempt(&self) -> io::Result<ServerProcess> {
-        let port = free_port()?;
-        let temporary = tempfile::Builder::new().prefix("seawall-test-").tempdir()?;
-        let dir = self.dir.clone().unwrap_or_else(|| temporary.path().to_owned());
-        let log = temporary.path().join("log");
-        let output = File::create(&log)?;
-        let child = Command::new(&self.program)
-            .args(&self.leading)
-            .args(["--port", &port.to_string(), "--dir"])
-            .arg(&dir)
-            .args(&self.extra)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .map_err(|error| {
-                let program = self.program.display();
-                let hint = "run `cargo xtask test`, which installs and builds what is missing";
-                io::Error::new(error.kind(), format!("cannot start {program}: {error}; {hint}"))
-            })?;
-        let mut server = ServerProcess { child, port, dir, log, _temporary: temporary };
-        server.wait_until_ready()?;
-        Ok(server)
-    }
-}
 
 /// A running server that ends with this value.
 #[derive(Debug)]
 pub struct ServerProcess {
+    builder: ServerBuilder,
     child: Child,
     port: u16,
     dir: PathBuf,
@@ -157,6 +50,17 @@ impl ServerProcess {
     /// As [`ServerBuilder::start`].
     pub fn seawall(program: impl Into<PathBuf>) -> io::Result<Self> {
         ServerBuilder::seawall(program).args(["--appendonly", "no"]).start()
+    }
+
+    pub(crate) fn spawn(
+        builder: ServerBuilder,
+        port: u16,
+        dir: PathBuf,
+        temporary: TempDir,
+    ) -> io::Result<Self> {
+        let log = temporary.path().join("log");
+        let child = builder.spawn(port, &dir, &log)?;
+        Ok(Self { builder, child, port, dir, log, _temporary: temporary })
     }
 
     /// The TCP port.
@@ -217,6 +121,24 @@ impl ServerProcess {
         self.child.wait().map(drop)
     }
 
+    /// Ends the server, if it still runs, and starts it again on the same port with its files.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerBuilder::start`]; the port may have been taken in the meantime.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.relaunch()?;
+        self.wait_until_ready()
+    }
+
+    pub(crate) fn relaunch(&mut self) -> io::Result<()> {
+        // It may have ended already, which is just as well.
+        let _ = self.child.kill();
+        self.child.wait()?;
+        self.child = self.builder.spawn(self.port, &self.dir, &self.log)?;
+        Ok(())
+    }
+
     /// Asks the server to end (SIGTERM) and waits at most `limit` for it.
     ///
     /// # Errors
@@ -247,7 +169,7 @@ impl ServerProcess {
         if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -s {name}"))) }
     }
 
-    fn wait_until_ready(&mut self) -> io::Result<()> {
+    pub(crate) fn wait_until_ready(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -295,7 +217,8 @@ enum Identity {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended already; either way there is nothing left to do.
+        // It may have ended already; either way there is nothing left to do. SIGKILL ends a stopped
+        // process too.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -13,7 +13,7 @@ use super::report::{Found, Report};
 use super::shrink::shrink;
 use super::side::Side;
 use super::slots;
-use crate::process::ServerBuilder;
+use crate::builder::ServerBuilder;
 
 /// Commands sent before their replies are read; small enough never to fill a socket.
 const BATCH: usize = 16;

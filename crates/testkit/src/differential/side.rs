@@ -3,8 +3,9 @@
 use std::io;
 
 use super::generate::CONNECTIONS;
+use crate::builder::ServerBuilder;
 use crate::client::Client;
-use crate::process::{ServerBuilder, ServerProcess};
+use crate::process::ServerProcess;
 use crate::reply::Reply;
 
 /// Settings that episodes change, with Redis' defaults.

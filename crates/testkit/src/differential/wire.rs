@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use super::report::Found;
 use super::rng::Rng;
+use crate::builder::ServerBuilder;
 use crate::client::encode;
-use crate::process::{ServerBuilder, ServerProcess};
+use crate::process::ServerProcess;
 use crate::reply::Escaped;
 
 /// How long a server may take to answer and hang up.

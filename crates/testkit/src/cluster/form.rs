@@ -1,0 +1,175 @@
+//! How a Cluster comes to life: each node starts with a `nodes.conf` that already names all the
+//! others, their roles and their slots.
+//!
+//! Introducing the nodes to each other (`CLUSTER MEET`) would cost rounds of gossip. With the files
+//! written beforehand there is nothing to agree on: what remains is the two seconds that a primary
+//! waits after its start before it takes writes, during which the replicas copy their primaries.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use super::node::Node;
+use super::slot::SLOTS;
+use super::{Cluster, SETTLE_LIMIT};
+use crate::builder::ServerBuilder;
+use crate::port::free_ports;
+
+/// How often a start with other ports is tried.
+const START_ATTEMPTS: usize = 5;
+
+/// What Cluster to start; [`Cluster::start`] takes the default one.
+#[derive(Debug, Clone)]
+pub struct ClusterBuilder {
+    primaries: usize,
+    replicas_each: usize,
+    node_timeout: Duration,
+    args: Vec<String>,
+}
+
+impl Default for ClusterBuilder {
+    fn default() -> Self {
+        let node_timeout = Duration::from_millis(1500);
+        Self { primaries: 3, replicas_each: 1, node_timeout, args: Vec::new() }
+    }
+}
+
+/// A node before it is started.
+struct Plan {
+    id: String,
+    port: u16,
+    bus: u16,
+    /// Whom it copies; none for a primary.
+    primary: Option<usize>,
+}
+
+impl ClusterBuilder {
+    /// How many nodes serve slots; at least one, and three for automatic fail-over.
+    #[must_use]
+    pub fn primaries(mut self, count: usize) -> Self {
+        self.primaries = count.max(1);
+        self
+    }
+
+    /// How many copies each primary has.
+    #[must_use]
+    pub fn replicas_each(mut self, count: usize) -> Self {
+        self.replicas_each = count;
+        self
+    }
+
+    /// After how much silence a node counts as down; 1.5 s unless told otherwise.
+    #[must_use]
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// Adds options of redis-server to every node.
+    #[must_use]
+    pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Starts the nodes and waits until the Cluster takes writes and every replica follows.
+    ///
+    /// # Errors
+    ///
+    /// When a node does not start or they do not find together in time.
+    pub fn start(&self) -> io::Result<Cluster> {
+        let mut last = io::Error::other("not tried");
+        for _ in 0..START_ATTEMPTS {
+            match self.attempt() {
+                Ok(cluster) => return Ok(cluster),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    fn attempt(&self) -> io::Result<Cluster> {
+        let plans = self.plans()?;
+        let folder = tempfile::Builder::new().prefix("seawall-cluster-").tempdir()?;
+        let mut nodes = Vec::with_capacity(plans.len());
+        for (at, plan) in plans.iter().enumerate() {
+            let dir = folder.path().join(plan.port.to_string());
+            fs::create_dir(&dir)?;
+            fs::write(dir.join("nodes.conf"), self.config(&plans, at))?;
+            let server = ServerBuilder::redis()
+                .port(plan.port)
+                .dir(dir)
+                .args(self.options(plan.bus))
+                .args(&self.args)
+                .launch()?;
+            nodes.push(Node::new(plan.id.clone(), server));
+        }
+        for node in &nodes {
+            node.wait_until_ready()?;
+        }
+        let cluster = Cluster { nodes, _folder: folder };
+        cluster.settle(SETTLE_LIMIT)?;
+        Ok(cluster)
+    }
+
+    fn plans(&self) -> io::Result<Vec<Plan>> {
+        let count = self.primaries * (1 + self.replicas_each);
+        let ports = free_ports(count * 2)?;
+        let plan = |at: usize| Plan {
+            // An id says at a glance which node a log speaks of.
+            id: format!("{:02x}{:038x}", at + 1, ports[at * 2]),
+            port: ports[at * 2],
+            bus: ports[at * 2 + 1],
+            primary: (at >= self.primaries).then_some(at % self.primaries),
+        };
+        Ok((0..count).map(plan).collect())
+    }
+
+    /// The `nodes.conf` of the node `own`.
+    fn config(&self, plans: &[Plan], own: usize) -> String {
+        let mut text = String::new();
+        for (at, plan) in plans.iter().enumerate() {
+            let Plan { id, port, bus, primary } = plan;
+            let myself = if at == own { "myself," } else { "" };
+            let (role, copies) = match primary {
+                Some(primary) => ("slave", plans[*primary].id.as_str()),
+                None => ("master", "-"),
+            };
+            let epoch = primary.unwrap_or(at) + 1;
+            text.push_str(&format!(
+                "{id} 127.0.0.1:{port}@{bus} {myself}{role} {copies} 0 0 {epoch} connected"
+            ));
+            if primary.is_none() {
+                let (first, end) = (share(at, self.primaries), share(at + 1, self.primaries));
+                text.push_str(&format!(" {first}-{}", end - 1));
+            }
+            text.push('\n');
+        }
+        text.push_str(&format!("vars currentEpoch {} lastVoteEpoch 0\n", self.primaries));
+        text
+    }
+
+    fn options(&self, bus: u16) -> Vec<String> {
+        let timeout = self.node_timeout.as_millis().to_string();
+        let bus = bus.to_string();
+        let options = [
+            ("--cluster-enabled", "yes"),
+            ("--cluster-port", &bus),
+            ("--cluster-announce-ip", "127.0.0.1"),
+            ("--cluster-node-timeout", &timeout),
+            // A replica may take over however old its data is: the tests want a fail-over.
+            ("--cluster-replica-validity-factor", "0"),
+            // When one primary is down, the others go on serving their slots.
+            ("--cluster-require-full-coverage", "no"),
+            // Redis: 7.0 waits five seconds for more replicas before it sends them the data.
+            ("--repl-diskless-sync-delay", "0"),
+        ];
+        options.iter().flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()]).collect()
+    }
+}
+
+/// The first slot of the primary `at` of `count`.
+fn share(at: usize, count: usize) -> usize {
+    usize::from(SLOTS) * at / count
+}

@@ -1,0 +1,233 @@
+//! A real Redis Cluster of private `redis-server` processes for one test.
+//!
+//! All operations take a shared reference, so that one task can break what others use. Who is a
+//! primary is never remembered here: it is asked of the nodes each time, because fail-overs change
+//! it behind everybody's back. [`Cluster::settle`] is how a test waits until the running nodes are
+//! of one mind again.
+
+mod form;
+mod node;
+mod reshape;
+mod slot;
+mod view;
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+pub use form::ClusterBuilder;
+pub(crate) use node::order;
+pub use node::{Node, NodeState, Role};
+pub use reshape::MovingSlot;
+pub use slot::{SLOTS, slot_of};
+use view::Seen;
+
+/// How long the nodes may take to be of one mind.
+pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+/// Pause between two looks at the nodes.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
+
+/// A Cluster that ends with this value.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Node>,
+    _folder: TempDir,
+}
+
+impl Cluster {
+    /// Three primaries with a replica each, ready to take writes.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClusterBuilder::start`].
+    pub fn start() -> io::Result<Self> {
+        Self::builder().start()
+    }
+
+    /// `primaries` nodes that serve slots, and `replicas_each` copies of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClusterBuilder::start`].
+    pub fn with(primaries: usize, replicas_each: usize) -> io::Result<Self> {
+        Self::builder().primaries(primaries).replicas_each(replicas_each).start()
+    }
+
+    /// A Cluster with options.
+    #[must_use]
+    pub fn builder() -> ClusterBuilder {
+        ClusterBuilder::default()
+    }
+
+    /// `redis-cluster://127.0.0.1:p1,127.0.0.1:p2,…` with every node.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let seeds: Vec<String> =
+            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis-cluster://{}", seeds.join(","))
+    }
+
+    /// All nodes, running or not; at first the primaries, then the replicas.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The nodes that serve slots now.
+    ///
+    /// # Errors
+    ///
+    /// When no node answers.
+    pub fn primaries(&self) -> io::Result<Vec<&Node>> {
+        let view = self.view()?;
+        Ok(self.pick(&view, |seen| !seen.slots.is_empty()))
+    }
+
+    /// The node that serves `key` now.
+    ///
+    /// # Errors
+    ///
+    /// When no node answers or nobody serves it.
+    pub fn primary_of(&self, key: &[u8]) -> io::Result<&Node> {
+        self.primary_of_slot(slot_of(key))
+    }
+
+    /// The node that serves `slot` now.
+    ///
+    /// # Errors
+    ///
+    /// When no node answers or nobody serves it.
+    pub fn primary_of_slot(&self, slot: u16) -> io::Result<&Node> {
+        let view = self.view()?;
+        let found = self.pick(&view, |seen| seen.serves(slot)).first().copied();
+        found.ok_or_else(|| io::Error::other(format!("nobody serves slot {slot}")))
+    }
+
+    /// The nodes that copy the one that serves `key`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::primary_of`].
+    pub fn replicas_of(&self, key: &[u8]) -> io::Result<Vec<&Node>> {
+        self.replicas(self.primary_of(key)?)
+    }
+
+    /// The nodes that copy `primary`.
+    ///
+    /// # Errors
+    ///
+    /// When no node answers.
+    pub fn replicas(&self, primary: &Node) -> io::Result<Vec<&Node>> {
+        let view = self.view()?;
+        Ok(self.pick(&view, |seen| seen.primary.as_deref() == Some(primary.id())))
+    }
+
+    /// Waits until every running node serves, all agree on who has which slot, none doubts another
+    /// running one, every slot has a running owner, and every running replica follows its primary.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` with what was last seen.
+    pub fn settle(&self, limit: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let doubt = match self.doubt() {
+                Ok(None) => return Ok(()),
+                Ok(Some(doubt)) => doubt,
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() > deadline {
+                let message = format!("the Cluster is not settled after {limit:?}: {doubt}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            thread::sleep(POLL_PAUSE);
+        }
+    }
+
+    /// What keeps the Cluster from being settled.
+    fn doubt(&self) -> io::Result<Option<String>> {
+        let mut agreed: Option<Vec<(String, Seen)>> = None;
+        for node in self.running() {
+            let mut client = node.connect()?;
+            let info = order(&mut client, &["CLUSTER", "INFO"])?.text();
+            if !info.contains("cluster_state:ok") {
+                return Ok(Some(format!("{} is not ok", node.port())));
+            }
+            let seen = view::read(&order(&mut client, &["CLUSTER", "NODES"])?.text());
+            if let Some(doubt) = self.doubt_of(node, &seen) {
+                return Ok(Some(doubt));
+            }
+            let owners = owners(seen);
+            match &agreed {
+                None => agreed = Some(owners),
+                Some(agreed) if *agreed == owners => {}
+                Some(_) => return Ok(Some(format!("{} disagrees about the slots", node.port()))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What `node`, which sees the others as `seen`, is still missing.
+    fn doubt_of(&self, node: &Node, seen: &[Seen]) -> Option<String> {
+        let port = node.port();
+        let mut served = 0;
+        for other in &self.nodes {
+            let Some(seen) = seen.iter().find(|seen| seen.id == other.id()) else {
+                return Some(format!("{port} does not know {}", other.port()));
+            };
+            if other.is_running() && seen.is_doubtful() {
+                return Some(format!("{port} doubts {}", other.port()));
+            }
+            if other.is_running() {
+                served += seen.slots.iter().map(ExactSizeIterator::len).sum::<usize>();
+            }
+        }
+        if served != usize::from(SLOTS) {
+            return Some(format!("{port} sees only {served} slots with a running owner"));
+        }
+        let own = seen.iter().find(|seen| seen.is("myself"))?;
+        let primary = own.primary.as_ref()?;
+        let primary_runs = self.running().any(|other| other.id() == primary);
+        match node.follows() {
+            Ok(false) if primary_runs => Some(format!("{port} does not follow its primary yet")),
+            Err(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.is_running())
+    }
+
+    /// What the first running node that answers sees; a primary if possible, for it never lags.
+    fn view(&self) -> io::Result<Vec<Seen>> {
+        let mut last = io::Error::other("no node runs");
+        for node in self.running() {
+            let answer = node.connect().and_then(|mut c| order(&mut c, &["CLUSTER", "NODES"]));
+            match answer {
+                Ok(reply) => return Ok(view::read(&reply.text())),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn pick(&self, view: &[Seen], wanted: impl Fn(&Seen) -> bool) -> Vec<&Node> {
+        let ids: Vec<&str> =
+            view.iter().filter(|seen| wanted(seen)).map(|seen| seen.id.as_str()).collect();
+        self.nodes.iter().filter(|node| ids.contains(&node.id())).collect()
+    }
+}
+
+/// The serving nodes with their slots, in one order, without what each node sees differently.
+fn owners(seen: Vec<Seen>) -> Vec<(String, Seen)> {
+    let mut owners: Vec<(String, Seen)> = seen
+        .into_iter()
+        .filter(|seen| !seen.slots.is_empty())
+        .map(|seen| (seen.id.clone(), Seen { flags: Vec::new(), ..seen }))
+        .collect();
+    owners.sort_by(|a, b| a.0.cmp(&b.0));
+    owners
+}

@@ -1,0 +1,191 @@
+//! One node of a [`super::Cluster`] or of a [`crate::SentinelSet`]: a process that a test can kill,
+//! pause and bring back through a shared reference, since tests hold such sets in an `Arc`.
+
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::client::{Address, Client};
+use crate::process::ServerProcess;
+
+/// How long a question to a node may take; a paused one never answers.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// What a test did to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeState {
+    /// It runs.
+    Running,
+    /// It was stopped with SIGSTOP: it holds its connections and answers nothing.
+    Paused,
+    /// It was killed.
+    Dead,
+}
+
+/// What a node says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It takes writes.
+    Primary,
+    /// It copies another node.
+    Replica,
+}
+
+/// One server of a set.
+#[derive(Debug)]
+pub struct Node {
+    id: String,
+    port: u16,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    server: ServerProcess,
+    state: NodeState,
+}
+
+impl Node {
+    pub(crate) fn new(id: String, server: ServerProcess) -> Self {
+        let port = server.port();
+        Self { id, port, inner: Mutex::new(Inner { server, state: NodeState::Running }) }
+    }
+
+    /// Its name within the set; in a Cluster the 40 digits of its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The TCP port, which stays the same when the node is restarted.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of this node alone.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.inner().server.pid()
+    }
+
+    /// What was done to it.
+    #[must_use]
+    pub fn state(&self) -> NodeState {
+        self.inner().state
+    }
+
+    /// What it printed so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.inner().server.log()
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    ///
+    /// When the node is gone.
+    pub fn connect(&self) -> io::Result<Client> {
+        let mut client = Client::connect(&Address::Tcp(self.port))?;
+        client.set_timeout(ANSWER_LIMIT)?;
+        Ok(client)
+    }
+
+    /// Asks the node itself what it is.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn role(&self) -> io::Result<Role> {
+        let reply = self.connect()?.call(&["ROLE"])?;
+        match reply.items().first().map(crate::Reply::text).as_deref() {
+            Some("master") => Ok(Role::Primary),
+            Some("slave") => Ok(Role::Replica),
+            _ => Err(io::Error::other(format!("no role: {reply}"))),
+        }
+    }
+
+    /// Ends the process at once, as a crash would.
+    ///
+    /// # Errors
+    ///
+    /// When it ended before.
+    pub fn kill(&self) -> io::Result<()> {
+        let mut inner = self.inner();
+        inner.server.kill()?;
+        inner.state = NodeState::Dead;
+        Ok(())
+    }
+
+    /// Stops the process where it is (SIGSTOP), as a long pause of its machine would.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn pause(&self) -> io::Result<()> {
+        let mut inner = self.inner();
+        inner.server.signal("STOP")?;
+        inner.state = NodeState::Paused;
+        Ok(())
+    }
+
+    /// Lets a paused process go on.
+    ///
+    /// # Errors
+    ///
+    /// When it is gone.
+    pub fn resume(&self) -> io::Result<()> {
+        let mut inner = self.inner();
+        inner.server.signal("CONT")?;
+        inner.state = NodeState::Running;
+        Ok(())
+    }
+
+    /// Ends the process, if it still runs, and starts it again on its port, with its files.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up.
+    pub fn restart(&self) -> io::Result<()> {
+        let mut inner = self.inner();
+        inner.server.restart()?;
+        inner.state = NodeState::Running;
+        Ok(())
+    }
+
+    pub(crate) fn wait_until_ready(&self) -> io::Result<()> {
+        self.inner().server.wait_until_ready()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.state() == NodeState::Running
+    }
+
+    /// Whether it copies a primary and has its link up.
+    pub(crate) fn follows(&self) -> io::Result<bool> {
+        let reply = self.connect()?.call(&["ROLE"])?;
+        Ok(reply.items().get(3).is_some_and(|state| state.text() == "connected"))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A test that panicked while it held the lock left a process behind that is still ours.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends one command and turns an error reply into an error.
+pub(crate) fn order<A: AsRef<[u8]>>(client: &mut Client, args: &[A]) -> io::Result<crate::Reply> {
+    let reply = client.call(args)?;
+    if reply.is_error() {
+        let words: Vec<_> = args.iter().map(|arg| String::from_utf8_lossy(arg.as_ref())).collect();
+        return Err(io::Error::other(format!("{}: {reply}", words.join(" "))));
+    }
+    Ok(reply)
+}
