@@ -43,6 +43,13 @@ impl ServerBuilder {
         ])
     }
 
+    /// A sentinel with its configuration in `file`, which it rewrites.
+    pub(crate) fn sentinel(file: &Path) -> Self {
+        let mut builder = Self::program("redis-server");
+        builder.leading = vec![file.as_os_str().to_owned(), OsString::from("--sentinel")];
+        builder
+    }
+
     /// The engine of the binary at `program`, without persistence.
     #[must_use]
     pub fn seawall(program: impl Into<PathBuf>) -> Self {

@@ -3,6 +3,7 @@
 //! - [`ServerProcess`]: a private `redis-server`, or a `seawall engine`, on a free port in a
 //!   temporary folder, stopped when the value is dropped;
 //! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
+//! - [`SentinelSet`]: a primary, two replicas and three sentinels;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
@@ -15,14 +16,18 @@ mod builder;
 mod client;
 mod cluster;
 pub mod differential;
+mod node;
 mod port;
 mod process;
 mod reply;
+mod sentinel;
 pub mod transcript;
 
 pub use builder::ServerBuilder;
 pub use client::{Address, Client};
-pub use cluster::{Cluster, ClusterBuilder, MovingSlot, Node, NodeState, Role, SLOTS, slot_of};
+pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
+pub use node::{Node, NodeState, Role};
 pub use port::{free_port, free_ports};
 pub use process::ServerProcess;
 pub use reply::{ProtocolError, Reply, parse};
+pub use sentinel::SentinelSet;

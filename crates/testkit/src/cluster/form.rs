@@ -9,10 +9,10 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use super::node::Node;
 use super::slot::SLOTS;
 use super::{Cluster, SETTLE_LIMIT};
 use crate::builder::ServerBuilder;
+use crate::node::Node;
 use crate::port::free_ports;
 
 /// How often a start with other ports is tried.

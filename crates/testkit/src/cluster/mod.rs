@@ -6,7 +6,6 @@
 //! of one mind again.
 
 mod form;
-mod node;
 mod reshape;
 mod slot;
 mod view;
@@ -17,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::node::{Node, order};
 pub use form::ClusterBuilder;
-pub(crate) use node::order;
-pub use node::{Node, NodeState, Role};
+
 pub use reshape::MovingSlot;
 pub use slot::{SLOTS, slot_of};
 use view::Seen;

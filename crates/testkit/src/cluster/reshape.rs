@@ -7,7 +7,8 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Cluster, Node, POLL_PAUSE, Role, SETTLE_LIMIT, order, slot_of};
+use super::{Cluster, POLL_PAUSE, SETTLE_LIMIT, slot_of};
+use crate::node::{Node, Role, order};
 
 /// Keys taken at once from a slot that moves.
 const MIGRATE_BATCH: &str = "100";

@@ -1,4 +1,4 @@
-//! One node of a [`super::Cluster`] or of a [`crate::SentinelSet`]: a process that a test can kill,
+//! One node of a [`crate::Cluster`] or of a [`crate::SentinelSet`]: a process that a test can kill,
 //! pause and bring back through a shared reference, since tests hold such sets in an `Arc`.
 
 use std::io;
@@ -172,6 +172,12 @@ impl Node {
     pub(crate) fn follows(&self) -> io::Result<bool> {
         let reply = self.connect()?.call(&["ROLE"])?;
         Ok(reply.items().get(3).is_some_and(|state| state.text() == "connected"))
+    }
+
+    /// Whom it copies, when it is a replica.
+    pub(crate) fn primary_port(&self) -> io::Result<Option<u16>> {
+        let reply = self.connect()?.call(&["ROLE"])?;
+        Ok(reply.items().get(2).and_then(crate::Reply::as_int).and_then(|p| p.try_into().ok()))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

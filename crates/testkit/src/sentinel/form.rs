@@ -1,0 +1,102 @@
+//! How a Sentinel set comes to life: the sentinels start with files that already name the replicas
+//! and each other, so that nothing has to be discovered.
+
+use std::fs;
+use std::io;
+
+use tempfile::TempDir;
+
+use super::{MASTER, SETTLE_LIMIT, SentinelSet};
+use crate::builder::ServerBuilder;
+use crate::node::Node;
+use crate::port::free_ports;
+
+/// How often a start with other ports is tried.
+const START_ATTEMPTS: usize = 5;
+const SERVERS: usize = 3;
+const SENTINELS: usize = 3;
+/// How many sentinels must agree that the primary is down.
+const QUORUM: usize = 2;
+/// After how much silence a server counts as down.
+const DOWN_AFTER_MS: usize = 1200;
+/// Within this a fail-over is done or given up; twice as long until the next one of its own.
+const FAILOVER_TIMEOUT_MS: usize = 3000;
+
+/// Starts a set; on other ports when one was taken meanwhile.
+pub(super) fn start() -> io::Result<SentinelSet> {
+    let mut last = io::Error::other("not tried");
+    for _ in 0..START_ATTEMPTS {
+        match attempt() {
+            Ok(set) => return Ok(set),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn attempt() -> io::Result<SentinelSet> {
+    let folder = tempfile::Builder::new().prefix("seawall-sentinel-").tempdir()?;
+    let ports = free_ports(SERVERS + SENTINELS)?;
+    let (server_ports, sentinel_ports) = ports.split_at(SERVERS);
+
+    let sentinels = (0..SENTINELS)
+        .map(|own| sentinel(&folder, server_ports, sentinel_ports, own))
+        .collect::<io::Result<Vec<Node>>>()?;
+    let mut servers = vec![server(&folder, server_ports[0], None)?];
+    // A replica that finds no primary asks again only a second later.
+    servers[0].wait_until_ready()?;
+    for port in &server_ports[1..] {
+        servers.push(server(&folder, *port, Some(server_ports[0]))?);
+    }
+    for node in servers.iter().chain(&sentinels) {
+        node.wait_until_ready()?;
+    }
+    let set = SentinelSet { servers, sentinels, _folder: folder };
+    set.settle(SETTLE_LIMIT)?;
+    Ok(set)
+}
+
+fn server(folder: &TempDir, port: u16, primary: Option<u16>) -> io::Result<Node> {
+    let dir = folder.path().join(port.to_string());
+    fs::create_dir(&dir)?;
+    let mut builder = ServerBuilder::redis().port(port).dir(dir).args([
+        // One snapshot on disk serves both replicas; without a disk the second waits for the first.
+        "--repl-diskless-sync",
+        "no",
+        "--repl-diskless-sync-delay",
+        "0",
+    ]);
+    if let Some(primary) = primary {
+        builder = builder.args(["--replicaof", &format!("127.0.0.1 {primary}")]);
+    }
+    Ok(Node::new(format!("server-{port}"), builder.launch()?))
+}
+
+fn sentinel(folder: &TempDir, servers: &[u16], sentinels: &[u16], own: usize) -> io::Result<Node> {
+    let id = |port: u16| format!("{port:040x}");
+    let port = sentinels[own];
+    let primary = servers[0];
+    let mut config = format!(
+        "bind 127.0.0.1\n\
+         sentinel myid {}\n\
+         sentinel monitor {MASTER} 127.0.0.1 {primary} {QUORUM}\n\
+         sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
+         sentinel failover-timeout {MASTER} {FAILOVER_TIMEOUT_MS}\n\
+         sentinel parallel-syncs {MASTER} {SERVERS}\n",
+        id(port)
+    );
+    for replica in &servers[1..] {
+        config.push_str(&format!("sentinel known-replica {MASTER} 127.0.0.1 {replica}\n"));
+    }
+    for other in sentinels.iter().filter(|other| **other != port) {
+        let id = id(*other);
+        config.push_str(&format!("sentinel known-sentinel {MASTER} 127.0.0.1 {other} {id}\n"));
+    }
+    let dir = folder.path().join(port.to_string());
+    fs::create_dir(&dir)?;
+    let file = dir.join("sentinel.conf");
+    fs::write(&file, config)?;
+    let builder = ServerBuilder::sentinel(&file).port(port).dir(dir);
+    Ok(Node::new(format!("sentinel-{port}"), builder.launch()?))
+}

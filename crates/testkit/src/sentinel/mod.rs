@@ -1,0 +1,264 @@
+//! A primary with two replicas under the watch of three sentinels, for one test.
+//!
+//! Who is the primary is always asked of the sentinels, never remembered. Their periods are
+//! shortened (`SENTINEL DEBUG`), so that a fail-over takes two or three seconds and not ten; what
+//! they do is otherwise what a real set does.
+
+mod form;
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::node::{Node, order};
+
+/// The name under which the sentinels know the primary.
+const MASTER: &str = "seawall-primary";
+/// How long the set may take to be of one mind.
+const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+/// Pause between two looks at the nodes.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Periods of a sentinel in milliseconds. Invariant: a busy machine must not look like a jump of the
+/// clock, after which a sentinel does nothing for its tilt period.
+const PERIODS: [(&str, &str); 7] = [
+    ("info-period", "300"),
+    ("ping-period", "300"),
+    ("ask-period", "300"),
+    ("publish-period", "300"),
+    ("tilt-trigger", "20000"),
+    ("tilt-period", "2000"),
+    ("min-link-reconnect-period", "1000"),
+];
+
+/// A Sentinel set that ends with this value.
+#[derive(Debug)]
+pub struct SentinelSet {
+    servers: Vec<Node>,
+    sentinels: Vec<Node>,
+    _folder: TempDir,
+}
+
+impl SentinelSet {
+    /// One primary, two replicas that follow it, three sentinels that agree.
+    ///
+    /// # Errors
+    ///
+    /// When a process does not start or they do not find together in time.
+    pub fn start() -> io::Result<Self> {
+        form::start()
+    }
+
+    /// `redis-sentinel://127.0.0.1:s1,127.0.0.1:s2,127.0.0.1:s3/NAME/0`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let seeds: Vec<String> =
+            self.sentinels.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis-sentinel://{}/{MASTER}/0", seeds.join(","))
+    }
+
+    /// The name under which the sentinels know the primary.
+    #[must_use]
+    pub fn master_name(&self) -> &'static str {
+        MASTER
+    }
+
+    /// The servers with the data; at first the primary, then its replicas.
+    #[must_use]
+    pub fn servers(&self) -> &[Node] {
+        &self.servers
+    }
+
+    /// The sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[Node] {
+        &self.sentinels
+    }
+
+    /// The server that a running sentinel names as the primary.
+    ///
+    /// # Errors
+    ///
+    /// When no sentinel answers.
+    pub fn primary(&self) -> io::Result<&Node> {
+        let mut last = io::Error::other("no sentinel runs");
+        for sentinel in self.sentinels.iter().filter(|node| node.is_running()) {
+            match self.primary_by(sentinel) {
+                Ok(node) => return Ok(node),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The servers that are not the primary, running or not.
+    ///
+    /// # Errors
+    ///
+    /// When no sentinel answers.
+    pub fn replicas(&self) -> io::Result<Vec<&Node>> {
+        let primary = self.primary()?.port();
+        Ok(self.servers.iter().filter(|node| node.port() != primary).collect())
+    }
+
+    /// Kills the primary and returns it.
+    ///
+    /// # Errors
+    ///
+    /// When no sentinel knows it or it is gone.
+    pub fn kill_primary(&self) -> io::Result<&Node> {
+        let primary = self.primary()?;
+        primary.kill()?;
+        Ok(primary)
+    }
+
+    /// Stops the primary where it is and returns it; [`Node::resume`] wakes it.
+    ///
+    /// # Errors
+    ///
+    /// When no sentinel knows it or it is gone.
+    pub fn pause_primary(&self) -> io::Result<&Node> {
+        let primary = self.primary()?;
+        primary.pause()?;
+        Ok(primary)
+    }
+
+    /// Orders a fail-over and waits until the set is settled; the new primary.
+    ///
+    /// # Errors
+    ///
+    /// When the sentinels refuse or it takes too long.
+    pub fn failover(&self) -> io::Result<&Node> {
+        let old = self.primary()?;
+        let sentinel = self.sentinels.iter().find(|node| node.is_running());
+        let sentinel = sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?;
+        order(&mut sentinel.connect()?, &["SENTINEL", "FAILOVER", MASTER])?;
+        self.await_failover(old)
+    }
+
+    /// Waits until another server than `lost` is the primary and the set is settled; that server.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` when nobody took over.
+    pub fn await_failover(&self, lost: &Node) -> io::Result<&Node> {
+        let deadline = Instant::now() + SETTLE_LIMIT;
+        loop {
+            match self.primary() {
+                Ok(heir) if heir.port() != lost.port() => {
+                    self.settle(SETTLE_LIMIT)?;
+                    return self.primary();
+                }
+                _ if Instant::now() > deadline => {
+                    let message = format!("nobody took over from {}", lost.port());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                _ => thread::sleep(POLL_PAUSE),
+            }
+        }
+    }
+
+    /// Waits until all running sentinels name the same running primary, know all replicas and each
+    /// other, and every other running server follows that primary.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` with what was last seen.
+    pub fn settle(&self, limit: Duration) -> io::Result<()> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let doubt = match self.doubt() {
+                Ok(None) => return Ok(()),
+                Ok(Some(doubt)) => doubt,
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() > deadline {
+                let message = format!("the Sentinel set is not settled after {limit:?}: {doubt}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            thread::sleep(POLL_PAUSE);
+        }
+    }
+
+    /// What keeps the set from being settled.
+    fn doubt(&self) -> io::Result<Option<String>> {
+        let primary = self.primary()?;
+        if !primary.is_running() {
+            return Ok(Some(format!("the primary {} does not run", primary.port())));
+        }
+        for server in self.servers.iter().filter(|node| node.is_running()) {
+            let whom = server.primary_port()?;
+            let right = (server.port() != primary.port()).then(|| primary.port());
+            if whom != right || (right.is_some() && !server.follows()?) {
+                return Ok(Some(format!("{} does not follow {}", server.port(), primary.port())));
+            }
+        }
+        for sentinel in self.sentinels.iter().filter(|node| node.is_running()) {
+            if self.primary_by(sentinel)?.port() != primary.port() {
+                return Ok(Some(format!("{} names another primary", sentinel.port())));
+            }
+            if let Some(doubt) = self.doubt_of(sentinel)? {
+                return Ok(Some(format!("{}: {doubt}", sentinel.port())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What `sentinel` does not know yet.
+    fn doubt_of(&self, sentinel: &Node) -> io::Result<Option<String>> {
+        let mut client = sentinel.connect()?;
+        for (period, milliseconds) in PERIODS {
+            order(&mut client, &["SENTINEL", "DEBUG", period, milliseconds])?;
+        }
+        let master = fields(&order(&mut client, &["SENTINEL", "MASTER", MASTER])?);
+        let wanted = [
+            ("flags", "master".to_owned()),
+            ("num-slaves", (self.servers.len() - 1).to_string()),
+            ("num-other-sentinels", (self.sentinels.len() - 1).to_string()),
+        ];
+        for (name, value) in wanted {
+            let found = field(&master, name);
+            if found != value {
+                return Ok(Some(format!("{name} is {found}, not {value}")));
+            }
+        }
+        let replicas = order(&mut client, &["SENTINEL", "REPLICAS", MASTER])?;
+        for replica in replicas.items() {
+            let replica = fields(replica);
+            let port = field(&replica, "port");
+            let runs = |node: &&Node| node.port().to_string() == port && node.is_running();
+            let healthy = field(&replica, "flags") == "slave"
+                && field(&replica, "master-link-status") == "ok";
+            if self.servers.iter().any(|node| runs(&node)) && !healthy {
+                return Ok(Some(format!("replica {port} is not healthy")));
+            }
+        }
+        if self.sentinels.iter().all(Node::is_running) {
+            let others = order(&mut client, &["SENTINEL", "SENTINELS", MASTER])?;
+            let up = |other: &crate::Reply| field(&fields(other), "flags") == "sentinel";
+            if !others.items().iter().all(up) {
+                return Ok(Some("another sentinel is not healthy".to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn primary_by(&self, sentinel: &Node) -> io::Result<&Node> {
+        let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
+        let reply = order(&mut sentinel.connect()?, &command)?;
+        let port = reply.items().get(1).map(crate::Reply::text).unwrap_or_default();
+        let found = self.servers.iter().find(|node| node.port().to_string() == port);
+        found.ok_or_else(|| io::Error::other(format!("{} names {reply}", sentinel.port())))
+    }
+}
+
+/// The pairs of a flat reply such as `SENTINEL MASTER` gives.
+fn fields(reply: &crate::Reply) -> Vec<(String, String)> {
+    reply.items().chunks_exact(2).map(|pair| (pair[0].text(), pair[1].text())).collect()
+}
+
+fn field<'a>(fields: &'a [(String, String)], name: &str) -> &'a str {
+    fields.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+}
