@@ -1,4 +1,29 @@
-//! High concurrency on Redis, in one piece.
+//! High concurrency on Redis, in one piece: *keeps the flood off your database*.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+//! use seawall::Seawall;
+//!
+//! let seawall = Seawall::connect("embedded:").await?;
+//! # seawall.shutdown().await; Ok(()) }
+//! ```
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
+//! | [`link`] | direct access: commands, scripts, subscriptions |
+//! | [`key`] | keys made of typed parts |
+//! | [`clock`] | time, which tests can hold in their hands |
 
 pub mod clock;
 pub mod error;
+mod handle;
+pub mod key;
+pub mod link;
+pub mod testing;
+
+pub use error::{Error, Result};
+pub use handle::{Builder, Seawall};
+pub use key::KeyPart;
+pub use link::{Link, Script, Topology};
+pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};

@@ -1,0 +1,156 @@
+//! Keys made of typed parts, so that no call site puts one together from strings.
+//!
+//! Parts are joined by `:`. Whatever bytes a part has, it can neither run into its neighbour nor
+//! change the slot that the key lies in: `%`, `:`, `{` and `}` inside a part are written as `%25`,
+//! `%3A`, `%7B` and `%7D`. All other bytes stand as they are; keys need not be text.
+
+use crate::error::{Error, Result};
+
+/// Longest key that is accepted. Redis takes 512 MB; a key that long is a mistake.
+pub const MAX_KEY_BYTES: usize = 4096;
+
+/// Something that can be part of a key: numbers, text, bytes, and tuples of these.
+///
+/// ```
+/// use seawall::key::KeyPart;
+///
+/// assert_eq!(("user", 42, "a:b").to_key()?, b"user:42:a%3Ab");
+/// # Ok::<(), seawall::Error>(())
+/// ```
+pub trait KeyPart {
+    /// Appends this part.
+    fn write(&self, key: &mut Vec<u8>);
+
+    /// The parts as a key of their own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is empty or longer than [`MAX_KEY_BYTES`].
+    fn to_key(&self) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        self.write(&mut key);
+        check(key)
+    }
+}
+
+/// Puts `prefix` in front of a part.
+pub(crate) fn with_prefix(prefix: &[u8], part: &(impl KeyPart + ?Sized)) -> Result<Vec<u8>> {
+    let mut key = Vec::with_capacity(prefix.len() + 24);
+    key.extend_from_slice(prefix);
+    part.write(&mut key);
+    if key.len() == prefix.len() {
+        return Err(Error::Invalid("an empty key names nothing".into()));
+    }
+    check(key)
+}
+
+fn check(key: Vec<u8>) -> Result<Vec<u8>> {
+    if key.is_empty() {
+        return Err(Error::Invalid("an empty key names nothing".into()));
+    }
+    if key.len() > MAX_KEY_BYTES {
+        return Err(Error::Invalid(format!(
+            "a key of {} bytes is longer than the {MAX_KEY_BYTES} that are allowed; use a digest of it",
+            key.len()
+        )));
+    }
+    Ok(key)
+}
+
+fn write_escaped(bytes: &[u8], key: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'%' => key.extend_from_slice(b"%25"),
+            b':' => key.extend_from_slice(b"%3A"),
+            b'{' => key.extend_from_slice(b"%7B"),
+            b'}' => key.extend_from_slice(b"%7D"),
+            _ => key.push(byte),
+        }
+    }
+}
+
+impl KeyPart for str {
+    fn write(&self, key: &mut Vec<u8>) {
+        write_escaped(self.as_bytes(), key);
+    }
+}
+
+impl KeyPart for String {
+    fn write(&self, key: &mut Vec<u8>) {
+        write_escaped(self.as_bytes(), key);
+    }
+}
+
+impl KeyPart for [u8] {
+    fn write(&self, key: &mut Vec<u8>) {
+        write_escaped(self, key);
+    }
+}
+
+impl KeyPart for Vec<u8> {
+    fn write(&self, key: &mut Vec<u8>) {
+        write_escaped(self, key);
+    }
+}
+
+impl<T: KeyPart + ?Sized> KeyPart for &T {
+    fn write(&self, key: &mut Vec<u8>) {
+        (**self).write(key);
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl KeyPart for $number {
+            fn write(&self, key: &mut Vec<u8>) {
+                key.extend_from_slice(itoa::Buffer::new().format(*self).as_bytes());
+            }
+        }
+    )*};
+}
+numbers!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
+
+macro_rules! tuples {
+    ($($first:ident $($rest:ident)*;)*) => {$(
+        impl<$first: KeyPart, $($rest: KeyPart),*> KeyPart for ($first, $($rest,)*) {
+            #[expect(non_snake_case, reason = "a type's name stands for its value")]
+            fn write(&self, key: &mut Vec<u8>) {
+                let ($first, $($rest,)*) = self;
+                $first.write(key);
+                $(key.push(b':'); $rest.write(key);)*
+            }
+        }
+    )*};
+}
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn empty_and_huge_keys_are_refused_with_a_sentence() {
+        assert!("".to_key().expect_err("empty").to_string().contains("empty"));
+        let huge = "x".repeat(MAX_KEY_BYTES + 1);
+        assert!(huge.to_key().expect_err("huge").to_string().contains("digest"));
+        assert!(with_prefix(b"cache:", "").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn different_parts_never_make_the_same_key(
+            a in proptest::collection::vec(any::<u8>(), 0..6), b in proptest::collection::vec(any::<u8>(), 0..6),
+            c in proptest::collection::vec(any::<u8>(), 0..6), d in proptest::collection::vec(any::<u8>(), 0..6),
+        ) {
+            let (one, other) = ((a.clone(), b.clone()), (c.clone(), d.clone()));
+            prop_assert_eq!(one.to_key()? == other.to_key()?, one == other);
+            prop_assert!(!one.to_key()?.contains(&b'{'), "a part cannot choose the slot");
+        }
+    }
+}

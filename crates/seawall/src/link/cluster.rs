@@ -1,0 +1,295 @@
+//! A Redis Cluster: which node has a slot, and following it when it moves.
+//!
+//! Routing is our own, over the same [`Node`]s that single servers use, because the toolkit's
+//! promises need three things of it: one pipeline for each node whatever the slots, nothing sent
+//! twice behind the caller's back, and a node that is down failing only its own slots.
+//!
+//! `MOVED` is followed and the map is read again; `ASK` is followed for this one command;
+//! `TRYAGAIN` and `CLUSTERDOWN` are waited out for a moment. What these replies refuse was not
+//! carried out, so sending it again is safe. A lost reply is the caller's to judge.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use redis::{Cmd, Pipeline, Value, cmd};
+
+use super::{
+    dial::{Address, Dialer},
+    node::Node,
+    slot::{SLOTS, slot},
+    url::Host,
+};
+use crate::error::{Error, Result};
+
+/// How often one command is sent on before its refusal is passed to the caller.
+const MAX_HOPS: u32 = 8;
+const FIRST_WAIT: Duration = Duration::from_millis(5);
+/// However many commands are redirected at once, the map is not read more often than this.
+const MAP_AGE: Duration = Duration::from_millis(50);
+const NOBODY: u16 = u16::MAX;
+
+/// A Cluster.
+pub(crate) struct Cluster {
+    dialer: Arc<Dialer>,
+    seeds: Vec<Host>,
+    map: ArcSwap<Map>,
+    reading: tokio::sync::Mutex<Option<Instant>>,
+}
+
+/// Who has which slot.
+struct Map {
+    owners: Box<[u16; SLOTS]>,
+    nodes: Vec<Arc<Node>>,
+}
+
+impl Map {
+    fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(self.owners[usize::from(slot)]))
+    }
+}
+
+impl Cluster {
+    /// Reads the map through the first of these hosts that answers.
+    pub(crate) async fn open(dialer: Arc<Dialer>, seeds: Vec<Host>) -> Result<Self> {
+        let empty = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };
+        let cluster = Cluster {
+            dialer,
+            seeds,
+            map: ArcSwap::from_pointee(empty),
+            reading: tokio::sync::Mutex::default(),
+        };
+        cluster.read_map().await?;
+        Ok(cluster)
+    }
+
+    /// Sends one command to the node that has the key.
+    pub(crate) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
+        let slot = slot(key);
+        let mut wait = FIRST_WAIT;
+        let mut next: Option<(Arc<Node>, bool)> = None;
+        for _ in 0..MAX_HOPS {
+            let (node, asking) = match next.take() {
+                Some(redirected) => redirected,
+                None => (self.owner(slot).await?, false),
+            };
+            let reply = if asking { ask(&node, command).await } else { node.send(command).await };
+            match reply {
+                Err(Error::Refused { code, message }) if &*code == "MOVED" => {
+                    self.read_map().await.ok();
+                    next = self.redirected(&message).map(|node| (node, false));
+                }
+                Err(Error::Refused { code, message }) if &*code == "ASK" => {
+                    next = self.redirected(&message).map(|node| (node, true));
+                }
+                Err(Error::Refused { code, .. })
+                    if matches!(&*code, "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MASTERDOWN") =>
+                {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                    self.read_map().await.ok();
+                }
+                // Nothing was sent: worth another look at who has the slot now.
+                Err(Error::Unavailable(cause)) => {
+                    self.read_map().await.ok();
+                    match self.map.load().owner(slot) {
+                        Some(owner) if !Arc::ptr_eq(owner, &node) => {
+                            next = Some((Arc::clone(owner), false))
+                        }
+                        _ => return Err(Error::Unavailable(cause)),
+                    }
+                }
+                Err(error) => {
+                    if error.is_indeterminate() {
+                        self.read_map().await.ok();
+                    }
+                    return Err(error);
+                }
+                done => return done,
+            }
+        }
+        Err(Error::Unavailable(
+            format!("slot {slot} found no home after {MAX_HOPS} attempts").into(),
+        ))
+    }
+
+    /// Sends several commands, one pipeline for each node, all at once; a reply for each.
+    pub(crate) async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
+        let map = self.map.load_full();
+        let mut groups: HashMap<u16, Vec<usize>> = HashMap::new();
+        for (index, (key, _)) in commands.iter().enumerate() {
+            groups.entry(map.owners[usize::from(slot(key))]).or_default().push(index);
+        }
+        let sent = groups.into_iter().map(async |(owner, indexes)| {
+            let replies =
+                self.send_group(map.nodes.get(usize::from(owner)), &indexes, &commands).await;
+            indexes.into_iter().zip(replies).collect::<Vec<_>>()
+        });
+        let mut replies: Vec<_> =
+            futures_util::future::join_all(sent).await.into_iter().flatten().collect();
+        replies.sort_unstable_by_key(|(index, _)| *index);
+        replies.into_iter().map(|(_, reply)| reply).collect()
+    }
+
+    async fn send_group(
+        &self,
+        node: Option<&Arc<Node>>,
+        indexes: &[usize],
+        commands: &[(Vec<u8>, Cmd)],
+    ) -> Vec<Result<Value>> {
+        let one_by_one = async |indexes: &[usize]| {
+            let each =
+                indexes.iter().map(|&index| self.send(&commands[index].0, &commands[index].1));
+            futures_util::future::join_all(each).await
+        };
+        let Some(node) = node else { return one_by_one(indexes).await };
+        let mut pipeline = Pipeline::with_capacity(indexes.len());
+        for &index in indexes {
+            pipeline.add_command(commands[index].1.clone());
+        }
+        match node.send_all(&pipeline).await {
+            // The node is gone or has moved: nothing was sent.
+            Err(Error::Unavailable(_)) => one_by_one(indexes).await,
+            Err(error) => indexes.iter().map(|_| Err(error.clone())).collect(),
+            Ok(mut replies) => {
+                for (reply, &index) in replies.iter_mut().zip(indexes) {
+                    if reply.as_ref().is_err_and(is_redirection) {
+                        *reply = self.send(&commands[index].0, &commands[index].1).await;
+                    }
+                }
+                replies
+            }
+        }
+    }
+
+    /// The node that has this slot.
+    pub(crate) async fn owner(&self, slot: u16) -> Result<Arc<Node>> {
+        if let Some(node) = self.map.load().owner(slot) {
+            return Ok(Arc::clone(node));
+        }
+        self.read_map().await?;
+        let owner = self.map.load().owner(slot).cloned();
+        owner.ok_or_else(|| Error::Unavailable(format!("no node has slot {slot}").into()))
+    }
+
+    pub(crate) fn dialer(&self) -> Arc<Dialer> {
+        Arc::clone(&self.dialer)
+    }
+
+    /// All primaries that are known.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.map.load().nodes.clone()
+    }
+
+    /// `MOVED 3999 127.0.0.1:6381`: the node that is meant.
+    fn redirected(&self, message: &str) -> Option<Arc<Node>> {
+        let (_, address) = message.trim().rsplit_once(' ').unwrap_or(("", message.trim()));
+        let (name, port) = address.rsplit_once(':')?;
+        let host = Host { name: name.to_owned(), port: port.parse().ok()? };
+        // An empty name means: the host you are talking to. The map that was just read knows it.
+        let known = self
+            .map
+            .load()
+            .nodes
+            .iter()
+            .find(|node| match &*node.address() {
+                Address::Tcp(known) => {
+                    known.port == host.port && (host.name.is_empty() || known.name == host.name)
+                }
+                _ => false,
+            })
+            .cloned();
+        known.or_else(|| {
+            (!host.name.is_empty())
+                .then(|| Arc::new(Node::new(Arc::clone(&self.dialer), Address::Tcp(host), None)))
+        })
+    }
+
+    /// Reads who has which slot, unless somebody just did.
+    pub(crate) async fn read_map(&self) -> Result<()> {
+        let mut read_at = self.reading.lock().await;
+        if read_at.is_some_and(|at| at.elapsed() < MAP_AGE) {
+            return Ok(());
+        }
+        let map = self.map.load_full();
+        let mut last = Error::Unavailable("no node to ask for the Cluster's slots".into());
+        let seeds = self.seeds.iter().map(|seed| {
+            Arc::new(Node::new(Arc::clone(&self.dialer), Address::Tcp(seed.clone()), None))
+        });
+        for node in map.nodes.iter().cloned().chain(seeds) {
+            match node
+                .send(cmd("CLUSTER").arg("SLOTS"))
+                .await
+                .and_then(|reply| self.parse(reply, &node, &map))
+            {
+                Ok(fresh) => {
+                    self.map.store(Arc::new(fresh));
+                    *read_at = Some(Instant::now());
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Connections to nodes that are still there are kept.
+    fn parse(&self, reply: Value, asked: &Node, old: &Map) -> Result<Map> {
+        let ranges: Vec<Vec<Value>> = redis::from_redis_value(reply)?;
+        let mut map = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };
+        for range in ranges {
+            let [first, last, primary, ..] = range.as_slice() else {
+                return Err(Error::unexpected("CLUSTER SLOTS has ranges without a primary"));
+            };
+            let (first, last): (u16, u16) =
+                (redis::from_redis_value_ref(first)?, redis::from_redis_value_ref(last)?);
+            let Value::Array(primary) = primary else {
+                return Err(Error::unexpected("CLUSTER SLOTS names nodes in another form"));
+            };
+            let [name, port, ..] = primary.as_slice() else {
+                return Err(Error::unexpected("CLUSTER SLOTS names a node without a port"));
+            };
+            let name: Option<String> = redis::from_redis_value_ref(name)?;
+            let name = match (name, &*asked.address()) {
+                (Some(name), _) if !name.is_empty() && name != "?" => name,
+                (_, Address::Tcp(host)) => host.name.clone(),
+                _ => return Err(Error::unexpected("CLUSTER SLOTS names a node without a host")),
+            };
+            let address = Address::Tcp(Host { name, port: redis::from_redis_value_ref(port)? });
+            let index = match map.nodes.iter().position(|node| *node.address() == address) {
+                Some(index) => index,
+                None => {
+                    let kept = old.nodes.iter().find(|node| *node.address() == address).cloned();
+                    map.nodes.push(kept.unwrap_or_else(|| {
+                        Arc::new(Node::new(Arc::clone(&self.dialer), address, None))
+                    }));
+                    map.nodes.len() - 1
+                }
+            };
+            let range = map.owners.get_mut(usize::from(first)..=usize::from(last));
+            range
+                .ok_or_else(|| Error::unexpected("CLUSTER SLOTS names slots that do not exist"))?
+                .fill(index as u16);
+        }
+        if map.nodes.is_empty() {
+            return Err(Error::Unavailable("the Cluster has no slots assigned".into()));
+        }
+        Ok(map)
+    }
+}
+
+fn is_redirection(error: &Error) -> bool {
+    ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "MASTERDOWN"]
+        .iter()
+        .any(|code| error.is_code(code))
+}
+
+async fn ask(node: &Node, command: &Cmd) -> Result<Value> {
+    let mut pipeline = Pipeline::with_capacity(2);
+    pipeline.add_command(cmd("ASKING")).add_command(command.clone());
+    let replies = node.send_all(&pipeline).await?;
+    replies.into_iter().nth(1).unwrap_or_else(|| Err(Error::unexpected("ASKING swallowed a reply")))
+}

@@ -1,0 +1,71 @@
+//! A connection of one's own, for what must not share one.
+//!
+//! Blocking commands, `WAIT` and transactions with `WATCH` hold up everybody behind them on a
+//! shared connection, or mix with their commands. A lane is opened to the node that has the key and
+//! closed when it is dropped; whoever needs it often keeps it.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{Cmd, FromRedisValue, Pipeline, Value, aio::MultiplexedConnection};
+
+use super::node::{Node, refused};
+use crate::error::{Error, Result};
+
+/// A connection of one's own.
+pub struct Lane {
+    connection: MultiplexedConnection,
+    /// Kept for its address, in messages.
+    node: Arc<Node>,
+}
+
+impl Lane {
+    pub(super) async fn open(node: Arc<Node>) -> Result<Self> {
+        let connection = node.dialer().own(&node.address()).await?;
+        Ok(Lane { connection, node })
+    }
+
+    /// Sends one command and waits for its reply, at most this long.
+    ///
+    /// # Errors
+    /// [`Error::Indeterminate`] when no reply came: the lane is then of no more use.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the command back, and its reply may still be under way:
+    /// drop the lane with it.
+    pub async fn send<T: FromRedisValue>(&mut self, command: &Cmd, limit: Duration) -> Result<T> {
+        let reply = tokio::time::timeout(limit, self.connection.send_packed_command(command));
+        let value = match reply.await {
+            Ok(reply) => reply.map_err(|error| Error::from_client(&error, limit))?,
+            Err(_) => {
+                let cause = format!("{:?} did not answer", self.node.address());
+                return Err(Error::Indeterminate { waited: limit, cause: cause.into() });
+            }
+        };
+        Ok(redis::from_redis_value(refused(value)?)?)
+    }
+
+    /// Sends several commands in one write; a reply for each.
+    ///
+    /// # Errors
+    /// As [`Lane::send`], for all of them.
+    pub async fn send_all(
+        &mut self,
+        commands: &Pipeline,
+        limit: Duration,
+    ) -> Result<Vec<Result<Value>>> {
+        let replies = self.connection.send_packed_commands(commands, 0, commands.len());
+        match tokio::time::timeout(limit, replies).await {
+            Ok(Ok(replies)) => Ok(replies.into_iter().map(refused).collect()),
+            Ok(Err(error)) => Err(Error::from_client(&error, limit)),
+            Err(_) => {
+                Err(Error::Indeterminate { waited: limit, cause: "no answer to a pipeline".into() })
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lane").field("node", &self.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,317 @@
+//! The one seam to Redis: send a command, run a script, open a subscription.
+//!
+//! Everything typed in this crate stands on [`Link`], and [`Link`] alone knows which client library
+//! is underneath and whether there is one server, a primary that sentinels watch over, or a Cluster.
+//! Every command is sent with the key that decides where it goes; on a single server that key is
+//! not looked at.
+
+mod capabilities;
+mod cluster;
+pub(crate) mod dial;
+mod hub;
+mod lane;
+mod node;
+mod script;
+mod sentinel;
+mod slot;
+pub(crate) mod url;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+pub use capabilities::{Capabilities, Flavour};
+pub(crate) use cluster::Cluster;
+pub use hub::{Event, Hub, Subscription};
+pub use lane::Lane;
+use metrics::Counter;
+pub(crate) use node::Node;
+use redis::{Cmd, FromRedisValue, Pipeline, Value, cmd};
+pub use script::{Call, Script};
+pub(crate) use sentinel::Sentinels;
+use tokio::sync::{OnceCell, watch};
+
+use self::dial::{Address, Dialer};
+use crate::{
+    clock::Clock,
+    error::{Error, Result},
+    testing::Faults,
+};
+
+/// How the servers are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topology {
+    /// One server, perhaps inside this process.
+    Single,
+    /// A primary that sentinels watch over.
+    Sentinel,
+    /// A Cluster: keys spread over slots, and only keys of one slot go together.
+    Cluster,
+}
+
+/// A cheap handle on the connection to Redis.
+#[derive(Clone)]
+pub struct Link {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    route: Route,
+    topology: Topology,
+    hub: Hub,
+    clock: Clock,
+    capabilities: OnceCell<Capabilities>,
+    /// Server's clock minus ours, in microseconds.
+    offset_micros: AtomicI64,
+    faults: Faults,
+    closed: AtomicBool,
+    commands: Counter,
+    failures: Counter,
+}
+
+/// Where commands go.
+#[derive(Clone)]
+pub(crate) enum Route {
+    Single(Arc<Node>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Route {
+    fn dialer(&self) -> Arc<Dialer> {
+        match self {
+            Route::Single(node) => Arc::clone(node.dialer()),
+            Route::Cluster(cluster) => cluster.dialer(),
+        }
+    }
+
+    /// The address of any server; another one with each turn where there are several.
+    async fn any_address(&self, turn: usize) -> Result<Arc<Address>> {
+        match self {
+            Route::Single(node) => node.confirmed_address().await,
+            Route::Cluster(cluster) => {
+                if turn > 0 {
+                    cluster.read_map().await?;
+                }
+                let nodes = cluster.nodes();
+                let first = std::process::id() as usize;
+                let node = nodes.get((first + turn) % nodes.len().max(1));
+                node.map(|node| node.address())
+                    .ok_or_else(|| Error::Unavailable("the Cluster has no nodes".into()))
+            }
+        }
+    }
+
+    /// Waits until commands go to another server than this one.
+    async fn left(&self, address: &Arc<Address>) {
+        let Route::Single(node) = self else { return std::future::pending().await };
+        let mut opened = node.opened();
+        while opened.changed().await.is_ok() {
+            if node.address() != *address {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn node(&self, key: &[u8]) -> Result<Arc<Node>> {
+        match self {
+            Route::Single(node) => Ok(Arc::clone(node)),
+            Route::Cluster(cluster) => cluster.owner(slot::slot(key)).await,
+        }
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        route: Route,
+        topology: Topology,
+        clock: Clock,
+        faults: Faults,
+        stop: watch::Receiver<bool>,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (hub, hub_task) = Hub::new(route.clone(), stop);
+        let inner = Inner {
+            route,
+            topology,
+            hub,
+            clock,
+            capabilities: OnceCell::new(),
+            offset_micros: AtomicI64::new(0),
+            faults,
+            closed: AtomicBool::new(false),
+            commands: metrics::counter!("seawall_commands_total"),
+            failures: metrics::counter!("seawall_command_failures_total"),
+        };
+        (Link { inner: Arc::new(inner) }, hub_task)
+    }
+
+    /// Sends a command to the server that has `key`; a reply that is an error is an [`Error`].
+    ///
+    /// # Errors
+    /// See [`Error`]: nothing sent, unknown, or refused.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the command back.
+    pub async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
+        self.inner.commands.increment(1);
+        self.admit()?;
+        let reply = match &self.inner.route {
+            Route::Single(node) => node.send(command).await,
+            Route::Cluster(cluster) => cluster.send(key, command).await,
+        };
+        let reply = self.inner.faults.after(reply);
+        if reply.is_err() {
+            self.inner.failures.increment(1);
+        }
+        reply
+    }
+
+    /// Sends a command and reads its reply as a `T`.
+    ///
+    /// # Errors
+    /// As [`Link::send`], and [`Error::Unexpected`] when the reply is of another shape.
+    pub async fn query<T: FromRedisValue>(&self, key: &[u8], command: &Cmd) -> Result<T> {
+        Ok(redis::from_redis_value(self.send(key, command).await?)?)
+    }
+
+    /// Sends several commands, one pipeline for each server; a reply for each command, in order.
+    /// A command that fails does not keep the others from being carried out.
+    pub async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
+        let count = commands.len();
+        self.inner.commands.increment(count as u64);
+        if let Err(error) = self.admit() {
+            return vec![Err(error); count];
+        }
+        let replies = match &self.inner.route {
+            Route::Cluster(cluster) => cluster.send_all(commands).await,
+            Route::Single(node) => {
+                let mut pipeline = Pipeline::with_capacity(count);
+                for (_, command) in commands {
+                    pipeline.add_command(command);
+                }
+                node.send_all(&pipeline).await.unwrap_or_else(|error| vec![Err(error); count])
+            }
+        };
+        self.inner.failures.increment(replies.iter().filter(|reply| reply.is_err()).count() as u64);
+        replies.into_iter().map(|reply| self.inner.faults.after(reply)).collect()
+    }
+
+    /// Runs a script where its first key lies.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub async fn run(&self, call: &Call) -> Result<Value> {
+        match self.send(call.key(), call.by_digest()).await {
+            Err(error) if error.is_code("NOSCRIPT") => self.send(call.key(), &call.in_full()).await,
+            reply => reply,
+        }
+    }
+
+    /// Runs a script and reads its reply as a `T`.
+    ///
+    /// # Errors
+    /// As [`Link::query`].
+    pub async fn eval<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
+        Ok(redis::from_redis_value(self.run(call).await?)?)
+    }
+
+    /// Runs several scripts, one pipeline for each server; a reply for each, in order.
+    pub async fn run_all(&self, calls: &[Call]) -> Vec<Result<Value>> {
+        let commands =
+            calls.iter().map(|call| (call.key().to_vec(), call.by_digest().clone())).collect();
+        let mut replies = self.send_all(commands).await;
+        for (reply, call) in replies.iter_mut().zip(calls) {
+            if reply.as_ref().is_err_and(|error| error.is_code("NOSCRIPT")) {
+                *reply = self.run(call).await;
+            }
+        }
+        replies
+    }
+
+    /// Opens a connection of one's own to the server that has `key`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when that server cannot be reached.
+    pub async fn lane(&self, key: &[u8]) -> Result<Lane> {
+        self.admit()?;
+        Lane::open(self.inner.route.node(key).await?).await
+    }
+
+    /// Subscriptions.
+    #[must_use]
+    pub fn hub(&self) -> &Hub {
+        &self.inner.hub
+    }
+
+    /// How the servers are laid out.
+    #[must_use]
+    pub fn topology(&self) -> Topology {
+        self.inner.topology
+    }
+
+    /// The clock of this handle.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// What the server is and can do; asked once.
+    ///
+    /// # Errors
+    /// As [`Link::send`], when it was not known yet.
+    pub async fn capabilities(&self) -> Result<&Capabilities> {
+        self.inner.capabilities.get_or_try_init(|| Capabilities::ask(self)).await
+    }
+
+    /// The server's clock in milliseconds since the Unix epoch, as well as it is known here: the
+    /// local monotonic clock and the offset that was last measured. Good enough for freshness, never
+    /// used to decide who holds what.
+    #[must_use]
+    pub fn server_millis(&self) -> i64 {
+        let micros = i64::try_from(self.inner.clock.now().as_nanos() / 1000).unwrap_or(i64::MAX);
+        micros.saturating_add(self.inner.offset_micros.load(Ordering::Relaxed)) / 1000
+    }
+
+    /// Measures the offset between the server's clock and ours.
+    pub(crate) async fn measure_offset(&self) -> Result<()> {
+        let before = self.inner.clock.now();
+        let (seconds, micros): (i64, i64) = self.query(b"", &cmd("TIME")).await?;
+        let trip = self.inner.clock.now().since(before);
+        let middle = before + trip / 2;
+        let ours = i64::try_from(middle.as_nanos() / 1000).unwrap_or(i64::MAX);
+        self.inner.offset_micros.store(seconds * 1_000_000 + micros - ours, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The time-out for replies.
+    #[must_use]
+    pub fn response_timeout(&self) -> Duration {
+        self.inner.route.dialer().response_timeout
+    }
+
+    fn admit(&self) -> Result<()> {
+        if self.inner.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        self.inner.faults.before()
+    }
+
+    pub(crate) fn close(&self) {
+        self.inner.closed.store(true, Ordering::Relaxed);
+        match &self.inner.route {
+            Route::Single(node) => node.close(),
+            Route::Cluster(cluster) => cluster.nodes().iter().for_each(|node| node.close()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("topology", &self.inner.topology).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Faults on the way to Redis, without a network: outages and lost replies.
+//!
+//! [`Faults`] sits in the link of every handle; without the feature `testing` it has no size and
+//! does nothing.
+
+use redis::Value;
+
+use crate::error::Result;
+
+/// What may go wrong in one handle's link.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Faults {
+    #[cfg(feature = "testing")]
+    control: FaultControl,
+}
+
+#[cfg(not(feature = "testing"))]
+impl Faults {
+    #[expect(clippy::unused_self, reason = "with the feature `testing` it looks at itself")]
+    pub(crate) fn before(&self) -> Result<()> {
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "with the feature `testing` it looks at itself")]
+    pub(crate) fn after(&self, reply: Result<Value>) -> Result<Value> {
+        reply
+    }
+}
+
+#[cfg(feature = "testing")]
+pub use control::FaultControl;
+
+#[cfg(feature = "testing")]
+mod control {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, AtomicU64, Ordering},
+        },
+        time::Duration,
+    };
+
+    use super::{Faults, Result, Value};
+    use crate::error::Error;
+
+    /// The switch for faults of one handle; a cheap clone.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+    /// use seawall::testing::Stage;
+    ///
+    /// let stage = Stage::start().await?;
+    /// stage.faults().begin_outage();
+    /// // … your code must cope …
+    /// stage.faults().end_outage();
+    /// # stage.shutdown().await; Ok(()) }
+    /// ```
+    #[derive(Debug, Clone, Default)]
+    pub struct FaultControl {
+        state: Arc<State>,
+    }
+
+    #[derive(Debug, Default)]
+    struct State {
+        away: AtomicBool,
+        replies_to_lose: AtomicU64,
+    }
+
+    impl FaultControl {
+        /// From now on Redis cannot be reached: nothing is sent.
+        pub fn begin_outage(&self) {
+            self.state.away.store(true, Ordering::SeqCst);
+        }
+
+        /// Redis can be reached again.
+        pub fn end_outage(&self) {
+            self.state.away.store(false, Ordering::SeqCst);
+        }
+
+        /// The replies to the next `count` commands are lost: they are carried out, and nobody
+        /// learns it.
+        pub fn lose_replies(&self, count: u64) {
+            self.state.replies_to_lose.store(count, Ordering::SeqCst);
+        }
+    }
+
+    impl Faults {
+        pub(crate) fn new(control: FaultControl) -> Self {
+            Faults { control }
+        }
+
+        pub(crate) fn before(&self) -> Result<()> {
+            if self.control.state.away.load(Ordering::Relaxed) {
+                return Err(Error::Unavailable("an outage was injected".into()));
+            }
+            Ok(())
+        }
+
+        pub(crate) fn after(&self, reply: Result<Value>) -> Result<Value> {
+            let left = &self.control.state.replies_to_lose;
+            if left.load(Ordering::Relaxed) > 0
+                && left
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                    .is_ok()
+            {
+                return Err(Error::Indeterminate {
+                    waited: Duration::ZERO,
+                    cause: "a lost reply was injected".into(),
+                });
+            }
+            reply
+        }
+    }
+}
