@@ -4,6 +4,7 @@
 //!   temporary folder, stopped when the value is dropped;
 //! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
 //! - [`SentinelSet`]: a primary, two replicas and three sentinels;
+//! - [`FaultProxy`]: a proxy that understands RESP and loses, delays, refuses and counts;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
@@ -19,7 +20,9 @@ pub mod differential;
 mod node;
 mod port;
 mod process;
+pub mod proxy;
 mod reply;
+mod rng;
 mod sentinel;
 pub mod transcript;
 
@@ -29,5 +32,6 @@ pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
 pub use node::{Node, NodeState, Role};
 pub use port::{free_port, free_ports};
 pub use process::ServerProcess;
+pub use proxy::FaultProxy;
 pub use reply::{ProtocolError, Reply, parse};
 pub use sentinel::SentinelSet;

@@ -7,8 +7,8 @@
 
 use super::compare::Policy;
 use super::grammar::{Grammar, Line, Node};
-use super::rng::Rng;
 use super::{scripts, slots};
+use crate::rng::Rng;
 
 /// Connections 0 and 1 get exactly one reply to each command; the others may get any number.
 pub(super) const ORDINARY: usize = 2;

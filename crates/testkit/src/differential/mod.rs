@@ -28,7 +28,6 @@ mod generate;
 mod grammar;
 mod judge;
 mod report;
-mod rng;
 mod run;
 mod scripts;
 mod shrink;

@@ -1,6 +1,6 @@
 //! Lua bodies and libraries for the script commands.
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// Bodies that look at KEYS and ARGV only.
 pub(super) const BODIES: [&str; 26] = [

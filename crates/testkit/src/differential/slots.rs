@@ -1,7 +1,7 @@
 //! The values behind `<slot>`: few keys, so that types collide; mostly sensible arguments, often
 //! enough a strange one.
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// Seconds since 1970 in the far future: nothing expires while a test runs.
 const FUTURE_S: u64 = 33_000_000_000;

@@ -10,11 +10,11 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::report::Found;
-use super::rng::Rng;
 use crate::builder::ServerBuilder;
 use crate::client::encode;
 use crate::process::ServerProcess;
 use crate::reply::Escaped;
+use crate::rng::Rng;
 
 /// How long a server may take to answer and hang up.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,306 @@
+//! One connection through the proxy: the client's socket, the server's socket, and four threads.
+//!
+//! ```text
+//! client ──▶ reader ──▶ queue ──▶ worker (rules) ──▶ server
+//! client ◀── worker (pending, pushes) ◀── queue ◀── reader ◀── server
+//! ```
+//!
+//! The queues carry the time of arrival, so that a delay is a latency and not a lower throughput.
+//! Threads and not tasks: a test may hold its runtime's clock still, and the proxy must go on.
+//!
+//! Invariant: only the reply worker writes to the client, so answers of the proxy's own stay in
+//! order with those of the server.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+
+use super::frame::{self, Front};
+use super::pending::{Arrival, Pending};
+use super::rules::{Fate, Flow};
+use super::shared::{Direction, Shared};
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Chunks that wait in a queue; beyond that the sender is made to wait.
+const QUEUE_CHUNKS: usize = 256;
+/// How long one write waits before it looks whether the connection was cut.
+const WRITE_PATIENCE: Duration = Duration::from_millis(50);
+/// How long the server may take to let the proxy in; others wait at the door meanwhile.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// Threads of a link.
+const THREADS: usize = 4;
+
+enum Event {
+    Bytes(Instant, Vec<u8>),
+    /// The proxy has an answer of its own.
+    OwnAnswer(Instant),
+    /// The sender said good-bye.
+    End(Instant),
+}
+
+/// A connection through the proxy.
+pub(super) struct Link {
+    id: u64,
+    client: TcpStream,
+    server: TcpStream,
+    dead: AtomicBool,
+    /// Bytes were swallowed: what follows cannot be understood any more.
+    pub(super) broken: AtomicBool,
+    threads: AtomicUsize,
+    pending: Mutex<Pending>,
+    shared: Arc<Shared>,
+}
+
+impl Link {
+    /// Takes a client's connection on.
+    pub(super) fn open(id: u64, client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+        let upstream = SocketAddr::from((Ipv4Addr::LOCALHOST, shared.upstream));
+        let server = match TcpStream::connect_timeout(&upstream, CONNECT_LIMIT) {
+            Ok(server) => server,
+            Err(error) => {
+                reset(&client);
+                return Err(error);
+            }
+        };
+        for stream in [&client, &server] {
+            stream.set_nodelay(true)?;
+            stream.set_write_timeout(Some(WRITE_PATIENCE))?;
+        }
+        let link = Arc::new(Self {
+            id,
+            client,
+            server,
+            dead: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            threads: AtomicUsize::new(THREADS),
+            pending: Mutex::default(),
+            shared: Arc::clone(shared),
+        });
+        shared.links().insert(id, Arc::clone(&link));
+        let (requests, request_queue) = sync_channel(QUEUE_CHUNKS);
+        let (replies, reply_queue) = sync_channel(QUEUE_CHUNKS);
+        let own_answers = replies.clone();
+        link.run(move |link| link.read(&link.client, &requests))?;
+        link.run(move |link| link.carry_requests(&request_queue, &own_answers))?;
+        link.run(move |link| link.read(&link.server, &replies))?;
+        link.run(move |link| link.carry_replies(&reply_queue))
+    }
+
+    /// Resets the client's connection and closes the server's.
+    pub(super) fn cut(&self) {
+        // What the client has not received yet is thrown away, and it sees a reset.
+        reset(&self.client);
+        self.end();
+    }
+
+    /// Wakes the threads, which then leave.
+    fn end(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        // Only the reading half: shutting the other one would be a polite good-bye.
+        let _ = self.client.shutdown(Shutdown::Read);
+        let _ = self.server.shutdown(Shutdown::Both);
+        self.shared.changed();
+    }
+
+    fn run(self: &Arc<Self>, work: impl FnOnce(&Self) + Send + 'static) -> io::Result<()> {
+        let link = Arc::clone(self);
+        let body = move || {
+            work(&link);
+            if link.threads.fetch_sub(1, Ordering::SeqCst) == 1 {
+                link.shared.links().remove(&link.id);
+                let shared = Arc::clone(&link.shared);
+                // The sockets close here, before anybody who waits for it is told.
+                drop(link);
+                shared.changed();
+            }
+        };
+        thread::Builder::new().name("fault-proxy".to_owned()).spawn(body).map(drop)
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Moves what arrives into the queue.
+    fn read(&self, mut from: &TcpStream, queue: &SyncSender<Event>) {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while !self.is_dead() {
+            match from.read(&mut chunk) {
+                Ok(0) => {
+                    // Without a receiver nobody is left to be told.
+                    let _ = queue.send(Event::End(Instant::now()));
+                    break;
+                }
+                Ok(count) => {
+                    let event = Event::Bytes(Instant::now(), chunk[..count].to_vec());
+                    if queue.send(event).is_err() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // Reset by the peer: the other side learns of it at once.
+                    self.cut();
+                    break;
+                }
+            }
+        }
+    }
+
+    fn carry_requests(&self, queue: &Receiver<Event>, own_answers: &SyncSender<Event>) {
+        let mut buffer = Vec::new();
+        while let Some((bytes, ended)) = self.next(queue, Direction::Requests) {
+            buffer.extend_from_slice(&bytes);
+            if ended || !self.send_requests(&mut buffer, own_answers) {
+                break;
+            }
+        }
+        // The client said good-bye; the server answers what it has and does the same.
+        let _ = self.server.shutdown(Shutdown::Write);
+    }
+
+    /// Waits for the next bytes that are due, and whether they were the last; `None` when the
+    /// connection is gone.
+    fn next(&self, queue: &Receiver<Event>, direction: Direction) -> Option<(Vec<u8>, bool)> {
+        loop {
+            let (arrived, bytes, ended) = match queue.recv().ok()? {
+                Event::Bytes(arrived, bytes) => (arrived, bytes, false),
+                Event::OwnAnswer(arrived) => (arrived, Vec::new(), false),
+                Event::End(arrived) => (arrived, Vec::new(), true),
+            };
+            match self.shared.wait(direction, arrived, &self.dead)? {
+                Flow::Swallowed => self.broken.store(true, Ordering::SeqCst),
+                _ => return Some((bytes, ended)),
+            }
+        }
+    }
+
+    /// Judges and sends each whole request; false when the connection was cut.
+    fn send_requests(&self, buffer: &mut Vec<u8>, own_answers: &SyncSender<Event>) -> bool {
+        let mut taken = 0;
+        let mut outgoing = Vec::new();
+        loop {
+            let rest = &buffer[taken..];
+            let (command, length) = match frame::request(rest) {
+                Front::Whole(command, length) => (command, length),
+                Front::Partial => break,
+                // Let the server complain about it.
+                Front::Foreign => (Vec::new(), rest.len()),
+            };
+            let bytes = &rest[..length];
+            taken += length;
+            // Redis ignores an empty request.
+            let fate =
+                if command.is_empty() { Fate::Pass } else { self.shared.rules().judge(&command) };
+            if fate == Fate::LoseRequest {
+                // What came before it is on its way; then the connection ends.
+                let _ = self.write(&self.server, &outgoing);
+                self.cut();
+                return false;
+            }
+            if !command.is_empty() {
+                self.pending().push(&command, fate.clone());
+            }
+            if matches!(fate, Fate::Answer(_)) {
+                if own_answers.send(Event::OwnAnswer(Instant::now())).is_err() {
+                    return false;
+                }
+            } else {
+                outgoing.extend_from_slice(bytes);
+            }
+        }
+        buffer.drain(..taken);
+        self.write(&self.server, &outgoing).is_ok()
+    }
+
+    fn carry_replies(&self, queue: &Receiver<Event>) {
+        let mut buffer = Vec::new();
+        while let Some((bytes, ended)) = self.next(queue, Direction::Replies) {
+            buffer.extend_from_slice(&bytes);
+            if !self.send_replies(&mut buffer) {
+                return;
+            }
+            if ended {
+                break;
+            }
+        }
+        if !self.is_dead() {
+            let _ = self.client.shutdown(Shutdown::Both);
+            self.end();
+        }
+    }
+
+    /// Passes each whole reply on or not; false when the connection was cut.
+    fn send_replies(&self, buffer: &mut Vec<u8>) -> bool {
+        let mut taken = 0;
+        let mut outgoing = Vec::new();
+        loop {
+            while let Some(answer) = self.pending().own_answer() {
+                outgoing.extend_from_slice(&answer);
+            }
+            let rest = &buffer[taken..];
+            let length = match frame::reply(rest) {
+                Front::Whole((), length) => length,
+                Front::Partial => break,
+                Front::Foreign => rest.len(),
+            };
+            let bytes = &rest[..length];
+            taken += length;
+            let arrival = self.pending().arrive(bytes);
+            match arrival {
+                Arrival::Answer(Fate::LoseReply) | Arrival::Part(Fate::LoseReply) => {
+                    let _ = self.write(&self.client, &outgoing);
+                    self.cut();
+                    return false;
+                }
+                Arrival::Message(channel) if self.shared.rules().loses_push(&channel) => {}
+                _ => outgoing.extend_from_slice(bytes),
+            }
+        }
+        buffer.drain(..taken);
+        self.write(&self.client, &outgoing).is_ok()
+    }
+
+    /// Writes everything, unless the connection is cut meanwhile.
+    fn write(&self, mut to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match to.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if is_patience(&error) && !self.is_dead() => {}
+                Err(error) => {
+                    self.cut();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a write only took longer than its patience.
+fn is_patience(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+/// Makes the end of `stream` a reset instead of a good-bye.
+pub(super) fn reset(stream: &TcpStream) {
+    // A socket that is gone already needs no reset.
+    let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}

@@ -1,0 +1,275 @@
+//! A TCP proxy in front of one server that breaks things on purpose and understands RESP.
+//!
+//! It knows where a request and a reply end and which belong together, so that it can lose exactly
+//! one of them: "the third DEL arrives, its reply does not". Rules can be changed while it runs, and
+//! what reached the server is counted. Pipelining, blocking commands and subscriptions in both
+//! protocols keep working through it.
+//!
+//! ```no_run
+//! use seawall_testkit::ServerProcess;
+//! use seawall_testkit::proxy::{FaultProxy, On};
+//!
+//! let server = ServerProcess::redis()?;
+//! let proxy = FaultProxy::start(server.port())?;
+//! proxy.drop_reply(On::command("DEL").key_prefix("cache:").nth(3));
+//! // … a client on proxy.url() …
+//! assert_eq!(proxy.count("GET"), 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Absent on purpose: TLS, and damaged bytes, which the differential tests have.
+
+mod door;
+mod frame;
+mod link;
+mod pending;
+mod rules;
+mod shared;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use link::Link;
+pub use rules::{Command, On, RuleId, Watch};
+use rules::{Fate, Flow, PushLoss};
+pub use shared::Direction;
+use shared::{Door, Shared};
+
+use crate::client::{Address, Client};
+
+/// Repeats the chances of an earlier run.
+const SEED_VARIABLE: &str = "SEAWALL_PROXY_SEED";
+/// How long cut connections may take to be gone.
+const CUT_LIMIT: Duration = Duration::from_secs(5);
+
+/// A proxy that ends, with all its connections, when it is dropped.
+pub struct FaultProxy {
+    port: u16,
+    seed: u64,
+    shared: Arc<Shared>,
+    door: Option<JoinHandle<()>>,
+}
+
+impl FaultProxy {
+    /// A proxy to the server at `upstream_port` on 127.0.0.1, without any rule yet.
+    ///
+    /// # Errors
+    ///
+    /// When no port is free.
+    pub fn start(upstream_port: u16) -> io::Result<Self> {
+        let given = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(upstream_port));
+        let (listener, port) = door::listen()?;
+        let shared = Arc::new(Shared::new(upstream_port, seed));
+        let door = Some(door::attend(listener, port, Arc::clone(&shared))?);
+        Ok(Self { port, seed, shared, door })
+    }
+
+    /// Begins the chances anew from `seed`.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self.shared.rules().reseed(seed);
+        self
+    }
+
+    /// Where the chances come from; a failed test prints it.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The port to connect to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL to connect to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Opens a connection through the proxy.
+    ///
+    /// # Errors
+    ///
+    /// When the door is closed.
+    pub fn connect(&self) -> io::Result<Client> {
+        Client::connect(&Address::Tcp(self.port))
+    }
+
+    /// The command is carried out, but its reply is lost and the connection is reset.
+    pub fn drop_reply(&self, on: On) -> RuleId {
+        self.shared.rules().add(on, Fate::LoseReply)
+    }
+
+    /// The command never reaches the server and the connection is reset.
+    pub fn drop_request(&self, on: On) -> RuleId {
+        self.shared.rules().add(on, Fate::LoseRequest)
+    }
+
+    /// The command never reaches the server and is answered with an error such as
+    /// `-LOADING Redis is loading the dataset in memory`; the dash may be left out.
+    pub fn fail_with(&self, on: On, error: &str) -> RuleId {
+        let bytes = format!("-{}\r\n", error.trim_start_matches('-')).into_bytes();
+        self.shared.rules().add(on, Fate::Answer(bytes))
+    }
+
+    /// Messages of subscriptions and invalidations are swallowed silently with this probability.
+    pub fn drop_pushes(&self, probability: f64) {
+        self.lose_pushes(PushLoss { prefix: Vec::new(), probability, times: u64::MAX });
+    }
+
+    /// The next `times` messages on channels that start with `prefix` are swallowed silently.
+    pub fn drop_next_pushes(&self, prefix: impl AsRef<[u8]>, times: u64) {
+        let prefix = prefix.as_ref().to_vec();
+        self.lose_pushes(PushLoss { prefix, probability: 1.0, times });
+    }
+
+    fn lose_pushes(&self, loss: PushLoss) {
+        self.shared.rules().push_loss = Some(loss);
+    }
+
+    /// Takes one rule back.
+    pub fn remove(&self, rule: RuleId) {
+        self.shared.rules().remove(rule);
+    }
+
+    /// Everything takes this much longer in one direction.
+    pub fn delay(&self, direction: Direction, delay: Duration) {
+        self.shared.rules().delay[direction as usize] = delay;
+        self.shared.changed();
+    }
+
+    /// Bytes of one direction wait in the proxy until [`FaultProxy::heal`], as with a short outage
+    /// of the network; then they arrive.
+    pub fn stall(&self, direction: Direction) {
+        self.set_flow(&[direction], Flow::Stalled);
+    }
+
+    /// Bytes of one direction vanish, and the other one works: the connection is half open. On
+    /// [`FaultProxy::heal`] the connections that lost something are reset.
+    pub fn cut_one_way(&self, direction: Direction) {
+        self.set_flow(&[direction], Flow::Swallowed);
+    }
+
+    /// The server is unreachable without anybody being told: connections are taken and bytes too,
+    /// nothing is answered. On [`FaultProxy::heal`] the connections that lost something are reset.
+    pub fn black_hole(&self) {
+        self.set_flow(&[Direction::Requests, Direction::Replies], Flow::Swallowed);
+    }
+
+    fn set_flow(&self, directions: &[Direction], flow: Flow) {
+        let mut rules = self.shared.rules();
+        for direction in directions {
+            rules.flow[*direction as usize] = flow;
+        }
+        drop(rules);
+        self.shared.changed();
+    }
+
+    /// New connections are refused, as if the server were not running; those that exist stay.
+    pub fn refuse(&self) {
+        door::turn(&self.shared, self.port, Door::Closed);
+    }
+
+    /// New connections are let in again.
+    pub fn accept(&self) {
+        door::turn(&self.shared, self.port, Door::Open);
+    }
+
+    /// Resets all connections now, and returns when they are gone.
+    pub fn cut_all(&self) {
+        let links: Vec<Arc<Link>> = self.shared.links().values().map(Arc::clone).collect();
+        self.cut(links);
+    }
+
+    /// The server seems to be gone: connections are reset and new ones refused.
+    pub fn down(&self) {
+        self.refuse();
+        self.cut_all();
+    }
+
+    /// Takes every fault back: rules, delays, stalls, the closed door. Connections that lost bytes
+    /// are reset, since nothing on them can be understood any more. Watches and counts stay.
+    pub fn heal(&self) {
+        self.shared.rules().heal();
+        let links: Vec<Arc<Link>> = self.shared.links().values().map(Arc::clone).collect();
+        self.cut(links.into_iter().filter(|link| link.broken.load(Ordering::SeqCst)).collect());
+        self.shared.changed();
+        self.accept();
+    }
+
+    fn cut(&self, links: Vec<Arc<Link>>) {
+        let ids: Vec<u64> = links.iter().map(|link| link.id()).collect();
+        for link in links {
+            link.cut();
+        }
+        self.shared.wait_until(CUT_LIMIT, || {
+            let links = self.shared.links();
+            !ids.iter().any(|id| links.contains_key(id))
+        });
+    }
+
+    /// Counts the commands from now on that reach the server and fit.
+    pub fn watch(&self, on: On) -> Watch {
+        self.shared.rules().watch(on)
+    }
+
+    /// How many commands of this name reached the server.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u64 {
+        self.shared.rules().passed.get(&name.to_ascii_uppercase()).copied().unwrap_or(0)
+    }
+
+    /// How many commands reached the server, by name.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.shared.rules().passed.clone()
+    }
+
+    /// Starts the counts by name from zero.
+    pub fn reset_counts(&self) {
+        self.shared.rules().passed.clear();
+    }
+
+    /// How many pushes were swallowed.
+    #[must_use]
+    pub fn lost_pushes(&self) -> u64 {
+        self.shared.rules().lost_pushes
+    }
+
+    /// How many connections there are now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.links().len()
+    }
+
+    /// How many connections there were in all.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for FaultProxy {
+    #[expect(clippy::print_stderr, reason = "a failed test must say how to repeat its chances")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{SEED_VARIABLE}={} repeats the chances of the fault proxy", self.seed);
+        }
+        door::turn(&self.shared, self.port, Door::Gone);
+        if let Some(door) = self.door.take() {
+            // The thread does nothing that could panic, and there is nobody to tell.
+            let _ = door.join();
+        }
+        self.cut_all();
+    }
+}

@@ -1,0 +1,123 @@
+//! What the proxy's handle, its door and its links share: the rules, and a bell that rings when
+//! anything changed.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::link::Link;
+use super::rules::{Flow, Rules};
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server.
+    Requests,
+    /// From the server to the client.
+    Replies,
+}
+
+/// What happens to those who connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    /// They are let in.
+    Open,
+    /// Nobody listens.
+    Closed,
+    /// The proxy ends.
+    Gone,
+}
+
+pub(super) struct Shared {
+    pub(super) upstream: u16,
+    rules: Mutex<Rules>,
+    links: Mutex<HashMap<u64, Arc<Link>>>,
+    /// What is wanted of the door, and what it is.
+    door: Mutex<(Door, Door)>,
+    bell: Condvar,
+    bell_lock: Mutex<u64>,
+    pub(super) accepted: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(upstream: u16, seed: u64) -> Self {
+        Self {
+            upstream,
+            rules: Mutex::new(Rules::new(seed)),
+            links: Mutex::default(),
+            door: Mutex::new((Door::Open, Door::Open)),
+            bell: Condvar::new(),
+            bell_lock: Mutex::new(0),
+            accepted: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn rules(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn links(&self) -> MutexGuard<'_, HashMap<u64, Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wanted of the door, and what it is.
+    pub(super) fn door(&self) -> MutexGuard<'_, (Door, Door)> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rings the bell.
+    pub(super) fn changed(&self) {
+        *self.bell_lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.bell.notify_all();
+    }
+
+    /// Waits until `ready`, looking whenever the bell rings; false when `limit` came first.
+    pub(super) fn wait_until(&self, limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut rung = self.bell_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if ready() {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.bell.wait_timeout(rung, left);
+            rung = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Holds bytes back that arrived at `arrived` for as long as the rules say, which may change
+    /// meanwhile; what is to become of them, or `None` when their connection is gone.
+    pub(super) fn wait(
+        &self,
+        direction: Direction,
+        arrived: Instant,
+        dead: &AtomicBool,
+    ) -> Option<Flow> {
+        /// Only a bound: whatever ends the wait rings the bell.
+        const ROUND: Duration = Duration::from_secs(60);
+        loop {
+            if dead.load(Ordering::SeqCst) {
+                return None;
+            }
+            let (flow, delay) = {
+                let rules = self.rules();
+                (rules.flow[direction as usize], rules.delay[direction as usize])
+            };
+            let left = (arrived + delay).saturating_duration_since(Instant::now());
+            if flow == Flow::Swallowed || (flow == Flow::Open && left.is_zero()) {
+                return Some(flow);
+            }
+            let round = if flow == Flow::Stalled { ROUND } else { left };
+            self.wait_until(round, || {
+                let rules = self.rules();
+                dead.load(Ordering::SeqCst)
+                    || rules.flow[direction as usize] != flow
+                    || rules.delay[direction as usize] != delay
+            });
+        }
+    }
+}
