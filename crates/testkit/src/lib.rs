@@ -4,6 +4,7 @@
 //!   temporary folder, stopped when the value is dropped;
 //! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
 //! - [`SentinelSet`]: a primary, two replicas and three sentinels;
+//! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
 //! - [`FaultProxy`]: a proxy that understands RESP and loses, delays, refuses and counts;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
@@ -13,6 +14,7 @@
 //!
 //! Real Redis is the oracle of this project: whatever is tested here is run against both servers.
 
+pub mod backend;
 mod builder;
 mod client;
 mod cluster;

@@ -75,6 +75,12 @@ impl ServerProcess {
         Address::Tcp(self.port)
     }
 
+    /// The URL of its TCP port.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
     /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
