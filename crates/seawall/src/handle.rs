@@ -97,7 +97,7 @@ impl Seawall {
     /// the same slot.
     pub(crate) fn key(&self, kind: &str, name: &(impl KeyPart + ?Sized)) -> Result<Vec<u8>> {
         let start = format!("{}{kind}:{{", self.inner.prefix);
-        let mut key = key::with_prefix(start.as_bytes(), name)?;
+        let mut key = key::with_prefix(start.as_bytes(), name)?.as_bytes().to_vec();
         key.push(b'}');
         Ok(key)
     }

@@ -4,10 +4,48 @@
 //! change the slot that the key lies in: `%`, `:`, `{` and `}` inside a part are written as `%25`,
 //! `%3A`, `%7B` and `%7D`. All other bytes stand as they are; keys need not be text.
 
+use smallvec::SmallVec;
+
 use crate::error::{Error, Result};
 
 /// Longest key that is accepted. Redis takes 512 MB; a key that long is a mistake.
 pub const MAX_KEY_BYTES: usize = 4096;
+
+/// A key under construction; short ones need no allocation.
+#[derive(Debug, Clone, Default)]
+pub struct KeyBuffer(SmallVec<[u8; 64]>);
+
+impl KeyBuffer {
+    /// A buffer that begins with these bytes as they are.
+    #[must_use]
+    pub fn starting_with(bytes: &[u8]) -> Self {
+        KeyBuffer(SmallVec::from_slice(bytes))
+    }
+
+    /// Appends a part, so that it cannot be taken for anything else.
+    pub fn push_part(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            match byte {
+                b'%' => self.0.extend_from_slice(b"%25"),
+                b':' => self.0.extend_from_slice(b"%3A"),
+                b'{' => self.0.extend_from_slice(b"%7B"),
+                b'}' => self.0.extend_from_slice(b"%7D"),
+                _ => self.0.push(byte),
+            }
+        }
+    }
+
+    /// Ends a part.
+    pub fn push_separator(&mut self) {
+        self.0.push(b':');
+    }
+
+    /// The bytes so far.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// Something that can be part of a key: numbers, text, bytes, and tuples of these.
 ///
@@ -19,81 +57,67 @@ pub const MAX_KEY_BYTES: usize = 4096;
 /// ```
 pub trait KeyPart {
     /// Appends this part.
-    fn write(&self, key: &mut Vec<u8>);
+    fn write(&self, key: &mut KeyBuffer);
 
     /// The parts as a key of their own.
     ///
     /// # Errors
     /// [`Error::Invalid`] when it is empty or longer than [`MAX_KEY_BYTES`].
     fn to_key(&self) -> Result<Vec<u8>> {
-        let mut key = Vec::new();
+        let mut key = KeyBuffer::default();
         self.write(&mut key);
-        check(key)
+        check(&key, 0)?;
+        Ok(key.0.into_vec())
     }
 }
 
 /// Puts `prefix` in front of a part.
-pub(crate) fn with_prefix(prefix: &[u8], part: &(impl KeyPart + ?Sized)) -> Result<Vec<u8>> {
-    let mut key = Vec::with_capacity(prefix.len() + 24);
-    key.extend_from_slice(prefix);
+pub(crate) fn with_prefix(prefix: &[u8], part: &(impl KeyPart + ?Sized)) -> Result<KeyBuffer> {
+    let mut key = KeyBuffer::starting_with(prefix);
     part.write(&mut key);
-    if key.len() == prefix.len() {
-        return Err(Error::Invalid("an empty key names nothing".into()));
-    }
-    check(key)
-}
-
-fn check(key: Vec<u8>) -> Result<Vec<u8>> {
-    if key.is_empty() {
-        return Err(Error::Invalid("an empty key names nothing".into()));
-    }
-    if key.len() > MAX_KEY_BYTES {
-        return Err(Error::Invalid(format!(
-            "a key of {} bytes is longer than the {MAX_KEY_BYTES} that are allowed; use a digest of it",
-            key.len()
-        )));
-    }
+    check(&key, prefix.len())?;
     Ok(key)
 }
 
-fn write_escaped(bytes: &[u8], key: &mut Vec<u8>) {
-    for &byte in bytes {
-        match byte {
-            b'%' => key.extend_from_slice(b"%25"),
-            b':' => key.extend_from_slice(b"%3A"),
-            b'{' => key.extend_from_slice(b"%7B"),
-            b'}' => key.extend_from_slice(b"%7D"),
-            _ => key.push(byte),
-        }
+fn check(key: &KeyBuffer, prefix_bytes: usize) -> Result<()> {
+    let length = key.0.len();
+    if length == prefix_bytes {
+        return Err(Error::Invalid("an empty key names nothing".into()));
     }
+    if length > MAX_KEY_BYTES {
+        return Err(Error::Invalid(format!(
+            "a key of {length} bytes is longer than the {MAX_KEY_BYTES} that are allowed; use a digest of it"
+        )));
+    }
+    Ok(())
 }
 
 impl KeyPart for str {
-    fn write(&self, key: &mut Vec<u8>) {
-        write_escaped(self.as_bytes(), key);
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self.as_bytes());
     }
 }
 
 impl KeyPart for String {
-    fn write(&self, key: &mut Vec<u8>) {
-        write_escaped(self.as_bytes(), key);
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self.as_bytes());
     }
 }
 
 impl KeyPart for [u8] {
-    fn write(&self, key: &mut Vec<u8>) {
-        write_escaped(self, key);
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self);
     }
 }
 
 impl KeyPart for Vec<u8> {
-    fn write(&self, key: &mut Vec<u8>) {
-        write_escaped(self, key);
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self);
     }
 }
 
 impl<T: KeyPart + ?Sized> KeyPart for &T {
-    fn write(&self, key: &mut Vec<u8>) {
+    fn write(&self, key: &mut KeyBuffer) {
         (**self).write(key);
     }
 }
@@ -101,8 +125,8 @@ impl<T: KeyPart + ?Sized> KeyPart for &T {
 macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl KeyPart for $number {
-            fn write(&self, key: &mut Vec<u8>) {
-                key.extend_from_slice(itoa::Buffer::new().format(*self).as_bytes());
+            fn write(&self, key: &mut KeyBuffer) {
+                key.0.extend_from_slice(itoa::Buffer::new().format(*self).as_bytes());
             }
         }
     )*};
@@ -113,10 +137,10 @@ macro_rules! tuples {
     ($($first:ident $($rest:ident)*;)*) => {$(
         impl<$first: KeyPart, $($rest: KeyPart),*> KeyPart for ($first, $($rest,)*) {
             #[expect(non_snake_case, reason = "a type's name stands for its value")]
-            fn write(&self, key: &mut Vec<u8>) {
+            fn write(&self, key: &mut KeyBuffer) {
                 let ($first, $($rest,)*) = self;
                 $first.write(key);
-                $(key.push(b':'); $rest.write(key);)*
+                $(key.push_separator(); $rest.write(key);)*
             }
         }
     )*};
