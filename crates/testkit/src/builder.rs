@@ -12,10 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::port::free_port;
-use crate::process::ServerProcess;
+use crate::process::{Extras, ServerProcess};
+use crate::tls::Tls;
 
 /// How often a start on another port is tried.
 const START_ATTEMPTS: usize = 5;
+/// Where `cargo xtask test` put valkey-server.
+pub const VALKEY_VARIABLE: &str = "SEAWALL_TEST_VALKEY";
+/// Options of every private server of Redis' family: no snapshots, DEBUG allowed.
+const PLAIN: [&str; 8] =
+    ["--save", "", "--daemonize", "no", "--bind", "127.0.0.1", "--enable-debug-command", "yes"];
 
 /// What to start, and how.
 #[derive(Debug, Clone)]
@@ -25,22 +31,32 @@ pub struct ServerBuilder {
     extra: Vec<OsString>,
     dir: Option<PathBuf>,
     port: Option<u16>,
+    password: Option<String>,
+    socket: bool,
+    tls: bool,
 }
 
 impl ServerBuilder {
     /// A `redis-server` from the search path, without snapshots, with DEBUG allowed.
     #[must_use]
     pub fn redis() -> Self {
-        Self::program("redis-server").leading([
-            "--save",
-            "",
-            "--daemonize",
-            "no",
-            "--bind",
-            "127.0.0.1",
-            "--enable-debug-command",
-            "yes",
-        ])
+        Self::program("redis-server").leading(PLAIN)
+    }
+
+    /// The `valkey-server` that `cargo xtask test` brought, with the same options.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` when the environment does not name it.
+    pub fn valkey() -> io::Result<Self> {
+        let program = std::env::var_os(VALKEY_VARIABLE).ok_or_else(|| {
+            let message = format!(
+                "{VALKEY_VARIABLE} does not name a valkey-server; run `cargo xtask test`, which \
+                 brings one"
+            );
+            io::Error::new(io::ErrorKind::NotFound, message)
+        })?;
+        Ok(Self::program(program).leading(PLAIN))
     }
 
     /// A sentinel with its configuration in `file`, which it rewrites.
@@ -63,6 +79,9 @@ impl ServerBuilder {
             extra: Vec::new(),
             dir: None,
             port: None,
+            password: None,
+            socket: false,
+            tls: false,
         }
     }
 
@@ -98,6 +117,36 @@ impl ServerBuilder {
         self
     }
 
+    /// Wants this password of everybody; [`ServerProcess::connect`] gives it.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.args(["--requirepass", password])
+    }
+
+    /// Adds an ACL user with a password and rules such as `~app:* +@all`.
+    #[must_use]
+    pub fn user(self, name: &str, password: &str, rules: &str) -> Self {
+        let password = format!(">{password}");
+        let rules = rules.split_whitespace();
+        self.args(["--user", name, "on", &password].into_iter().chain(rules))
+    }
+
+    /// Listens on a unix socket as well; [`ServerProcess::socket`] is its path.
+    #[must_use]
+    pub fn unix_socket(mut self) -> Self {
+        self.socket = true;
+        self
+    }
+
+    /// Listens with TLS on another port as well, with a certificate of its own authority;
+    /// [`ServerProcess::tls`] has what a client needs.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
     /// Starts the server and waits until it answers.
     ///
     /// # Errors
@@ -127,7 +176,19 @@ impl ServerBuilder {
         let port = self.port.map_or_else(free_port, Ok)?;
         let temporary = tempfile::Builder::new().prefix("seawall-test-").tempdir()?;
         let dir = self.dir.clone().unwrap_or_else(|| temporary.path().to_owned());
-        ServerProcess::spawn(self.clone(), port, dir, temporary)
+        let mut builder = self.clone();
+        let mut extras = Extras { password: self.password.clone(), ..Extras::default() };
+        if self.socket {
+            let path = temporary.path().join("server.sock");
+            builder = builder.arg_path("--unixsocket", &path);
+            extras.socket = Some(path);
+        }
+        if self.tls {
+            let tls = Tls::create(temporary.path())?;
+            builder = builder.args(tls.options());
+            extras.tls = Some(tls);
+        }
+        ServerProcess::spawn(builder, port, dir, temporary, extras)
     }
 
     /// The program itself, once, with its output appended to `log`.

@@ -1,7 +1,7 @@
 //! Tools that Seawall's own tests stand on; never part of the product.
 //!
-//! - [`ServerProcess`]: a private `redis-server`, or a `seawall engine`, on a free port in a
-//!   temporary folder, stopped when the value is dropped;
+//! - [`ServerProcess`]: a private `redis-server`, `valkey-server` or `seawall engine` on a free port in a
+//!   temporary folder, with TLS, passwords and a unix socket if wanted, stopped when dropped;
 //! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
 //! - [`SentinelSet`]: a primary, two replicas and three sentinels;
 //! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
@@ -26,9 +26,10 @@ pub mod proxy;
 mod reply;
 mod rng;
 mod sentinel;
+mod tls;
 pub mod transcript;
 
-pub use builder::ServerBuilder;
+pub use builder::{ServerBuilder, VALKEY_VARIABLE};
 pub use client::{Address, Client};
 pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
 pub use node::{Node, NodeState, Role};
@@ -37,3 +38,4 @@ pub use process::ServerProcess;
 pub use proxy::FaultProxy;
 pub use reply::{ProtocolError, Reply, parse};
 pub use sentinel::SentinelSet;
+pub use tls::Tls;

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use crate::builder::ServerBuilder;
 use crate::client::{Address, Client};
+use crate::tls::Tls;
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -30,7 +31,16 @@ pub struct ServerProcess {
     port: u16,
     dir: PathBuf,
     log: PathBuf,
+    extras: Extras,
     _temporary: TempDir,
+}
+
+/// Further ways in, and what they ask for.
+#[derive(Debug, Default)]
+pub(crate) struct Extras {
+    pub(crate) password: Option<String>,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) tls: Option<Tls>,
 }
 
 impl ServerProcess {
@@ -41,6 +51,15 @@ impl ServerProcess {
     /// As [`ServerBuilder::start`].
     pub fn redis() -> io::Result<Self> {
         ServerBuilder::redis().start()
+    }
+
+    /// A private `valkey-server` with nothing special.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerBuilder::start`]; also when `cargo xtask test` did not bring one.
+    pub fn valkey() -> io::Result<Self> {
+        ServerBuilder::valkey()?.start()
     }
 
     /// A private engine of the binary at `program`, in memory only.
@@ -57,10 +76,11 @@ impl ServerProcess {
         port: u16,
         dir: PathBuf,
         temporary: TempDir,
+        extras: Extras,
     ) -> io::Result<Self> {
         let log = temporary.path().join("log");
         let child = builder.spawn(port, &dir, &log)?;
-        Ok(Self { builder, child, port, dir, log, _temporary: temporary })
+        Ok(Self { builder, child, port, dir, log, extras, _temporary: temporary })
     }
 
     /// The TCP port.
@@ -93,13 +113,29 @@ impl ServerProcess {
         &self.dir
     }
 
-    /// Opens a connection.
+    /// The unix socket, when it was asked for.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Path> {
+        self.extras.socket.as_deref()
+    }
+
+    /// How to connect with TLS, when it was asked for.
+    #[must_use]
+    pub fn tls(&self) -> Option<&Tls> {
+        self.extras.tls.as_ref()
+    }
+
+    /// Opens a connection, and gives the password that [`ServerBuilder::password`] set.
     ///
     /// # Errors
     ///
     /// When the server is gone.
     pub fn connect(&self) -> io::Result<Client> {
-        Client::connect(&self.address())
+        let mut client = Client::connect(&self.address())?;
+        if let Some(password) = &self.extras.password {
+            client.call(&["AUTH", password])?;
+        }
+        Ok(client)
     }
 
     /// What the server printed so far.

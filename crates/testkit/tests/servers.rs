@@ -1,9 +1,11 @@
 //! The tools against a real `redis-server`: a checker is proven by a planted mistake.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use seawall_testkit::transcript::{Script, play, record};
-use seawall_testkit::{Client, Reply, ServerBuilder, ServerProcess};
+use seawall_testkit::{Address, Client, Reply, ServerBuilder, ServerProcess};
 
 #[test]
 fn a_private_server_answers_and_ends() {
@@ -25,13 +27,60 @@ fn a_server_with_a_password_counts_as_ready() {
 }
 
 #[test]
+fn a_known_password_is_given_and_users_are_kept_to_their_rules() {
+    let builder = ServerBuilder::redis().password("secret").user("app", "pass", "~app:* +@all");
+    let server = builder.start().unwrap();
+    assert_eq!(server.connect().unwrap().call(&["PING"]).unwrap().text(), "PONG");
+    let mut stranger = Client::connect(&server.address()).unwrap();
+    assert!(stranger.call(&["PING"]).unwrap().text().starts_with("NOAUTH"));
+    assert_eq!(stranger.call(&["AUTH", "app", "pass"]).unwrap().text(), "OK");
+    assert_eq!(stranger.call(&["SET", "app:k", "v"]).unwrap().text(), "OK");
+    assert!(stranger.call(&["SET", "k", "v"]).unwrap().text().starts_with("NOPERM"));
+}
+
+#[test]
 fn a_unix_socket_is_spoken_to_as_well() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("redis.sock");
-    let server = ServerBuilder::redis().arg_path("--unixsocket", &path).start().unwrap();
-    let mut client = Client::connect(&seawall_testkit::Address::Unix(path)).unwrap();
+    let server = ServerBuilder::redis().unix_socket().start().unwrap();
+    let path = server.socket().unwrap().to_owned();
+    let mut client = Client::connect(&Address::Unix(path)).unwrap();
     assert_eq!(client.call(&["PING"]).unwrap().text(), "PONG");
-    drop(server);
+}
+
+#[test]
+fn a_server_with_tls_is_trusted_by_its_authority_alone() {
+    let server = ServerBuilder::redis().tls().start().unwrap();
+    let other = ServerBuilder::redis().tls().start().unwrap();
+    let tls = server.tls().unwrap();
+    assert_eq!(tls.url(), format!("rediss://127.0.0.1:{}", tls.port()));
+    let ping = |authority: &Path| {
+        let mut client = Command::new("redis-cli");
+        client.args(["-p", &tls.port().to_string(), "--tls", "--cacert"]).arg(authority);
+        let output = client.arg("PING").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(ping(tls.ca_path()), "PONG");
+    assert_ne!(ping(other.tls().unwrap().ca_path()), "PONG");
+}
+
+#[test]
+fn valkey_answers_like_redis() {
+    let server = ServerProcess::valkey().unwrap();
+    let mut client = server.connect().unwrap();
+    assert_eq!(client.call(&["PING"]).unwrap().text(), "PONG");
+    let info = client.call(&["INFO", "server"]).unwrap().text();
+    assert!(info.contains("valkey_version:9."), "{info}");
+}
+
+#[test]
+fn a_server_that_is_started_again_keeps_its_port_and_its_files() {
+    let builder = ServerBuilder::redis().args(["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut server = builder.start().unwrap();
+    let (port, pid) = (server.port(), server.pid());
+    server.connect().unwrap().call(&["SET", "k", "v"]).unwrap();
+    server.restart().unwrap();
+    assert_eq!(server.port(), port);
+    assert_ne!(server.pid(), pid);
+    assert_eq!(server.connect().unwrap().call(&["GET", "k"]).unwrap().text(), "v");
 }
 
 #[test]
