@@ -8,7 +8,8 @@ use std::{
 };
 
 use redis::TlsCertificates;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use crate::{
     clock::Clock,
@@ -52,7 +53,7 @@ struct Inner {
     link: Link,
     prefix: String,
     stop: watch::Sender<bool>,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: TaskTracker,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<Arc<seawall_server::Handle>>>,
 }
@@ -109,9 +110,7 @@ impl Seawall {
 
     /// Runs a task until the handle is shut down; it should end soon after `stop` turns true.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(tokio::spawn(task));
+        self.inner.tasks.spawn(task);
     }
 
     /// Turns true when the handle is shut down.
@@ -123,17 +122,8 @@ impl Seawall {
     /// embedded engine writes its log and stops. Other clones of the handle get [`Error::Closed`].
     pub async fn shutdown(&self) {
         self.inner.stop.send_replace(true);
-        let tasks = {
-            let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *tasks)
-        };
-        for task in tasks {
-            if let Err(error) = task.await
-                && error.is_panic()
-            {
-                tracing::error!(%error, "a background task panicked");
-            }
-        }
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
         self.inner.link.close();
         #[cfg(feature = "embedded")]
         self.stop_engine().await;
@@ -325,7 +315,7 @@ impl Builder {
         }
         let target = Target::parse(&self.url)?;
         let stop = watch::Sender::new(false);
-        let mut tasks = Vec::new();
+        let tasks = TaskTracker::new();
         #[cfg(feature = "embedded")]
         let engine = match &target.place {
             Place::Embedded(dir) => Some(Arc::new(self.start_engine(dir.as_deref())?)),
@@ -359,7 +349,7 @@ impl Builder {
                 let node =
                     Arc::new(Node::new(Arc::clone(&dialer), first, Some(Arc::clone(&sentinels))));
                 let follow = sentinels.follow(Arc::downgrade(&node));
-                tasks.push(tokio::spawn(until_stopped(stop.subscribe(), follow)));
+                tasks.spawn(until_stopped(stop.subscribe(), follow));
                 (Route::Single(node), Topology::Sentinel)
             }
             Place::Cluster(seeds) => {
@@ -369,15 +359,15 @@ impl Builder {
         };
         let (link, hub_task) =
             Link::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
-        tasks.push(tokio::spawn(hub_task));
+        tasks.spawn(hub_task);
         link.measure_offset().await?;
-        tasks.push(tokio::spawn(until_stopped(stop.subscribe(), keep_offset(link.clone()))));
+        tasks.spawn(until_stopped(stop.subscribe(), keep_offset(link.clone())));
         Ok(Seawall {
             inner: Arc::new(Inner {
                 link,
                 prefix: self.prefix,
                 stop,
-                tasks: Mutex::new(tasks),
+                tasks,
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),
             }),
