@@ -8,6 +8,8 @@ use std::{io, sync::Arc, time::Duration};
 
 use redis::RedisError;
 
+use crate::guard::InvalidSettings;
+
 /// A failed conversation with Redis.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -107,6 +109,12 @@ impl Error {
 impl From<redis::ParsingError> for Error {
     fn from(error: redis::ParsingError) -> Self {
         Error::Unexpected(error.to_string().into())
+    }
+}
+
+impl From<InvalidSettings> for Error {
+    fn from(error: InvalidSettings) -> Self {
+        Error::Invalid(error.to_string())
     }
 }
 

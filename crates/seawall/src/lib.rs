@@ -13,10 +13,12 @@
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`link`] | direct access: commands, scripts, subscriptions |
 //! | [`key`] | keys made of typed parts |
+//! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
 
 pub mod clock;
 pub mod error;
+pub mod guard;
 mod handle;
 pub mod key;
 pub mod link;

@@ -1,0 +1,143 @@
+//! The breaker's settings, and which of them make no sense.
+
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicU64},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use super::{
+    Breaker, BreakerState, Shared,
+    machine::{Machine, Rules},
+};
+use crate::{clock::Clock, guard::InvalidSettings};
+
+/// The most failures a breaker can be asked to wait for: each is remembered.
+const MAX_FAILURES: usize = 10_000;
+/// The most probes in a row that can be asked for.
+const MAX_STEADY_PROBES: u32 = 1_000;
+
+/// Settings of a [`Breaker`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct BreakerBuilder {
+    name: Arc<str>,
+    clock: Clock,
+    slow_after: Option<Duration>,
+    rules: Rules,
+}
+
+impl BreakerBuilder {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        BreakerBuilder {
+            name,
+            clock: Clock::system(),
+            slow_after: None,
+            rules: Rules {
+                failures: 3,
+                window: Duration::from_secs(30),
+                probe_every: Duration::from_secs(1),
+                open_limit: Duration::from_secs(60),
+                steady_probes: 4,
+            },
+        }
+    }
+
+    /// How many failures within the window open it; 3 unless said otherwise.
+    pub fn failures(mut self, failures: usize) -> Self {
+        self.rules.failures = failures;
+        self
+    }
+
+    /// How long a failure counts; 30 s unless said otherwise.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.rules.window = window;
+        self
+    }
+
+    /// The pause before a probe, after opening and between two of them; 1 s unless said otherwise.
+    pub fn probe_every(mut self, pause: Duration) -> Self {
+        self.rules.probe_every = pause;
+        self
+    }
+
+    /// The longest it stays open without a look, 60 s unless said otherwise: a probe that has not
+    /// reported by then has failed, and the next one may go.
+    pub fn open_limit(mut self, limit: Duration) -> Self {
+        self.rules.open_limit = limit;
+        self
+    }
+
+    /// The most probes in a row that must succeed; 4 unless said otherwise. One is enough after a
+    /// plain outage; each time it opens again within a window of closing, twice as many are asked
+    /// for. 1 switches this hysteresis off.
+    pub fn steady_probes(mut self, most: u32) -> Self {
+        self.rules.steady_probes = most;
+        self
+    }
+
+    /// Calls that take this long count as failures even if they succeed; never unless said.
+    pub fn slow_after(mut self, limit: Duration) -> Self {
+        self.slow_after = Some(limit);
+        self
+    }
+
+    /// The clock to go by; the system's unless said otherwise.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSettings`] names the setting that is zero or contradicts another.
+    pub fn build(self) -> Result<Breaker, InvalidSettings> {
+        let rules = &self.rules;
+        let name = &self.name;
+        let wrong = |what: String| Err(InvalidSettings::new(format!("breaker `{name}`: {what}")));
+        if name.is_empty() {
+            return Err(InvalidSettings::new("a breaker's name is empty: it labels its metrics"));
+        }
+        if !(1..=MAX_FAILURES).contains(&rules.failures) {
+            return wrong(format!("failures is {}, not 1 to {MAX_FAILURES}", rules.failures));
+        }
+        if !(1..=MAX_STEADY_PROBES).contains(&rules.steady_probes) {
+            let asked = rules.steady_probes;
+            return wrong(format!("steady_probes is {asked}, not 1 to {MAX_STEADY_PROBES}"));
+        }
+        for (setting, value) in [("window", rules.window), ("probe_every", rules.probe_every)] {
+            if value.is_zero() {
+                return wrong(format!("{setting} is zero"));
+            }
+        }
+        if rules.open_limit < rules.probe_every {
+            return wrong(format!(
+                "open_limit ({:?}) is shorter than probe_every ({:?})",
+                rules.open_limit, rules.probe_every
+            ));
+        }
+        if self.slow_after.is_some_and(|limit| limit.is_zero()) {
+            return wrong("slow_after is zero: every call would be slow".into());
+        }
+        Ok(self.assemble())
+    }
+
+    /// Builds it from settings that are known to be right.
+    pub(super) fn assemble(self) -> Breaker {
+        let origin = self.clock.now();
+        Breaker {
+            shared: Arc::new(Shared {
+                name: self.name,
+                origin,
+                clock: self.clock,
+                slow_after: self.slow_after,
+                phase: AtomicU64::new(0),
+                machine: Mutex::new(Machine::new(self.rules)),
+                changes: watch::Sender::new(BreakerState::Closed),
+            }),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The breaker's rules as a function of time: no clock, no lock, no task.
+//!
+//! Time is a `Duration` since an origin that the owner chooses, and is an argument everywhere, so
+//! the whole behaviour can be written down as a table and checked against a model.
+//!
+//! ```text
+//!            `failures` within `window`
+//!   CLOSED ─────────────────────────────▶ OPEN ── probe_every passed ──▶ PROBING
+//!     ▲                                    ▲  ◀── failed, or given up ──────┤
+//!     │                                    └───── won, but not yet steady ──┤
+//!     └──────────────────── won `needed` probes in a row ──────────────────┘
+//! ```
+//!
+//! Invariants: at most one probe is out at a time (one that is given up no longer counts, whatever
+//! it reports); two probes start at least `probe_every` apart; what a call reports counts only in
+//! the epoch in which it began, so that calls which hung through an outage cannot reopen a breaker
+//! that has just closed.
+//!
+//! Deliberately absent: a failure *ratio*. It would need every success to be counted, which is the
+//! hot path, and a dead backend fails all of its calls anyway.
+
+use std::{collections::VecDeque, time::Duration};
+
+use super::Outcome;
+
+/// The settings, already checked.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) failures: usize,
+    pub(super) window: Duration,
+    pub(super) probe_every: Duration,
+    pub(super) open_limit: Duration,
+    pub(super) steady_probes: u32,
+}
+
+/// What a call was let through as. Handed back with its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// An ordinary call of this epoch.
+    Ordinary(u64),
+    /// The probe with this number.
+    Probe(u64),
+}
+
+/// What the machine says to a call that wants in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    Through(Pass),
+    Refused { retry_after: Duration },
+}
+
+/// Where the machine stands.
+#[derive(Debug)]
+enum Phase {
+    Closed {
+        /// When the newest failures happened, oldest first; never more than `Rules::failures`.
+        recent: VecDeque<Duration>,
+    },
+    Open {
+        next_probe: Duration,
+        probe: Option<Probe>,
+        /// Probes won in a row.
+        won: u32,
+        /// Probes that must be won in a row to close.
+        needed: u32,
+    },
+}
+
+#[derive(Debug)]
+struct Probe {
+    number: u64,
+    /// When nobody waits for its outcome any longer.
+    given_up_at: Duration,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    rules: Rules,
+    phase: Phase,
+    /// Grows with every opening and closing.
+    epoch: u64,
+    /// How often a probe was let out.
+    probes: u64,
+    closed_at: Option<Duration>,
+    /// Openings in a row that came within one window of the closing before.
+    flaps: u32,
+}
+
+impl Machine {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            phase: Phase::Closed { recent: VecDeque::new() },
+            epoch: 0,
+            probes: 0,
+            closed_at: None,
+            flaps: 0,
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open { .. })
+    }
+
+    pub(super) fn is_probing(&self) -> bool {
+        matches!(self.phase, Phase::Open { probe: Some(_), .. })
+    }
+
+    /// What [`Machine::admit`] would say, without letting anything out: `None` is yes.
+    pub(super) fn refusal(&self, now: Duration) -> Option<Duration> {
+        let Phase::Open { next_probe, probe, .. } = &self.phase else { return None };
+        let due = match probe {
+            Some(probe) => probe.given_up_at,
+            None => *next_probe,
+        };
+        if now >= due {
+            return None;
+        }
+        // While a probe is out its outcome is expected any moment: the next look is near, whatever
+        // its limit is.
+        Some(due.saturating_sub(now).min(self.rules.probe_every))
+    }
+
+    /// Lets a call through, as a probe if the breaker is open and a look is due.
+    pub(super) fn admit(&mut self, now: Duration) -> Admission {
+        if let Some(retry_after) = self.refusal(now) {
+            return Admission::Refused { retry_after };
+        }
+        let Phase::Open { next_probe, probe, won, .. } = &mut self.phase else {
+            return Admission::Through(Pass::Ordinary(self.epoch));
+        };
+        if probe.is_some() {
+            // It was given up: no answer for that long is a failure.
+            *won = 0;
+        }
+        self.probes += 1;
+        *next_probe = now.saturating_add(self.rules.probe_every);
+        *probe = Some(Probe {
+            number: self.probes,
+            given_up_at: now.saturating_add(self.rules.open_limit),
+        });
+        Admission::Through(Pass::Probe(self.probes))
+    }
+
+    /// Takes the outcome of a call that was let through.
+    pub(super) fn record(&mut self, pass: Pass, outcome: Outcome, now: Duration) {
+        match (pass, outcome) {
+            (Pass::Ordinary(_), Outcome::Ok | Outcome::Ignored) => {}
+            (Pass::Ordinary(epoch), Outcome::Failed | Outcome::Slow) => self.fail(epoch, now),
+            (Pass::Probe(number), outcome) => self.probed(number, outcome, now),
+        }
+    }
+
+    fn fail(&mut self, epoch: u64, now: Duration) {
+        if epoch != self.epoch {
+            return;
+        }
+        let Phase::Closed { recent } = &mut self.phase else { return };
+        // Callers read the clock before they get here: an earlier reading may come second.
+        let now = recent.back().map_or(now, |&newest| newest.max(now));
+        if recent.len() == self.rules.failures {
+            recent.pop_front();
+        }
+        recent.push_back(now);
+        let oldest = recent.front().copied().unwrap_or(now);
+        if recent.len() == self.rules.failures && now.saturating_sub(oldest) < self.rules.window {
+            self.open(now);
+        }
+    }
+
+    fn open(&mut self, now: Duration) {
+        let flapped =
+            self.closed_at.is_some_and(|closed| now.saturating_sub(closed) < self.rules.window);
+        self.flaps = if flapped { self.flaps.saturating_add(1) } else { 0 };
+        let needed = 1_u32.checked_shl(self.flaps).unwrap_or(u32::MAX);
+        self.epoch += 1;
+        self.phase = Phase::Open {
+            next_probe: now.saturating_add(self.rules.probe_every),
+            probe: None,
+            won: 0,
+            needed: needed.min(self.rules.steady_probes),
+        };
+    }
+
+    fn probed(&mut self, number: u64, outcome: Outcome, now: Duration) {
+        let Phase::Open { probe, won, needed, .. } = &mut self.phase else { return };
+        if probe.as_ref().is_none_or(|out| out.number != number) {
+            return;
+        }
+        *probe = None;
+        match outcome {
+            Outcome::Ignored => {}
+            Outcome::Failed | Outcome::Slow => *won = 0,
+            Outcome::Ok => {
+                *won += 1;
+                if won >= needed {
+                    self.epoch += 1;
+                    self.closed_at = Some(now);
+                    self.phase = Phase::Closed { recent: VecDeque::new() };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The breaker's rules against tables and against a model that keeps the whole history.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{
+    Outcome::{self, Failed, Ignored, Ok as Fine, Slow},
+    machine::{Admission, Machine, Pass, Rules},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rules() -> Rules {
+    Rules {
+        failures: 3,
+        window: SECOND * 30,
+        probe_every: SECOND,
+        open_limit: SECOND * 60,
+        steady_probes: 4,
+    }
+}
+
+use Step::{In, Refused};
+
+/// One step of a table: at this time a call is let in and ends at once with this outcome.
+enum Step {
+    In(u64, Outcome),
+    Refused(u64, u64),
+}
+/// Runs a table; times are in milliseconds.
+fn table(name: &str, steps: &[Step]) {
+    let mut machine = Machine::new(rules());
+    for (index, step) in steps.iter().enumerate() {
+        let (at, wanted) = match *step {
+            In(at, outcome) => (at, Ok(outcome)),
+            Refused(at, retry_after) => (at, Err(Duration::from_millis(retry_after))),
+        };
+        let now = Duration::from_millis(at);
+        match (machine.admit(now), wanted) {
+            (Admission::Through(pass), Ok(outcome)) => machine.record(pass, outcome, now),
+            (Admission::Refused { retry_after }, Err(wanted)) => {
+                assert_eq!(retry_after, wanted, "{name}, step {index}");
+            }
+            (said, wanted) => panic!("{name}, step {index}: {said:?}, not {wanted:?}"),
+        }
+    }
+}
+
+#[test]
+fn tables() {
+    table(
+        "three failures in the window open it",
+        &[
+            In(0, Failed),
+            In(10_000, Fine),
+            In(20_000, Slow),
+            In(29_999, Failed),
+            Refused(29_999, 1000),
+        ],
+    );
+    table(
+        "the oldest failure leaves the window",
+        &[
+            In(0, Failed),
+            In(20_000, Failed),
+            In(30_000, Failed),
+            In(30_001, Failed),
+            Refused(30_002, 999),
+        ],
+    );
+    table(
+        "a caller's bug counts nothing",
+        &[
+            In(0, Failed),
+            In(0, Ignored),
+            In(0, Ignored),
+            In(0, Ignored),
+            In(0, Failed),
+            In(0, Fine),
+            In(0, Failed),
+            Refused(0, 1000),
+        ],
+    );
+    table(
+        "one probe a second, success closes",
+        &[
+            In(0, Failed),
+            In(0, Failed),
+            In(0, Failed),
+            Refused(999, 1),
+            In(1000, Failed),
+            Refused(1000, 1000),
+            Refused(1999, 1),
+            In(2000, Slow),
+            Refused(2500, 500),
+            In(3000, Ignored),
+            Refused(3001, 999),
+            In(4000, Fine),
+            In(4000, Failed),
+            In(4000, Failed),
+            In(4000, Fine),
+        ],
+    );
+    table(
+        "reopened within a window, it wants two probes in a row, then four",
+        &[
+            In(0, Failed),
+            In(0, Failed),
+            In(0, Failed),
+            In(1000, Fine),
+            In(1000, Failed),
+            In(1000, Failed),
+            In(1000, Failed),
+            In(2000, Fine),
+            Refused(2000, 1000),
+            In(3000, Failed),
+            In(4000, Fine),
+            In(5000, Fine),
+            In(5000, Failed),
+            In(5000, Failed),
+            In(5000, Failed),
+            In(6000, Fine),
+            In(7000, Fine),
+            In(8000, Fine),
+            Refused(8500, 500),
+            In(9000, Fine),
+            // Still four: that is the most.
+            In(9000, Failed),
+            In(9000, Failed),
+            In(9000, Failed),
+            In(10_000, Fine),
+            In(11_000, Fine),
+            In(12_000, Fine),
+            Refused(12_000, 1000),
+            In(13_000, Fine),
+            // A calm window later one is enough again.
+            In(43_000, Failed),
+            In(43_000, Failed),
+            In(43_000, Failed),
+            In(44_000, Fine),
+            In(44_000, Fine),
+        ],
+    );
+}
+
+/// What happens to a breaker, at random.
+#[derive(Debug, Clone)]
+enum Event {
+    Pass(u64),
+    Enter,
+    /// The nth of the calls that are out ends like this.
+    End(usize, Outcome),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let outcome = prop_oneof![
+        3 => Just(Failed),
+        2 => Just(Fine),
+        1 => Just(Slow),
+        1 => Just(Ignored),
+    ];
+    prop_oneof![
+        2 => (0..4000_u64).prop_map(Event::Pass),
+        4 => Just(Event::Enter),
+        4 => (0..8_usize, outcome).prop_map(|(nth, outcome)| Event::End(nth, outcome)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The model keeps the whole history and looks at it afresh each time.
+    #[test]
+    fn opens_iff_the_threshold_is_reached_within_the_window(
+        events in prop::collection::vec(event(), 1..300),
+        failures in 1..5_usize,
+        window in 1..20_u64,
+    ) {
+        let rules = Rules { failures, window: SECOND * window as u32, ..rules() };
+        let mut machine = Machine::new(rules.clone());
+        let mut now = Duration::ZERO;
+        // Calls that are out, with the number of openings and closings they have seen.
+        let mut out: Vec<(Pass, u64)> = Vec::new();
+        let mut turns = 0_u64;
+        let mut history: Vec<Duration> = Vec::new();
+        let mut open = false;
+        let mut last_probe: Option<Duration> = None;
+        for event in events {
+            match event {
+                Event::Pass(milliseconds) => now += Duration::from_millis(milliseconds),
+                Event::Enter => match machine.admit(now) {
+                    Admission::Through(pass @ Pass::Ordinary(_)) => {
+                        prop_assert!(!open, "an ordinary call went through an open breaker");
+                        out.push((pass, turns));
+                    }
+                    Admission::Through(pass @ Pass::Probe(_)) => {
+                        prop_assert!(open);
+                        if let Some(last) = last_probe {
+                            prop_assert!(now - last >= rules.probe_every);
+                        }
+                        // A probe that is still out must have been given up.
+                        let others = out.iter().filter(|(pass, seen)| {
+                            matches!(pass, Pass::Probe(_)) && *seen == turns
+                        });
+                        if others.count() > 0 {
+                            let started = last_probe.expect("one is out");
+                            prop_assert!(now - started >= rules.open_limit, "two probes at a time");
+                            out.retain(|(pass, _)| !matches!(pass, Pass::Probe(_)));
+                        }
+                        last_probe = Some(now);
+                        out.push((pass, turns));
+                    }
+                    Admission::Refused { retry_after } => {
+                        prop_assert!(open, "a closed breaker refused");
+                        prop_assert!(!retry_after.is_zero() && retry_after <= rules.probe_every);
+                    }
+                },
+                Event::End(nth, outcome) => {
+                    if out.is_empty() { continue }
+                    let (pass, seen) = out.remove(nth % out.len());
+                    machine.record(pass, outcome, now);
+                    let bad = matches!(outcome, Failed | Slow);
+                    if bad && !open && seen == turns {
+                        history.push(now);
+                        let recent = history.iter().filter(|&&at| now - at < rules.window).count();
+                        if recent >= failures {
+                            open = true;
+                            turns += 1;
+                            history.clear();
+                            last_probe = None;
+                        }
+                    } else if open && !machine.is_open() {
+                        prop_assert!(matches!(pass, Pass::Probe(_)), "closed without a probe");
+                        prop_assert_eq!(outcome, Fine, "closed by a failure");
+                        open = false;
+                        turns += 1;
+                    }
+                    prop_assert_eq!(machine.is_open(), open);
+                }
+            }
+        }
+    }
+}

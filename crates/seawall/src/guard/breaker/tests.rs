@@ -1,0 +1,198 @@
+//! The breaker with a clock: permits, cancellation, flapping, many threads, settings.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Poll,
+};
+
+use super::*;
+use crate::clock::ManualTime;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn breaker() -> (Breaker, ManualTime) {
+    let (clock, time) = Clock::manual();
+    (Breaker::builder("test").clock(clock).build().unwrap(), time)
+}
+
+fn fail(breaker: &Breaker, times: usize) {
+    for _ in 0..times {
+        breaker.enter().expect("closed").record(Outcome::Failed);
+    }
+}
+
+#[test]
+fn a_probe_that_never_reports_is_given_up() {
+    let (breaker, time) = breaker();
+    fail(&breaker, 3);
+    time.advance(SECOND);
+    let lost = breaker.enter().unwrap();
+    assert!(lost.is_probe());
+    time.advance(SECOND * 59);
+    assert_eq!(breaker.enter().unwrap_err(), Open { retry_after: SECOND });
+    time.advance(SECOND);
+    let next = breaker.enter().expect("60 s are the longest without a look");
+    lost.record(Outcome::Ok);
+    assert_eq!(breaker.state(), BreakerState::Probing, "the lost probe has no say any more");
+    next.record(Outcome::Ok);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[test]
+fn calls_that_hung_through_the_outage_do_not_reopen_it() {
+    let (breaker, time) = breaker();
+    let hung: Vec<_> = (0..100).map(|_| breaker.enter().unwrap()).collect();
+    fail(&breaker, 3);
+    time.advance(SECOND);
+    breaker.enter().unwrap().record(Outcome::Ok);
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    for permit in hung {
+        permit.record(Outcome::Failed);
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_dropped_permit_counts_nothing_and_releases_the_probe() {
+    let (breaker, time) = breaker();
+    for _ in 0..10 {
+        drop(breaker.enter().unwrap());
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    fail(&breaker, 3);
+    for _ in 0..10 {
+        time.advance(SECOND);
+        let probe = breaker.enter().unwrap();
+        assert!(probe.is_probe());
+        drop(probe);
+        assert_eq!(breaker.state(), BreakerState::Open);
+        assert!(
+            breaker.enter().is_err(),
+            "a cancelled probe is no reason for more than one a second"
+        );
+    }
+}
+
+#[test]
+fn a_slow_success_counts_as_a_failure_when_asked_for() {
+    let (clock, time) = Clock::manual();
+    let breaker =
+        Breaker::builder("slow").slow_after(SECOND).failures(1).clock(clock).build().unwrap();
+    for (takes, wanted) in [(999, BreakerState::Closed), (1000, BreakerState::Open)] {
+        let permit = breaker.enter().unwrap();
+        time.advance(Duration::from_millis(takes));
+        permit.record(Outcome::Ok);
+        assert_eq!(breaker.state(), wanted);
+    }
+}
+
+/// A backend that is up and down for half a second each, called a thousand times a second.
+#[test]
+fn a_flapping_backend_is_held_off() {
+    let (breaker, time) = breaker();
+    let mut opened = 0;
+    let mut called_while_down = 0;
+    for millisecond in 0..60_000_u64 {
+        let up = millisecond % 1000 < 500;
+        if let Ok(permit) = breaker.enter() {
+            called_while_down += u64::from(!up);
+            let was_closed = !permit.is_probe();
+            permit.record(if up { Outcome::Ok } else { Outcome::Failed });
+            opened += u64::from(was_closed && breaker.state() == BreakerState::Open);
+        }
+        time.advance(Duration::from_millis(1));
+    }
+    assert!(opened <= 15, "opened {opened} times in 60 flaps");
+    assert!(called_while_down <= 105, "{called_while_down} of 30000 calls hit the outage");
+    // Healed: with traffic it is closed after four good seconds at the latest.
+    for _ in 0..5 {
+        if let Ok(permit) = breaker.enter() {
+            permit.record(Outcome::Ok);
+        }
+        time.advance(SECOND);
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn changes_can_be_followed() {
+    let (breaker, time) = breaker();
+    let mut changes = breaker.changes();
+    fail(&breaker, 3);
+    changes.changed().await.unwrap();
+    assert_eq!(*changes.borrow_and_update(), BreakerState::Open);
+    time.advance(SECOND);
+    assert_eq!(breaker.check(), Ok(()));
+    assert_eq!(breaker.state(), BreakerState::Open, "looking lets no probe out");
+    let probe = breaker.enter().unwrap();
+    assert_eq!(*changes.borrow_and_update(), BreakerState::Probing);
+    assert!(breaker.check().is_err());
+    probe.record(Outcome::Ok);
+    assert_eq!(*changes.borrow_and_update(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn a_cancelled_future_gives_its_probe_back() {
+    let (breaker, time) = breaker();
+    fail(&breaker, 3);
+    time.advance(SECOND);
+    let mut call = Box::pin(async {
+        let permit = breaker.enter().unwrap();
+        std::future::pending::<()>().await;
+        permit.record(Outcome::Ok);
+    });
+    assert_eq!(futures_util::poll!(&mut call), Poll::Pending);
+    assert_eq!(breaker.state(), BreakerState::Probing);
+    drop(call);
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+#[test]
+fn many_threads_let_out_one_probe_at_a_time() {
+    let (breaker, time) = breaker();
+    fail(&breaker, 3);
+    let (out, most, probes) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    if let Ok(permit) = breaker.enter() {
+                        assert!(permit.is_probe());
+                        most.fetch_max(out.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        probes.fetch_add(1, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        out.fetch_sub(1, Ordering::SeqCst);
+                        permit.record(Outcome::Failed);
+                    }
+                    time.advance(Duration::from_millis(1));
+                }
+            });
+        }
+    });
+    assert_eq!(most.into_inner(), 1);
+    let probes = probes.into_inner();
+    // 16 s have passed; fewer than 16 when a probe's thread had to wait for its turn.
+    assert!((1..=16).contains(&probes), "{probes} probes");
+}
+
+#[test]
+fn contradictory_settings_are_named() {
+    let cases = [
+        (Breaker::builder("b").failures(0), "breaker `b`: failures is 0, not 1 to 10000"),
+        (Breaker::builder("b").steady_probes(0), "breaker `b`: steady_probes is 0, not 1 to 1000"),
+        (Breaker::builder("b").window(Duration::ZERO), "breaker `b`: window is zero"),
+        (Breaker::builder("b").probe_every(Duration::ZERO), "breaker `b`: probe_every is zero"),
+        (
+            Breaker::builder("b").open_limit(SECOND).probe_every(SECOND * 2),
+            "breaker `b`: open_limit (1s) is shorter than probe_every (2s)",
+        ),
+        (
+            Breaker::builder("b").slow_after(Duration::ZERO),
+            "breaker `b`: slow_after is zero: every call would be slow",
+        ),
+        (Breaker::builder(""), "a breaker's name is empty: it labels its metrics"),
+    ];
+    for (builder, sentence) in cases {
+        assert_eq!(builder.build().unwrap_err().to_string(), sentence);
+    }
+}
