@@ -13,6 +13,7 @@ mod record;
 mod setup;
 mod shell;
 mod soak;
+mod stands;
 mod suite;
 mod test;
 

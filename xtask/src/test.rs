@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use seawall_testkit::VALKEY_VARIABLE;
 
 use crate::outcome::{Failure, Outcome};
 use crate::setup;
 use crate::shell::{cargo, installed, root, step};
+use crate::stands::Stands;
 
 /// What `cargo xtask test` can be told.
 #[derive(Args)]
@@ -45,13 +47,17 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 fn unit_and_integration_tests() -> Outcome<usize> {
-    let lines = if installed("cargo-nextest") {
-        step("tests", &mut cargo(&["nextest", "run", "--workspace", "--no-tests=pass"]))?
+    let stands = Stands::start()?;
+    let mut tests = if installed("cargo-nextest") {
+        cargo(&["nextest", "run", "--workspace", "--no-tests=pass"])
     } else {
-        let all = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
-        step("tests", &mut cargo(&all))?
+        cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
     };
-    Ok(count_passed(&lines))
+    tests.envs(stands.environment().iter().map(|(name, value)| (name, value)));
+    if let Some(valkey) = setup::valkey() {
+        tests.env(VALKEY_VARIABLE, valkey);
+    }
+    Ok(count_passed(&step("tests", &mut tests)?))
 }
 
 /// The number of passed tests in the output of `cargo test` or `cargo nextest`.
