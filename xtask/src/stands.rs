@@ -1,6 +1,6 @@
 //! The servers that all tests share: one redis-server, one Sentinel set, one Cluster.
 //!
-//! Each test is a process of its own, and a Cluster takes two seconds to start; so they are started
+//! Each test is a process of its own, and a Cluster takes a second to start; so they are started
 //! once, before the tests, and named to them by the environment. They end with this task however it
 //! ends: at the end of a value's life, or on a signal.
 

@@ -31,7 +31,7 @@ fn private_stands_start_quickly_and_hand_their_processes_out() {
     let redis = Stand::private(Backend::Redis).unwrap();
     let sentinel = Stand::private(Backend::Sentinel).unwrap();
     let cluster = Stand::private(Backend::Cluster).unwrap();
-    // About 2.7 s on two idle cores; a start that has to be tried again would show.
+    // About 1.5 s on two idle cores; a start that has to be tried again would show.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(redis.server().is_some() && redis.cluster().is_none());
     assert_eq!(sentinel.sentinel().unwrap().servers().len(), 3);

@@ -1,22 +1,28 @@
 //! How a Cluster comes to life: each node starts with a `nodes.conf` that already names all the
 //! others, their roles and their slots.
 //!
-//! Introducing the nodes to each other (`CLUSTER MEET`) would cost rounds of gossip. With the files
-//! written beforehand there is nothing to agree on: what remains is the two seconds that a primary
-//! waits after its start before it takes writes, during which the replicas copy their primaries.
+//! Introducing the nodes to each other (`CLUSTER MEET`) would cost rounds of gossip; with the files
+//! written beforehand there is nothing to agree on. What would remain is the two seconds that a
+//! primary waits after its start before it takes writes. A replica does not wait: so the nodes start
+//! with their roles swapped, and as soon as the replicas-to-be-primaries are in service they take
+//! over (`CLUSTER FAILOVER TAKEOVER`). Without replicas there is nobody to swap with, and the two
+//! seconds are waited for.
 
 use std::fs;
 use std::io;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::slot::SLOTS;
 use super::{Cluster, SETTLE_LIMIT};
 use crate::builder::ServerBuilder;
-use crate::node::Node;
+use crate::node::{Node, order};
 use crate::port::free_ports;
 
 /// How often a start with other ports is tried.
 const START_ATTEMPTS: usize = 5;
+/// Pause between two looks at a node that shall take over.
+const SWAP_PAUSE: Duration = Duration::from_millis(3);
 
 /// What Cluster to start; [`Cluster::start`] takes the default one.
 #[derive(Debug, Clone)]
@@ -39,7 +45,9 @@ struct Plan {
     id: String,
     port: u16,
     bus: u16,
-    /// Whom it copies; none for a primary.
+    /// Which part of the slots it serves or copies.
+    share: usize,
+    /// Whom it copies at first; none for a primary.
     primary: Option<usize>,
 }
 
@@ -109,19 +117,57 @@ impl ClusterBuilder {
             node.wait_until_ready()?;
         }
         let cluster = Cluster { nodes, _folder: folder };
+        if self.replicas_each > 0 {
+            self.swap_roles(&cluster)?;
+        }
         cluster.settle(SETTLE_LIMIT)?;
         Ok(cluster)
+    }
+
+    /// Makes the first nodes what they are meant to be: primaries.
+    fn swap_roles(&self, cluster: &Cluster) -> io::Result<()> {
+        let mut last_epoch = 0;
+        for node in &cluster.nodes[..self.primaries] {
+            let mut client = node.connect()?;
+            let deadline = Instant::now() + SETTLE_LIMIT;
+            loop {
+                let info = order(&mut client, &["CLUSTER", "INFO"])?.text();
+                // Redis: a takeover asks nobody. Without knowing the one before, it would get the
+                // same epoch, and a primary that sleeps through the repair of that could win its
+                // slots back from its successor.
+                let knows = epoch(&info, "cluster_current_epoch") >= last_epoch;
+                if knows && info.contains("cluster_state:ok") {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    let message = format!("{} is not in service: {}", node.port(), node.log());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                thread::sleep(SWAP_PAUSE);
+            }
+            order(&mut client, &["CLUSTER", "FAILOVER", "TAKEOVER"])?;
+            last_epoch =
+                epoch(&order(&mut client, &["CLUSTER", "INFO"])?.text(), "cluster_my_epoch");
+        }
+        Ok(())
     }
 
     fn plans(&self) -> io::Result<Vec<Plan>> {
         let count = self.primaries * (1 + self.replicas_each);
         let ports = free_ports(count * 2)?;
-        let plan = |at: usize| Plan {
-            // An id says at a glance which node a log speaks of.
-            id: format!("{:02x}{:038x}", at + 1, ports[at * 2]),
-            port: ports[at * 2],
-            bus: ports[at * 2 + 1],
-            primary: (at >= self.primaries).then_some(at % self.primaries),
+        // The first `primaries` nodes shall become primaries; the second ones begin as such.
+        let first_primary = if self.replicas_each > 0 { self.primaries } else { 0 };
+        let plan = |at: usize| {
+            let share = at % self.primaries;
+            let begins_as_primary = at == first_primary + share;
+            Plan {
+                // An id says at a glance which node a log speaks of.
+                id: format!("{:02x}{:038x}", at + 1, ports[at * 2]),
+                port: ports[at * 2],
+                bus: ports[at * 2 + 1],
+                share,
+                primary: (!begins_as_primary).then_some(first_primary + share),
+            }
         };
         Ok((0..count).map(plan).collect())
     }
@@ -130,18 +176,19 @@ impl ClusterBuilder {
     fn config(&self, plans: &[Plan], own: usize) -> String {
         let mut text = String::new();
         for (at, plan) in plans.iter().enumerate() {
-            let Plan { id, port, bus, primary } = plan;
+            let Plan { id, port, bus, share, primary } = plan;
             let myself = if at == own { "myself," } else { "" };
             let (role, copies) = match primary {
                 Some(primary) => ("slave", plans[*primary].id.as_str()),
                 None => ("master", "-"),
             };
-            let epoch = primary.unwrap_or(at) + 1;
+            let epoch = share + 1;
             text.push_str(&format!(
                 "{id} 127.0.0.1:{port}@{bus} {myself}{role} {copies} 0 0 {epoch} connected"
             ));
             if primary.is_none() {
-                let (first, end) = (share(at, self.primaries), share(at + 1, self.primaries));
+                let first = first_slot(*share, self.primaries);
+                let end = first_slot(share + 1, self.primaries);
                 text.push_str(&format!(" {first}-{}", end - 1));
             }
             text.push('\n');
@@ -169,7 +216,13 @@ impl ClusterBuilder {
     }
 }
 
-/// The first slot of the primary `at` of `count`.
-fn share(at: usize, count: usize) -> usize {
+/// An epoch in the answer to `CLUSTER INFO`.
+fn epoch(info: &str, name: &str) -> u64 {
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+}
+
+/// The first slot of the share `at` of `count`.
+fn first_slot(at: usize, count: usize) -> usize {
     usize::from(SLOTS) * at / count
 }

@@ -123,8 +123,9 @@ impl Cluster {
         Ok(self.pick(&view, |seen| seen.primary.as_deref() == Some(primary.id())))
     }
 
-    /// Waits until every running node serves, all agree on who has which slot, none doubts another
-    /// running one, every slot has a running owner, and every running replica follows its primary.
+    /// Waits until every running node serves, all agree on who has which slot and who copies whom,
+    /// none doubts another running one, every slot has a running owner, and every running replica
+    /// follows its primary.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Cluster {
 
     /// What keeps the Cluster from being settled.
     fn doubt(&self) -> io::Result<Option<String>> {
-        let mut agreed: Option<Vec<(String, Seen)>> = None;
+        let mut agreed: Option<Vec<Seen>> = None;
         for node in self.running() {
             let mut client = node.connect()?;
             let info = order(&mut client, &["CLUSTER", "INFO"])?.text();
@@ -158,14 +159,32 @@ impl Cluster {
             if let Some(doubt) = self.doubt_of(node, &seen) {
                 return Ok(Some(doubt));
             }
-            let owners = owners(seen);
+            let roles = self.roles(seen);
             match &agreed {
-                None => agreed = Some(owners),
-                Some(agreed) if *agreed == owners => {}
-                Some(_) => return Ok(Some(format!("{} disagrees about the slots", node.port()))),
+                None => agreed = Some(roles),
+                Some(agreed) if *agreed == roles => {}
+                Some(_) => return Ok(Some(format!("{} disagrees about the roles", node.port()))),
             }
         }
         Ok(None)
+    }
+
+    /// The running nodes with what they serve or copy, in one order, without what each node sees
+    /// differently.
+    fn roles(&self, seen: Vec<Seen>) -> Vec<Seen> {
+        let runs = |seen: &Seen| self.running().any(|node| node.id() == seen.id);
+        let mut roles: Vec<Seen> = seen
+            .into_iter()
+            .filter(runs)
+            // A replica's epoch is its primary's, and may be an old one until it speaks again.
+            .map(|seen| Seen {
+                epoch: if seen.primary.is_none() { seen.epoch } else { String::new() },
+                flags: Vec::new(),
+                ..seen
+            })
+            .collect();
+        roles.sort_by(|a, b| a.id.cmp(&b.id));
+        roles
     }
 
     /// What `node`, which sees the others as `seen`, is still missing.
@@ -185,6 +204,17 @@ impl Cluster {
         }
         if served != usize::from(SLOTS) {
             return Some(format!("{port} sees only {served} slots with a running owner"));
+        }
+        let mut epochs: Vec<&str> = seen
+            .iter()
+            .filter(|seen| !seen.slots.is_empty())
+            .map(|seen| seen.epoch.as_str())
+            .collect();
+        let owners = epochs.len();
+        epochs.sort_unstable();
+        epochs.dedup();
+        if epochs.len() < owners {
+            return Some(format!("{port} sees two primaries with one epoch"));
         }
         let own = seen.iter().find(|seen| seen.is("myself"))?;
         let primary = own.primary.as_ref()?;
@@ -218,15 +248,4 @@ impl Cluster {
             view.iter().filter(|seen| wanted(seen)).map(|seen| seen.id.as_str()).collect();
         self.nodes.iter().filter(|node| ids.contains(&node.id())).collect()
     }
-}
-
-/// The serving nodes with their slots, in one order, without what each node sees differently.
-fn owners(seen: Vec<Seen>) -> Vec<(String, Seen)> {
-    let mut owners: Vec<(String, Seen)> = seen
-        .into_iter()
-        .filter(|seen| !seen.slots.is_empty())
-        .map(|seen| (seen.id.clone(), Seen { flags: Vec::new(), ..seen }))
-        .collect();
-    owners.sort_by(|a, b| a.0.cmp(&b.0));
-    owners
 }

@@ -11,6 +11,8 @@ pub(crate) struct Seen {
     pub(crate) flags: Vec<String>,
     /// Whom it copies, when it is a replica.
     pub(crate) primary: Option<String>,
+    /// The number under which it claims its slots; the higher one wins.
+    pub(crate) epoch: String,
     /// The slots it serves.
     pub(crate) slots: Vec<RangeInclusive<u16>>,
 }
@@ -37,7 +39,7 @@ pub(crate) fn read(text: &str) -> Vec<Seen> {
 
 fn line(line: &str) -> Option<Seen> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [id, _address, flags, primary, _ping, _pong, _epoch, _link, slots @ ..] = words.as_slice()
+    let [id, _address, flags, primary, _ping, _pong, epoch, _link, slots @ ..] = words.as_slice()
     else {
         return None;
     };
@@ -45,6 +47,7 @@ fn line(line: &str) -> Option<Seen> {
         id: (*id).to_owned(),
         flags: flags.split(',').map(str::to_owned).collect(),
         primary: (*primary != "-").then(|| (*primary).to_owned()),
+        epoch: (*epoch).to_owned(),
         slots: slots.iter().filter_map(|word| range(word)).collect(),
     })
 }
