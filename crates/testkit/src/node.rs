@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::client::{Address, Client};
 use crate::process::ServerProcess;
+use crate::proxy::FaultProxy;
 
 /// How long a question to a node may take; a paused one never answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -36,6 +37,8 @@ pub enum Role {
 pub struct Node {
     id: String,
     port: u16,
+    /// Before the server, so that it ends first and nobody waits for what it holds.
+    proxy: Option<FaultProxy>,
     inner: Mutex<Inner>,
 }
 
@@ -46,9 +49,22 @@ struct Inner {
 }
 
 impl Node {
-    pub(crate) fn new(id: String, server: ServerProcess) -> Self {
+    /// A node whose clients are sent to `proxy`, when there is one.
+    pub(crate) fn new(id: String, server: ServerProcess, proxy: Option<FaultProxy>) -> Self {
         let port = server.port();
-        Self { id, port, inner: Mutex::new(Inner { server, state: NodeState::Running }) }
+        Self { id, port, proxy, inner: Mutex::new(Inner { server, state: NodeState::Running }) }
+    }
+
+    /// The proxy in front of it, when the set was started with proxies.
+    #[must_use]
+    pub fn proxy(&self) -> Option<&FaultProxy> {
+        self.proxy.as_ref()
+    }
+
+    /// The port under which the set knows the node: its proxy's, or its own.
+    #[must_use]
+    pub fn announced_port(&self) -> u16 {
+        self.proxy.as_ref().map_or(self.port, FaultProxy::port)
     }
 
     /// Its name within the set; in a Cluster the 40 digits of its id.
@@ -57,16 +73,16 @@ impl Node {
         &self.id
     }
 
-    /// The TCP port, which stays the same when the node is restarted.
+    /// The TCP port of the process itself, which stays the same when it is restarted.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of this node alone.
+    /// The URL of this node alone, through its proxy when it has one.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://127.0.0.1:{}", self.announced_port())
     }
 
     /// The process id.
@@ -87,7 +103,7 @@ impl Node {
         self.inner().server.log()
     }
 
-    /// Opens a connection.
+    /// Opens a connection to the process itself, past the proxy.
     ///
     /// # Errors
     ///

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seawall_testkit::proxy::On;
 use seawall_testkit::{Cluster, Reply, Role, slot_of};
 
 #[test]
@@ -96,4 +97,23 @@ fn a_slot_moves_with_its_keys_and_can_be_held_half_way() {
     assert_eq!(count, Reply::Int(250));
     cluster.move_slot(slot, from).unwrap();
     assert_eq!(client.call(&["GET", "{tag}:249"]).unwrap().text(), "v");
+}
+
+#[test]
+fn a_proxied_cluster_sends_its_clients_through_the_proxies() {
+    let cluster = Cluster::builder().proxied().start().unwrap();
+    let primary = cluster.primary_of(b"k").unwrap();
+    let proxy = primary.proxy().unwrap();
+    assert!(cluster.url().contains(&format!("127.0.0.1:{}", proxy.port())), "{}", cluster.url());
+    let other = cluster.primaries().unwrap().into_iter().find(|n| n.id() != primary.id()).unwrap();
+    let moved = other.connect().unwrap().call(&["GET", "k"]).unwrap().text();
+    assert!(moved.ends_with(&format!("127.0.0.1:{}", proxy.port())), "{moved}");
+
+    proxy.drop_reply(On::command("SET").once());
+    assert!(proxy.connect().unwrap().call(&["SET", "k", "v"]).is_err());
+    let mut client = proxy.connect().unwrap();
+    assert_eq!(client.call(&["GET", "k"]).unwrap().text(), "v");
+    assert_eq!(client.call(&["WAIT", "1", "5000"]).unwrap(), Reply::Int(1));
+    let new = cluster.failover(primary).unwrap();
+    assert_eq!(new.connect().unwrap().call(&["GET", "k"]).unwrap().text(), "v");
 }

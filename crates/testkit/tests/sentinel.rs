@@ -1,6 +1,6 @@
 //! The Sentinel set: it forms, fails over by order and by itself, and takes the old primary back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use seawall_testkit::{Reply, Role, SentinelSet};
 
@@ -53,4 +53,26 @@ fn a_paused_primary_is_replaced_and_gives_in_when_it_wakes() {
     old.resume().unwrap();
     set.settle(Duration::from_secs(20)).unwrap();
     assert_eq!(old.role().unwrap(), Role::Replica);
+}
+
+#[test]
+fn a_partitioned_primary_is_replaced_while_it_is_well() {
+    let set = SentinelSet::proxied().unwrap();
+    let old = set.primary().unwrap();
+    let proxy = old.proxy().unwrap();
+    let mut client = proxy.connect().unwrap();
+    client.call(&["SET", "k", "v"]).unwrap();
+    assert_eq!(client.call(&["WAIT", "2", "5000"]).unwrap(), Reply::Int(2));
+    proxy.black_hole();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while set.primary().unwrap().port() == old.port() {
+        assert!(Instant::now() < deadline, "nobody took over");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(old.role().unwrap(), Role::Primary, "it does not know");
+    assert_eq!(old.connect().unwrap().call(&["SET", "k", "lost"]).unwrap().text(), "OK");
+    proxy.heal();
+    set.settle(Duration::from_secs(20)).unwrap();
+    assert_eq!(old.role().unwrap(), Role::Replica);
+    assert_eq!(old.connect().unwrap().call(&["GET", "k"]).unwrap().text(), "v");
 }

@@ -18,6 +18,7 @@ use super::{Cluster, SETTLE_LIMIT};
 use crate::builder::ServerBuilder;
 use crate::node::{Node, order};
 use crate::port::free_ports;
+use crate::proxy::FaultProxy;
 
 /// How often a start with other ports is tried.
 const START_ATTEMPTS: usize = 5;
@@ -30,13 +31,14 @@ pub struct ClusterBuilder {
     primaries: usize,
     replicas_each: usize,
     node_timeout: Duration,
+    proxied: bool,
     args: Vec<String>,
 }
 
 impl Default for ClusterBuilder {
     fn default() -> Self {
         let node_timeout = Duration::from_millis(1500);
-        Self { primaries: 3, replicas_each: 1, node_timeout, args: Vec::new() }
+        Self { primaries: 3, replicas_each: 1, node_timeout, proxied: false, args: Vec::new() }
     }
 }
 
@@ -45,10 +47,18 @@ struct Plan {
     id: String,
     port: u16,
     bus: u16,
+    proxy: Option<FaultProxy>,
     /// Which part of the slots it serves or copies.
     share: usize,
     /// Whom it copies at first; none for a primary.
     primary: Option<usize>,
+}
+
+impl Plan {
+    /// The port under which the others know it.
+    fn announced(&self) -> u16 {
+        self.proxy.as_ref().map_or(self.port, FaultProxy::port)
+    }
 }
 
 impl ClusterBuilder {
@@ -70,6 +80,15 @@ impl ClusterBuilder {
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
+        self
+    }
+
+    /// Puts a [`FaultProxy`] in front of every node and announces it in the node's place, so that
+    /// clients and replicas come through it; see [`Node::proxy`]. What the nodes tell each other
+    /// goes its own way.
+    #[must_use]
+    pub fn proxied(mut self) -> Self {
+        self.proxied = true;
         self
     }
 
@@ -98,20 +117,21 @@ impl ClusterBuilder {
     }
 
     fn attempt(&self) -> io::Result<Cluster> {
-        let plans = self.plans()?;
+        let mut plans = self.plans()?;
         let folder = tempfile::Builder::new().prefix("seawall-cluster-").tempdir()?;
         let mut nodes = Vec::with_capacity(plans.len());
-        for (at, plan) in plans.iter().enumerate() {
+        let configs: Vec<String> = (0..plans.len()).map(|own| self.config(&plans, own)).collect();
+        for (plan, config) in plans.iter_mut().zip(configs) {
             let dir = folder.path().join(plan.port.to_string());
             fs::create_dir(&dir)?;
-            fs::write(dir.join("nodes.conf"), self.config(&plans, at))?;
+            fs::write(dir.join("nodes.conf"), config)?;
             let server = ServerBuilder::redis()
                 .port(plan.port)
                 .dir(dir)
-                .args(self.options(plan.bus))
+                .args(self.options(plan))
                 .args(&self.args)
                 .launch()?;
-            nodes.push(Node::new(plan.id.clone(), server));
+            nodes.push(Node::new(plan.id.clone(), server, plan.proxy.take()));
         }
         for node in &nodes {
             node.wait_until_ready()?;
@@ -157,26 +177,30 @@ impl ClusterBuilder {
         let ports = free_ports(count * 2)?;
         // The first `primaries` nodes shall become primaries; the second ones begin as such.
         let first_primary = if self.replicas_each > 0 { self.primaries } else { 0 };
-        let plan = |at: usize| {
+        let plan = |at: usize| -> io::Result<Plan> {
             let share = at % self.primaries;
             let begins_as_primary = at == first_primary + share;
-            Plan {
+            let port = ports[at * 2];
+            let proxy = self.proxied.then(|| FaultProxy::start(port)).transpose()?;
+            Ok(Plan {
                 // An id says at a glance which node a log speaks of.
-                id: format!("{:02x}{:038x}", at + 1, ports[at * 2]),
-                port: ports[at * 2],
+                id: format!("{:02x}{port:038x}", at + 1),
+                port,
                 bus: ports[at * 2 + 1],
+                proxy,
                 share,
                 primary: (!begins_as_primary).then_some(first_primary + share),
-            }
+            })
         };
-        Ok((0..count).map(plan).collect())
+        (0..count).map(plan).collect()
     }
 
     /// The `nodes.conf` of the node `own`.
     fn config(&self, plans: &[Plan], own: usize) -> String {
         let mut text = String::new();
         for (at, plan) in plans.iter().enumerate() {
-            let Plan { id, port, bus, share, primary } = plan;
+            let Plan { id, bus, share, primary, .. } = plan;
+            let port = plan.announced();
             let myself = if at == own { "myself," } else { "" };
             let (role, copies) = match primary {
                 Some(primary) => ("slave", plans[*primary].id.as_str()),
@@ -197,13 +221,15 @@ impl ClusterBuilder {
         text
     }
 
-    fn options(&self, bus: u16) -> Vec<String> {
+    fn options(&self, plan: &Plan) -> Vec<String> {
         let timeout = self.node_timeout.as_millis().to_string();
-        let bus = bus.to_string();
+        let bus = plan.bus.to_string();
+        let announced = plan.announced().to_string();
         let options = [
             ("--cluster-enabled", "yes"),
             ("--cluster-port", &bus),
             ("--cluster-announce-ip", "127.0.0.1"),
+            ("--cluster-announce-port", &announced),
             ("--cluster-node-timeout", &timeout),
             // A replica may take over however old its data is: the tests want a fail-over.
             ("--cluster-replica-validity-factor", "0"),

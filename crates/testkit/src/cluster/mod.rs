@@ -64,7 +64,7 @@ impl Cluster {
     #[must_use]
     pub fn url(&self) -> String {
         let seeds: Vec<String> =
-            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.announced_port())).collect();
         format!("redis-cluster://{}", seeds.join(","))
     }
 

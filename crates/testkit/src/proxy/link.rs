@@ -53,6 +53,8 @@ pub(super) struct Link {
     dead: AtomicBool,
     /// Bytes were swallowed: what follows cannot be understood any more.
     pub(super) broken: AtomicBool,
+    /// A replica copies its primary here: after PSYNC there are no requests and replies any more.
+    opaque: AtomicBool,
     threads: AtomicUsize,
     pending: Mutex<Pending>,
     shared: Arc<Shared>,
@@ -79,6 +81,7 @@ impl Link {
             server,
             dead: AtomicBool::new(false),
             broken: AtomicBool::new(false),
+            opaque: AtomicBool::new(false),
             threads: AtomicUsize::new(THREADS),
             pending: Mutex::default(),
             shared: Arc::clone(shared),
@@ -130,6 +133,10 @@ impl Link {
 
     fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
+    }
+
+    fn is_opaque(&self) -> bool {
+        self.opaque.load(Ordering::SeqCst)
     }
 
     /// Moves what arrives into the queue.
@@ -192,6 +199,11 @@ impl Link {
         let mut outgoing = Vec::new();
         loop {
             let rest = &buffer[taken..];
+            if self.is_opaque() {
+                outgoing.extend_from_slice(rest);
+                taken = buffer.len();
+                break;
+            }
             let (command, length) = match frame::request(rest) {
                 Front::Whole(command, length) => (command, length),
                 Front::Partial => break,
@@ -200,6 +212,11 @@ impl Link {
             };
             let bytes = &rest[..length];
             taken += length;
+            if command.first().is_some_and(|name| is_copying(name)) {
+                self.opaque.store(true, Ordering::SeqCst);
+                outgoing.extend_from_slice(bytes);
+                continue;
+            }
             // Redis ignores an empty request.
             let fate =
                 if command.is_empty() { Fate::Pass } else { self.shared.rules().judge(&command) };
@@ -250,6 +267,11 @@ impl Link {
                 outgoing.extend_from_slice(&answer);
             }
             let rest = &buffer[taken..];
+            if self.is_opaque() {
+                outgoing.extend_from_slice(rest);
+                taken = buffer.len();
+                break;
+            }
             let length = match frame::reply(rest) {
                 Front::Whole((), length) => length,
                 Front::Partial => break,
@@ -291,6 +313,11 @@ impl Link {
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a command turns its connection into a copy of the data.
+fn is_copying(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"PSYNC") || name.eq_ignore_ascii_case(b"SYNC")
 }
 
 /// Whether a write only took longer than its patience.

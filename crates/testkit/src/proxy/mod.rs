@@ -17,6 +17,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! A replica may copy its primary through it: rules do not see what is copied, cuts and delays do.
+//!
 //! Absent on purpose: TLS, and damaged bytes, which the differential tests have.
 
 mod door;
@@ -27,6 +29,7 @@ mod rules;
 mod shared;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -256,6 +259,13 @@ impl FaultProxy {
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for FaultProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { port, seed, .. } = self;
+        f.debug_struct("FaultProxy").field("port", port).field("seed", seed).finish_non_exhaustive()
     }
 }
 

@@ -10,6 +10,7 @@ use super::{MASTER, SETTLE_LIMIT, SentinelSet};
 use crate::builder::ServerBuilder;
 use crate::node::Node;
 use crate::port::free_ports;
+use crate::proxy::FaultProxy;
 
 /// How often a start with other ports is tried.
 const START_ATTEMPTS: usize = 5;
@@ -23,10 +24,10 @@ const DOWN_AFTER_MS: usize = 1200;
 const FAILOVER_TIMEOUT_MS: usize = 3000;
 
 /// Starts a set; on other ports when one was taken meanwhile.
-pub(super) fn start() -> io::Result<SentinelSet> {
+pub(super) fn start(proxied: bool) -> io::Result<SentinelSet> {
     let mut last = io::Error::other("not tried");
     for _ in 0..START_ATTEMPTS {
-        match attempt() {
+        match attempt(proxied) {
             Ok(set) => return Ok(set),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
             Err(error) => return Err(error),
@@ -35,19 +36,27 @@ pub(super) fn start() -> io::Result<SentinelSet> {
     Err(last)
 }
 
-fn attempt() -> io::Result<SentinelSet> {
+fn attempt(proxied: bool) -> io::Result<SentinelSet> {
     let folder = tempfile::Builder::new().prefix("seawall-sentinel-").tempdir()?;
     let ports = free_ports(SERVERS + SENTINELS)?;
     let (server_ports, sentinel_ports) = ports.split_at(SERVERS);
+    let start_proxy = |port: &u16| proxied.then(|| FaultProxy::start(*port)).transpose();
+    let mut proxies: Vec<Option<FaultProxy>> =
+        server_ports.iter().map(start_proxy).collect::<io::Result<_>>()?;
+    let announced: Vec<u16> = proxies
+        .iter()
+        .zip(server_ports)
+        .map(|(proxy, port)| proxy.as_ref().map_or(*port, FaultProxy::port))
+        .collect();
 
     let sentinels = (0..SENTINELS)
-        .map(|own| sentinel(&folder, server_ports, sentinel_ports, own))
+        .map(|own| sentinel(&folder, &announced, sentinel_ports, own))
         .collect::<io::Result<Vec<Node>>>()?;
-    let mut servers = vec![server(&folder, server_ports[0], None)?];
+    let mut servers = vec![server(&folder, server_ports[0], proxies[0].take(), None)?];
     // A replica that finds no primary asks again only a second later.
     servers[0].wait_until_ready()?;
-    for port in &server_ports[1..] {
-        servers.push(server(&folder, *port, Some(server_ports[0]))?);
+    for (port, proxy) in server_ports.iter().zip(&mut proxies).skip(1) {
+        servers.push(server(&folder, *port, proxy.take(), Some(announced[0]))?);
     }
     for node in servers.iter().chain(&sentinels) {
         node.wait_until_ready()?;
@@ -57,7 +66,12 @@ fn attempt() -> io::Result<SentinelSet> {
     Ok(set)
 }
 
-fn server(folder: &TempDir, port: u16, primary: Option<u16>) -> io::Result<Node> {
+fn server(
+    folder: &TempDir,
+    port: u16,
+    proxy: Option<FaultProxy>,
+    primary: Option<u16>,
+) -> io::Result<Node> {
     let dir = folder.path().join(port.to_string());
     fs::create_dir(&dir)?;
     let mut builder = ServerBuilder::redis().port(port).dir(dir).args([
@@ -70,7 +84,11 @@ fn server(folder: &TempDir, port: u16, primary: Option<u16>) -> io::Result<Node>
     if let Some(primary) = primary {
         builder = builder.args(["--replicaof", &format!("127.0.0.1 {primary}")]);
     }
-    Ok(Node::new(format!("server-{port}"), builder.launch()?))
+    if let Some(proxy) = &proxy {
+        let announced = proxy.port().to_string();
+        builder = builder.args(["--replica-announce-port", &announced]);
+    }
+    Ok(Node::new(format!("server-{port}"), builder.launch()?, proxy))
 }
 
 fn sentinel(folder: &TempDir, servers: &[u16], sentinels: &[u16], own: usize) -> io::Result<Node> {
@@ -98,5 +116,5 @@ fn sentinel(folder: &TempDir, servers: &[u16], sentinels: &[u16], own: usize) ->
     let file = dir.join("sentinel.conf");
     fs::write(&file, config)?;
     let builder = ServerBuilder::sentinel(&file).port(port).dir(dir);
-    Ok(Node::new(format!("sentinel-{port}"), builder.launch()?))
+    Ok(Node::new(format!("sentinel-{port}"), builder.launch()?, None))
 }

@@ -48,7 +48,18 @@ impl SentinelSet {
     ///
     /// When a process does not start or they do not find together in time.
     pub fn start() -> io::Result<Self> {
-        form::start()
+        form::start(false)
+    }
+
+    /// The same with a [`crate::FaultProxy`] in front of every server with data, through which
+    /// clients, replicas and sentinels come; see [`Node::proxy`]. A black hole there is a partition:
+    /// the sentinels replace a primary that is well and does not know it.
+    ///
+    /// # Errors
+    ///
+    /// As [`SentinelSet::start`].
+    pub fn proxied() -> io::Result<Self> {
+        form::start(true)
     }
 
     /// `redis-sentinel://127.0.0.1:s1,127.0.0.1:s2,127.0.0.1:s3/NAME/0`.
@@ -190,7 +201,7 @@ impl SentinelSet {
         }
         for server in self.servers.iter().filter(|node| node.is_running()) {
             let whom = server.primary_port()?;
-            let right = (server.port() != primary.port()).then(|| primary.port());
+            let right = (server.port() != primary.port()).then(|| primary.announced_port());
             if whom != right || (right.is_some() && !server.follows()?) {
                 return Ok(Some(format!("{} does not follow {}", server.port(), primary.port())));
             }
@@ -228,7 +239,8 @@ impl SentinelSet {
         for replica in replicas.items() {
             let replica = fields(replica);
             let port = field(&replica, "port");
-            let runs = |node: &&Node| node.port().to_string() == port && node.is_running();
+            let runs =
+                |node: &&Node| node.announced_port().to_string() == port && node.is_running();
             let healthy = field(&replica, "flags") == "slave"
                 && field(&replica, "master-link-status") == "ok";
             if self.servers.iter().any(|node| runs(&node)) && !healthy {
@@ -249,7 +261,7 @@ impl SentinelSet {
         let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
         let reply = order(&mut sentinel.connect()?, &command)?;
         let port = reply.items().get(1).map(crate::Reply::text).unwrap_or_default();
-        let found = self.servers.iter().find(|node| node.port().to_string() == port);
+        let found = self.servers.iter().find(|node| node.announced_port().to_string() == port);
         found.ok_or_else(|| io::Error::other(format!("{} names {reply}", sentinel.port())))
     }
 }
