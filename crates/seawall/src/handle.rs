@@ -3,7 +3,7 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use crate::{
         dial::{Address, Dialer},
         url::{Place, Target},
     },
+    lock::Keeper,
     testing::Faults,
 };
 
@@ -54,6 +55,8 @@ struct Inner {
     prefix: String,
     stop: watch::Sender<bool>,
     tasks: TaskTracker,
+    /// Renews locks; there once the first lock was taken.
+    keeper: OnceLock<Arc<Keeper>>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<Arc<seawall_server::Handle>>>,
 }
@@ -111,6 +114,11 @@ impl Seawall {
     /// Runs a task until the handle is shut down; it should end soon after `stop` turns true.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.inner.tasks.spawn(task);
+    }
+
+    /// What renews and gives back this handle's locks; its task starts with the first use.
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        self.inner.keeper.get_or_init(|| Keeper::start(self))
     }
 
     /// Turns true when the handle is shut down.
@@ -368,6 +376,7 @@ impl Builder {
                 prefix: self.prefix,
                 stop,
                 tasks,
+                keeper: OnceLock::new(),
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),
             }),

@@ -1,0 +1,43 @@
+-- Prelude: a key that one owner has, perhaps with several holds. Not a script of its own.
+--
+-- The key's value is "owner:hold" for the one hold that nearly always is all, and "owner:*" when
+-- the same owner entered again from elsewhere; the hash beside it then has each hold's end in the
+-- server's milliseconds, so that a hold whose process died does not live on with the others.
+
+-- Makes the hash of holds the truth: the key lives as long as the longest of them.
+local function keep_longest(key, holds, now)
+  local entries = redis.call('HGETALL', holds)
+  local longest = 0
+  for i = 1, #entries, 2 do
+    local left = tonumber(entries[i + 1]) - now
+    if left <= 0 then
+      redis.call('HDEL', holds, entries[i])
+    elseif left > longest then
+      longest = left
+    end
+  end
+  if longest > 0 then
+    redis.call('PEXPIRE', key, longest)
+    redis.call('PEXPIRE', holds, longest)
+  end
+  return longest
+end
+
+-- Enters a key that is taken: true when it is this owner's, whether by this very hold or another.
+local function enter_again(key, holds, value, owner, hold, lease)
+  if value == owner .. ':' .. hold then
+    redis.call('PEXPIRE', key, lease)
+    return true
+  end
+  local other = string.match(value, '^' .. owner .. ':(.+)$')
+  if not other then return false end
+  local now = math.floor(micros() / 1000)
+  if other ~= '*' then
+    redis.call('DEL', holds)
+    redis.call('HSET', holds, other, now + redis.call('PTTL', key))
+    redis.call('SET', key, owner .. ':*', 'KEEPTTL')
+  end
+  redis.call('HSET', holds, hold, now + lease)
+  keep_longest(key, holds, now)
+  return true
+end

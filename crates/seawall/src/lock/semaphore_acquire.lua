@@ -1,0 +1,18 @@
+-- Takes one of a number of permits. After token.lua.
+--
+-- KEYS  1 permits: member by end  2 the fence
+-- ARGV  1 owner  2 hold  3 lease in ms  4 how many permits there are
+-- Returns {1, epoch, sequence} when it is held now, {0, ms until one may be free} otherwise.
+-- Atomic because counting and taking must not be torn apart.
+local member, lease = ARGV[1] .. ':' .. ARGV[2], tonumber(ARGV[3])
+local now = math.floor(micros() / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local mine = redis.call('ZSCORE', KEYS[1], member)
+if not mine and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[4]) then
+  local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+  return {0, math.max(1, first[2] - now)}
+end
+redis.call('ZADD', KEYS[1], now + lease, member)
+if redis.call('PTTL', KEYS[1]) < lease then redis.call('PEXPIRE', KEYS[1], lease) end
+if mine then return {1, same_token(KEYS[2])} end
+return {1, next_token(KEYS[2])}

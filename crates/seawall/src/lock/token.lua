@@ -1,0 +1,36 @@
+-- Prelude: the tokens that every script handing something out returns. Not a script of its own.
+--
+-- A token is a pair "epoch sequence" kept in the fence key. The epoch is the server's clock in
+-- microseconds, and at least one more than the epoch before it: it rises as long as the key lives,
+-- whatever the clock does, and it rises over a lost key as long as the clock did not go back.
+-- The sequence counts. A day after the last acquisition the key may go.
+local FENCE_MEMORY_MS = 86400000
+
+local function micros()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function last_token(fence)
+  local last = redis.call('GET', fence)
+  if not last then return nil end
+  local epoch, sequence = string.match(last, '^(%d+) (%d+)$')
+  return tonumber(epoch), tonumber(sequence)
+end
+
+local function next_token(fence)
+  local epoch, sequence = micros(), 1
+  local last, count = last_token(fence)
+  if last then
+    if last >= epoch then epoch = last + 1 end
+    sequence = count + 1
+  end
+  redis.call('SET', fence, string.format('%.0f %.0f', epoch, sequence), 'PX', FENCE_MEMORY_MS)
+  return epoch, sequence
+end
+
+local function same_token(fence)
+  local epoch, sequence = last_token(fence)
+  if epoch then return epoch, sequence end
+  return next_token(fence)
+end

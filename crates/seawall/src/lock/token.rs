@@ -1,0 +1,45 @@
+//! Fencing tokens: what a resource looks at to refuse a holder of the past.
+//!
+//! No lock with a lease can keep a paused process from waking up and writing. The resource can: it
+//! remembers the highest token it has seen and refuses lower ones.
+
+use std::fmt;
+
+/// The token of one holder; whoever holds later has a greater one.
+///
+/// `epoch` is the server's clock in microseconds when the lock was taken, and always more than the
+/// epoch before it as long as the server remembers that; it alone orders tokens. `sequence` counts
+/// the acquisitions that the server remembers: a greater epoch with a smaller sequence means that
+/// the server has lost data in between.
+///
+/// Promised: tokens of one lock rise in the order of its holders. They also rise over a server that
+/// lost its data or was replaced, unless its clock reads earlier than the last token's epoch.
+///
+/// ```
+/// use seawall::lock::Token;
+///
+/// let (before, after) = (Token { epoch: 7, sequence: 9 }, Token { epoch: 8, sequence: 1 });
+/// assert!(after > before);
+/// assert_eq!(after.to_u64(), 8);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token {
+    /// What orders tokens.
+    pub epoch: u64,
+    /// How often the lock has been taken, as far as the server remembers.
+    pub sequence: u64,
+}
+
+impl Token {
+    /// The token as one number that rises with it; fits a signed 64-bit column.
+    #[must_use]
+    pub fn to_u64(self) -> u64 {
+        self.epoch
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.sequence)
+    }
+}
