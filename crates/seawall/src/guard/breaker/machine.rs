@@ -114,16 +114,13 @@ impl Machine {
     /// What [`Machine::admit`] would say, without letting anything out: `None` is yes.
     pub(super) fn refusal(&self, now: Duration) -> Option<Duration> {
         let Phase::Open { next_probe, probe, .. } = &self.phase else { return None };
-        let due = match probe {
-            Some(probe) => probe.given_up_at,
-            None => *next_probe,
-        };
-        if now >= due {
-            return None;
-        }
         // While a probe is out its outcome is expected any moment: the next look is near, whatever
         // its limit is.
-        Some(due.saturating_sub(now).min(self.rules.probe_every))
+        let (due, at_most) = match probe {
+            Some(probe) => (probe.given_up_at, self.rules.probe_every),
+            None => (*next_probe, Duration::MAX),
+        };
+        (now < due).then(|| due.saturating_sub(now).min(at_most))
     }
 
     /// Lets a call through, as a probe if the breaker is open and a look is due.
@@ -188,7 +185,7 @@ impl Machine {
     }
 
     fn probed(&mut self, number: u64, outcome: Outcome, now: Duration) {
-        let Phase::Open { probe, won, needed, .. } = &mut self.phase else { return };
+        let Phase::Open { next_probe, probe, won, needed } = &mut self.phase else { return };
         if probe.as_ref().is_none_or(|out| out.number != number) {
             return;
         }
@@ -202,6 +199,10 @@ impl Machine {
                     self.epoch += 1;
                     self.closed_at = Some(now);
                     self.phase = Phase::Closed { recent: VecDeque::new() };
+                } else if *won % 2 == 1 {
+                    // Every other pause is half as long again: probes in step with a backend that
+                    // flaps would only ever see it up.
+                    *next_probe = next_probe.saturating_add(self.rules.probe_every / 2);
                 }
             }
         }

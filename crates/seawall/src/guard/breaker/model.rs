@@ -113,33 +113,36 @@ fn tables() {
             In(1000, Failed),
             In(1000, Failed),
             In(2000, Fine),
-            Refused(2000, 1000),
-            In(3000, Failed),
-            In(4000, Fine),
-            In(5000, Fine),
-            In(5000, Failed),
-            In(5000, Failed),
-            In(5000, Failed),
+            Refused(2000, 1500),
+            In(3500, Failed),
+            In(4500, Fine),
+            Refused(5999, 1),
             In(6000, Fine),
-            In(7000, Fine),
+            In(6000, Failed),
+            In(6000, Failed),
+            In(6000, Failed),
+            In(7000, Ignored),
             In(8000, Fine),
-            Refused(8500, 500),
-            In(9000, Fine),
-            // Still four: that is the most.
-            In(9000, Failed),
-            In(9000, Failed),
-            In(9000, Failed),
-            In(10_000, Fine),
-            In(11_000, Fine),
-            In(12_000, Fine),
-            Refused(12_000, 1000),
+            In(9500, Ignored),
+            In(10_500, Fine),
+            In(11_500, Fine),
+            Refused(11_500, 1500),
             In(13_000, Fine),
+            // Still four: that is the most.
+            In(13_000, Failed),
+            In(13_000, Failed),
+            In(13_000, Failed),
+            In(14_000, Fine),
+            In(15_500, Fine),
+            In(16_500, Fine),
+            Refused(16_500, 1500),
+            In(18_000, Fine),
             // A calm window later one is enough again.
-            In(43_000, Failed),
-            In(43_000, Failed),
-            In(43_000, Failed),
-            In(44_000, Fine),
-            In(44_000, Fine),
+            In(48_000, Failed),
+            In(48_000, Failed),
+            In(48_000, Failed),
+            In(49_000, Fine),
+            In(49_000, Fine),
         ],
     );
 }
@@ -172,12 +175,14 @@ proptest! {
 
     /// The model keeps the whole history and looks at it afresh each time.
     #[test]
-    fn opens_iff_the_threshold_is_reached_within_the_window(
+    fn opens_and_closes_exactly_when_the_model_does(
         events in prop::collection::vec(event(), 1..300),
         failures in 1..5_usize,
-        window in 1..20_u64,
+        window in 1..20_u32,
+        open_limit in 1..20_u32,
     ) {
-        let rules = Rules { failures, window: SECOND * window as u32, ..rules() };
+        let (window, open_limit) = (SECOND * window, SECOND * open_limit);
+        let rules = Rules { failures, window, open_limit, ..rules() };
         let mut machine = Machine::new(rules.clone());
         let mut now = Duration::ZERO;
         // Calls that are out, with the number of openings and closings they have seen.
@@ -185,6 +190,8 @@ proptest! {
         let mut turns = 0_u64;
         let mut history: Vec<Duration> = Vec::new();
         let mut open = false;
+        // The hysteresis: probes won in a row, openings, and when it last closed.
+        let (mut won, mut flaps, mut closed_at) = (0, 0, None::<Duration>);
         let mut last_probe: Option<Duration> = None;
         for event in events {
             match event {
@@ -207,13 +214,14 @@ proptest! {
                             let started = last_probe.expect("one is out");
                             prop_assert!(now - started >= rules.open_limit, "two probes at a time");
                             out.retain(|(pass, _)| !matches!(pass, Pass::Probe(_)));
+                            won = 0;
                         }
                         last_probe = Some(now);
                         out.push((pass, turns));
                     }
                     Admission::Refused { retry_after } => {
                         prop_assert!(open, "a closed breaker refused");
-                        prop_assert!(!retry_after.is_zero() && retry_after <= rules.probe_every);
+                        prop_assert!(!retry_after.is_zero() && retry_after <= rules.probe_every * 3 / 2);
                     }
                 },
                 Event::End(nth, outcome) => {
@@ -227,14 +235,23 @@ proptest! {
                         if recent >= failures {
                             open = true;
                             turns += 1;
+                            won = 0;
+                            let soon = closed_at.is_some_and(|at| now - at < rules.window);
+                            flaps = if soon { flaps + 1 } else { 0 };
                             history.clear();
                             last_probe = None;
                         }
-                    } else if open && !machine.is_open() {
-                        prop_assert!(matches!(pass, Pass::Probe(_)), "closed without a probe");
-                        prop_assert_eq!(outcome, Fine, "closed by a failure");
-                        open = false;
-                        turns += 1;
+                    } else if let Pass::Probe(_) = pass && open && seen == turns {
+                        match outcome {
+                            Fine => won += 1,
+                            Failed | Slow => won = 0,
+                            Ignored => {}
+                        }
+                        if won == [1, 2, 4][flaps.min(2)] {
+                            open = false;
+                            turns += 1;
+                            closed_at = Some(now);
+                        }
                     }
                     prop_assert_eq!(machine.is_open(), open);
                 }

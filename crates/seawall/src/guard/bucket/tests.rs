@@ -1,7 +1,10 @@
 //! The bucket against a model of any window, many tasks, and cancellation.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::Poll,
 };
 
@@ -54,47 +57,51 @@ fn a_change_of_the_rate_neither_makes_nor_loses_tokens() {
     assert_eq!(bucket.rate(), Rate::per_second(1));
 }
 
+/// Takes single tokens in four threads until `attempts` each are made; how many they got.
+fn storm(attempts: usize, take: impl Fn() -> bool + Sync) -> u64 {
+    let (taken, start) = (AtomicU64::new(0), Barrier::new(4));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                start.wait();
+                let got = (0..attempts).filter(|_| take()).count();
+                taken.fetch_add(got as u64, Ordering::Relaxed);
+            });
+        }
+    });
+    taken.into_inner()
+}
+
 #[test]
 fn threads_together_take_exactly_what_there_is() {
-    let (bucket, time) = bucket(Rate::per_second(1000), 500);
-    let taken = AtomicU64::new(0);
-    let round = |_: usize| {
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..1000 {
-                        taken.fetch_add(u64::from(bucket.try_take(1).is_ok()), Ordering::Relaxed);
-                    }
-                });
-            }
-        });
-        taken.swap(0, Ordering::Relaxed)
-    };
-    assert_eq!(round(0), 500);
-    time.advance(MS * 123);
-    assert_eq!(round(1), 123);
+    let gcra = Rate::per_second(1000).bucket(200_000).unwrap();
+    let now = AtomicU64::new(0);
+    let take = || gcra.take(1, now.load(Ordering::Relaxed)) == Take::Taken;
+    assert_eq!(storm(100_000, take), 200_000);
+    now.store(ticks(MS * 123), Ordering::Relaxed);
+    assert_eq!(storm(1000, take), 123);
 }
 
 #[test]
 fn takes_that_race_with_changes_of_the_rate_are_all_counted() {
-    let (bucket, _time) = bucket(Rate::per_second(1000), 1000);
-    let taken = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..1000 {
-                    taken.fetch_add(u64::from(bucket.try_take(1).is_ok()), Ordering::Relaxed);
+    let (bucket, _time) = bucket(Rate::per_second(1000), 100_000);
+    let over = AtomicBool::new(false);
+    let taken = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Whole multiples, so that the change itself rounds nothing.
+            for rate in [2000, 1000].into_iter().cycle() {
+                bucket.set_rate(Rate::per_second(rate), 100_000).unwrap();
+                if over.load(Ordering::Relaxed) {
+                    break;
                 }
-            });
-        }
-        // A whole multiple, so that the change itself rounds nothing.
-        for turn in 0..1000 {
-            let rate = if turn % 2 == 0 { 2000 } else { 1000 };
-            bucket.set_rate(Rate::per_second(rate), 1000).unwrap();
-        }
+            }
+        });
+        let taken = storm(40_000, || bucket.try_take(1).is_ok());
+        over.store(true, Ordering::Relaxed);
+        taken
     });
-    // Time stands still: there were 1000, whatever the rate was.
-    assert_eq!(taken.into_inner(), 1000);
+    // Time stands still: there were so many, whatever the rate was.
+    assert_eq!(taken, 100_000);
 }
 
 #[tokio::test]

@@ -163,8 +163,10 @@ impl Bulkhead {
     }
 
     fn slot(&self, permit: OwnedSemaphorePermit) -> Slot {
-        let entered = self.shared.adaptive.is_some().then(|| self.shared.clock.now());
-        Slot { permit: Some(permit), entered, shared: Arc::clone(&self.shared) }
+        let shared = Arc::clone(&self.shared);
+        let mut slot = Slot { permit: Some(permit), entered: None, shared };
+        slot.begin();
+        slot
     }
 
     fn refused(&self, full: Full) -> Full {
@@ -224,9 +226,22 @@ impl Shared {
 pub struct Slot {
     /// There until it is dropped.
     permit: Option<OwnedSemaphorePermit>,
-    /// When the call began; only known if the limit adapts.
+    /// When the call began; only known if the limit adapts, and once it has begun.
     entered: Option<Moment>,
     shared: Arc<Shared>,
+}
+
+impl Slot {
+    /// The call has not begun yet: its holder waits for something else. That time is not the
+    /// backend's, and must not lower the limit.
+    pub(super) fn pause(&mut self) {
+        self.entered = None;
+    }
+
+    /// The call begins now.
+    pub(super) fn begin(&mut self) {
+        self.entered = self.shared.adaptive.is_some().then(|| self.shared.clock.now());
+    }
 }
 
 impl Drop for Slot {

@@ -252,7 +252,7 @@ impl Governor {
         if let Some(breaker) = breaker {
             breaker.check().map_err(open)?;
         }
-        let slot = match bulkhead {
+        let mut slot = match bulkhead {
             None => None,
             Some(bulkhead) => Some(
                 bulkhead
@@ -262,6 +262,7 @@ impl Governor {
             ),
         };
         if let Some(bucket) = bucket {
+            slot.iter_mut().for_each(Slot::pause);
             let until = deadline.min(clock.now() + *token_wait);
             bucket.take(1, until).await.map_err(|refusal| {
                 let retry_after = match refusal {
@@ -271,6 +272,7 @@ impl Governor {
                 };
                 shed(ShedReason::Rate, retry_after)
             })?;
+            slot.iter_mut().for_each(Slot::begin);
         }
         let permit = match breaker {
             None => None,

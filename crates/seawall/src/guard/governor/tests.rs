@@ -261,6 +261,30 @@ async fn many_callers_stay_within_the_rate() {
 }
 
 #[tokio::test]
+async fn waiting_for_a_token_is_not_the_backends_slowness() {
+    let (clock, time) = Clock::manual();
+    let bucket = TokenBucket::builder("test", Rate::per_second(10)).burst(1).clock(clock.clone());
+    let bulkhead = Bulkhead::builder("test", 10).target_latency(MS * 50).clock(clock.clone());
+    let governor = Governor::builder("test")
+        .bucket(bucket.build().unwrap())
+        .bulkhead(bulkhead.build().unwrap())
+        .clock(clock)
+        .build()
+        .unwrap();
+    let call = || governor.within(SECOND, || async { Ok::<(), ()>(()) });
+    call().await.unwrap();
+    let mut calls: Vec<_> = (0..2).map(|_| Box::pin(call())).collect();
+    for call in &mut calls {
+        assert!(poll!(call).is_pending());
+    }
+    time.advance(MS * 100);
+    // One gets its token, the other has waited in vain.
+    assert_eq!(calls.remove(0).await, Ok(()));
+    assert!(calls.remove(0).await.unwrap_err().shed().is_some());
+    assert_eq!(governor.bulkhead().unwrap().limit(), 10);
+}
+
+#[tokio::test]
 async fn every_part_is_optional() {
     let governor = Governor::builder("bare").build().unwrap();
     assert_eq!(governor.within(SECOND, || async { Ok::<u8, ()>(1) }).await, Ok(1));
