@@ -128,6 +128,8 @@ impl BreakerBuilder {
     /// Builds it from settings that are known to be right.
     pub(super) fn assemble(self) -> Breaker {
         let origin = self.clock.now();
+        let gauge = metrics::gauge!("seawall_breaker_state", "name" => Arc::clone(&self.name));
+        gauge.set(BreakerState::Closed.as_gauge());
         Breaker {
             shared: Arc::new(Shared {
                 name: self.name,

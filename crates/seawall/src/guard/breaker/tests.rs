@@ -1,8 +1,14 @@
 //! The breaker with a clock: permits, cancellation, flapping, many threads, settings.
 
 use std::{
+    collections::HashMap,
     sync::atomic::{AtomicUsize, Ordering},
     task::Poll,
+};
+
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
+    Unit,
 };
 
 use super::*;
@@ -183,6 +189,82 @@ fn many_threads_let_out_one_probe_at_a_time() {
     let probes = probes.into_inner();
     // 16 s have passed; fewer than 16 when a probe's thread had to wait for its turn.
     assert!((1..=16).contains(&probes), "{probes} probes");
+}
+
+/// Keeps the newest gauges and the sums of counters, under `metric{label}`.
+#[derive(Default)]
+struct Board(Arc<Mutex<HashMap<String, f64>>>);
+
+struct Cell(Arc<Mutex<HashMap<String, f64>>>, String);
+
+impl Cell {
+    fn change(&self, step: impl FnOnce(&mut f64)) {
+        step(self.0.lock().unwrap().entry(self.1.clone()).or_default());
+    }
+}
+
+impl CounterFn for Cell {
+    fn increment(&self, value: u64) {
+        self.change(|sum| *sum += value as f64);
+    }
+    fn absolute(&self, value: u64) {
+        self.change(|sum| *sum = value as f64);
+    }
+}
+
+impl GaugeFn for Cell {
+    fn increment(&self, value: f64) {
+        self.change(|gauge| *gauge += value);
+    }
+    fn decrement(&self, value: f64) {
+        self.change(|gauge| *gauge -= value);
+    }
+    fn set(&self, value: f64) {
+        self.change(|gauge| *gauge = value);
+    }
+}
+
+impl Board {
+    fn cell(&self, key: &Key) -> Arc<Cell> {
+        let labels: Vec<_> = key.labels().map(metrics::Label::value).collect();
+        Arc::new(Cell(Arc::clone(&self.0), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+}
+
+impl Recorder for Board {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.cell(key))
+    }
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.cell(key))
+    }
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[test]
+fn state_openings_and_refusals_are_metered() {
+    let board = Board::default();
+    let see = |metric: &str| board.0.lock().unwrap().get(&format!("{metric}{{test}}")).copied();
+    metrics::with_local_recorder(&board, || {
+        let (breaker, time) = breaker();
+        assert_eq!(see("seawall_breaker_state"), Some(0.0));
+        fail(&breaker, 3);
+        assert_eq!(see("seawall_breaker_state"), Some(2.0));
+        assert_eq!(see("seawall_breaker_opened_total"), Some(1.0));
+        assert!(breaker.enter().is_err() && breaker.check().is_err());
+        assert_eq!(see("seawall_breaker_refused_total"), Some(2.0));
+        time.advance(SECOND);
+        let probe = breaker.enter().unwrap();
+        assert_eq!(see("seawall_breaker_state"), Some(1.0));
+        probe.record(Outcome::Ok);
+        assert_eq!(see("seawall_breaker_state"), Some(0.0));
+        assert_eq!(see("seawall_breaker_opened_total"), Some(1.0));
+    });
 }
 
 #[test]
