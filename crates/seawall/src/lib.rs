@@ -13,6 +13,7 @@
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`link`] | direct access: commands, scripts, subscriptions |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
+//! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
@@ -22,6 +23,7 @@ pub mod error;
 pub mod guard;
 mod handle;
 pub mod key;
+pub mod limit;
 pub mod link;
 pub mod lock;
 pub mod testing;

@@ -1,0 +1,386 @@
+//! The limiter: Redis decides, and this process knows what to do without it.
+//!
+//! The way of one check: a refusal that Redis gave before and that still holds → Redis, for no
+//! longer than the patience → the local share.
+//!
+//! A check is sent once and never again: when its reply is lost it may have been charged in Redis,
+//! and the local share decides instead. So one call charges at most once in Redis and at most once
+//! locally, and is admitted at most once.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use metrics::Counter;
+
+#[cfg(feature = "sabotage")]
+use super::sabotage::Bug;
+use super::{
+    away::{Away, PAUSE},
+    decision::Decision,
+    local::Cells,
+    policy::{Algorithm, Policy},
+};
+use crate::{
+    Seawall,
+    clock::{Clock, Moment},
+    error::{Error, Result},
+    key::{KeyPart, with_prefix},
+    link::Link,
+};
+
+/// What a limiter does while Redis is away. Nothing of it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WhenAway {
+    /// A local limiter with this process's share of the limit.
+    #[default]
+    LocalShare,
+    /// Everything is refused: for logins and purchases.
+    Refuse,
+}
+
+/// Limits subjects; a cheap clone. See the [module](super) for an example.
+#[derive(Clone)]
+pub struct Limiter {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: String,
+    policy: Policy,
+    /// `PREFIXlimit:{NAME:`, without its end.
+    key_start: Vec<u8>,
+    clock: Clock,
+    shared: Option<Shared>,
+    local: Cells,
+    outcomes: Outcomes,
+    #[cfg(feature = "sabotage")]
+    bug: Option<Bug>,
+}
+
+struct Shared {
+    link: Link,
+    algorithm: Algorithm,
+    patience: Duration,
+    when_away: WhenAway,
+    remember: bool,
+    away: Away,
+}
+
+struct Outcomes {
+    allowed: Counter,
+    limited: Counter,
+    /// Refused without a round trip.
+    remembered: Counter,
+    /// Decided here because Redis was away.
+    stood_in: Counter,
+}
+
+impl Seawall {
+    /// Begins a limiter: its name is part of its keys, its policy a [`Rate`](super::Rate) or a
+    /// [`Window`](super::Window). All processes that use the name must use the same policy.
+    #[must_use]
+    pub fn limiter(&self, name: impl Into<String>, policy: impl Into<Policy>) -> LimiterBuilder {
+        LimiterBuilder {
+            seawall: self.clone(),
+            name: name.into(),
+            policy: policy.into(),
+            instances: 1,
+            local: false,
+            when_away: WhenAway::default(),
+            patience: Duration::from_millis(250),
+            remember: true,
+            subjects: 65_536,
+            #[cfg(feature = "sabotage")]
+            bug: None,
+        }
+    }
+}
+
+/// Settings of a [`Limiter`].
+#[derive(Debug, Clone)]
+pub struct LimiterBuilder {
+    seawall: Seawall,
+    name: String,
+    policy: Policy,
+    instances: u32,
+    local: bool,
+    when_away: WhenAway,
+    patience: Duration,
+    remember: bool,
+    subjects: usize,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<Bug>,
+}
+
+impl LimiterBuilder {
+    /// How many processes share the limit; 1 without it. When Redis is away each of them allows this
+    /// part of it, but at least one at a time.
+    #[must_use]
+    pub fn instances(mut self, count: u32) -> Self {
+        self.instances = count;
+        self
+    }
+
+    /// Never asks Redis: the limit (or its share, see [`LimiterBuilder::instances`]) holds in this
+    /// process.
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.local = true;
+        self
+    }
+
+    /// What happens while Redis is away; the local share without it.
+    #[must_use]
+    pub fn when_away(mut self, choice: WhenAway) -> Self {
+        self.when_away = choice;
+        self
+    }
+
+    /// How long a check waits for Redis before it is decided here; 250 ms without it.
+    #[must_use]
+    pub fn patience(mut self, limit: Duration) -> Self {
+        self.patience = limit;
+        self
+    }
+
+    /// Asks Redis each time, also about subjects that it refused a moment ago. Without this a
+    /// refusal is remembered for as long as Redis said that it holds: [`Limiter::forget`] in another
+    /// process then takes that long to be noticed here.
+    #[must_use]
+    pub fn ask_always(mut self) -> Self {
+        self.remember = false;
+        self
+    }
+
+    /// For how many subjects this process keeps a meter; 65,536 without it. Subjects beyond that
+    /// share one while Redis is away.
+    #[must_use]
+    pub fn subjects(mut self, count: usize) -> Self {
+        self.subjects = count;
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense.
+    pub fn build(self) -> Result<Limiter> {
+        let whole = self.policy.algorithm(1)?;
+        let share = self.policy.algorithm(self.instances)?;
+        #[cfg(feature = "sabotage")]
+        let share = if self.bug == Some(Bug::WholeShare) { whole } else { share };
+        if self.patience.is_zero() {
+            return Err(Error::Invalid("patience is zero: Redis could never answer".into()));
+        }
+        if self.subjects == 0 {
+            return Err(Error::Invalid("subjects is 0: all of them would share one meter".into()));
+        }
+        let mut key_start = self.seawall.key("limit", &self.name)?;
+        if let Some(end) = key_start.last_mut() {
+            *end = b':';
+        }
+        let shared = Shared {
+            link: self.seawall.link().clone(),
+            algorithm: whole,
+            patience: self.patience,
+            when_away: self.when_away,
+            remember: self.remember,
+            away: Away::default(),
+        };
+        let outcomes = Outcomes::new(&self.name);
+        let inner = Inner {
+            name: self.name,
+            policy: self.policy,
+            key_start,
+            clock: self.seawall.clock().clone(),
+            shared: (!self.local).then_some(shared),
+            local: Cells::new(share, self.subjects),
+            outcomes,
+            #[cfg(feature = "sabotage")]
+            bug: self.bug,
+        };
+        Ok(Limiter { inner: Arc::new(inner) })
+    }
+}
+
+impl Limiter {
+    /// Asks whether `subject` may do something of this cost now, and charges it if so. A cost of 0
+    /// looks without charging.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty or huge subject, or a cost that is never allowed. Redis being
+    /// away is no error: see [`WhenAway`].
+    ///
+    /// # Cancel safety
+    /// A check that is dropped may have been charged.
+    pub async fn check(&self, subject: &(impl KeyPart + ?Sized), cost: u64) -> Result<Decision> {
+        let key = self.key(subject)?;
+        self.decide(&key, cost).await
+    }
+
+    /// Forgets what a subject has used, as after a successful login.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; this process has forgotten in any case.
+    pub async fn forget(&self, subject: &(impl KeyPart + ?Sized)) -> Result<()> {
+        let key = self.key(subject)?;
+        self.inner.local.forget(&key);
+        if let Some(shared) = &self.inner.shared {
+            shared.link.send(&key, redis::cmd("DEL").arg(&key)).await?;
+        }
+        Ok(())
+    }
+
+    /// What is allowed.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.inner.policy
+    }
+
+    /// The limiter's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    pub(super) fn key(&self, subject: &(impl KeyPart + ?Sized)) -> Result<Vec<u8>> {
+        let mut key = with_prefix(&self.inner.key_start, subject)?.as_bytes().to_vec();
+        key.push(b'}');
+        Ok(key)
+    }
+
+    #[tracing::instrument(level = "debug", name = "limit", skip_all, fields(limiter = %self.inner.name))]
+    pub(super) async fn decide(&self, key: &[u8], cost: u64) -> Result<Decision> {
+        let inner = &*self.inner;
+        let most = inner.policy.most();
+        if cost > most {
+            return Err(Error::Invalid(format!(
+                "a cost of {cost} is never allowed: the limiter \"{}\" allows {most} at most",
+                inner.name
+            )));
+        }
+        let decision = match &inner.shared {
+            None => inner.local_decision(key, cost),
+            Some(shared) => inner.shared_decision(shared, key, cost).await?,
+        };
+        inner.outcomes.count(&decision);
+        Ok(decision)
+    }
+}
+
+impl Inner {
+    async fn shared_decision(&self, shared: &Shared, key: &[u8], cost: u64) -> Result<Decision> {
+        let now = self.clock.now();
+        if shared.remember
+            && let Some(wait) = self.local.known_refusal(key, micros(now), cost)
+        {
+            self.outcomes.remembered.increment(1);
+            return Ok(Decision::limited(wait));
+        }
+        if !shared.away.may_ask(now) {
+            return Ok(self.without_redis(shared, key, cost));
+        }
+        // Boxed: callers nest this future in theirs, and the client's below it is deep.
+        let asked = Box::pin(self.ask(shared, key, cost));
+        let reply = match self.clock.timeout(shared.patience, asked).await {
+            Some(reply) => reply,
+            None => Err(Error::Indeterminate {
+                waited: shared.patience,
+                cause: "the limiter's patience ended".into(),
+            }),
+        };
+        match reply {
+            Ok(decision) => {
+                if shared.away.answered() {
+                    tracing::info!(limiter = %self.name, "Redis decides again");
+                }
+                self.note(key, cost, &decision, micros(now));
+                Ok(decision)
+            }
+            Err(Error::Closed) => Err(Error::Closed),
+            // Away, full, or a key that is not ours: whatever it is, the limit holds.
+            Err(error) => {
+                if shared.away.failed(self.clock.now()) {
+                    tracing::warn!(limiter = %self.name, %error, "deciding without Redis");
+                }
+                Ok(self.without_redis(shared, key, cost))
+            }
+        }
+    }
+
+    async fn ask(&self, shared: &Shared, key: &[u8], cost: u64) -> Result<Decision> {
+        #[cfg(feature = "sabotage")]
+        let cost = if self.bug == Some(Bug::ChargeNothing) { 0 } else { cost };
+        let call = match &shared.algorithm {
+            Algorithm::Gcra(rate) => rate.call(key, cost),
+            Algorithm::Window(window) => window.call(key, cost),
+        };
+        let reply: Vec<u64> = shared.link.eval(&call).await?;
+        match *reply {
+            [1, remaining, reset] => Ok(Decision::allowed(remaining, reset)),
+            [0, retry_after] => Ok(Decision::limited(retry_after)),
+            _ => Err(Error::unexpected(format!("{reply:?} is not a limiter's answer"))),
+        }
+    }
+
+    /// Remembers what Redis said to a question of that time: reckoned from before the round trip, a
+    /// remembered refusal never lasts longer than the real one.
+    fn note(&self, key: &[u8], cost: u64, decision: &Decision, now: u64) {
+        match decision {
+            Decision::Allowed { .. } if cost > 0 => self.local.charge(key, now, cost),
+            Decision::Allowed { .. } => {}
+            Decision::Limited { retry_after } => {
+                let wait = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX);
+                self.local.refuse(key, now, cost, wait);
+            }
+        }
+    }
+
+    fn without_redis(&self, shared: &Shared, key: &[u8], cost: u64) -> Decision {
+        self.outcomes.stood_in.increment(1);
+        #[cfg(feature = "sabotage")]
+        if self.bug == Some(Bug::FailOpen) {
+            return Decision::allowed(self.policy.most(), 0);
+        }
+        match shared.when_away {
+            WhenAway::LocalShare => self.local_decision(key, cost),
+            WhenAway::Refuse => Decision::Limited { retry_after: PAUSE },
+        }
+    }
+
+    fn local_decision(&self, key: &[u8], cost: u64) -> Decision {
+        self.local.check(key, micros(self.clock.now()), cost)
+    }
+}
+
+impl Outcomes {
+    fn new(name: &str) -> Self {
+        let outcome = |outcome: &'static str| metrics::counter!("seawall_limit_decisions_total", "limiter" => name.to_owned(), "outcome" => outcome);
+        Outcomes {
+            allowed: outcome("allowed"),
+            limited: outcome("limited"),
+            remembered: metrics::counter!("seawall_limit_remembered_total", "limiter" => name.to_owned()),
+            stood_in: metrics::counter!("seawall_limit_without_redis_total", "limiter" => name.to_owned()),
+        }
+    }
+
+    fn count(&self, decision: &Decision) {
+        match decision {
+            Decision::Allowed { .. } => self.allowed.increment(1),
+            Decision::Limited { .. } => self.limited.increment(1),
+        }
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter")
+            .field("name", &self.inner.name)
+            .field("policy", &self.inner.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+fn micros(moment: Moment) -> u64 {
+    moment.as_nanos() / 1_000
+}
