@@ -14,6 +14,7 @@
 //! | [`link`] | direct access: commands, scripts, subscriptions |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
 //! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
+//! | [`id`] | global ids that cost no round trip, and snowflakes |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod error;
 pub mod guard;
 mod handle;
+pub mod id;
 pub mod key;
 pub mod limit;
 pub mod link;

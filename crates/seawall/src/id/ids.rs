@@ -1,0 +1,351 @@
+//! Ids from Redis: taken in segments, fetched ahead.
+//!
+//! Redis keeps one *mark* for a name, the first id that is free, and moves it on by a segment at a
+//! time. The mark is never behind the server's clock: the sequence begins at the fraction of the
+//! second, as if time itself counted in 2^-32 s. That is the floor outside the counter: when the
+//! mark is lost (an older snapshot, a fail-over that lost writes, FLUSHALL), the next segment begins
+//! at the present time, and everything that was handed out before lies behind it. A plain counter
+//! would begin again and repeat what it gave in the same second.
+//!
+//! A fetch whose reply was lost left a gap and nothing else; fetching again is always safe.
+//!
+//! Deliberately absent: ids without gaps. Those need a transaction with what they number.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use metrics::Counter;
+use tokio::sync::Notify;
+
+#[cfg(feature = "sabotage")]
+use super::sabotage::{Bug, PLAIN_COUNTER};
+use super::{
+    day::day,
+    ident::{EPOCH_SECONDS, Id},
+    segment::Segment,
+    supply::{Order, Supply},
+};
+use crate::{
+    Seawall,
+    error::{Error, Result},
+    link::Script,
+};
+
+static SEGMENT: Script = Script::new(include_str!("segment.lua"));
+
+/// Largest segment that may be asked for.
+const MAX_SEGMENT: u64 = 1 << 20;
+/// A fetch is tried so often before those who wait are told.
+const FETCH_ATTEMPTS: u32 = 2;
+/// Who waits is overtaken so often before it is told: each round brings at least as many ids as
+/// there are waiters, up to the largest segment.
+const MAX_ROUNDS: u32 = 100;
+/// After this long the time alone is far beyond any mark.
+const MARK_SECONDS: u64 = 2 * 86_400;
+/// How long the counts of past days can be read.
+const DAY_COUNT_SECONDS: u64 = 8 * 86_400;
+
+/// Ids of one name; a cheap clone.
+///
+/// Ids of one `Ids` and its clones rise strictly in the order of the calls; ids of different ones
+/// are unique, and rise with the time of their segments.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::Seawall;
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let orders = seawall.ids("order").build()?;
+/// let id = orders.next().await?;
+/// println!("order {id}, made at {:?}", id.decode().time);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Ids {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    seawall: Seawall,
+    name: String,
+    mark_key: Vec<u8>,
+    supply: Mutex<Supply>,
+    arrived: Notify,
+    handed_out: Counter,
+    fetches: Counter,
+    failures: Counter,
+    #[cfg(feature = "sabotage")]
+    bug: Option<Bug>,
+}
+
+impl Seawall {
+    /// Begins ids of a name, such as `order`; names are independent of each other.
+    #[must_use]
+    pub fn ids(&self, name: impl Into<String>) -> IdsBuilder {
+        IdsBuilder {
+            seawall: self.clone(),
+            name: name.into(),
+            smallest: 64,
+            largest: 65_536,
+            freshness: Duration::from_secs(10),
+            #[cfg(feature = "sabotage")]
+            bug: None,
+        }
+    }
+}
+
+/// Settings of [`Ids`].
+#[derive(Debug, Clone)]
+pub struct IdsBuilder {
+    seawall: Seawall,
+    name: String,
+    smallest: u64,
+    largest: u64,
+    freshness: Duration,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<Bug>,
+}
+
+impl IdsBuilder {
+    /// The smallest segment, and the one to begin with; 64 without it. Segments then grow and shrink
+    /// so that one lasts about a second.
+    #[must_use]
+    pub fn smallest_segment(mut self, ids: u64) -> Self {
+        self.smallest = ids;
+        self
+    }
+
+    /// The largest segment; 65,536 without it.
+    #[must_use]
+    pub fn largest_segment(mut self, ids: u64) -> Self {
+        self.largest = ids;
+        self
+    }
+
+    /// How far the time in an id may lie behind the time at which it was handed out; 10 s without
+    /// it. A segment that is older is put aside and used only while Redis is away.
+    #[must_use]
+    pub fn freshness(mut self, limit: Duration) -> Self {
+        self.freshness = limit;
+        self
+    }
+
+    /// Builds it; nothing is fetched yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense.
+    pub fn build(self) -> Result<Ids> {
+        let (smallest, largest) = (self.smallest, self.largest);
+        if smallest == 0 || smallest > largest || largest > MAX_SEGMENT {
+            return Err(Error::Invalid(format!(
+                "segments from {smallest} to {largest}: smallest_segment must be at least 1 and at \
+                 most largest_segment, and that at most {MAX_SEGMENT}"
+            )));
+        }
+        if self.freshness < Duration::from_secs(1) {
+            return Err(Error::Invalid(format!(
+                "a freshness of {:?} is finer than the time in an id, which is in seconds",
+                self.freshness
+            )));
+        }
+        let mark_key = self.seawall.key("id", &self.name)?;
+        let label = || self.name.clone();
+        let inner = Inner {
+            mark_key,
+            supply: Mutex::new(Supply::new(smallest, largest, self.freshness)),
+            arrived: Notify::new(),
+            handed_out: metrics::counter!("seawall_ids_total", "name" => label()),
+            fetches: metrics::counter!("seawall_id_segments_total", "name" => label()),
+            failures: metrics::counter!("seawall_id_segment_failures_total", "name" => label()),
+            seawall: self.seawall,
+            name: self.name,
+            #[cfg(feature = "sabotage")]
+            bug: self.bug,
+        };
+        Ok(Ids { inner: Arc::new(inner) })
+    }
+}
+
+impl Ids {
+    /// The next id; usually without a round trip.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when nothing is in hand and Redis cannot be reached;
+    /// [`Error::Refused`] when it answers with an error.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost but perhaps one id: the fetch goes on by itself.
+    pub async fn next(&self) -> Result<Id> {
+        let now = self.inner.seawall.clock().now();
+        let (id, order) = {
+            let mut supply = self.inner.supply();
+            let id = supply.take(now);
+            (id, supply.order_ahead(now))
+        };
+        if let Some(order) = order {
+            self.fetch(order);
+        }
+        let id = match id {
+            Some(id) => id,
+            None => self.wait().await?,
+        };
+        self.inner.handed_out.increment(1);
+        Ok(id)
+    }
+
+    /// How many ids all processes together have taken today (by the server's day, UTC), those in
+    /// hand included.
+    ///
+    /// # Errors
+    /// As [`Link::query`](crate::Link::query).
+    pub async fn taken_today(&self) -> Result<u64> {
+        let key = self.inner.day_key();
+        let taken: Option<u64> =
+            self.inner.seawall.link().query(&key, redis::cmd("GET").arg(&key)).await?;
+        Ok(taken.unwrap_or(0))
+    }
+
+    /// Waits until a segment has arrived.
+    #[tracing::instrument(level = "debug", name = "id", skip_all, fields(name = %self.inner.name))]
+    async fn wait(&self) -> Result<Id> {
+        let inner = &*self.inner;
+        let _waiting = Waiting::begin(inner);
+        let mut seen = None;
+        for _ in 0..MAX_ROUNDS {
+            // Made before looking, so that an arrival in between is not missed.
+            let arrived = inner.arrived.notified();
+            let order = {
+                let mut supply = inner.supply();
+                if let Some(id) = supply.take(inner.seawall.clock().now()) {
+                    return Ok(id);
+                }
+                let seen = *seen.get_or_insert(supply.round);
+                if supply.round > seen
+                    && let Some(failure) = supply.failure.clone()
+                {
+                    // Old ids are better than none, and unique all the same.
+                    return supply.take_any().ok_or(failure);
+                }
+                supply.order()
+            };
+            if let Some(order) = order {
+                self.fetch(order);
+            }
+            arrived.await;
+        }
+        Err(Error::Unavailable("others were always quicker to take the ids".into()))
+    }
+
+    /// Carries an order out, in the background: it outlives whoever wanted it.
+    fn fetch(&self, order: Order) {
+        let mut delivery = Delivery { inner: Arc::clone(&self.inner), segment: None };
+        self.inner.seawall.spawn(async move {
+            let segment = delivery.inner.take_segment(order).await;
+            delivery.bring(segment);
+        });
+    }
+}
+
+impl Inner {
+    fn supply(&self) -> MutexGuard<'_, Supply> {
+        self.supply.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn take_segment(&self, order: Order) -> Result<Segment> {
+        let mut attempt = 1;
+        loop {
+            match self.ask(order).await {
+                Err(error) if error.is_outage() && attempt < FETCH_ATTEMPTS => attempt += 1,
+                // No id came of it, whatever happened over there: to the caller that is "not sent".
+                Err(Error::Indeterminate { cause, .. }) => return Err(Error::Unavailable(cause)),
+                result => return result,
+            }
+        }
+    }
+
+    async fn ask(&self, order: Order) -> Result<Segment> {
+        let asked = self.seawall.clock().now();
+        let Order { count, floor } = order;
+        let script = &SEGMENT;
+        #[cfg(feature = "sabotage")]
+        let script = if self.bug == Some(Bug::PlainCounter) { &PLAIN_COUNTER } else { script };
+        #[cfg(feature = "sabotage")]
+        let floor = if self.bug == Some(Bug::ForgetFloor) { 0 } else { floor };
+        let call = script
+            .on(&[self.mark_key.clone(), self.day_key()])
+            .arg(EPOCH_SECONDS)
+            .arg(count)
+            .arg(floor >> 32)
+            .arg(floor & u64::from(u32::MAX))
+            .arg(MARK_SECONDS)
+            .arg(DAY_COUNT_SECONDS);
+        let (second, sequence): (u64, u64) = self.seawall.link().eval(&call).await?;
+        if second > u64::from(u32::MAX >> 1) || sequence + count > 1 << 32 {
+            return Err(Error::unexpected(format!("no segment begins at {second} {sequence}")));
+        }
+        #[cfg(feature = "sabotage")]
+        let count = if self.bug == Some(Bug::DoubleSegment) { count * 2 } else { count };
+        Ok(Segment::new((second << 32) + sequence, count, asked))
+    }
+
+    fn day_key(&self) -> Vec<u8> {
+        let mut key = self.mark_key.clone();
+        key.push(b':');
+        key.extend_from_slice(day(self.seawall.link().server_millis()).as_bytes());
+        key
+    }
+}
+
+/// The end of a fetch, which is reported whatever becomes of its task.
+struct Delivery {
+    inner: Arc<Inner>,
+    segment: Option<Result<Segment>>,
+}
+
+impl Delivery {
+    fn bring(&mut self, segment: Result<Segment>) {
+        self.segment = Some(segment);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let now = self.inner.seawall.clock().now();
+        let result = self.segment.take().unwrap_or(Err(Error::Closed));
+        self.inner.fetches.increment(1);
+        match result {
+            Ok(segment) => self.inner.supply().fetched(segment),
+            Err(error) => {
+                self.inner.failures.increment(1);
+                tracing::debug!(name = %self.inner.name, %error, "no ids from Redis");
+                self.inner.supply().failed(error, now);
+            }
+        }
+        self.inner.arrived.notify_waiters();
+    }
+}
+
+/// Counts one who waits.
+struct Waiting<'a>(&'a Inner);
+
+impl<'a> Waiting<'a> {
+    fn begin(inner: &'a Inner) -> Self {
+        inner.supply().begin_wait();
+        Waiting(inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.supply().end_wait();
+    }
+}
+
+impl fmt::Debug for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ids").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}

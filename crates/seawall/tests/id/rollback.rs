@@ -1,0 +1,186 @@
+//! The mark lost, rolled back, or ahead of time; midnight; fail-over.
+
+use std::time::{Duration, Instant};
+
+use seawall::{
+    Seawall, cmd,
+    id::{Bug, EPOCH_SECONDS, Ids, IdsBuilder},
+    testing::Stage,
+};
+use seawall_testkit::{SentinelSet, ServerProcess};
+
+use super::record::{Process, judge};
+
+const MARK: &str = "id:{order}";
+
+struct Scene {
+    stage: Stage,
+    ids: Vec<Ids>,
+    processes: Vec<Process>,
+}
+
+impl Scene {
+    async fn open(build: impl Fn(IdsBuilder) -> IdsBuilder) -> Self {
+        let stage = Stage::start().await.expect("it starts");
+        let make = || build(stage.seawall().ids("order").smallest_segment(8)).build();
+        let ids = (0..4).map(|_| make().expect("valid")).collect();
+        Scene { stage, ids, processes: (0..4).map(|_| Process::default()).collect() }
+    }
+
+    async fn take(&self, process: usize, count: usize) {
+        self.processes[process].take_many(&self.ids[process], count).await;
+    }
+
+    async fn send(&self, command: &seawall::Cmd) -> seawall::Value {
+        self.stage.seawall().link().send(MARK.as_bytes(), command).await.expect("it answers")
+    }
+
+    async fn mark(&self) -> String {
+        let link = self.stage.seawall().link();
+        link.query(MARK.as_bytes(), cmd("GET").arg(MARK)).await.expect("a mark")
+    }
+
+    async fn end(self) -> Result<usize, String> {
+        self.stage.shutdown().await;
+        judge(&self.processes)
+    }
+}
+
+/// Everything is lost again and again, within one second.
+async fn flush(build: impl Fn(IdsBuilder) -> IdsBuilder) -> Result<usize, String> {
+    let scene = Scene::open(build).await;
+    for round in 0..50 {
+        for process in 0..4 {
+            scene.take((process + round) % 4, 20).await;
+        }
+        scene.send(&cmd("FLUSHALL")).await;
+        scene.stage.advance(Duration::from_millis(1)).await;
+    }
+    scene.end().await
+}
+
+#[tokio::test]
+async fn a_lost_mark_brings_no_id_back() {
+    assert_eq!(flush(|builder| builder).await, Ok(50 * 80));
+}
+
+#[tokio::test]
+async fn the_checker_sees_a_counter_that_starts_over() {
+    let verdict = flush(|builder| builder.sabotage(Bug::PlainCounter)).await;
+    assert!(verdict.is_err(), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn a_mark_that_rolled_back_brings_no_id_back() {
+    let scene = Scene::open(|builder| builder).await;
+    scene.take(0, 30).await;
+    for round in 0..50 {
+        let before = scene.mark().await;
+        for process in 0..4 {
+            scene.take((process + round) % 4, 40).await;
+        }
+        scene.stage.advance(Duration::from_millis(1)).await;
+        scene.send(cmd("SET").arg(MARK).arg(before)).await;
+    }
+    assert_eq!(scene.end().await, Ok(30 + 50 * 160));
+}
+
+/// The clock of the old primary was an hour ahead of the new one's, and the last writes were lost.
+async fn clock_behind(build: impl Fn(IdsBuilder) -> IdsBuilder) -> Result<usize, String> {
+    let scene = Scene::open(build).await;
+    scene.take(0, 10).await;
+    let mark = scene.mark().await;
+    let second: u64 = mark.split(' ').next().expect("a second").parse().expect("a number");
+    scene.send(cmd("SET").arg(MARK).arg(format!("{} 4294967290", second + 3_600))).await;
+    for process in 0..4 {
+        scene.take(process, 100).await;
+    }
+    // With the mark in place, all go on from it; without it, who was there knows better.
+    scene.send(cmd("DEL").arg(MARK)).await;
+    scene.take(3, 100).await;
+    scene.take(2, 100).await;
+    scene.end().await
+}
+
+#[tokio::test]
+async fn ids_rise_although_the_clock_is_behind() {
+    assert_eq!(clock_behind(|builder| builder).await, Ok(610));
+    let verdict = clock_behind(|builder| builder.sabotage(Bug::ForgetFloor)).await;
+    assert!(verdict.is_err(), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn midnight_changes_the_day_and_nothing_else() {
+    let scene = Scene::open(|builder| builder).await;
+    let link = scene.stage.seawall().link();
+    let (now, _): (u64, u64) = link.query(b"", &cmd("TIME")).await.expect("a time");
+    scene.stage.advance(Duration::from_secs(86_400 - now % 86_400 - 2)).await;
+    for _ in 0..40 {
+        for process in 0..4 {
+            scene.take(process, 5).await;
+        }
+        scene.stage.advance(Duration::from_millis(100)).await;
+    }
+    let days: Vec<String> =
+        link.query(b"", cmd("KEYS").arg("id:{order}:*")).await.expect("the keys");
+    assert_eq!(days.len(), 2, "{days:?}");
+    let mut taken = 0;
+    for day in &days {
+        taken += link.query::<u64>(day.as_bytes(), cmd("GET").arg(day)).await.expect("a count");
+        let left: i64 = link.query(day.as_bytes(), cmd("TTL").arg(day)).await.expect("a time");
+        assert!(left > 86_400, "{left}");
+    }
+    assert!(taken >= 800, "{taken}");
+    let time = scene.ids[0].next().await.expect("an id").decode().time;
+    let second = time.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+    assert!(second % 86_400 < 5 && second > EPOCH_SECONDS, "{second}");
+    assert_eq!(scene.end().await, Ok(800));
+}
+
+/// Takes ids from each until all have gone on, or gives up.
+async fn go_on(ids: &[Ids], processes: &[Process], each: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    for (ids, process) in ids.iter().zip(processes) {
+        let mut left = each;
+        while left > 0 {
+            match process.take(ids).await {
+                Ok(_) => left -= 1,
+                Err(error) => {
+                    assert!(Instant::now() < deadline, "{error}");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn open(url: &str) -> (Seawall, Vec<Ids>, Vec<Process>) {
+    let seawall = Seawall::connect(url).await.expect("it answers");
+    let ids = (0..3).map(|_| seawall.ids("order").build().expect("valid")).collect();
+    (seawall, ids, (0..3).map(|_| Process::default()).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_empty_repeats_nothing() {
+    let mut server = ServerProcess::redis().expect("it starts");
+    let (seawall, ids, processes) = open(&format!("redis://127.0.0.1:{}", server.port())).await;
+    for _ in 0..3 {
+        go_on(&ids, &processes, 300).await;
+        server.restart().expect("it starts again");
+    }
+    go_on(&ids, &processes, 300).await;
+    assert_eq!(judge(&processes), Ok(3 * 4 * 300));
+    seawall.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fail_over_repeats_nothing() {
+    let set = SentinelSet::start().expect("it starts");
+    let (seawall, ids, processes) = open(&set.url()).await;
+    go_on(&ids, &processes, 300).await;
+    let lost = set.kill_primary().expect("there is one");
+    set.await_failover(lost).expect("another takes over");
+    go_on(&ids, &processes, 1_000).await;
+    assert_eq!(judge(&processes), Ok(3 * 1_300));
+    seawall.shutdown().await;
+}
