@@ -1,0 +1,221 @@
+//! The binary as a child process, and an HTTP client that hides nothing.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running `seawall serve` that ends with this value.
+pub(crate) struct Served {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Served {
+    /// Starts it on a free port and waits until it says where it is.
+    pub(crate) fn start(data: &Path, args: &[&str]) -> Self {
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        let mut child = command(data)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(log.reopen().expect("it can be written"))
+            .spawn()
+            .expect("the binary starts");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut lines = out.lines().map_while(Result::ok);
+        let page = lines.find_map(|line| line.trim().strip_prefix("Page").map(str::to_owned));
+        let page = page.unwrap_or_else(|| {
+            let said = std::fs::read_to_string(log.path()).unwrap_or_default();
+            panic!("it does not say where the page is, but: {said}")
+        });
+        let address = page.trim().trim_start_matches("http://").trim_end_matches('/');
+        Served { child, address: address.parse().expect("an address") }
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ended");
+    }
+
+    /// Asks it to end; its exit code.
+    pub(crate) fn terminate(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it can be asked") {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn client(&self) -> Http {
+        Http::connect(self.address).expect("it listens")
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary with its data in `data`, without settings from this environment.
+pub(crate) fn command(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SEAWALL_") {
+            command.env_remove(name);
+        }
+    }
+    command.arg("serve").arg("--data").arg(data).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// One kept-alive connection.
+pub(crate) struct Http {
+    stream: BufReader<TcpStream>,
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HashMap<String, String>,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.body["data"].as_str().unwrap_or_else(|| panic!("no text: {self:?}")).to_owned()
+    }
+}
+
+impl Http {
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Http { stream: BufReader::new(stream) })
+    }
+
+    pub(crate) fn get(&mut self, path: &str, token: &str) -> io::Result<Answer> {
+        self.call("GET", path, token, "", "")
+    }
+
+    pub(crate) fn post(&mut self, path: &str, token: &str) -> io::Result<Answer> {
+        self.call("POST", path, token, "", "")
+    }
+
+    pub(crate) fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        kind: &str,
+        body: &str,
+    ) -> io::Result<Answer> {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        if !token.is_empty() {
+            head += &format!("authorization: Bearer {token}\r\n");
+        }
+        if !kind.is_empty() {
+            head += &format!("content-type: {kind}\r\n");
+        }
+        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<Answer> {
+        let status_line = self.line()?;
+        let status = status_line.split(' ').nth(1).and_then(|word| word.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("no HTTP: {status_line:?}")))?;
+        let mut headers = HashMap::new();
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+        let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        let body = serde_json::from_slice(&body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
+        Ok(Answer { status, headers, body })
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// A token for a phone, by the code that echo mode returns.
+    pub(crate) fn log_in(&mut self, phone: &str) -> String {
+        let form = "application/x-www-form-urlencoded";
+        let asked = self.call("POST", "/user/code", "", form, &format!("phone={phone}"));
+        let asked = asked.expect("an answer");
+        let code = asked.body["data"]["code"].as_str().unwrap_or_else(|| panic!("{asked:?}"));
+        let body = serde_json::json!({ "phone": phone, "code": code }).to_string();
+        self.call("POST", "/user/login", "", "application/json", &body).expect("an answer").text()
+    }
+
+    /// Waits until an order has left the queue: its status.
+    pub(crate) fn settled(&mut self, order: &str, token: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.get(&format!("/voucher-order/{order}"), token).expect("an answer");
+            let status = answer.body["data"]["status"].as_str();
+            match status.unwrap_or_else(|| panic!("order {order}: {answer:?}")) {
+                "QUEUED" => assert!(Instant::now() < deadline, "{order} is still queued"),
+                status => return status.to_owned(),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Units of a sale, by the database.
+    pub(crate) fn stock(&mut self, voucher: &str) -> i64 {
+        let list = self.get("/voucher/seckill/list", "").expect("an answer").body;
+        let sales = list["data"].as_array().expect("a list");
+        let sale = sales.iter().find(|sale| sale["id"] == voucher).expect("it is listed");
+        sale["stock"].as_i64().expect("a number")
+    }
+}
+
+/// Logs many in, over several connections; a token each.
+pub(crate) fn crowd(served: &Served, count: usize) -> Vec<String> {
+    const CONNECTIONS: usize = 8;
+    std::thread::scope(|scope| {
+        let part = |start: usize| {
+            let mut client = served.client();
+            let phones = (start..count).step_by(CONNECTIONS);
+            phones.map(|n| client.log_in(&format!("139{n:08}"))).collect::<Vec<_>>()
+        };
+        let parts: Vec<_> =
+            (0..CONNECTIONS).map(|start| scope.spawn(move || part(start))).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("all are in")).collect()
+    })
+}

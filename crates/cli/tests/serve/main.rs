@@ -1,0 +1,5 @@
+//! `seawall serve`, the real binary over real HTTP.
+
+mod client;
+mod sale;
+mod settings;

@@ -1,0 +1,125 @@
+//! Login codes: six digits by phone, used once, burned by guessing.
+//!
+//! A code lives for two minutes and for [`TRIES`] attempts, each counted before it is compared. With
+//! five codes an hour that leaves a guesser 25 attempts an hour at a million codes. Limits fail
+//! closed: when Redis does not answer, no code is sent and none is accepted.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use rand::RngExt as _;
+use seawall::{
+    Link, Script, Seawall,
+    limit::{Decision, Limiter, Policy, Rate, WhenAway, Window},
+};
+
+use super::{Phone, SmsSender};
+use crate::{
+    config::Sms,
+    error::{Error, Result},
+    keys,
+};
+
+/// How long a code may be used.
+pub const CODE_LIFETIME: Duration = Duration::from_secs(120);
+/// How often a code may be tried.
+pub const TRIES: u32 = 5;
+
+static PUT: Script = Script::new(include_str!("code_put.lua"));
+static TAKE: Script = Script::new(include_str!("code_take.lua"));
+
+/// Codes for one phone in an hour.
+const HOURLY: u64 = 5;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Sends and checks login codes.
+#[derive(Debug)]
+pub struct Codes {
+    link: Link,
+    sender: Arc<dyn SmsSender>,
+    mode: Sms,
+    limits: Limits,
+}
+
+impl Codes {
+    pub(crate) fn new(
+        seawall: &Seawall,
+        sender: Arc<dyn SmsSender>,
+        mode: Sms,
+        per_ip_hourly: u32,
+    ) -> Result<Self> {
+        let per_ip = (mode != Sms::Echo).then_some(per_ip_hourly);
+        Ok(Codes {
+            link: seawall.link().clone(),
+            sender,
+            mode,
+            limits: Limits::new(seawall, per_ip)?,
+        })
+    }
+
+    /// Sends a new code, which replaces an earlier one. The code itself is returned in echo mode
+    /// alone.
+    ///
+    /// # Errors
+    /// [`Error::Limited`] beyond one a minute and five an hour for a phone, or the cap of an address.
+    pub async fn send(&self, phone: &Phone, from: IpAddr) -> Result<Option<String>> {
+        self.limits.admit(phone, from).await?;
+        // `rand::rng` is cryptographically secure and seeded by the system.
+        let code = format!("{:06}", rand::rng().random_range(0..1_000_000));
+        let keys = [keys::code(phone.as_str()), keys::code_tries(phone.as_str())];
+        let lifetime = u64::try_from(CODE_LIFETIME.as_millis()).unwrap_or(u64::MAX);
+        self.link.run(&PUT.on(&keys).arg(&code).arg(lifetime)).await?;
+        self.sender.send(phone, &code).await?;
+        Ok((self.mode == Sms::Echo).then_some(code))
+    }
+
+    /// Uses a code up.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] when it is wrong, or when there is none any more.
+    pub async fn take(&self, phone: &Phone, entered: &str) -> Result<()> {
+        let keys = [keys::code(phone.as_str()), keys::code_tries(phone.as_str())];
+        let outcome: String = self.link.eval(&TAKE.on(&keys).arg(entered).arg(TRIES)).await?;
+        match outcome.as_str() {
+            "TAKEN" => Ok(()),
+            "WRONG" => Err(Error::bad("WRONG_CODE", "the code is wrong")),
+            _ => Err(Error::bad("CODE_EXPIRED", "the code is no longer valid; ask for a new one")),
+        }
+    }
+}
+
+/// How many codes may be asked for.
+#[derive(Debug)]
+struct Limits {
+    by_minute: Limiter,
+    by_hour: Limiter,
+    by_address: Option<Limiter>,
+}
+
+impl Limits {
+    fn new(seawall: &Seawall, per_ip_hourly: Option<u32>) -> Result<Self> {
+        let limiter = |name: &str, policy: Policy| {
+            seawall.limiter(name, policy).when_away(WhenAway::Refuse).build()
+        };
+        let by_address = per_ip_hourly
+            .map(|count| limiter("login-code-address", Window::of(u64::from(count), HOUR).into()));
+        Ok(Limits {
+            by_minute: limiter("login-code-minute", Rate::per_minute(1).into())?,
+            by_hour: limiter("login-code-hour", Window::of(HOURLY, HOUR).into())?,
+            by_address: by_address.transpose()?,
+        })
+    }
+
+    /// The shortest limit first: who hurries spends nothing of the longer ones.
+    async fn admit(&self, phone: &Phone, from: IpAddr) -> Result<()> {
+        check(self.by_minute.check(phone.as_str(), 1).await?)?;
+        if let Some(limiter) = &self.by_address {
+            check(limiter.check(&from.to_string(), 1).await?)?;
+        }
+        check(self.by_hour.check(phone.as_str(), 1).await?)
+    }
+}
+
+fn check(decision: Decision) -> Result<()> {
+    let Some(retry_after) = decision.retry_after() else { return Ok(()) };
+    Err(Error::Limited { msg: "too many codes were asked for; wait a little", retry_after })
+}

@@ -1,0 +1,152 @@
+//! Who somebody is: login by code, sessions.
+//!
+//! A phone that logs in for the first time registers itself. The unique key on the phone decides
+//! between two first logins at the same time.
+
+pub mod codes;
+pub(crate) mod http;
+pub mod sessions;
+mod sms;
+mod store;
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use rand::{RngExt as _, distr::Alphanumeric};
+use seawall::Seawall;
+
+pub use self::{
+    codes::Codes,
+    sessions::Token,
+    sms::{LogSender, Sending, SmsSender},
+};
+use crate::{
+    config::Config,
+    db::Db,
+    error::{Error, Result},
+};
+
+/// Digits of a phone number.
+const PHONE_DIGITS: usize = 11;
+/// Random characters of a first name.
+const NAME_CHARS: usize = 10;
+
+/// A phone number: eleven digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Phone(String);
+
+impl Phone {
+    /// Checks a phone number.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] when it is not eleven digits.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.len() == PHONE_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(Phone(text.to_owned()));
+        }
+        Err(Error::bad("INVALID_PHONE", "phone is eleven digits"))
+    }
+
+    /// The digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Phone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is known of somebody who is logged in; nothing here is secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Id.
+    pub id: u64,
+    /// Name that others see.
+    pub nick_name: String,
+    /// Path of a picture, or nothing.
+    pub icon: String,
+    /// `user`, `merchant` or `admin`.
+    pub role: String,
+}
+
+/// Login, sessions and what stands behind them.
+#[derive(Debug)]
+pub struct Accounts {
+    seawall: Seawall,
+    db: Arc<Db>,
+    codes: Codes,
+    ids: seawall::id::Ids,
+}
+
+impl Accounts {
+    pub(crate) fn new(
+        seawall: &Seawall,
+        db: Arc<Db>,
+        sender: Arc<dyn SmsSender>,
+        config: &Config,
+    ) -> Result<Self> {
+        Ok(Accounts {
+            codes: Codes::new(seawall, sender, config.sms, config.code_ip_hourly)?,
+            ids: seawall.ids("user").build()?,
+            seawall: seawall.clone(),
+            db,
+        })
+    }
+
+    /// Sends a login code; see [`Codes::send`].
+    ///
+    /// # Errors
+    /// As [`Codes::send`].
+    pub async fn send_code(&self, phone: &Phone, from: IpAddr) -> Result<Option<String>> {
+        self.codes.send(phone, from).await
+    }
+
+    /// Uses a code up and opens a session.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] when the code is wrong or gone.
+    pub async fn log_in(&self, phone: &Phone, code: &str) -> Result<Token> {
+        self.codes.take(phone, code).await?;
+        let user = match store::by_phone(&self.db, phone).await? {
+            Some(user) => user,
+            None => self.register(phone).await?,
+        };
+        sessions::open(self.seawall.link(), &self.db, &user).await
+    }
+
+    async fn register(&self, phone: &Phone) -> Result<User> {
+        let name: String =
+            rand::rng().sample_iter(Alphanumeric).take(NAME_CHARS).map(char::from).collect();
+        let user = User {
+            id: self.ids.next().await?.as_u64(),
+            nick_name: format!("user_{name}"),
+            icon: String::new(),
+            role: "user".to_owned(),
+        };
+        let now = self.seawall.link().server_millis();
+        if store::register(&self.db, &user, phone, now).await? {
+            return Ok(user);
+        }
+        let first = store::by_phone(&self.db, phone).await?;
+        first.ok_or_else(|| Error::Internal(format!("{phone} is taken, but by nobody")))
+    }
+
+    /// The user of a session, which slides by this.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when neither Redis nor the database can tell.
+    pub async fn visitor(&self, token: &Token) -> Result<Option<User>> {
+        sessions::load(self.seawall.link(), &self.db, token).await
+    }
+
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it may still be alive somewhere.
+    pub async fn log_out(&self, token: &Token) -> Result<()> {
+        sessions::close(self.seawall.link(), &self.db, token).await
+    }
+}

@@ -1,0 +1,118 @@
+//! What every request passes: its id, its time limit, headers that protect the browser, and who it
+//! is that asks.
+
+use std::time::{Duration, Instant};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use tracing::Instrument as _;
+
+use super::Failure;
+use crate::{
+    accounts::{Token, User},
+    app::Shared,
+};
+
+/// How long a request may take, body included.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Longest request id that is taken over from a client.
+const MAX_ID_CHARS: usize = 64;
+
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Nothing but our own files, no frames, no inline code.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) enum Visitor {
+    User(User),
+    Guest,
+    /// A token was shown, and nobody could say whose it is.
+    Unknown,
+}
+
+/// Gives the request an id and a time limit.
+pub(crate) async fn request(request: Request, next: Next) -> Response {
+    let id = request_id(request.headers());
+    let span =
+        tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
+    let began = Instant::now();
+    let work = tokio::time::timeout(REQUEST_LIMIT, next.run(request)).instrument(span.clone());
+    let mut response = work.await.unwrap_or_else(|_| {
+        let msg = "the request took too long".to_owned();
+        Failure::Http(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", msg).into_response()
+    });
+    span.in_scope(|| {
+        let (status, elapsed) = (response.status().as_u16(), began.elapsed());
+        tracing::debug!(status, ?elapsed, "answered");
+    });
+    let id = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"));
+    response.headers_mut().insert(REQUEST_ID.clone(), id);
+    response
+}
+
+/// A client's own id when it is harmless in a log, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let harmless = |id: &&str| {
+        (1..=MAX_ID_CHARS).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    let given = headers.get(&REQUEST_ID).and_then(|id| id.to_str().ok()).filter(harmless);
+    given.map_or_else(|| format!("{:016x}", rand::random::<u64>()), str::to_owned)
+}
+
+/// Adds what keeps a browser from being used against its owner.
+pub(crate) async fn protect(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // Answers depend on who asks; only the page's own files say otherwise.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Loads the user, lets the session slide, and always passes.
+pub(crate) async fn visitor(
+    State(app): State<Shared>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let visitor = match token(request.headers()) {
+        None => Visitor::Guest,
+        Some(token) => match app.accounts().visitor(&token).await {
+            Ok(Some(user)) => Visitor::User(user),
+            Ok(None) => Visitor::Guest,
+            Err(error) => {
+                tracing::warn!(%error, "nobody can say whose session this is");
+                Visitor::Unknown
+            }
+        },
+    };
+    request.extensions_mut().insert(visitor);
+    next.run(request).await
+}
+
+/// The token of `authorization: TOKEN` or `authorization: Bearer TOKEN`.
+pub(crate) fn token(headers: &HeaderMap) -> Option<Token> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let token = match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        Some(_) => return None,
+        None => text,
+    };
+    Token::parse(token)
+}

@@ -1,0 +1,54 @@
+//! For whoever watches over the process.
+//!
+//! `/healthz` says that the process serves; `/readyz` that it can do its work: both stores answer and
+//! it is not about to end. A balancer asks the latter.
+
+use std::time::Duration;
+
+use axum::{Router, extract::State, http::StatusCode, routing::get};
+use serde::Serialize;
+
+use super::{Answer, Failure};
+use crate::app::Shared;
+
+/// How long the stores may take to answer.
+const LIMIT: Duration = Duration::from_secs(2);
+
+pub(crate) fn routes() -> Router<Shared> {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
+}
+
+#[derive(Debug, Serialize)]
+struct Health {
+    status: &'static str,
+    version: &'static str,
+}
+
+async fn healthz() -> Answer<Health> {
+    Ok(Health { status: "up", version: env!("CARGO_PKG_VERSION") }.into())
+}
+
+async fn readyz(State(app): State<Shared>) -> Answer<Health> {
+    let not_ready = |what: &str| {
+        Failure::Http(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "NOT_READY",
+            format!("{what} does not answer"),
+        )
+    };
+    if app.is_draining() {
+        let msg = "the process is ending".to_owned();
+        return Err(Failure::Http(StatusCode::SERVICE_UNAVAILABLE, "DRAINING", msg));
+    }
+    let answers = async |check: &mut (dyn Future<Output = bool> + Send + Unpin)| {
+        tokio::time::timeout(LIMIT, check).await.unwrap_or(false)
+    };
+    let mut redis = Box::pin(app.redis_answers());
+    let mut database = Box::pin(app.database_answers());
+    let (redis, database) = tokio::join!(answers(&mut redis), answers(&mut database));
+    match (redis, database) {
+        (true, true) => Ok(Health { status: "ready", version: env!("CARGO_PKG_VERSION") }.into()),
+        (false, _) => Err(not_ready("Redis")),
+        (true, false) => Err(not_ready("the database")),
+    }
+}

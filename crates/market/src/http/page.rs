@@ -1,0 +1,34 @@
+//! The web page: plain files, built into the binary.
+
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+
+use crate::app::Shared;
+
+/// Path, kind and content of each file.
+const FILES: [(&str, &str, &str); 5] = [
+    ("/", "text/html; charset=utf-8", include_str!("../../web/index.html")),
+    ("/web/style.css", "text/css; charset=utf-8", include_str!("../../web/style.css")),
+    ("/web/main.js", "text/javascript; charset=utf-8", include_str!("../../web/main.js")),
+    ("/web/api.js", "text/javascript; charset=utf-8", include_str!("../../web/api.js")),
+    ("/web/icon.svg", "image/svg+xml", include_str!("../../web/icon.svg")),
+];
+
+pub(crate) fn routes() -> Router<Shared> {
+    FILES.into_iter().fold(Router::new(), |router, (path, kind, content)| {
+        router.route(path, get(move || async move { file(kind, content) }))
+    })
+}
+
+fn file(kind: &'static str, content: &'static str) -> Response {
+    let mut response = content.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    // A new binary may bring new files: browsers ask each time.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

@@ -1,0 +1,23 @@
+//! The community-commerce service, built on the toolkit: login by code, shops read through the
+//! cache, flash sales that sell exactly what there is.
+//!
+//! Each feature is a folder: `mod.rs` holds its rules, `http.rs` its routes, `store.rs` its queries,
+//! `jobs.rs` what runs in the background. Only `http` knows axum, only `store` (and [`db`]) knows SQL,
+//! and [`keys`] names every key in Redis.
+
+pub mod accounts;
+mod app;
+pub mod config;
+pub mod db;
+mod demo;
+pub mod error;
+pub mod http;
+pub mod keys;
+pub mod orders;
+pub mod shops;
+pub mod vouchers;
+pub mod zone;
+
+pub use app::{App, Parts};
+pub use config::Config;
+pub use error::{Error, Result};

@@ -1,0 +1,24 @@
+//! Times as people and clients see them: RFC 3339 with the offset of the business zone.
+
+use jiff::{Timestamp, tz::TimeZone};
+
+/// Writes a time in milliseconds since the epoch, such as `2026-01-31T23:59:59.999+08:00`.
+#[must_use]
+pub fn rfc3339(zone: &TimeZone, millis: i64) -> String {
+    let time = Timestamp::from_millisecond(millis).unwrap_or_default();
+    // A zone's own name is no part of RFC 3339, so the offset is written alone.
+    let offset = zone.to_offset(time);
+    time.display_with_offset(offset).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_carry_the_offset_of_the_zone() {
+        let zone = TimeZone::get("Asia/Shanghai").expect("it is built in");
+        assert_eq!(rfc3339(&zone, 0), "1970-01-01T08:00:00+08:00");
+        assert_eq!(rfc3339(&TimeZone::UTC, 1_500), "1970-01-01T00:00:01.5+00:00");
+    }
+}

@@ -1,0 +1,174 @@
+//! Login by code and sessions.
+
+use std::time::Duration;
+
+use axum::http::header;
+use futures_util::future::join_all;
+use seawall::testing::Stage;
+use seawall_testkit::backend::Backend;
+
+use crate::market::{Market, on_each_backend};
+
+on_each_backend!(
+    a_new_phone_registers_itself_and_logs_out_again,
+    a_code_is_used_once_however_many_try,
+    guesses_side_by_side_burn_the_code,
+    a_code_comes_once_a_minute,
+    bad_phones_and_bodies_are_refused,
+);
+
+async fn a_new_phone_registers_itself_and_logs_out_again(backend: Backend) {
+    let market = Market::on(backend).await;
+    market.get("/user/me", "").await.refused(401, "NOT_LOGGED_IN");
+    let token = market.log_in("13800000001").await;
+    assert_eq!(token.len(), 32, "128 bits in hexadecimal");
+    let me = market.get("/user/me", &token).await.ok().body;
+    let name = me["data"]["nickName"].as_str().expect("a name");
+    assert!(name.starts_with("user_") && name.len() == 15, "{name}");
+    assert!(me["data"]["id"].as_str().expect("text").parse::<u64>().is_ok());
+    assert!(!me.to_string().contains("13800000001"), "nothing sensitive: {me}");
+    let bearer = market.get("/user/me", &format!("Bearer {token}")).await.ok();
+    assert_eq!(bearer.body, me);
+    assert_eq!(market.sql("SELECT COUNT(*) FROM user WHERE phone = '13800000001'").await, 1);
+    assert_eq!(market.sql("SELECT COUNT(*) FROM session").await, 1);
+
+    market.post("/user/logout", &token).await.ok();
+    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
+    market.post("/user/logout", &token).await.refused(401, "NOT_LOGGED_IN");
+    assert_eq!(market.sql("SELECT COUNT(*) FROM session").await, 0);
+    market.shutdown().await;
+}
+
+async fn a_code_is_used_once_however_many_try(backend: Backend) {
+    let market = Market::on(backend).await;
+    let code = market.code("10000000002").await;
+    let tries = (0..16).map(|_| market.log_in_with("10000000002", &code));
+    let answers = join_all(tries).await;
+    let won = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(won, 1);
+    for lost in answers.iter().filter(|answer| answer.status != 200) {
+        lost.refused(400, "CODE_EXPIRED");
+    }
+    assert_eq!(market.sql("SELECT COUNT(*) FROM session").await, 1);
+    market.shutdown().await;
+}
+
+async fn guesses_side_by_side_burn_the_code(backend: Backend) {
+    let market = Market::on(backend).await;
+    let code = market.code("10000000003").await;
+    let wrong = if code == "000000" { "000001" } else { "000000" };
+    let answers = join_all((0..20).map(|_| market.log_in_with("10000000003", wrong))).await;
+    let counted = answers.iter().filter(|answer| answer.code() == "WRONG_CODE").count();
+    assert_eq!(counted, 5, "five tries and no more are compared");
+    market.log_in_with("10000000003", &code).await.refused(400, "CODE_EXPIRED");
+    market.shutdown().await;
+}
+
+async fn a_code_comes_once_a_minute(backend: Backend) {
+    let market = Market::on(backend).await;
+    let first = market.code("10000000004").await;
+    let second = market.ask_code("10000000004").await;
+    second.refused(429, "LIMITED");
+    let seconds: u64 = second.headers[header::RETRY_AFTER].to_str().unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    market.log_in_with("10000000004", &first).await.ok();
+    market.shutdown().await;
+}
+
+async fn bad_phones_and_bodies_are_refused(backend: Backend) {
+    let market = Market::on(backend).await;
+    for phone in [
+        "",
+        "1",
+        "1234567890a",
+        "123456789012",
+        "%2B1234567890",
+        "1000000000%00",
+        "１０００００００００１",
+    ] {
+        market.ask_code(phone).await.refused(400, "INVALID_PHONE");
+    }
+    for body in
+        [serde_json::json!({}), serde_json::json!({ "phone": 1, "code": 2 }), serde_json::json!([])]
+    {
+        market.post_json("/user/login", &body).await.refused(400, "BAD_BODY");
+    }
+    market.log_in_with("10000000005", "123456").await.refused(400, "CODE_EXPIRED");
+    for token in ["x", "Bearer", "Bearer x", "Basic abc", &"f".repeat(32), "}{"] {
+        market.get("/user/me", token).await.refused(401, "NOT_LOGGED_IN");
+    }
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn five_codes_an_hour_and_a_code_lives_for_two_minutes() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let minute = Duration::from_secs(60);
+    let code = market.code("10000000001").await;
+    stage.advance(2 * minute).await;
+    market.log_in_with("10000000001", &code).await.refused(400, "CODE_EXPIRED");
+    for _ in 0..4 {
+        market.code("10000000001").await;
+        stage.advance(minute + Duration::from_secs(1)).await;
+    }
+    market.ask_code("10000000001").await.refused(429, "LIMITED");
+    market.code("10000000002").await;
+    stage.advance(61 * minute).await;
+    market.code("10000000001").await;
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn sessions_slide_and_end() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let token = market.log_in("10000000001").await;
+    for _ in 0..4 {
+        stage.advance(Duration::from_secs(29 * 60)).await;
+        market.get("/user/me", &token).await.ok();
+    }
+    // Any path lets it slide.
+    stage.advance(Duration::from_secs(29 * 60)).await;
+    market.get("/shop/1", &token).await.ok();
+    stage.advance(Duration::from_secs(29 * 60)).await;
+    market.get("/user/me", &token).await.ok();
+    stage.advance(Duration::from_secs(31 * 60)).await;
+    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_session_lives_longer_than_a_week() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let token = market.log_in("10000000001").await;
+    let step = Duration::from_secs(25 * 60);
+    for _ in 0..(7 * 24 * 60 / 25) {
+        stage.advance(step).await;
+        market.get("/user/me", &token).await.ok();
+    }
+    stage.advance(step).await;
+    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn without_redis_sessions_are_read_from_the_database_and_logins_stay_closed() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let token = market.log_in("10000000001").await;
+    stage.faults().begin_outage();
+    let me = market.get("/user/me", &token).await.ok();
+    assert_eq!(me.body["data"]["nickName"], "Ada");
+    let closed = market.ask_code("10000000002").await;
+    assert!(closed.status == 503 || closed.status == 429, "{closed:?}");
+    market.log_in_with("10000000001", "123456").await.refused(503, "UNAVAILABLE");
+    market.post("/voucher-order/seckill/1", &token).await.refused(503, "UNAVAILABLE");
+    market.get("/readyz", "").await.refused(503, "NOT_READY");
+    market.get("/healthz", "").await.ok();
+    stage.faults().end_outage();
+    market.get("/readyz", "").await.ok();
+    market.get("/user/me", &token).await.ok();
+    market.shutdown().await;
+}

@@ -1,0 +1,8 @@
+//! The market's API, on SQLite with the embedded engine and with a real redis-server.
+
+mod accounts;
+mod http;
+mod market;
+mod orders;
+mod shops;
+mod workers;

@@ -1,0 +1,252 @@
+//! A market for one test: its own stores, called without a socket.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderMap, Method, Request, StatusCode, header},
+};
+use http_body_util::BodyExt as _;
+use seawall::{Seawall, testing::Stage};
+use seawall_market::{App, Config, Parts, config::Sources, orders::CrashPoints};
+use seawall_testkit::backend::{Backend, Stand};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+/// How long something that happens in the background may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running market and everything it stands on.
+pub(crate) struct Market {
+    app: Option<App>,
+    router: Router,
+    pub(crate) seawall: Seawall,
+    dir: Arc<TempDir>,
+    _stand: Option<Stand>,
+}
+
+/// An answer, taken apart.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// The stable word.
+    pub(crate) fn code(&self) -> &str {
+        self.body["code"].as_str().expect("every answer has a code")
+    }
+
+    /// The data, when it is text.
+    pub(crate) fn text(&self) -> String {
+        self.body["data"].as_str().unwrap_or_else(|| panic!("no text: {self:?}")).to_owned()
+    }
+
+    /// Asserts a refusal.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, code: &str) {
+        assert_eq!((self.status.as_u16(), self.code()), (status, code), "{self:?}");
+        assert_eq!(self.body["success"], false);
+    }
+
+    /// Asserts that it went well.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.status, StatusCode::OK, "{self:?}");
+        assert_eq!((&self.body["success"], &self.body["code"]), (&json!(true), &json!("OK")));
+        self
+    }
+}
+
+impl Market {
+    /// A market with demo data on a server of its own.
+    pub(crate) async fn on(backend: Backend) -> Self {
+        let stand = Stand::private(backend).expect("the backend starts");
+        let seawall = connect(&stand).await;
+        let mut market = Self::start(seawall, new_dir(), CrashPoints::default()).await;
+        market._stand = Some(stand);
+        market
+    }
+
+    /// A market on an engine whose time is in the test's hands.
+    pub(crate) async fn on_stage(stage: &Stage) -> Self {
+        Self::start(stage.seawall().clone(), new_dir(), CrashPoints::default()).await
+    }
+
+    /// A market whose workers are killed at crash points.
+    pub(crate) async fn with_crashes(backend: Backend, crashes: CrashPoints) -> Self {
+        let stand = Stand::private(backend).expect("the backend starts");
+        let seawall = connect(&stand).await;
+        let mut market = Self::start(seawall, new_dir(), crashes).await;
+        market._stand = Some(stand);
+        market
+    }
+
+    async fn start(seawall: Seawall, dir: Arc<TempDir>, crash_points: CrashPoints) -> Self {
+        // Shown with a test that fails; the first test of a process sets it.
+        let _ = tracing_subscriber::fmt().with_test_writer().with_ansi(false).try_init();
+        let parts = Parts { crash_points, ..Parts::default() };
+        let app = App::start(config(&dir), seawall.clone(), parts).await.expect("it starts");
+        Market { router: app.router(), app: Some(app), seawall, dir, _stand: None }
+    }
+
+    /// Another process on the same stores.
+    pub(crate) async fn beside(&self) -> Market {
+        Self::start(self.seawall.clone(), Arc::clone(&self.dir), CrashPoints::default()).await
+    }
+
+    /// Ends it in order, the stores included.
+    pub(crate) async fn shutdown(mut self) {
+        self.app.take().expect("it runs").shutdown().await;
+    }
+
+    pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().oneshot(request).await.expect("never fails");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a whole body").to_bytes();
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    pub(crate) async fn get(&self, path: &str, token: &str) -> Answer {
+        self.call(request(Method::GET, path, token, Body::empty())).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, token: &str) -> Answer {
+        self.call(request(Method::POST, path, token, Body::empty())).await
+    }
+
+    pub(crate) async fn ask_code(&self, phone: &str) -> Answer {
+        let mut request =
+            request(Method::POST, "/user/code", "", Body::from(format!("phone={phone}")));
+        let kind = "application/x-www-form-urlencoded".parse().expect("a header");
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        self.call(request).await
+    }
+
+    /// A code, as echo mode returns it.
+    pub(crate) async fn code(&self, phone: &str) -> String {
+        let answer = self.ask_code(phone).await.ok();
+        answer.body["data"]["code"].as_str().expect("echo mode shows the code").to_owned()
+    }
+
+    pub(crate) async fn log_in_with(&self, phone: &str, code: &str) -> Answer {
+        self.post_json("/user/login", &json!({ "phone": phone, "code": code })).await
+    }
+
+    pub(crate) async fn post_json(&self, path: &str, body: &Value) -> Answer {
+        let mut request = request(Method::POST, path, "", Body::from(body.to_string()));
+        let kind = "application/json".parse().expect("a header");
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+        self.call(request).await
+    }
+
+    /// A token for a phone.
+    pub(crate) async fn log_in(&self, phone: &str) -> String {
+        let code = self.code(phone).await;
+        self.log_in_with(phone, &code).await.ok().text()
+    }
+
+    /// Waits until an order has left the queue: its status.
+    pub(crate) async fn settled(&self, order: &str, token: &str) -> String {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let answer = self.get(&format!("/voucher-order/{order}"), token).await.ok();
+            let status = answer.body["data"]["status"].as_str().expect("a status").to_owned();
+            if status != "QUEUED" {
+                return status;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{order} is still queued");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// A number from the database.
+    pub(crate) async fn sql(&self, query: &'static str) -> i64 {
+        let pool = self.pool().await;
+        let number = sqlx::query_scalar(query).fetch_one(&pool).await.expect("a number");
+        pool.close().await;
+        number
+    }
+
+    async fn pool(&self) -> sqlx::AnyPool {
+        let path = self.dir.path().join("market.db");
+        sqlx::AnyPool::connect(&format!("sqlite:{}", path.display())).await.expect("it is there")
+    }
+
+    /// A reply of Redis.
+    pub(crate) async fn redis<T: seawall::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut command = seawall::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(word);
+        }
+        let key = words.get(1).copied().unwrap_or_default();
+        self.seawall.link().query(key.as_bytes(), &command).await.expect("Redis answers")
+    }
+
+    /// Units of a sale, by Redis.
+    pub(crate) async fn stock(&self, voucher: u64) -> i64 {
+        let key = String::from_utf8(seawall_market::keys::sale(voucher)).expect("a key of text");
+        self.redis(&["HGET", &key, "stock"]).await
+    }
+
+    /// Waits until nothing is queued any more.
+    pub(crate) async fn all_settled(&self) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        for shard in seawall_market::keys::Shard::all() {
+            let key = String::from_utf8(shard.orders()).expect("a key of text");
+            while self.redis::<i64>(&["XLEN", &key]).await > 0 {
+                assert!(tokio::time::Instant::now() < deadline, "{key} is not drained");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+/// Many tests share this machine: a reply may take its time.
+async fn connect(stand: &Stand) -> Seawall {
+    let builder = Seawall::builder(stand.url()).response_timeout(PATIENCE);
+    builder.connect().await.expect("it answers")
+}
+
+fn new_dir() -> Arc<TempDir> {
+    Arc::new(tempfile::Builder::new().prefix("seawall-market-").tempdir().expect("a folder"))
+}
+
+fn config(dir: &TempDir) -> Config {
+    let data = dir.path().display().to_string();
+    let sources = Sources::new().flag("data", &data).expect("known");
+    sources.flag("sms", "echo").expect("known").config().expect("valid")
+}
+
+pub(crate) fn request(method: Method, path: &str, token: &str, body: Body) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !token.is_empty() {
+        request = request.header(header::AUTHORIZATION, token);
+    }
+    request.body(body).expect("a request")
+}
+
+/// Runs tests on the embedded engine and on redis-server.
+macro_rules! on_each_backend {
+    ($($name:ident),* $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(seawall_testkit::backend::Backend::Embedded).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                super::$name(seawall_testkit::backend::Backend::Redis).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_each_backend;

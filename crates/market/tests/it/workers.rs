@@ -1,0 +1,98 @@
+//! Workers that die, and entries that nobody can handle.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall_market::orders::{CrashPoint, CrashPoints};
+use seawall_testkit::backend::Backend;
+
+use crate::market::{Market, PATIENCE, on_each_backend};
+
+on_each_backend!(
+    killed_before_the_commit,
+    killed_after_the_commit,
+    what_cannot_be_understood_is_parked_and_others_go_on,
+    what_always_fails_is_parked_after_its_last_delivery,
+);
+
+async fn killed_before_the_commit(backend: Backend) {
+    killed_at(CrashPoint::BeforeCommit, backend, 0).await;
+}
+
+async fn killed_after_the_commit(backend: Backend) {
+    killed_at(CrashPoint::AfterCommit, backend, 1).await;
+}
+
+/// The first order kills its worker; a restart finishes it, and nothing happens twice.
+async fn killed_at(point: CrashPoint, backend: Backend, rows_then: i64) {
+    let kills = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&kills);
+    let crashes =
+        CrashPoints::new(move |here| here == point && count.fetch_add(1, Ordering::SeqCst) == 0);
+    let market = Market::with_crashes(backend, crashes).await;
+    let token = market.log_in("10000000001").await;
+    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while kills.load(Ordering::SeqCst) == 0 {
+        assert!(tokio::time::Instant::now() < deadline, "no worker came to the crash point");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pending: i64 = market.redis(&["XLEN", "{sale:1}:orders"]).await;
+    assert_eq!(pending, 1, "it was not acknowledged");
+    assert_eq!(market.sql("SELECT COUNT(*) FROM voucher_order").await, rows_then);
+    // The client was told this id: it can be found all the time.
+    market.get(&format!("/voucher-order/{order}"), &token).await.ok();
+
+    let restarted = market.beside().await;
+    assert_eq!(restarted.settled(&order, &token).await, "UNPAID");
+    restarted.all_settled().await;
+    assert_eq!(restarted.sql("SELECT COUNT(*) FROM voucher_order").await, 1);
+    assert_eq!(restarted.sql("SELECT stock FROM seckill_voucher WHERE voucher_id = 1").await, 99);
+    assert_eq!(restarted.stock(1).await, 99);
+    restarted.shutdown().await;
+}
+
+async fn what_cannot_be_understood_is_parked_and_others_go_on(backend: Backend) {
+    let market = Market::on(backend).await;
+    let token = market.log_in("10000000001").await;
+    let _: String = market.redis(&["XADD", "{sale:1}:orders", "*", "order", "no number"]).await;
+    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    assert_eq!(market.settled(&order, &token).await, "UNPAID");
+    market.all_settled().await;
+    let dead: i64 = market.redis(&["XLEN", "{sale:1}:dead"]).await;
+    assert_eq!(dead, 1);
+    market.shutdown().await;
+}
+
+/// An entry that this name was given too often, as after a crash each time.
+async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
+    let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
+    let token = market.log_in("10000000001").await;
+    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    let key = "{sale:1}:orders";
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let (id, name) = loop {
+        let rows: Vec<(String, String, u64, u64)> =
+            market.redis(&["XPENDING", key, "orders", "-", "+", "1"]).await;
+        if let Some((id, name, _, _)) = rows.into_iter().next() {
+            break (id, name);
+        }
+        assert!(tokio::time::Instant::now() < deadline, "it was never delivered");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let _: seawall::Value =
+        market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "5"]).await;
+    let restarted = market.beside().await;
+    restarted.all_settled().await;
+    let dead: i64 = market.redis(&["XLEN", "{sale:1}:dead"]).await;
+    assert_eq!(dead, 1);
+    // The crash point is after the commit here, or the row says that it failed: never nothing.
+    let status = restarted.settled(&order, &token).await;
+    assert_eq!(status, "FAILED");
+    restarted.shutdown().await;
+}
