@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// A cache, lock and queue toolkit with a Redis-compatible engine inside.
+/// A market service, and the cache, lock and queue toolkit under it, with a Redis-compatible engine
+/// inside.
 ///
-/// Without a command it starts the engine on 127.0.0.1:6379 with its data under ./seawall-data.
+/// Without a command it serves the market on 127.0.0.1:8080 with its data under ./seawall-data.
 #[derive(Debug, Parser)]
 #[command(name = "seawall", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Seawall {
@@ -17,13 +18,78 @@ pub(crate) struct Seawall {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Serve the market: its page and its API.
+    Serve(Box<ServeArgs>),
     /// Serve the Redis-compatible engine to any Redis client.
     Engine(Box<EngineArgs>),
 }
 
 impl Default for Command {
     fn default() -> Self {
-        Self::Engine(Box::default())
+        Self::Serve(Box::default())
+    }
+}
+
+/// Settings of `seawall serve`. What is given here wins over the environment (`SEAWALL_LISTEN` for
+/// --listen, and so on), that over the configuration file.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Redis: embedded:, embedded:DIR, redis://…, rediss://…, unix:PATH, redis-sentinel://… or
+    /// redis-cluster://… [default: embedded:DATA]
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+    /// A file whose first line is Redis' password; SEAWALL_REDIS_PASSWORD does it as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) redis_password_file: Option<String>,
+    /// Not taken: a password on the command line is visible to everybody on this machine
+    #[arg(long, value_name = "PASSWORD", hide = true)]
+    pub(crate) redis_password: Option<String>,
+    /// The database: sqlite:PATH [default: sqlite:DATA/market.db]
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<String>,
+    /// Where everything is kept [default: ./seawall-data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<String>,
+    /// How login codes are delivered: log, or echo (also shown on the page) [default: echo with the
+    /// embedded engine, else log]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sms: Option<String>,
+    /// Leave an empty database empty
+    #[arg(long)]
+    pub(crate) no_demo: bool,
+    /// The business zone [default: Asia/Shanghai]
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
+    /// Login codes that one address may ask for in an hour; not with --sms echo [default: 20]
+    #[arg(long, value_name = "N")]
+    pub(crate) code_ip_hourly: Option<String>,
+    /// A TOML file of these settings, one `name = value` a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Least important lines to print: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+}
+
+impl ServeArgs {
+    /// The settings among the arguments, by their names.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("listen", &self.listen),
+            ("redis", &self.redis),
+            ("redis-password-file", &self.redis_password_file),
+            ("database", &self.database),
+            ("data", &self.data),
+            ("sms", &self.sms),
+            ("zone", &self.zone),
+            ("code-ip-hourly", &self.code_ip_hourly),
+            ("log", &self.log),
+        ];
+        let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        given.chain(self.no_demo.then_some(("demo", "false"))).collect()
     }
 }
 
@@ -114,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_starts_the_engine() {
+    fn nothing_at_all_serves_the_market() {
         let seawall = Seawall::try_parse_from(["seawall"]).expect("no argument is needed");
-        assert!(matches!(seawall.command.unwrap_or_default(), Command::Engine(_)));
+        assert!(matches!(seawall.command.unwrap_or_default(), Command::Serve(_)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The one binary of Seawall.
 //!
-//! `seawall` alone starts the engine on 127.0.0.1:6379. Exit codes: 0 when everything went well, 1
+//! `seawall` alone serves the market on 127.0.0.1:8080. Exit codes: 0 when everything went well, 1
 //! when starting, serving or ending failed, 2 when the command line or the configuration is wrong.
 
 mod args;
@@ -9,6 +9,7 @@ mod config_file;
 mod data;
 mod engine;
 mod open_files;
+mod serve;
 mod settings;
 mod terminal;
 
@@ -33,6 +34,7 @@ enum Failure {
 fn main() -> ExitCode {
     let command = Seawall::parse().command.unwrap_or_default();
     let result = match command {
+        Command::Serve(args) => serve::run(&args),
         Command::Engine(args) => engine::run(&args),
     };
     match result {

@@ -26,7 +26,6 @@
 //! time), and a log of uses.
 
 mod away;
-mod builder;
 mod decision;
 mod gcra;
 #[cfg(feature = "tower")]
@@ -38,11 +37,10 @@ mod policy;
 mod sabotage;
 mod window;
 
-pub use builder::{LimiterBuilder, WhenAway};
 pub use decision::Decision;
 #[cfg(feature = "tower")]
 pub use layer::{Limit, LimitLayer};
-pub use limiter::Limiter;
+pub use limiter::{Limiter, LimiterBuilder, WhenAway};
 pub use policy::{Policy, Rate, Window};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;
