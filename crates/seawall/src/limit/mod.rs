@@ -26,6 +26,7 @@
 //! time), and a log of uses.
 
 mod away;
+mod builder;
 mod decision;
 mod gcra;
 #[cfg(feature = "tower")]
@@ -37,10 +38,11 @@ mod policy;
 mod sabotage;
 mod window;
 
+pub use builder::{LimiterBuilder, WhenAway};
 pub use decision::Decision;
 #[cfg(feature = "tower")]
 pub use layer::{Limit, LimitLayer};
-pub use limiter::{Limiter, LimiterBuilder, WhenAway};
+pub use limiter::Limiter;
 pub use policy::{Policy, Rate, Window};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::SystemTime};
 
 use seawall::{
-    cmd,
+    Seawall, cmd,
     id::{Bug, IdsBuilder},
+    testing::Stage,
 };
 use seawall_testkit::backend::Backend;
 
@@ -18,12 +19,12 @@ const TASKS_EACH: usize = 8;
 const IDS_EACH: usize = 300;
 
 async fn storm(
-    handles: &Handles,
+    handles: impl IntoIterator<Item = &Seawall>,
     build: impl Fn(IdsBuilder) -> IdsBuilder,
 ) -> Result<usize, String> {
     let mut processes = Vec::new();
     let mut tasks = Vec::new();
-    for handle in &handles.all {
+    for handle in handles {
         let ids = build(handle.ids("order")).build().expect("valid");
         let process = Arc::new(Process::default());
         for _ in 0..TASKS_EACH {
@@ -41,7 +42,7 @@ async fn storm(
 async fn on(backend: Backend) {
     let handles = Handles::open(backend, HANDLES).await;
     let before = SystemTime::now();
-    let count = storm(&handles, |builder| builder).await.expect("unique and rising");
+    let count = storm(&handles.all, |builder| builder).await.expect("unique and rising");
     assert_eq!(count, HANDLES * TASKS_EACH * IDS_EACH);
 
     let ids = handles.all[0].ids("order").build().expect("valid");
@@ -79,10 +80,22 @@ async fn cluster() {
     on(Backend::Cluster).await;
 }
 
+/// While time stands still, only the mark keeps the processes apart.
+async fn without_time(build: impl Fn(IdsBuilder) -> IdsBuilder) -> Result<usize, String> {
+    let stage = Stage::start().await.expect("it starts");
+    let verdict = storm([stage.seawall(); HANDLES], build).await;
+    stage.shutdown().await;
+    verdict
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_are_unique_while_time_stands_still() {
+    let count = without_time(|builder| builder.smallest_segment(4)).await;
+    assert_eq!(count, Ok(HANDLES * TASKS_EACH * IDS_EACH));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_checker_sees_segments_that_overlap() {
-    let handles = Handles::open(Backend::Embedded, 2).await;
-    let verdict = storm(&handles, |builder| builder.sabotage(Bug::DoubleSegment)).await;
+    let verdict = without_time(|builder| builder.sabotage(Bug::DoubleSegment)).await;
     assert!(verdict.is_err(), "{verdict:?}");
-    handles.close().await;
 }
