@@ -19,6 +19,7 @@
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
 
+pub mod cache;
 pub mod clock;
 pub mod error;
 pub mod guard;

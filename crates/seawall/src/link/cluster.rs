@@ -97,7 +97,7 @@ impl Cluster {
                     self.read_map().await.ok();
                     match self.map.load().owner(slot) {
                         Some(owner) if !Arc::ptr_eq(owner, &node) => {
-                            next = Some((Arc::clone(owner), false))
+                            next = Some((Arc::clone(owner), false));
                         }
                         _ => return Err(Error::Unavailable(cause)),
                     }
@@ -177,6 +177,15 @@ impl Cluster {
 
     pub(crate) fn dialer(&self) -> Arc<Dialer> {
         Arc::clone(&self.dialer)
+    }
+
+    /// A number that stays with the node which has this slot now; never 0.
+    pub(crate) fn node_number(&self, slot: u16) -> u64 {
+        let map = self.map.load();
+        match map.owner(slot).map(|node| node.address()).as_deref() {
+            Some(Address::Tcp(host)) => xxhash_rust::xxh3::xxh3_64(host.to_string().as_bytes()) | 1,
+            _ => 1,
+        }
     }
 
     /// All primaries that are known.

@@ -37,7 +37,7 @@ use tokio::sync::{OnceCell, watch};
 
 use self::dial::{Address, Dialer};
 use crate::{
-    clock::Clock,
+    clock::{Clock, Moment},
     error::{Error, Result},
     testing::Faults,
 };
@@ -115,7 +115,7 @@ impl Route {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn node(&self, key: &[u8]) -> Result<Arc<Node>> {
@@ -268,12 +268,25 @@ impl Link {
         self.inner.capabilities.get_or_try_init(|| Capabilities::ask(self)).await
     }
 
+    /// A number for the server that has `key`: 0 where there is only one.
+    pub(crate) fn node_number(&self, key: &[u8]) -> u64 {
+        match &self.inner.route {
+            Route::Single(_) => 0,
+            Route::Cluster(cluster) => cluster.node_number(slot::slot(key)),
+        }
+    }
+
     /// The server's clock in milliseconds since the Unix epoch, as well as it is known here: the
     /// local monotonic clock and the offset that was last measured. Good enough for freshness, never
     /// used to decide who holds what.
     #[must_use]
     pub fn server_millis(&self) -> i64 {
-        let micros = i64::try_from(self.inner.clock.now().as_nanos() / 1000).unwrap_or(i64::MAX);
+        self.server_millis_at(self.inner.clock.now())
+    }
+
+    /// The same for another moment of our clock.
+    pub(crate) fn server_millis_at(&self, moment: Moment) -> i64 {
+        let micros = i64::try_from(moment.as_nanos() / 1000).unwrap_or(i64::MAX);
         micros.saturating_add(self.inner.offset_micros.load(Ordering::Relaxed)) / 1000
     }
 

@@ -1,0 +1,115 @@
+//! What one cache entry looks like in Redis: a header of 72 bytes, then the value.
+//!
+//! Everything about one entry is in one string: value, version, lease, lifetimes. So it lies in one
+//! slot by nature, a hit is one GET, and the scripts change what they must in place. Numbers are
+//! big-endian, times are milliseconds of the server's clock.
+//!
+//! ```text
+//!  0  u8   0xC5                       32  u64  fresh until
+//!  1  u8   format, 1                  40  u64  stale until
+//!  2  u8   kind: 0 vacant             48  u32  what loading cost, in microseconds
+//!               1 value  2 absent     52  u32  fingerprint of the value's shape
+//!  3  u8   codec, +0x80 compressed    56  u64  stamp of the tags' generations
+//!  4  u8   1 invalidated, 2 awaited   64  u64  the source's own version, 0 without one
+//!  5  u8×3 spare                      72  …    value
+//!  8  u64  version: microseconds of the server's clock when it was written, and always rising
+//! 16  u64  lease: token of who may fill it, 0 for nobody
+//! 24  u64  lease until
+//! ```
+//!
+//! The scripts in `script/` know these offsets; a test compares what they write with what this
+//! reads.
+
+/// Length of the header.
+pub(super) const HEADER_BYTES: usize = 72;
+const MAGIC: u8 = 0xC5;
+const FORMAT: u8 = 1;
+const FLAG_INVALIDATED: u8 = 1;
+
+/// What an entry holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing; somebody holds the lease to fill it.
+    Vacant,
+    /// A value.
+    Value,
+    /// The knowledge that there is no value.
+    Absent,
+}
+
+/// The header of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) codec: u8,
+    pub(super) invalidated: bool,
+    pub(super) version: u64,
+    pub(super) lease: u64,
+    pub(super) lease_until: u64,
+    pub(super) fresh_until: u64,
+    pub(super) stale_until: u64,
+    pub(super) cost_micros: u32,
+    pub(super) fingerprint: u32,
+    pub(super) stamp: u64,
+    pub(super) source_version: u64,
+}
+
+impl Header {
+    /// Reads an entry; `None` when it is none of ours.
+    pub(super) fn read(entry: &[u8]) -> Option<(Header, &[u8])> {
+        let (head, value) = entry.split_at_checked(HEADER_BYTES)?;
+        if head[0] != MAGIC || head[1] != FORMAT {
+            return None;
+        }
+        let kind = match head[2] {
+            0 => Kind::Vacant,
+            1 => Kind::Value,
+            2 => Kind::Absent,
+            _ => return None,
+        };
+        let long =
+            |at: usize| head[at..at + 8].try_into().map(u64::from_be_bytes).unwrap_or_default();
+        let short =
+            |at: usize| head[at..at + 4].try_into().map(u32::from_be_bytes).unwrap_or_default();
+        let header = Header {
+            kind,
+            codec: head[3],
+            invalidated: head[4] & FLAG_INVALIDATED != 0,
+            version: long(8),
+            lease: long(16),
+            lease_until: long(24),
+            fresh_until: long(32),
+            stale_until: long(40),
+            cost_micros: short(48),
+            fingerprint: short(52),
+            stamp: long(56),
+            source_version: long(64),
+        };
+        Some((header, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_not_read() {
+        for entry in [&b""[..], b"plain", &[0; 72], &[MAGIC; 72], &[MAGIC; 71]] {
+            assert_eq!(Header::read(entry), None, "{entry:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Header::read(&bytes);
+            let mut ours = bytes;
+            ours.resize(HEADER_BYTES.max(ours.len()), 0);
+            (ours[0], ours[1], ours[2]) = (MAGIC, FORMAT, 1);
+            prop_assert!(Header::read(&ours).is_some());
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! The second level: entries in Redis, and the scripts that change them.
+//!
+//! Every conversation goes through a breaker of the node it concerns: when a server hangs or is
+//! gone, readers are told at once instead of one time-out after the other, and on a Cluster only the
+//! keys of that server are affected.
+
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+
+use redis::{Value, cmd};
+
+use super::{envelope::Kind, names::Names};
+use crate::{
+    error::{Error, Result},
+    guard::{Breaker, Outcome},
+    link::{Call, Link, Script, Topology},
+};
+
+static LEASE: Script = Script::new(include_str!("script/lease.lua"));
+static FILL: Script = Script::new(include_str!("script/fill.lua"));
+static RELEASE: Script = Script::new(include_str!("script/release.lua"));
+static INVALIDATE: Script = Script::new(include_str!("script/invalidate.lua"));
+static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
+static GENERATION: Script = Script::new(include_str!("script/generation.lua"));
+static SLIDE: Script = Script::new(include_str!("script/slide.lua"));
+static PUT_IF_NEWER: Script = Script::new(include_str!("script/put_if_newer.lua"));
+
+/// Entries that one invalidation script takes at most.
+const BATCH: usize = 64;
+
+/// The entries of one cache.
+pub(super) struct Level2 {
+    pub(super) link: Link,
+    pub(super) names: Names,
+    fingerprint: u32,
+    lease_for: Duration,
+    breakers: Breakers,
+}
+
+/// What the lease script says.
+#[derive(Debug)]
+pub(super) enum Lease {
+    /// There is a fresh value after all.
+    Value(Vec<u8>),
+    /// The caller loads.
+    Granted,
+    /// Another one loads, for at most this long.
+    Busy(Duration),
+    /// What was to be replaced is no longer there.
+    Changed,
+}
+
+/// What is stored: kind, codec and bytes, and how long it lives.
+#[derive(Debug, Clone)]
+pub(super) struct Fill {
+    pub(super) kind: Kind,
+    pub(super) codec: u8,
+    pub(super) bytes: Vec<u8>,
+    pub(super) fresh_for: Duration,
+    pub(super) stale_for: Duration,
+    pub(super) cost: Duration,
+    pub(super) stamp: u64,
+}
+
+/// Version and times of an entry that was stored, by the server's clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) version: u64,
+    pub(super) fresh_until: u64,
+    pub(super) stale_until: u64,
+}
+
+/// What became of a versioned write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Versioned {
+    Stored(u64),
+    Older,
+    Equal(u64),
+    Same,
+}
+
+impl Level2 {
+    pub(super) fn new(link: Link, names: Names, fingerprint: u32, lease_for: Duration) -> Self {
+        let breakers = Breakers::new(&names);
+        Level2 { link, names, fingerprint, lease_for, breakers }
+    }
+
+    /// The entry, with the generations that decide whether it counts.
+    pub(super) async fn get(
+        &self,
+        key: &[u8],
+        generations: &[Vec<u8>],
+    ) -> Result<(Option<Vec<u8>>, u64)> {
+        if generations.is_empty() {
+            let mut get = cmd("GET");
+            get.arg(key);
+            return Ok((bytes(self.guarded(key, self.link.send(key, &get)).await?)?, 0));
+        }
+        let mut replies = self.guarded(key, self.get_all(key, generations)).await?.into_iter();
+        let entry = bytes(replies.next().unwrap_or(Value::Nil))?;
+        let stamp = self.stamp(generations, replies.collect()).await?;
+        Ok((entry, stamp))
+    }
+
+    /// Several entries at once, with the generations that decide whether they count.
+    pub(super) async fn get_many(
+        &self,
+        keys: &[Vec<u8>],
+        generations: &[Vec<Vec<u8>>],
+    ) -> Vec<Result<(Option<Vec<u8>>, u64)>> {
+        let plain = generations.iter().all(Vec::is_empty);
+        if plain && self.link.topology() != Topology::Cluster && !keys.is_empty() {
+            let mut get = cmd("MGET");
+            get.arg(keys);
+            let reply = self.guarded(&keys[0], self.link.send(&keys[0], &get)).await;
+            return match reply {
+                Ok(Value::Array(values)) => {
+                    values.into_iter().map(|value| bytes(value).map(|entry| (entry, 0))).collect()
+                }
+                Ok(_) => {
+                    keys.iter().map(|_| Err(Error::unexpected("MGET without an array"))).collect()
+                }
+                Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
+            };
+        }
+        if plain {
+            let commands = keys.iter().map(|key| {
+                let mut get = cmd("GET");
+                get.arg(key);
+                (key.clone(), get)
+            });
+            let replies = self.link.send_all(commands.collect()).await;
+            return replies.into_iter().map(|reply| Ok((bytes(reply?)?, 0))).collect();
+        }
+        let each =
+            keys.iter().zip(generations).map(|(key, generations)| self.get(key, generations));
+        futures_util::future::join_all(each).await
+    }
+
+    async fn get_all(&self, key: &[u8], generations: &[Vec<u8>]) -> Result<Vec<Value>> {
+        if self.link.topology() != Topology::Cluster {
+            let mut get = cmd("MGET");
+            get.arg(key).arg(generations);
+            return match self.link.send(key, &get).await? {
+                Value::Array(values) => Ok(values),
+                _ => Err(Error::unexpected("MGET without an array")),
+            };
+        }
+        let all = std::iter::once(key).chain(generations.iter().map(Vec::as_slice));
+        let commands = all.map(|key| {
+            let mut get = cmd("GET");
+            get.arg(key);
+            (key.to_vec(), get)
+        });
+        self.link.send_all(commands.collect()).await.into_iter().collect()
+    }
+
+    /// One number for all generations. One that is not there is begun: whatever was stored under
+    /// it before it was lost must not count again.
+    async fn stamp(&self, names: &[Vec<u8>], values: Vec<Value>) -> Result<u64> {
+        let mut text = Vec::with_capacity(names.len() * 8);
+        for (name, value) in names.iter().zip(values) {
+            let generation: Option<u64> = redis::from_redis_value(value)?;
+            let generation = match generation {
+                Some(generation) => generation,
+                None => self.link.eval(&GENERATION.on(&[name]).arg("begin")).await?,
+            };
+            text.extend_from_slice(&generation.to_be_bytes());
+        }
+        Ok(xxhash_rust::xxh3::xxh3_64(&text))
+    }
+
+    /// Starts a new generation and says so.
+    pub(super) async fn bump(&self, generation: &[u8], message: &[u8]) -> Result<()> {
+        self.link.run(&GENERATION.on(&[generation]).arg("bump")).await?;
+        self.announce(message).await
+    }
+
+    fn lease_call(&self, key: &[u8], token: u64, stamp: u64, replaces: Option<u64>) -> Call {
+        let replaces = replaces.map(|version| version.to_be_bytes().to_vec()).unwrap_or_default();
+        LEASE
+            .on(&[key])
+            .arg(&token.to_be_bytes()[..])
+            .arg(millis(self.lease_for))
+            .arg(&self.fingerprint.to_be_bytes()[..])
+            .arg(&stamp.to_be_bytes()[..])
+            .arg(replaces)
+    }
+
+    /// Asks for the lease; `replaces` is the version that is to be refreshed.
+    pub(super) async fn lease(
+        &self,
+        key: &[u8],
+        token: u64,
+        stamp: u64,
+        replaces: Option<u64>,
+    ) -> Result<Lease> {
+        let call = self.lease_call(key, token, stamp, replaces);
+        parse_lease(self.guarded(key, self.link.run(&call)).await?)
+    }
+
+    /// Asks for several leases, each with its token and stamp.
+    pub(super) async fn lease_many(&self, wanted: &[(Vec<u8>, u64, u64)]) -> Vec<Result<Lease>> {
+        let calls: Vec<Call> = wanted
+            .iter()
+            .map(|(key, token, stamp)| self.lease_call(key, *token, *stamp, None))
+            .collect();
+        let replies = self.link.run_all(&calls).await;
+        replies.into_iter().map(|reply| parse_lease(reply?)).collect()
+    }
+
+    fn fill_call(&self, key: &[u8], token: Option<u64>, fill: &Fill) -> Call {
+        let token = token.map(|token| token.to_be_bytes().to_vec()).unwrap_or_default();
+        FILL.on(&[key])
+            .arg(super::sabotage::lease_check(token))
+            .arg(&[kind_byte(fill.kind), fill.codec][..])
+            .arg(millis(fill.fresh_for))
+            .arg(millis(fill.stale_for))
+            .arg(cost_and_fingerprint(fill.cost, self.fingerprint))
+            .arg(&fill.stamp.to_be_bytes()[..])
+            .arg(&fill.bytes)
+            .arg(self.names.wake(key))
+    }
+
+    /// Stores under a lease, or whatever is there without one; `None` when the lease is gone.
+    pub(super) async fn fill(
+        &self,
+        key: &[u8],
+        token: Option<u64>,
+        fill: &Fill,
+    ) -> Result<Option<Stored>> {
+        let call = self.fill_call(key, token, fill);
+        parse_stored(self.guarded(key, self.link.run(&call)).await?)
+    }
+
+    /// Stores several, each under its lease.
+    pub(super) async fn fill_many(
+        &self,
+        fills: &[(Vec<u8>, u64, Fill)],
+    ) -> Vec<Result<Option<Stored>>> {
+        let calls: Vec<Call> = fills
+            .iter()
+            .map(|(key, token, fill)| self.fill_call(key, Some(*token), fill))
+            .collect();
+        let replies = self.link.run_all(&calls).await;
+        replies.into_iter().map(|reply| parse_stored(reply?)).collect()
+    }
+
+    /// Gives a lease back; `fresh_again` when the value was found to be still right.
+    pub(super) async fn release(
+        &self,
+        key: &[u8],
+        token: u64,
+        fresh_again: Option<Duration>,
+    ) -> Result<()> {
+        let fresh = fresh_again.map(|time| millis(time).to_string()).unwrap_or_default();
+        let call =
+            RELEASE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(self.names.wake(key)).arg(fresh);
+        self.guarded(key, self.link.run(&call)).await.map(drop)
+    }
+
+    /// Keeps an entry fresh for longer.
+    pub(super) async fn slide(&self, key: &[u8], version: u64, fresh_for: Duration) -> Result<()> {
+        let call = SLIDE.on(&[key]).arg(&version.to_be_bytes()[..]).arg(millis(fresh_for));
+        self.guarded(key, self.link.run(&call)).await.map(drop)
+    }
+
+    /// Stores what a versioned source says.
+    pub(super) async fn put_if_newer(
+        &self,
+        key: &[u8],
+        version: u64,
+        fill: &Fill,
+    ) -> Result<Versioned> {
+        let call = PUT_IF_NEWER
+            .on(&[key])
+            .arg(&version.to_be_bytes()[..])
+            .arg(&[kind_byte(fill.kind), fill.codec][..])
+            .arg(millis(fill.fresh_for))
+            .arg(millis(fill.stale_for))
+            .arg(cost_and_fingerprint(Duration::ZERO, self.fingerprint))
+            .arg(&fill.stamp.to_be_bytes()[..])
+            .arg(&fill.bytes)
+            .arg(self.names.wake(key));
+        match self.guarded(key, self.link.eval::<Vec<Value>>(&call)).await?.as_slice() {
+            [Value::BulkString(word), Value::Int(version)] if word == b"stored" => {
+                Ok(Versioned::Stored(version.unsigned_abs()))
+            }
+            [Value::BulkString(word), Value::Int(version)] if word == b"equal" => {
+                Ok(Versioned::Equal(version.unsigned_abs()))
+            }
+            [Value::BulkString(word)] if word == b"older" => Ok(Versioned::Older),
+            [Value::BulkString(word)] if word == b"same" => Ok(Versioned::Same),
+            other => Err(Error::unexpected(format!("a versioned write that says {other:?}"))),
+        }
+    }
+
+    /// Drops entries and kills their leases, then tells every first level. The version from which on
+    /// readers see what came after.
+    pub(super) async fn invalidate(
+        &self,
+        keys: &[Vec<u8>],
+        keep: bool,
+        message: &[u8],
+    ) -> Result<u64> {
+        let cluster = self.link.topology() == Topology::Cluster;
+        let mut version = 0;
+        if super::sabotage::announces_first() {
+            self.announce(message).await?;
+        }
+        if cluster {
+            let calls: Vec<Call> =
+                keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
+            for reply in self.link.run_all(&calls).await {
+                version = version.max(redis::from_redis_value(reply?)?);
+            }
+            if !super::sabotage::announces_first() {
+                self.announce(message).await?;
+            }
+            return Ok(version);
+        }
+        let chunks = keys.chunks(BATCH).count();
+        for (index, chunk) in keys.chunks(BATCH).enumerate() {
+            let mut names: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
+            // The message goes with the last of them: by then all entries are gone.
+            if index + 1 == chunks && !super::sabotage::announces_first() {
+                names.push(self.names.counter());
+            }
+            let call = self.invalidate_call(&names, chunk.len(), keep, message);
+            version = version.max(self.link.eval(&call).await?);
+        }
+        Ok(version)
+    }
+
+    fn invalidate_call<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        entries: usize,
+        keep: bool,
+        message: &[u8],
+    ) -> Call {
+        INVALIDATE
+            .on(keys)
+            .arg(entries)
+            .arg(if keep { "keep" } else { "drop" })
+            .arg(self.names.wake_prefix())
+            .arg(self.names.channel())
+            .arg(message)
+    }
+
+    /// Numbers and sends a message to every first level.
+    pub(super) async fn announce(&self, message: &[u8]) -> Result<()> {
+        let call = ANNOUNCE.on(&[self.names.counter()]).arg(self.names.channel()).arg(message);
+        self.link.run(&call).await.map(drop)
+    }
+
+    /// The number of the last message that was sent; `None` when there was none yet.
+    pub(super) async fn last_number(&self) -> Result<Option<u64>> {
+        let mut get = cmd("GET");
+        get.arg(self.names.counter());
+        self.link.query(self.names.counter(), &get).await
+    }
+
+    /// Runs a conversation about `key` through its node's breaker.
+    async fn guarded<T>(&self, key: &[u8], work: impl Future<Output = Result<T>>) -> Result<T> {
+        let breaker = self.breakers.of(self.link.node_number(key));
+        let permit = breaker.enter().map_err(|open| {
+            Error::Unavailable(
+                format!("the breaker is open for another {:?}", open.retry_after).into(),
+            )
+        })?;
+        let result = work.await;
+        permit.record(match &result {
+            Err(error) if error.is_outage() => Outcome::Failed,
+            _ => Outcome::Ok,
+        });
+        result
+    }
+}
+
+/// A breaker for each node.
+struct Breakers {
+    name: String,
+    first: Breaker,
+    others: RwLock<HashMap<u64, Breaker>>,
+}
+
+impl Breakers {
+    fn new(names: &Names) -> Self {
+        let name = format!("cache {} redis", names.name());
+        Breakers { first: Breaker::new(name.as_str()), name, others: RwLock::default() }
+    }
+
+    /// Node 0 is the only one of a single server.
+    fn of(&self, node: u64) -> Breaker {
+        if node == 0 {
+            return self.first.clone();
+        }
+        if let Some(breaker) = self.others.read().unwrap_or_else(PoisonError::into_inner).get(&node)
+        {
+            return breaker.clone();
+        }
+        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+        others.entry(node).or_insert_with(|| Breaker::new(self.name.as_str())).clone()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 12)
+}
+
+fn kind_byte(kind: Kind) -> u8 {
+    match kind {
+        Kind::Vacant => 0,
+        Kind::Value => 1,
+        Kind::Absent => 2,
+    }
+}
+
+fn cost_and_fingerprint(cost: Duration, fingerprint: u32) -> Vec<u8> {
+    let cost = u32::try_from(cost.as_micros()).unwrap_or(u32::MAX);
+    [cost.to_be_bytes(), fingerprint.to_be_bytes()].concat()
+}
+
+fn bytes(value: Value) -> Result<Option<Vec<u8>>> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Ok(Some(bytes)),
+        other => Err(Error::unexpected(format!("an entry that is {other:?}"))),
+    }
+}
+
+fn parse_lease(reply: Value) -> Result<Lease> {
+    let Value::Array(parts) = reply else {
+        return Err(Error::unexpected("a lease that is no list"));
+    };
+    let mut parts = parts.into_iter();
+    match (parts.next(), parts.next()) {
+        (Some(Value::BulkString(word)), Some(Value::BulkString(entry))) if word == b"value" => {
+            Ok(Lease::Value(entry))
+        }
+        (Some(Value::BulkString(word)), None) if word == b"granted" => Ok(Lease::Granted),
+        (Some(Value::BulkString(word)), None) if word == b"changed" => Ok(Lease::Changed),
+        (Some(Value::BulkString(word)), Some(Value::Int(left))) if word == b"busy" => {
+            Ok(Lease::Busy(Duration::from_millis(left.unsigned_abs())))
+        }
+        other => Err(Error::unexpected(format!("a lease that says {other:?}"))),
+    }
+}
+
+fn parse_stored(reply: Value) -> Result<Option<Stored>> {
+    match redis::from_redis_value::<Vec<u64>>(reply)?.as_slice() {
+        [] => Ok(None),
+        &[version, fresh_until, stale_until] => {
+            Ok(Some(Stored { version, fresh_until, stale_until }))
+        }
+        other => Err(Error::unexpected(format!("a fill that says {other:?}"))),
+    }
+}

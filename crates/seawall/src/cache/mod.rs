@@ -1,0 +1,195 @@
+//! A cache in two levels that never serves what was invalidated.
+//!
+//! Every answer to penetration, breakdown, avalanche and inconsistency meets in one read path
+//! ([`Cache::get_or_load`]) and one write path ([`Cache::write`], [`Cache::invalidate`]).
+//!
+//! The hole that caches leave is an invalidation racing a load: the loader read the row before the
+//! write, the write invalidated, then the loader stored the old row. Here a miss hands out a *lease*,
+//! an invalidation kills it, and a fill needs a live one; the same check, by tickets, guards the
+//! first level. docs/cache.md tells what is promised and what is not.
+
+mod codec;
+mod envelope;
+mod flight;
+mod level1;
+mod level2;
+mod load;
+mod many;
+mod messages;
+mod metrics;
+mod names;
+mod options;
+mod read;
+mod read_types;
+mod repair;
+pub mod sabotage;
+mod write;
+
+use std::{fmt, sync::Arc};
+
+pub use codec::Codec;
+pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
+pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
+pub use repair::{FileRepairLog, RepairLog};
+use serde::{Serialize, de::DeserializeOwned};
+pub use write::{Invalidation, PutOutcome};
+
+use self::{
+    codec::Format, flight::Flights, level1::Level1, level2::Level2, metrics::Metrics, names::Names,
+    options::Settings, repair::Repairs,
+};
+use crate::{
+    clock::Clock,
+    error::Result,
+    handle::Seawall,
+    key::{KeyBuffer, KeyPart},
+};
+
+/// A cache of `V` by `K`; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use seawall::{Seawall, cache::{Cache, Loaded}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").fresh_for(Duration::from_secs(60)).build()?;
+///
+/// let load = || async { Ok::<_, std::io::Error>(Loaded::Found("tea house".to_owned())) };
+/// let shop = shops.get_or_load(&42, load).await?;
+/// assert_eq!(shop.value.as_deref().map(String::as_str), Some("tea house"));
+///
+/// // After the database was changed:
+/// let _ = shops.invalidate(&42).await?;
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+pub struct Cache<K, V> {
+    inner: Arc<Inner<K, V>>,
+}
+
+struct Inner<K, V> {
+    seawall: Seawall,
+    clock: Clock,
+    settings: Settings<K>,
+    format: Format,
+    level1: Option<Arc<Level1<V>>>,
+    level2: Arc<Level2>,
+    flights: Arc<Flights<V>>,
+    refreshes: Arc<Flights<V>>,
+    repairs: Arc<Repairs>,
+    metrics: Arc<Metrics>,
+}
+
+/// One key, as the levels know it.
+#[derive(Clone)]
+struct Subject {
+    entry: KeyBuffer,
+    generations: Vec<Vec<u8>>,
+    tags: Arc<[u64]>,
+}
+
+impl Subject {
+    fn entry(&self) -> &[u8] {
+        self.entry.as_bytes()
+    }
+}
+
+impl Seawall {
+    /// Begins a cache. Caches of one name share their entries, in all processes; give all of them
+    /// the same settings.
+    pub fn cache<K, V>(&self, name: &str) -> CacheBuilder<K, V>
+    where
+        K: KeyPart + Clone + Send + Sync + 'static,
+        V: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        CacheBuilder::new(self.clone(), name)
+    }
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    fn open(seawall: Seawall, name: &str, settings: Settings<K>, format: Format) -> Result<Self> {
+        let names = Names::new(seawall.prefix(), name);
+        let link = seawall.link().clone();
+        let level2 = Arc::new(Level2::new(link, names, format.fingerprint, settings.lease_for));
+        // Half a kilobyte is a guess at the usual entry; it only sizes the first table.
+        let expected =
+            usize::try_from(settings.level1_bytes / 512).unwrap_or(usize::MAX).clamp(64, 1 << 20);
+        let level1 = (settings.level1_bytes > 0)
+            .then(|| Arc::new(Level1::new(settings.level1_bytes, expected)));
+        let metrics = Arc::new(Metrics::new(name));
+        let repairs = Repairs::open(name, settings.repair_log.clone())?;
+        if let Some(level1) = &level1 {
+            let listener = messages::listen(
+                Arc::clone(&level2),
+                Arc::clone(level1),
+                Arc::clone(&metrics),
+                seawall.clock().clone(),
+                seawall.stopping(),
+            );
+            seawall.spawn(listener);
+        }
+        seawall.spawn(repair::replay(
+            Arc::clone(&repairs),
+            Arc::clone(&level2),
+            seawall.clock().clone(),
+            seawall.stopping(),
+        ));
+        let inner = Inner {
+            clock: seawall.clock().clone(),
+            seawall,
+            settings,
+            format,
+            level1,
+            level2,
+            flights: Arc::default(),
+            refreshes: Arc::default(),
+            repairs,
+            metrics,
+        };
+        Ok(Cache { inner: Arc::new(inner) })
+    }
+
+    /// The cache's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.inner.level2.names.name()
+    }
+}
+
+impl<K: KeyPart, V> Inner<K, V> {
+    fn subject(&self, key: &K) -> Result<Subject> {
+        let names = &self.level2.names;
+        let entry = names.entry(key)?;
+        if self.settings.tags.is_none() && !self.settings.clearable {
+            return Ok(Subject { entry, generations: Vec::new(), tags: Arc::default() });
+        }
+        let tags = self.settings.tags.as_ref().map(|tags| tags(key)).unwrap_or_default();
+        let mut generations: Vec<Vec<u8>> = tags.iter().map(|tag| names.tag(tag)).collect();
+        if self.settings.clearable {
+            generations.push(names.generation().to_vec());
+        }
+        Ok(Subject {
+            entry,
+            generations,
+            tags: tags.iter().map(|tag| messages::tag_hash(tag)).collect(),
+        })
+    }
+}
+
+impl<K, V> Clone for Cache<K, V> {
+    fn clone(&self) -> Self {
+        Cache { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K, V> fmt::Debug for Cache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("name", &self.inner.level2.names.name())
+            .finish_non_exhaustive()
+    }
+}

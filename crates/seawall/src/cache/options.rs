@@ -1,0 +1,393 @@
+//! A cache's settings, and the sentences that refuse those which contradict each other.
+
+use std::{marker::PhantomData, sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Cache,
+    codec::{Codec, Format, fingerprint},
+    repair::RepairLog,
+};
+use crate::{
+    error::{Error, Result},
+    guard::Governor,
+    handle::Seawall,
+    key::KeyPart,
+};
+
+/// What happens when a value's lifetime is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Mode {
+    /// One caller in the fleet refreshes; the others get the old value meanwhile, for as long as
+    /// [`CacheBuilder::stale_for`] allows, and wait after that.
+    #[default]
+    Lease,
+    /// One caller loads, the others wait for it: nobody gets a value past its lifetime, unless
+    /// loading fails or takes longer than [`CacheBuilder::wait_budget`] and `stale_for` allows it.
+    Mutex,
+    /// Values stay until they are invalidated; past their lifetime one caller refreshes in the
+    /// background and nobody ever waits, except for the very first load.
+    LogicalExpiry,
+}
+
+/// What a reader does when another caller has been loading for longer than the wait budget and there
+/// is nothing older to give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WhenBusy {
+    /// Waits on while the other's lease lives, until its own deadline.
+    #[default]
+    Wait,
+    /// Says [`CacheError::Busy`](super::CacheError::Busy).
+    Refuse,
+    /// Loads by itself once, without storing the result.
+    Load,
+}
+
+/// What becomes of a value that is invalidated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnInvalidate {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// It is kept for readers who say [`Freshness::StaleOk`](super::Freshness::StaleOk), until its
+    /// stale time is over.
+    KeepForStale,
+}
+
+type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+
+/// Builds a [`Cache`]; every setting has a default that is right for most.
+#[must_use = "a builder does nothing until `build`"]
+pub struct CacheBuilder<K, V> {
+    pub(super) seawall: Seawall,
+    pub(super) name: String,
+    pub(super) settings: Settings<K>,
+    pub(super) codec: Codec,
+    pub(super) compress_above_bytes: usize,
+    pub(super) max_value_bytes: usize,
+    pub(super) schema: u32,
+    shape: PhantomData<fn() -> V>,
+}
+
+/// Settings that the running cache reads.
+pub(super) struct Settings<K> {
+    pub(super) mode: Mode,
+    pub(super) fresh_for: Duration,
+    pub(super) stale_for: Duration,
+    pub(super) missing_for: Duration,
+    pub(super) jitter: f64,
+    pub(super) sliding: bool,
+    pub(super) early_refresh: Option<f64>,
+    pub(super) lease_for: Duration,
+    pub(super) load_within: Duration,
+    pub(super) deadline: Duration,
+    pub(super) wait_budget: Duration,
+    pub(super) when_busy: WhenBusy,
+    pub(super) on_invalidate: OnInvalidate,
+    pub(super) second_invalidation_after: Option<Duration>,
+    pub(super) level1_bytes: u64,
+    pub(super) level1_for: Duration,
+    pub(super) outage_copies_for: Duration,
+    pub(super) tags: Option<TagsOf<K>>,
+    pub(super) clearable: bool,
+    pub(super) governor: Option<Governor>,
+    pub(super) repair_log: Option<Arc<dyn RepairLog>>,
+}
+
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+impl<K, V> CacheBuilder<K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    pub(super) fn new(seawall: Seawall, name: &str) -> Self {
+        CacheBuilder {
+            seawall,
+            name: name.to_owned(),
+            settings: Settings {
+                mode: Mode::Lease,
+                fresh_for: Duration::from_secs(300),
+                stale_for: Duration::from_secs(60),
+                missing_for: Duration::from_secs(10),
+                jitter: 0.1,
+                sliding: false,
+                early_refresh: None,
+                lease_for: Duration::from_secs(10),
+                load_within: Duration::from_secs(5),
+                deadline: Duration::from_secs(10),
+                wait_budget: Duration::from_millis(200),
+                when_busy: WhenBusy::Wait,
+                on_invalidate: OnInvalidate::Drop,
+                second_invalidation_after: None,
+                level1_bytes: 64 << 20,
+                level1_for: Duration::from_secs(30),
+                outage_copies_for: Duration::from_secs(1),
+                tags: None,
+                clearable: false,
+                governor: None,
+                repair_log: None,
+            },
+            codec: Codec::default(),
+            compress_above_bytes: 2048,
+            max_value_bytes: 1 << 20,
+            schema: 0,
+            shape: PhantomData,
+        }
+    }
+
+    /// What happens when a lifetime is over; [`Mode::Lease`] without it.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.settings.mode = mode;
+        self
+    }
+
+    /// How long a value is fresh; 5 min without it.
+    pub fn fresh_for(mut self, time: Duration) -> Self {
+        self.settings.fresh_for = time;
+        self
+    }
+
+    /// For how long after that it may be given while it is refreshed, or when loading fails; 1 min
+    /// without it.
+    pub fn stale_for(mut self, time: Duration) -> Self {
+        self.settings.stale_for = time;
+        self
+    }
+
+    /// For how long "there is none" is remembered; 10 s without it, zero for not at all.
+    pub fn missing_for(mut self, time: Duration) -> Self {
+        self.settings.missing_for = time;
+        self
+    }
+
+    /// By which part a lifetime varies at random, so that what was stored together does not end
+    /// together; 0.1 without it: 90 % to 110 %.
+    pub fn jitter(mut self, part: f64) -> Self {
+        self.settings.jitter = part;
+        self
+    }
+
+    /// Values that are read stay fresh: the lifetime starts again when a read finds more than half
+    /// of it gone.
+    pub fn sliding(mut self) -> Self {
+        self.settings.sliding = true;
+        self
+    }
+
+    /// Refreshes before the lifetime ends, the more likely the closer the end and the longer a load
+    /// takes; 1.0 is a good factor. Never more than one refresh at a time.
+    pub fn early_refresh(mut self, factor: f64) -> Self {
+        self.settings.early_refresh = Some(factor);
+        self
+    }
+
+    /// How long a loader's lease lives: when the loader's process dies, this is how long others
+    /// wait. 10 s without it; longer than [`CacheBuilder::load_within`].
+    pub fn lease_for(mut self, time: Duration) -> Self {
+        self.settings.lease_for = time;
+        self
+    }
+
+    /// How long a load may take; 5 s without it.
+    pub fn load_within(mut self, time: Duration) -> Self {
+        self.settings.load_within = time;
+        self
+    }
+
+    /// How long a read may take, with everything it waits for; 10 s without it.
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.settings.deadline = time;
+        self
+    }
+
+    /// How long a reader waits for another's load before it looks for something else to do; 200 ms
+    /// without it.
+    pub fn wait_budget(mut self, time: Duration) -> Self {
+        self.settings.wait_budget = time;
+        self
+    }
+
+    /// What a reader does then; [`WhenBusy::Wait`] without it.
+    pub fn when_busy(mut self, policy: WhenBusy) -> Self {
+        self.settings.when_busy = policy;
+        self
+    }
+
+    /// What becomes of an invalidated value; it is dropped without this.
+    pub fn on_invalidate(mut self, policy: OnInvalidate) -> Self {
+        self.settings.on_invalidate = policy;
+        self
+    }
+
+    /// Invalidates a second time after this long, in the background: for sources whose replicas lag.
+    pub fn second_invalidation_after(mut self, time: Duration) -> Self {
+        self.settings.second_invalidation_after = Some(time);
+        self
+    }
+
+    /// How much the first level may hold, in bytes of values; 64 MiB without it, 0 for no first
+    /// level.
+    pub fn level1_bytes(mut self, bytes: u64) -> Self {
+        self.settings.level1_bytes = bytes;
+        self
+    }
+
+    /// How long the first level keeps a copy at most; 30 s without it.
+    pub fn level1_for(mut self, time: Duration) -> Self {
+        self.settings.level1_for = time;
+        self
+    }
+
+    /// While Redis is away, how long the first level keeps what was loaded without it; 1 s without
+    /// this, zero for not at all. Other processes' writes are not heard of in this time.
+    pub fn outage_copies_for(mut self, time: Duration) -> Self {
+        self.settings.outage_copies_for = time;
+        self
+    }
+
+    /// The tags of a key: [`Cache::clear_tag`] then drops all its entries in one step. Costs one more
+    /// key per tag to each read from Redis.
+    pub fn tags(mut self, tags: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
+        self.settings.tags = Some(Arc::new(tags));
+        self
+    }
+
+    /// Lets [`Cache::clear`] drop the whole namespace in one step. Costs one more key to each read
+    /// from Redis.
+    pub fn clearable(mut self) -> Self {
+        self.settings.clearable = true;
+        self
+    }
+
+    /// What every load goes through: concurrency, rate, breaker.
+    pub fn governor(mut self, governor: Governor) -> Self {
+        self.settings.governor = Some(governor);
+        self
+    }
+
+    /// Where invalidations are kept that Redis did not take, so that a restart does not lose them;
+    /// in memory without it.
+    pub fn repair_log(mut self, log: Arc<dyn RepairLog>) -> Self {
+        self.settings.repair_log = Some(log);
+        self
+    }
+
+    /// How values are written; MessagePack without it.
+    pub fn codec(mut self, codec: Codec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Values larger than this are compressed; 2 KiB without it.
+    pub fn compress_above_bytes(mut self, bytes: usize) -> Self {
+        self.compress_above_bytes = bytes;
+        self
+    }
+
+    /// Values larger than this are not cached; 1 MiB without it.
+    pub fn max_value_bytes(mut self, bytes: usize) -> Self {
+        self.max_value_bytes = bytes;
+        self
+    }
+
+    /// Raise this when the meaning of `V` changes while its name stays: older entries are misses.
+    pub fn schema(mut self, number: u32) -> Self {
+        self.schema = number;
+        self
+    }
+
+    /// Builds the cache.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the settings that contradict each other.
+    pub fn build(mut self) -> Result<Cache<K, V>> {
+        self.check()?;
+        if self.settings.mode == Mode::LogicalExpiry {
+            self.settings.stale_for = LONGEST;
+        }
+        let format = Format {
+            codec: self.codec,
+            compress_above_bytes: self.compress_above_bytes,
+            max_value_bytes: self.max_value_bytes,
+            fingerprint: fingerprint::<V>(self.schema),
+        };
+        Cache::open(self.seawall, &self.name, self.settings, format)
+    }
+
+    fn check(&self) -> Result<()> {
+        let settings = &self.settings;
+        let refuse =
+            |sentence: String| Err(Error::Invalid(format!("cache {:?}: {sentence}", self.name)));
+        if self.name.is_empty() || self.name.contains(['{', '}', ':', '%']) {
+            return refuse("its name must not be empty nor have any of { } : %".into());
+        }
+        for (name, time) in [
+            ("fresh_for", settings.fresh_for),
+            ("lease_for", settings.lease_for),
+            ("load_within", settings.load_within),
+            ("deadline", settings.deadline),
+        ] {
+            if time < Duration::from_millis(1) {
+                return refuse(format!("{name} is {time:?}, it must be at least 1 ms"));
+            }
+        }
+        for (name, time) in [("fresh_for", settings.fresh_for), ("stale_for", settings.stale_for)] {
+            if time > LONGEST {
+                return refuse(format!("{name} is {time:?}, the most is ten years"));
+            }
+        }
+        if settings.load_within >= settings.lease_for {
+            return refuse(format!(
+                "load_within ({:?}) must be shorter than lease_for ({:?}), or the lease ends before the load",
+                settings.load_within, settings.lease_for
+            ));
+        }
+        if settings.wait_budget > settings.deadline {
+            return refuse(format!(
+                "wait_budget ({:?}) must not be longer than deadline ({:?})",
+                settings.wait_budget, settings.deadline
+            ));
+        }
+        if !(0.0..1.0).contains(&settings.jitter) {
+            return refuse(format!(
+                "jitter is {}, it must be at least 0 and below 1",
+                settings.jitter
+            ));
+        }
+        if let Some(factor) = settings.early_refresh
+            && !(factor > 0.0 && factor <= 100.0)
+        {
+            return refuse(format!(
+                "early_refresh is {factor}, it must be above 0 and at most 100"
+            ));
+        }
+        if settings.sliding && settings.mode == Mode::LogicalExpiry {
+            return refuse(
+                "sliding and Mode::LogicalExpiry exclude each other: such values never end".into(),
+            );
+        }
+        if settings.mode == Mode::LogicalExpiry && settings.when_busy != WhenBusy::Wait {
+            return refuse(
+                "when_busy and Mode::LogicalExpiry exclude each other: nobody waits there".into(),
+            );
+        }
+        if self.max_value_bytes == 0 {
+            return refuse("max_value_bytes is 0: nothing could be cached".into());
+        }
+        if settings.level1_bytes > 0 && settings.level1_for.is_zero() {
+            return refuse("level1_for is 0 but level1_bytes is not: to do without a first level set level1_bytes to 0".into());
+        }
+        Ok(())
+    }
+}
+
+impl<K, V> std::fmt::Debug for CacheBuilder<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CacheBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}

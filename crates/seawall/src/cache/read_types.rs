@@ -1,0 +1,163 @@
+//! What a reader asks for and what it gets.
+
+use std::{error::Error as StdError, sync::Arc, time::Duration};
+
+use crate::{clock::Moment, error::Error};
+
+/// How new a value has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Freshness {
+    /// Any level may answer; a value past its lifetime may too, while exactly one caller refreshes
+    /// it (how long past is the cache's setting).
+    #[default]
+    Cached,
+    /// Even a value that was invalidated but kept for this purpose.
+    StaleOk,
+    /// No older than this.
+    Within(Duration),
+    /// At least as new as a write of one's own: see [`Version`].
+    After(Version),
+    /// Nothing older than what was true when this read began: the first level is not asked, and no
+    /// value past its lifetime is given.
+    Strong,
+}
+
+/// A point in the history of one key, from a write or an invalidation; larger is later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Version(pub u64);
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// This process' memory.
+    Level1,
+    /// Redis.
+    Level2,
+    /// The loader, just now.
+    Loaded,
+    /// A value past its lifetime, because refreshing goes on or failed.
+    Stale,
+}
+
+/// An answer of the cache.
+#[derive(Debug)]
+pub struct Read<V> {
+    /// The value; `None` when the source said that there is none.
+    pub value: Option<Arc<V>>,
+    /// Where it came from.
+    pub source: Source,
+    /// How long ago it was loaded, as well as that is known.
+    pub age: Duration,
+    /// Its version; zero when it was not stored.
+    pub version: Version,
+}
+
+impl<V> Clone for Read<V> {
+    fn clone(&self) -> Self {
+        Read {
+            value: self.value.clone(),
+            source: self.source,
+            age: self.age,
+            version: self.version,
+        }
+    }
+}
+
+/// What a loader found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loaded<V> {
+    /// A value, to be kept as long as the cache says.
+    Found(V),
+    /// A value, to be kept this long.
+    FoundFor(V, Duration),
+    /// There is none; this is remembered for a short time.
+    Missing,
+    /// What is cached is still right (for refreshes with an ETag or an update time).
+    NotModified,
+    /// A value for this caller and those who wait with it, not to be kept.
+    DontCache(V),
+}
+
+impl<V> From<Option<V>> for Loaded<V> {
+    fn from(found: Option<V>) -> Self {
+        found.map_or(Loaded::Missing, Loaded::Found)
+    }
+}
+
+/// An error of a loader, shared by all who waited for it.
+pub type LoadError = Arc<dyn StdError + Send + Sync>;
+
+/// Why a read has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The loader failed and there is nothing older to give.
+    #[error("loading failed: {0}")]
+    Load(LoadError),
+    /// The source is protected at the moment; nothing older to give.
+    #[error("shed to protect the source, try again in {retry_after:?}")]
+    Shed {
+        /// When it is worth trying again.
+        retry_after: Duration,
+    },
+    /// Time ran out.
+    #[error("no value within {0:?}")]
+    Deadline(Duration),
+    /// Another caller is loading, and the cache is set to say so rather than wait.
+    #[error("another caller is loading this")]
+    Busy,
+    /// Redis failed where nothing could stand in for it, or the key makes no sense.
+    #[error(transparent)]
+    Redis(#[from] Error),
+}
+
+/// What the first level keeps, and what the second level's entries become.
+#[derive(Debug)]
+pub(super) struct Entry<V> {
+    pub(super) value: Option<Arc<V>>,
+    pub(super) version: u64,
+    /// Until when it is fresh, by the local clock.
+    pub(super) fresh_until: Moment,
+    /// Until when it may be given while it is refreshed, by the local clock.
+    pub(super) stale_until: Moment,
+    /// When it was written, by the local clock.
+    pub(super) written: Moment,
+    pub(super) cost: Duration,
+    pub(super) bytes: u32,
+    /// Kept for readers who ask for stale values only.
+    pub(super) invalidated: bool,
+    /// Hashes of its tags.
+    pub(super) tags: Arc<[u64]>,
+}
+
+impl<V> Clone for Entry<V> {
+    fn clone(&self) -> Self {
+        Entry { value: self.value.clone(), tags: Arc::clone(&self.tags), ..*self }
+    }
+}
+
+impl<V> Entry<V> {
+    pub(super) fn read(&self, source: Source, now: Moment) -> Read<V> {
+        Read {
+            value: self.value.clone(),
+            source,
+            age: now.since(self.written),
+            version: Version(self.version),
+        }
+    }
+
+    /// Whether this may answer a reader with such wishes at this moment.
+    pub(super) fn suits(&self, freshness: Freshness, now: Moment) -> bool {
+        let usable = !self.invalidated && now < self.stale_until;
+        match freshness {
+            Freshness::Cached => usable,
+            Freshness::StaleOk => true,
+            Freshness::Within(age) => usable && now.since(self.written) <= age,
+            Freshness::After(version) => usable && self.version >= version.0,
+            Freshness::Strong => !self.invalidated && now < self.fresh_until,
+        }
+    }
+}

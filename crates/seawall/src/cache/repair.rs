@@ -1,0 +1,295 @@
+//! Invalidations that Redis did not take, kept until it does.
+//!
+//! The queue is a set of entries: invalidating twice is the same as once. While an entry is in it
+//! this process reads it past the cache. With a [`RepairLog`] it survives a restart; a database with
+//! an outbox table is the best one, because it can be written in the transaction of the change
+//! itself.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::{Notify, watch};
+
+use super::{level2::Level2, messages::about_keys};
+use crate::{
+    clock::Clock,
+    error::{Error, Result},
+};
+
+/// How many entries are replayed in one go.
+const BATCH: usize = 256;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Keeps entries whose invalidation is still to be done, across restarts.
+pub trait RepairLog: Send + Sync {
+    /// Adds entries of a cache; they are on stable storage when this returns.
+    ///
+    /// # Errors
+    /// When they could not be written.
+    fn add(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()>;
+
+    /// What is left from before, at start.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn load(&self, cache: &str) -> io::Result<Vec<Vec<u8>>>;
+
+    /// Everything of this cache is done, except these.
+    ///
+    /// # Errors
+    /// When that could not be written; the entries will be invalidated once more after a restart.
+    fn keep_only(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()>;
+}
+
+/// Entries, each with the number of its last addition: one that is added again while it is being
+/// replayed stays.
+#[derive(Default)]
+struct Queue {
+    entries: BTreeMap<Vec<u8>, u64>,
+    additions: u64,
+}
+
+impl Queue {
+    fn extend(&mut self, entries: Vec<Vec<u8>>) {
+        self.additions += 1;
+        for entry in entries {
+            self.entries.insert(entry, self.additions);
+        }
+    }
+}
+
+/// The queue of one cache.
+pub(super) struct Repairs {
+    cache: String,
+    queue: Mutex<Queue>,
+    /// How many there are: so that readers need no lock when there is none.
+    count: AtomicUsize,
+    log: Option<Arc<dyn RepairLog>>,
+    added: Notify,
+}
+
+impl Repairs {
+    pub(super) fn open(cache: &str, log: Option<Arc<dyn RepairLog>>) -> Result<Arc<Self>> {
+        let left = match &log {
+            None => Vec::new(),
+            Some(log) => log.load(cache).map_err(|error| {
+                Error::Invalid(format!("the repair log of cache {cache:?} cannot be read: {error}"))
+            })?,
+        };
+        let mut queue = Queue::default();
+        queue.extend(left);
+        Ok(Arc::new(Repairs {
+            cache: cache.to_owned(),
+            count: AtomicUsize::new(queue.entries.len()),
+            queue: Mutex::new(queue),
+            log,
+            added: Notify::new(),
+        }))
+    }
+
+    /// Whether this entry waits for its invalidation.
+    pub(super) fn concerns(&self, entry: &[u8]) -> bool {
+        self.count.load(Ordering::Acquire) > 0 && self.lock().entries.contains_key(entry)
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Queues entries.
+    pub(super) fn add(&self, entries: Vec<Vec<u8>>) {
+        if let Some(log) = &self.log
+            && let Err(error) = log.add(&self.cache, &entries)
+        {
+            tracing::error!(cache = self.cache, %error, "a queued invalidation would not survive a restart");
+        }
+        let mut queue = self.lock();
+        queue.extend(entries);
+        self.count.store(queue.entries.len(), Ordering::Release);
+        drop(queue);
+        self.added.notify_one();
+    }
+
+    fn next_batch(&self) -> Vec<(Vec<u8>, u64)> {
+        self.lock()
+            .entries
+            .iter()
+            .take(BATCH)
+            .map(|(entry, number)| (entry.clone(), *number))
+            .collect()
+    }
+
+    fn done(&self, batch: &[(Vec<u8>, u64)]) {
+        let mut queue = self.lock();
+        for (entry, number) in batch {
+            if queue.entries.get(entry) == Some(number) {
+                queue.entries.remove(entry);
+            }
+        }
+        self.count.store(queue.entries.len(), Ordering::Release);
+        if let Some(log) = &self.log {
+            let left: Vec<Vec<u8>> = queue.entries.keys().cloned().collect();
+            if let Err(error) = log.keep_only(&self.cache, &left) {
+                tracing::warn!(cache = self.cache, %error, "the repair log could not be shortened");
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Replays the queue whenever there is something in it, until the handle is shut down.
+pub(super) async fn replay(
+    repairs: Arc<Repairs>,
+    level2: Arc<Level2>,
+    clock: Clock,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let batch = repairs.next_batch();
+        if batch.is_empty() {
+            tokio::select! {
+                biased;
+                () = repairs.added.notified() => continue,
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+        let entries: Vec<Vec<u8>> = batch.iter().map(|(entry, _)| entry.clone()).collect();
+        match level2.invalidate(&entries, false, &about_keys(&entries)).await {
+            Ok(_) => {
+                repairs.done(&batch);
+                pause = FIRST_PAUSE;
+            }
+            Err(error) => {
+                tracing::debug!(%error, waiting = repairs.len(), "the repair queue waits for Redis");
+                tokio::select! {
+                    () = clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                    _ = stop.wait_for(|stop| *stop) => return,
+                }
+            }
+        }
+    }
+}
+
+/// A [`RepairLog`] in a file for each cache, for services without an outbox table.
+///
+/// ```text
+/// (length:u32 entry checksum:u32)*     a damaged tail is ignored
+/// ```
+#[derive(Debug)]
+pub struct FileRepairLog {
+    directory: PathBuf,
+}
+
+impl FileRepairLog {
+    /// A log in this directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
+        let directory = directory.into();
+        std::fs::create_dir_all(&directory)?;
+        Ok(FileRepairLog { directory })
+    }
+
+    fn path(&self, cache: &str) -> PathBuf {
+        // Names of caches have no separators that matter to file systems, except this one.
+        self.directory.join(format!("{}.repairs", cache.replace('/', "%2F")))
+    }
+
+    fn write(file: &mut File, entries: &[Vec<u8>]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for entry in entries {
+            bytes.extend_from_slice(&(entry.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(entry);
+            bytes.extend_from_slice(&checksum(entry).to_be_bytes());
+        }
+        file.write_all(&bytes)?;
+        file.sync_data()
+    }
+}
+
+fn checksum(entry: &[u8]) -> u32 {
+    xxhash_rust::xxh3::xxh3_64(entry) as u32
+}
+
+impl RepairLog for FileRepairLog {
+    fn add(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.path(cache))?;
+        Self::write(&mut file, entries)
+    }
+
+    fn load(&self, cache: &str) -> io::Result<Vec<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        match File::open(self.path(cache)) {
+            Ok(mut file) => file.read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut rest = bytes.as_slice();
+        let mut entries = Vec::new();
+        while let Some((length, tail)) = rest.split_first_chunk::<4>()
+            && let Some((entry, tail)) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)
+            && let Some((sum, tail)) = tail.split_first_chunk::<4>()
+            && u32::from_be_bytes(*sum) == checksum(entry)
+        {
+            entries.push(entry.to_vec());
+            rest = tail;
+        }
+        Ok(entries)
+    }
+
+    fn keep_only(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
+        let path = self.path(cache);
+        if entries.is_empty() {
+            return match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let new = path.with_extension("new");
+        Self::write(&mut File::create(&new)?, entries)?;
+        std::fs::rename(new, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_gives_back_what_was_added_and_bears_damage() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = FileRepairLog::open(folder.path()).expect("an empty folder");
+        assert!(log.load("shop").expect("nothing there").is_empty());
+        log.add("shop", &[b"a".to_vec(), b"b".to_vec()]).expect("room for two");
+        log.add("shop", &[b"c\0:".to_vec()]).expect("room for one more");
+        let all = log.load("shop").expect("readable");
+        assert_eq!(all, [b"a".to_vec(), b"b".to_vec(), b"c\0:".to_vec()]);
+        let path = log.path("shop");
+        let bytes = std::fs::read(&path).expect("readable");
+        for length in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..length]).expect("writable");
+            assert!(
+                all.starts_with(&log.load("shop").expect("readable")),
+                "a prefix, cut at {length}"
+            );
+        }
+        log.keep_only("shop", &[]).expect("removable");
+        assert!(log.load("shop").expect("nothing there").is_empty());
+    }
+}

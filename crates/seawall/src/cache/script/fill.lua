@@ -1,0 +1,43 @@
+-- Stores what was loaded, if the lease is still the caller's.
+--
+-- KEYS[1]  entry
+-- ARGV[1]  token of the lease, 8 bytes; '' stores whatever is there (put)
+-- ARGV[2]  kind and codec, 2 bytes
+-- ARGV[3]  fresh for, in milliseconds
+-- ARGV[4]  usable when stale for, in milliseconds after that
+-- ARGV[5]  load cost in microseconds and fingerprint, 8 bytes
+-- ARGV[6]  stamp of the tags' generations as they were before loading, 8 bytes
+-- ARGV[7]  value
+-- ARGV[8]  channel on which those are woken who wait for this entry
+--
+-- Returns  {version, fresh until, stale until}, or {} when the lease was taken away: an
+--          invalidation came between, and what was loaded may be older than it.
+--
+-- Atomic, because the check and the store must see the same lease.
+
+local none = string.rep('\0', 8)
+local head = redis.call('GETRANGE', KEYS[1], 0, 71)
+local ours = #head == 72 and string.sub(head, 1, 2) == '\197\1'
+if ARGV[1] ~= '' and not (ours and string.sub(head, 17, 24) == ARGV[1]) then
+  return {}
+end
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+local version = micros
+local awaited = false
+local source_version = none
+if ours then
+  version = math.max(version, struct.unpack('>I8', head, 9) + 1)
+  awaited = string.byte(head, 5) >= 2
+  source_version = string.sub(head, 65, 72)
+end
+local fresh_until = now + ARGV[3]
+local stale_until = fresh_until + ARGV[4]
+local entry = '\197\1' .. ARGV[2] .. '\0\0\0\0' .. struct.pack('>I8', version) .. none .. none
+  .. struct.pack('>I8I8', fresh_until, stale_until) .. ARGV[5] .. ARGV[6] .. source_version .. ARGV[7]
+redis.call('SET', KEYS[1], entry, 'PX', ARGV[3] + ARGV[4])
+if awaited then
+  redis.call('PUBLISH', ARGV[8], '')
+end
+return {version, fresh_until, stale_until}

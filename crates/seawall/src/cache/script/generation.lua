@@ -1,0 +1,19 @@
+-- Starts a new generation of a namespace or a tag: all entries of older ones are misses.
+--
+-- KEYS[1]  generation
+-- ARGV[1]  'bump', or 'begin' to start one only where there is none
+--
+-- Returns  the generation.
+--
+-- Atomic, because two at once must not end in the same generation. It is taken from the server's
+-- time, so that one that was lost never comes back.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local old = tonumber(redis.call('GET', KEYS[1]) or '0')
+if ARGV[1] == 'begin' and old > 0 then
+  return old
+end
+local new = math.max(now, old + 1)
+redis.call('SET', KEYS[1], string.format('%.0f', new))
+return new

@@ -1,0 +1,59 @@
+-- Who loads: hands out the lease of one entry, or says why not.
+--
+-- KEYS[1]  entry
+-- ARGV[1]  token of the lease that is asked for, 8 bytes
+-- ARGV[2]  how long the lease lives, in milliseconds
+-- ARGV[3]  fingerprint that the caller can read, 4 bytes
+-- ARGV[4]  stamp of the tags' generations that the caller saw, 8 bytes
+-- ARGV[5]  '' for a miss; for a refresh the version that is to be replaced, 8 bytes
+--
+-- Returns  {'value', entry}     there is a fresh value after all (for a miss)
+--          {'granted'}          the lease is the caller's
+--          {'busy', millis}     another one holds it for that long; the caller will be woken
+--          {'changed'}          somebody has refreshed it already (for a refresh)
+--
+-- Atomic, because between looking and taking another caller could take it too. Asking again with
+-- the same token is granted again: the reply to the first may have been lost.
+
+local none = string.rep('\0', 8)
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lease_until = struct.pack('>I8', now + ARGV[2])
+local entry = redis.call('GET', KEYS[1])
+
+if not entry or #entry < 72 or string.sub(entry, 1, 2) ~= '\197\1' then
+  if ARGV[5] ~= '' then
+    return {'changed'}
+  end
+  local header = '\197\1\0\0\0\0\0\0' .. none .. ARGV[1] .. lease_until .. string.rep('\0', 40)
+  redis.call('SET', KEYS[1], header, 'PX', ARGV[2])
+  return {'granted'}
+end
+
+local kind, _, flags = string.byte(entry, 3, 5)
+local lease = string.sub(entry, 17, 24)
+if lease == ARGV[1] then
+  return {'granted'}
+end
+if ARGV[5] == '' then
+  local readable = string.sub(entry, 53, 56) == ARGV[3] and string.sub(entry, 57, 64) == ARGV[4]
+  if kind ~= 0 and flags % 2 == 0 and readable and struct.unpack('>I8', entry, 33) > now then
+    return {'value', entry}
+  end
+elseif string.sub(entry, 9, 16) ~= ARGV[5] then
+  return {'changed'}
+end
+if lease ~= none then
+  local left = struct.unpack('>I8', entry, 25) - now
+  if left > 0 then
+    if flags < 2 then
+      redis.call('SETRANGE', KEYS[1], 4, string.char(flags + 2))
+    end
+    return {'busy', left}
+  end
+end
+redis.call('SETRANGE', KEYS[1], 16, ARGV[1] .. lease_until)
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return {'granted'}

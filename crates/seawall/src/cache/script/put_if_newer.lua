@@ -1,0 +1,59 @@
+-- Stores what a versioned source says about an entry, unless something newer was said before.
+--
+-- KEYS[1]  entry
+-- ARGV[1]  the source's version, 8 bytes
+-- ARGV[2]  kind and codec, 2 bytes; kind 0 says that the source deleted it
+-- ARGV[3]  fresh for, in milliseconds
+-- ARGV[4]  usable when stale for, in milliseconds after that
+-- ARGV[5]  load cost (0) and fingerprint, 8 bytes
+-- ARGV[6]  stamp of the tags' generations, 8 bytes
+-- ARGV[7]  value
+-- ARGV[8]  channel on which those are woken who wait for this entry
+--
+-- Returns  {'stored', version}   it is there now, and whatever was being loaded is refused
+--          {'older'}             something newer is there
+--          {'equal', version}    the same version with another value: nobody can tell which is
+--                                later, so the entry is emptied and the next reader asks the source
+--          {'same'}              the same version with the same value
+--
+-- Atomic, because comparing and storing must see the same version. Versions are compared in halves:
+-- Lua's numbers hold only 53 bits.
+
+local none = string.rep('\0', 8)
+local entry = redis.call('GET', KEYS[1])
+local ours = entry and #entry >= 72 and string.sub(entry, 1, 2) == '\197\1'
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+local version = micros
+local awaited = false
+local kind = string.sub(ARGV[2], 1, 1)
+local outcome = 'stored'
+if ours then
+  version = math.max(version, struct.unpack('>I8', entry, 9) + 1)
+  awaited = string.byte(entry, 5) >= 2
+  local old_high, old_low = struct.unpack('>I4I4', entry, 65)
+  local new_high, new_low = struct.unpack('>I4I4', ARGV[1])
+  if new_high < old_high or (new_high == old_high and new_low < old_low) then
+    return {'older'}
+  end
+  if new_high == old_high and new_low == old_low then
+    if string.sub(entry, 3, 3) == kind and string.sub(entry, 73) == ARGV[7] then
+      return {'same'}
+    end
+    outcome = 'equal'
+  end
+end
+local head = struct.pack('>I8', version) .. none .. none
+local keep = ARGV[3] + ARGV[4]
+if outcome == 'equal' or kind == '\0' then
+  redis.call('SET', KEYS[1], '\197\1\0\0\0\0\0\0' .. head .. string.rep('\0', 32) .. ARGV[1], 'PX', math.max(keep, 600000))
+else
+  local fresh_until = now + ARGV[3]
+  redis.call('SET', KEYS[1], '\197\1' .. ARGV[2] .. '\0\0\0\0' .. head
+    .. struct.pack('>I8I8', fresh_until, fresh_until + ARGV[4]) .. ARGV[5] .. ARGV[6] .. ARGV[1] .. ARGV[7], 'PX', keep)
+end
+if awaited then
+  redis.call('PUBLISH', ARGV[8], '')
+end
+return {outcome, version}

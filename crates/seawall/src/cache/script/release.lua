@@ -1,0 +1,40 @@
+-- Gives a lease back without storing anything: the load failed, or its result is not to be kept.
+--
+-- KEYS[1]  entry
+-- ARGV[1]  token of the lease, 8 bytes
+-- ARGV[2]  channel on which those are woken who wait for this entry
+-- ARGV[3]  '' or, when the source said "not modified", for how long the value is fresh again, in
+--          milliseconds
+--
+-- Returns  1, or 0 when the lease was no longer the caller's.
+--
+-- Atomic, because a lease that was taken away and handed to another must not be given back.
+
+local head = redis.call('GETRANGE', KEYS[1], 0, 71)
+if #head < 72 or string.sub(head, 17, 24) ~= ARGV[1] then
+  return 0
+end
+local kind, _, flags = string.byte(head, 3, 5)
+if kind == 0 then
+  redis.call('DEL', KEYS[1])
+else
+  redis.call('SETRANGE', KEYS[1], 16, string.rep('\0', 16))
+  if flags >= 2 then
+    redis.call('SETRANGE', KEYS[1], 4, string.char(flags - 2))
+  end
+  if ARGV[3] ~= '' and flags % 2 == 0 then
+    -- A new version, so that nobody refreshes what was just found to be right.
+    local time = redis.call('TIME')
+    local micros = time[1] * 1000000 + time[2]
+    local version = math.max(micros, struct.unpack('>I8', head, 9) + 1)
+    local fresh_until = math.floor(micros / 1000) + ARGV[3]
+    local stale_for = struct.unpack('>I8', head, 41) - struct.unpack('>I8', head, 33)
+    redis.call('SETRANGE', KEYS[1], 8, struct.pack('>I8', version))
+    redis.call('SETRANGE', KEYS[1], 32, struct.pack('>I8I8', fresh_until, fresh_until + stale_for))
+    redis.call('PEXPIRE', KEYS[1], ARGV[3] + stale_for)
+  end
+end
+if flags >= 2 then
+  redis.call('PUBLISH', ARGV[2], '')
+end
+return 1

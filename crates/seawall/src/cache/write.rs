@@ -1,0 +1,297 @@
+//! The write path: the database first, then the entry, then every first level.
+//!
+//! An invalidation that Redis does not take is tried a few times and then handed to the repair
+//! queue. It counts as done only when it is [`Invalidation::Applied`]; until then this process at
+//! least reads that key past the cache.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Cache, Inner, OnInvalidate, Version,
+    envelope::Kind,
+    level2::{Fill, Versioned},
+    messages::{about_all, about_keys, about_tag, tag_hash},
+};
+use crate::{
+    error::{Error, Result},
+    key::KeyPart,
+};
+
+/// How often an invalidation is tried before it is queued.
+const MAX_TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// How far an invalidation got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "promises count from `Applied`"]
+pub enum Invalidation {
+    /// Redis has it: no strong read, and without a first level no read at all, that begins from now
+    /// on sees anything older. The version is for [`Freshness::After`](super::Freshness::After).
+    Applied(Version),
+    /// Redis did not answer; the repair queue goes on trying.
+    Queued,
+}
+
+/// What became of a versioned write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an older write was not stored"]
+pub enum PutOutcome {
+    /// It is stored.
+    Stored(Version),
+    /// Something newer is there.
+    Older,
+    /// The same version with another value was there; nobody can tell which is later, so the next
+    /// reader asks the source.
+    Undecided(Version),
+    /// Exactly this is there already.
+    Unchanged,
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Changes the source, then invalidates.
+    ///
+    /// The entry is invalidated whatever `work` says: an error may come after the change was made.
+    ///
+    /// # Errors
+    /// Those of `work`; the invalidation itself cannot fail, at worst it is queued. A key that makes
+    /// no sense is refused before `work` runs.
+    ///
+    /// # Cancel safety
+    /// Dropping the future while `work` runs or after it hands the invalidation to the repair queue.
+    pub async fn write<T, E>(
+        &self,
+        key: &K,
+        work: impl Future<Output = std::result::Result<T, E>>,
+    ) -> std::result::Result<(T, Invalidation), E>
+    where
+        E: From<Error>,
+    {
+        let entry = self.inner.subject(key)?.entry().to_vec();
+        let mut pending = Pending { inner: &self.inner, entry: Some(entry) };
+        let result = work.await;
+        let applied = match &pending.entry {
+            Some(entry) => self.inner.invalidate(vec![entry.clone()]).await,
+            None => Invalidation::Queued,
+        };
+        pending.entry = None;
+        result.map(|value| (value, applied))
+    }
+
+    /// Makes sure that nobody reads what this key held: see [`Invalidation`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key that makes no sense.
+    pub async fn invalidate(&self, key: &K) -> Result<Invalidation> {
+        let subject = self.inner.subject(key)?;
+        Ok(self.inner.invalidate(vec![subject.entry().to_vec()]).await)
+    }
+
+    /// The same for many keys, in one step each server and one message.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key that makes no sense; none is invalidated then.
+    pub async fn invalidate_many(&self, keys: &[K]) -> Result<Invalidation> {
+        let entries: Result<Vec<Vec<u8>>> =
+            keys.iter().map(|key| Ok(self.inner.subject(key)?.entry().to_vec())).collect();
+        let entries = entries?;
+        if entries.is_empty() {
+            return Ok(Invalidation::Applied(Version(0)));
+        }
+        Ok(self.inner.invalidate(entries).await)
+    }
+
+    /// Stores a value that the caller knows to be the newest. Where several may write at once, prefer
+    /// [`Cache::write`] or [`Cache::put_if_newer`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a value that is too large; else as
+    /// [`Link::send`](crate::Link::send). After an error the entry's state is unknown: invalidate it.
+    pub async fn put(&self, key: &K, value: &V) -> Result<Version> {
+        let inner = &self.inner;
+        let subject = inner.subject(key)?;
+        let encoded = inner.format.encode(value)?;
+        let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
+        let fill = inner.written(encoded.codec, encoded.bytes, stamp);
+        if let Some(level1) = &inner.level1 {
+            level1.invalidate(subject.entry());
+        }
+        let stored = inner.level2.fill(subject.entry(), None, &fill).await?;
+        let stored =
+            stored.ok_or_else(|| Error::unexpected("an unconditional write was refused"))?;
+        inner.level2.announce(&about_keys(&[subject.entry()])).await?;
+        Ok(Version(stored.version))
+    }
+
+    /// Stores what a source with versions of its own says (an update time, a position in its log):
+    /// late events lose, and whatever is being loaded is refused. `None` says that the source deleted
+    /// it. Versions start at 1.
+    ///
+    /// # Errors
+    /// As [`Cache::put`].
+    pub async fn put_if_newer(
+        &self,
+        key: &K,
+        version: u64,
+        value: Option<&V>,
+    ) -> Result<PutOutcome> {
+        if version == 0 {
+            return Err(Error::Invalid(
+                "versions of a source start at 1; 0 means that there is none".into(),
+            ));
+        }
+        let inner = &self.inner;
+        let subject = inner.subject(key)?;
+        let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
+        let fill = match value {
+            Some(value) => {
+                let encoded = inner.format.encode(value)?;
+                inner.written(encoded.codec, encoded.bytes, stamp)
+            }
+            None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
+        };
+        if let Some(level1) = &inner.level1 {
+            level1.invalidate(subject.entry());
+        }
+        let outcome = match inner.level2.put_if_newer(subject.entry(), version, &fill).await? {
+            Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
+            Versioned::Equal(version) => PutOutcome::Undecided(Version(version)),
+            Versioned::Older => return Ok(PutOutcome::Older),
+            Versioned::Same => return Ok(PutOutcome::Unchanged),
+        };
+        inner.level2.announce(&about_keys(&[subject.entry()])).await?;
+        Ok(outcome)
+    }
+
+    /// Drops everything with this tag, in one step.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the cache has no tags; else as [`Link::send`](crate::Link::send):
+    /// not done, or not known to be.
+    pub async fn clear_tag(&self, tag: &str) -> Result<()> {
+        let inner = &self.inner;
+        if inner.settings.tags.is_none() {
+            return Err(Error::Invalid(format!(
+                "cache {:?} was built without `tags`",
+                self.name()
+            )));
+        }
+        if let Some(level1) = &inner.level1 {
+            level1.clear_tag(tag_hash(tag));
+        }
+        inner.level2.bump(&inner.level2.names.tag(tag), &about_tag(tag)).await
+    }
+
+    /// Drops the whole namespace, in one step.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the cache is not `clearable`; else as [`Cache::clear_tag`].
+    pub async fn clear(&self) -> Result<()> {
+        let inner = &self.inner;
+        if !inner.settings.clearable {
+            return Err(Error::Invalid(format!(
+                "cache {:?} was built without `clearable`",
+                self.name()
+            )));
+        }
+        if let Some(level1) = &inner.level1 {
+            level1.clear();
+        }
+        inner.level2.bump(inner.level2.names.generation(), &about_all()).await
+    }
+}
+
+impl<K, V> Inner<K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    fn written(&self, codec: u8, bytes: Vec<u8>, stamp: u64) -> Fill {
+        Fill {
+            kind: Kind::Value,
+            codec,
+            bytes,
+            fresh_for: self.vary(self.settings.fresh_for),
+            stale_for: self.settings.stale_for,
+            cost: Duration::ZERO,
+            stamp,
+        }
+    }
+
+    /// Invalidates entries: here at once, in Redis with a few tries, else by the repair queue.
+    async fn invalidate(&self, entries: Vec<Vec<u8>>) -> Invalidation {
+        self.drop_copies(&entries);
+        let message = about_keys(&entries);
+        let keep = self.settings.on_invalidate == OnInvalidate::KeepForStale;
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1..=MAX_TRIES {
+            match self.level2.invalidate(&entries, keep, &message).await {
+                Ok(version) => {
+                    self.metrics.invalidations.increment(entries.len() as u64);
+                    self.invalidate_again_later(entries);
+                    return Invalidation::Applied(Version(version));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, attempt, "an invalidation did not reach Redis");
+                    if attempt < MAX_TRIES {
+                        self.clock.sleep(pause).await;
+                        pause *= 2;
+                    }
+                }
+            }
+        }
+        self.metrics.queued_invalidations.increment(entries.len() as u64);
+        self.repairs.add(entries.clone());
+        // What was being read while we tried may have got in again.
+        self.drop_copies(&entries);
+        Invalidation::Queued
+    }
+
+    fn drop_copies(&self, entries: &[Vec<u8>]) {
+        if let Some(level1) = &self.level1 {
+            entries.iter().for_each(|entry| level1.invalidate(entry));
+        }
+    }
+
+    fn invalidate_again_later(&self, entries: Vec<Vec<u8>>) {
+        let Some(delay) = self.settings.second_invalidation_after else { return };
+        let (clock, repairs) = (self.clock.clone(), Arc::clone(&self.repairs));
+        let mut stop = self.seawall.stopping();
+        self.seawall.spawn(async move {
+            tokio::select! {
+                () = clock.sleep(delay) => repairs.add(entries),
+                // Better early than never.
+                _ = stop.wait_for(|stop| *stop) => repairs.add(entries),
+            }
+        });
+    }
+}
+
+/// An invalidation that must happen even if its caller goes away.
+struct Pending<'a, K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    inner: &'a Inner<K, V>,
+    entry: Option<Vec<u8>>,
+}
+
+impl<K, V> Drop for Pending<'_, K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            let entries = vec![entry];
+            self.inner.drop_copies(&entries);
+            self.inner.repairs.add(entries);
+        }
+    }
+}

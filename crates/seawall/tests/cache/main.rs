@@ -1,0 +1,7 @@
+//! The cache's behaviour, on the embedded engine, redis-server, a Sentinel set and a Cluster.
+
+mod batch;
+mod lifetimes;
+mod reading;
+mod setup;
+mod writing;
