@@ -33,6 +33,7 @@ pub(crate) use node::Node;
 use redis::{Cmd, FromRedisValue, Pipeline, Value, cmd};
 pub use script::{Call, Script};
 pub(crate) use sentinel::Sentinels;
+pub(crate) use slot::slot;
 use tokio::sync::{OnceCell, watch};
 
 use self::dial::{Address, Dialer};
@@ -121,7 +122,7 @@ impl Route {
     async fn node(&self, key: &[u8]) -> Result<Arc<Node>> {
         match self {
             Route::Single(node) => Ok(Arc::clone(node)),
-            Route::Cluster(cluster) => cluster.owner(slot::slot(key)).await,
+            Route::Cluster(cluster) => cluster.owner(slot(key)).await,
         }
     }
 }

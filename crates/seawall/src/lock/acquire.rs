@@ -18,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use rand::RngExt;
+use redis::Value;
 
 use super::{
     claim::{Answer, Claim, Plan, millis},
@@ -30,7 +31,7 @@ use crate::{
     Seawall,
     clock::Moment,
     error::{Error, Result},
-    link::{Event, Subscription},
+    link::{Call, Event, Subscription},
 };
 
 /// What an attempt to take a lock came to.
@@ -76,26 +77,39 @@ impl Pending {
         self.claim.as_ref().expect("a claim is taken out only when the pending ends")
     }
 
-    /// One attempt; `None` when it came too late to be of use, which is like a lost reply.
+    /// The call of an attempt; from now on the server may know of the claim.
+    fn prepare(&mut self, waits: bool) -> Call {
+        self.sent = true;
+        self.claim().acquire(waits)
+    }
+
+    /// What a reply to an attempt says; `None` when it came too late to be of use, which is like a
+    /// lost reply.
+    fn judge(&mut self, reply: Value, before: Moment, waits: bool) -> Result<Option<Answer>> {
+        let answer = Answer::read(reply)?;
+        if let Answer::Busy { .. } = answer {
+            self.sent = waits && self.claim().queues_at_server();
+        } else if self.clock.now() >= validity(before, self.claim().plan.lease) {
+            return Ok(None);
+        }
+        #[cfg(feature = "sabotage")]
+        let answer = super::sabotage::spoil(&self.claim().plan, answer);
+        Ok(Some(answer))
+    }
+
+    /// One attempt, and when it was begun.
     pub(super) async fn attempt(
         &mut self,
         seawall: &Seawall,
         waits: bool,
     ) -> Result<(Option<Answer>, Moment)> {
-        let call = self.claim().acquire(waits);
-        self.sent = true;
+        let call = self.prepare(waits);
         let before = self.clock.now();
         let reply = match self.claim().plan.replicas {
             None => seawall.link().run(&call).await?,
             Some(replicas) => super::replicas::run(seawall.link(), &call, replicas).await?,
         };
-        let answer = Answer::read(reply)?;
-        if let Answer::Busy { .. } = answer {
-            self.sent = waits && self.claim().queues_at_server();
-        } else if self.clock.now() >= validity(before, self.claim().plan.lease) {
-            return Ok((None, before));
-        }
-        Ok((Some(answer), before))
+        Ok((self.judge(reply, before, waits)?, before))
     }
 
     /// It is held: nothing is given up any more.
@@ -137,6 +151,31 @@ pub(super) async fn try_acquire(
         }
         (None, _) => Ok(Attempt::Busy { retry_after: Duration::ZERO }),
     }
+}
+
+/// Tries several at once, one pipeline for each server; in order, an attempt for each.
+pub(super) async fn try_all(
+    seawall: &Seawall,
+    plans: &[Arc<Plan>],
+    owner: OwnerId,
+) -> Result<Vec<Attempt>> {
+    let claims = plans.iter().map(|plan| Claim::new(Arc::clone(plan), owner));
+    let mut pending: Vec<_> = claims.map(|claim| Pending::new(seawall, claim)).collect();
+    let calls: Vec<_> = pending.iter_mut().map(|pending| pending.prepare(false)).collect();
+    let before = seawall.clock().now();
+    let replies = seawall.link().run_all(&calls).await;
+    let mut attempts = Vec::with_capacity(plans.len());
+    for (mut pending, reply) in pending.into_iter().zip(replies) {
+        attempts.push(match pending.judge(reply?, before, false)? {
+            Some(Answer::Held(token)) => {
+                seawall.keeper().metrics.acquired.increment(1);
+                Attempt::Acquired(Guard::new(seawall, pending.held(), token, before))
+            }
+            Some(Answer::Busy { free_in }) => Attempt::Busy { retry_after: free_in },
+            None => Attempt::Busy { retry_after: Duration::ZERO },
+        });
+    }
+    Ok(attempts)
 }
 
 /// Tries until it is held or `within` is over.

@@ -40,6 +40,7 @@ scripts! {
     SEMAPHORE_ACQUIRE = "token.lua" "semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "semaphore_release.lua";
     RENEW = "token.lua" "owned.lua" "renew.lua";
+    FENCE_RAISE = "token.lua" "fence_raise.lua";
 }
 
 /// What is locked, and how.
@@ -142,6 +143,11 @@ impl Claim {
         Claim { plan, owner, owner_text, hold }
     }
 
+    /// The same claim, ids included, at another server.
+    pub(super) fn elsewhere(&self, plan: Arc<Plan>) -> Self {
+        Claim { plan, ..self.clone() }
+    }
+
     /// The call that takes it. One that only tries leaves nothing behind when it is refused; one
     /// that `waits` may leave a place in a queue, which [`Claim::release`] gives up.
     pub(super) fn acquire(&self, waits: bool) -> Call {
@@ -196,6 +202,11 @@ impl Claim {
             Kind::Semaphore { .. } => SEMAPHORE_RELEASE.on(&[key]),
         };
         call.arg(&self.owner_text).arg(&self.hold)
+    }
+
+    /// The call after which no token up to this one is handed out any more.
+    pub(super) fn raise_fence(&self, token: Token) -> Call {
+        FENCE_RAISE.on(&[self.plan.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
     }
 
     /// Whether a refused attempt that `waits` leaves something at the server.

@@ -159,7 +159,8 @@ impl Hold {
     /// A planted fault: the holder never looks at its own clock.
     #[cfg(feature = "sabotage")]
     fn trusts_itself_for_ever(&self) -> bool {
-        self.claim.plan.sabotage == Some(super::sabotage::Sabotage::ValidityIgnored)
+        use super::sabotage::Sabotage::{RenewalRecreatesKey, ValidityIgnored};
+        matches!(self.claim.plan.sabotage, Some(ValidityIgnored | RenewalRecreatesKey))
     }
 
     #[cfg(not(feature = "sabotage"))]

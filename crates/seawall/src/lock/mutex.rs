@@ -118,7 +118,7 @@ impl Lock {
         self.change(|plan| plan.sabotage = Some(fault))
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Plan)) -> Self {
+    pub(super) fn change(mut self, change: impl FnOnce(&mut Plan)) -> Self {
         if let Ok(plan) = &mut self.plan {
             change(Arc::make_mut(plan));
         }

@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::claim::millis;
+use super::{
+    claim::{Answer, Plan, millis},
+    token::Token,
+};
 use crate::link::{Call, Script};
 
 static RELEASE: Script = Script::new(include_str!("sabotage_release.lua"));
@@ -14,10 +17,22 @@ static RENEW: Script = Script::new(include_str!("sabotage_renew.lua"));
 pub enum Sabotage {
     /// A mutex is deleted by its release, whoever holds it.
     ReleaseWithoutOwnerCheck,
-    /// A renewal makes the key again, whoever holds it.
+    /// A renewal makes the key again, whoever holds it, and the holder believes it.
     RenewalRecreatesKey,
     /// The holder does not look at its own clock: only the server tells it that it lost.
     ValidityIgnored,
+    /// Every holder gets the same token.
+    TokenStandsStill,
+}
+
+/// Falsifies the token, if that is the planted fault.
+pub(super) fn spoil(plan: &Plan, answer: Answer) -> Answer {
+    match answer {
+        Answer::Held(_) if plan.sabotage == Some(Sabotage::TokenStandsStill) => {
+            Answer::Held(Token { epoch: 1, sequence: 1 })
+        }
+        answer => answer,
+    }
 }
 
 impl Sabotage {

@@ -107,3 +107,8 @@ macro_rules! on_each_backend {
     };
 }
 pub(crate) use on_each_backend;
+
+/// By how much large counts are multiplied: they run at a twentieth unless `SEAWALL_SOAK` is set.
+pub(crate) fn soak() -> usize {
+    if std::env::var_os("SEAWALL_SOAK").is_some() { 20 } else { 1 }
+}

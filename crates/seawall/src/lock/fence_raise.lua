@@ -1,0 +1,12 @@
+-- Raises a fence to a token that another primary gave out. After token.lua.
+--
+-- KEYS  1 the fence
+-- ARGV  1 epoch  2 sequence
+-- Returns the epoch that stands there now. Every later token here is greater.
+-- Atomic because a token that is handed out in between must not be lowered.
+local epoch, sequence = tonumber(ARGV[1]), tonumber(ARGV[2])
+local last, count = last_token(KEYS[1])
+if last and last >= epoch then return last end
+if count and count > sequence then sequence = count end
+redis.call('SET', KEYS[1], string.format('%.0f %.0f', epoch, sequence), 'PX', FENCE_MEMORY_MS)
+return epoch

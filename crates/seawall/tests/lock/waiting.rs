@@ -1,0 +1,102 @@
+//! Waiting: in order, over one connection, and not much slower when messages are lost.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use seawall::{Seawall, lock::Release};
+use seawall_testkit::{ServerProcess, proxy::FaultProxy};
+use tokio::sync::mpsc;
+
+use crate::ground::{Ground, PATIENCE, eventually, on_each_backend, soak, take, wait_for};
+
+on_each_backend! { waiters_are_served_in_order_over_one_subscription }
+
+#[expect(clippy::print_stderr, reason = "a soak prints its figures")]
+async fn waiters_are_served_in_order_over_one_subscription(ground: Ground) {
+    let (a, b) = (ground.connect().await, ground.connect().await);
+    let count = 500 * soak();
+    let held = take(&a.lock("x")).await;
+    let (order, mut served) = mpsc::unbounded_channel();
+    let lock = Arc::new(b.lock("x"));
+    let mut waiting = Vec::new();
+    for name in 0..count {
+        let (lock, order) = (Arc::clone(&lock), order.clone());
+        let mut waiter = Box::pin(async move {
+            let within = PATIENCE * u32::try_from(soak()).expect("small");
+            let guard = lock.acquire(within).await.expect("answered").acquired().expect("in time");
+            order.send(name).expect("the test listens");
+            assert_eq!(guard.release().await.expect("answered"), Release::Released);
+        });
+        // The first poll takes it into the line; from then on any thread may run it.
+        assert!(waiter.as_mut().now_or_never().is_none(), "it is held");
+        waiting.push(tokio::spawn(waiter));
+    }
+    eventually("the first listens", async || b.link().hub().channels() == 1).await;
+    let began = Instant::now();
+    assert_eq!(held.release().await.expect("answered"), Release::Released);
+    for name in 0..count {
+        assert_eq!(served.recv().await, Some(name), "first come, first served");
+    }
+    eprintln!("{count} hand-overs in {:?}", began.elapsed());
+    for task in waiting {
+        task.await.expect("served");
+    }
+    assert_eq!(b.link().hub().channels(), 1);
+    ground.end([a, b]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_message_costs_at_most_the_cap() {
+    let server = ServerProcess::redis().expect("a server starts");
+    let proxy = FaultProxy::start(server.port()).expect("a proxy");
+    let a = Seawall::connect(&server.url()).await.expect("connected");
+    let b = Seawall::connect(&proxy.url()).await.expect("connected");
+    let held = take(&a.lock("x")).await;
+    proxy.drop_pushes(1.0);
+    let cap = Duration::from_millis(700);
+    let waiting = tokio::spawn({
+        let lock = b.lock("x").look_every(cap);
+        async move { wait_for(&lock).await }
+    });
+    eventually("the waiter listens", async || b.link().hub().channels() == 1).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let began = Instant::now();
+    assert_eq!(held.release().await.expect("answered"), Release::Released);
+    let guard = waiting.await.expect("it waited");
+    assert!(began.elapsed() < cap + Duration::from_millis(300), "{:?}", began.elapsed());
+    assert!(proxy.lost_pushes() > 0, "the message was lost");
+    // With messages it is a matter of two round trips.
+    proxy.heal();
+    drop(guard);
+    a.shutdown().await;
+    b.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_ends_when_time_is_over_and_when_the_handle_is_shut_down() {
+    let handle = Seawall::connect("embedded:").await.expect("connected");
+    let held = take(&handle.lock("x")).await;
+    let began = Instant::now();
+    let late = handle.lock("x").acquire(Duration::from_millis(100)).await.expect("answered");
+    assert!(late.acquired().is_none());
+    assert!(began.elapsed() >= Duration::from_millis(100));
+    let waiting = tokio::spawn({
+        let lock = handle.lock("x");
+        async move { lock.acquire(PATIENCE).await }
+    });
+    eventually("it waits", async || handle.link().hub().channels() == 1).await;
+    drop(held);
+    let guard = waiting.await.expect("it waited").expect("answered").acquired().expect("free");
+    let waiting = tokio::spawn({
+        let lock = handle.lock("x");
+        async move { lock.acquire(PATIENCE).await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    handle.shutdown().await;
+    let ended = waiting.await.expect("it waited");
+    assert!(ended.is_err(), "{ended:?}");
+    drop(guard);
+}
