@@ -35,7 +35,7 @@ enum Task {
     Test(test::Options),
     /// Run the large counts and keep their figures under target/soak
     Soak(soak::Options),
-    /// Measure the engine beside redis-server and write docs/benchmarks.md
+    /// Measure side by side: the engine, the toolkit; writes pages under docs/
     Bench(bench::Options),
     /// Score the engine with Redis' own test suite, in external mode
     RedisSuite(suite::Options),

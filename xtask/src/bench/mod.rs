@@ -1,4 +1,6 @@
-//! `cargo xtask bench engine`: the engine beside redis-server, in one run, on one machine.
+//! `cargo xtask bench`: the product beside what it stands on, in one run, on one machine.
+//!
+//! `engine`: the engine beside redis-server.
 //!
 //! Throughput on a shared machine is noisy and redis-benchmark costs more than the server it
 //! drives, so the figure that counts is the server's own CPU time per operation. Rounds are
@@ -11,6 +13,7 @@ mod embedded;
 mod load;
 mod memory;
 mod page;
+mod toolkit;
 mod workload;
 
 use clap::{Args, Subcommand};
@@ -43,11 +46,23 @@ enum Subject {
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
+    /// The toolkit against the bare libraries; writes docs/benchmarks-toolkit.md
+    Toolkit {
+        /// A short run, to see that it works; writes under target/bench instead
+        #[arg(long)]
+        quick: bool,
+        /// Rounds of every subject
+        #[arg(long, default_value_t = 9)]
+        rounds: usize,
+    },
 }
 
 /// Runs a benchmark and writes its page.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let Subject::Engine { quick, rounds, binary, only } = &options.subject;
+    let (quick, rounds, binary, only) = match &options.subject {
+        Subject::Engine { quick, rounds, binary, only } => (quick, rounds, binary, only),
+        Subject::Toolkit { quick, rounds } => return toolkit::run(*quick, *rounds),
+    };
     let binary = match binary {
         Some(binary) => binary.clone(),
         None => release_binary()?,

@@ -1,0 +1,146 @@
+//! Locks against the raw script pair and a polling crate; ids.
+
+use std::{
+    error::Error,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use redis::aio::MultiplexedConnection;
+use seawall::{Seawall, id::Ids};
+use serde::Serialize;
+
+use crate::sides::{Plan, Report, Side, repeat};
+
+/// Who waits for a contended lock at a time.
+const WAITERS: usize = 8;
+const ACQUIRE: &str =
+    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end return 0";
+const RELEASE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+/// How long it takes from one holder's release to the next one's hold.
+#[derive(Serialize)]
+pub(crate) struct HandOver {
+    who: &'static str,
+    hand_overs_per_second: f64,
+    median_millis: f64,
+    p99_millis: f64,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) async fn pairs(
+    seawall: &Seawall,
+    bare: &MultiplexedConnection,
+    plan: &Plan,
+) -> Result<Report, Box<dyn Error>> {
+    let mut loading = bare.clone();
+    let mut digests = Vec::new();
+    for script in [ACQUIRE, RELEASE] {
+        let digest: String =
+            redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut loading).await?;
+        digests.push(digest);
+    }
+    let ours = repeat(seawall.clone(), |seawall, _| async move {
+        let name = ("bench", NEXT.fetch_add(1, Ordering::Relaxed));
+        let attempt = seawall.lock(name).try_acquire().await;
+        let guard = attempt.ok().and_then(|attempt| attempt.acquired());
+        if let Some(guard) = guard {
+            assert!(guard.release().await.is_ok(), "released");
+        }
+    });
+    let digests: Arc<[String]> = digests.into();
+    let theirs = repeat((bare.clone(), digests), |(mut bare, digests), _| async move {
+        let name = format!("bench-lock:{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        for digest in digests.iter() {
+            let mut call = redis::cmd("EVALSHA");
+            call.arg(digest).arg(1).arg(&name).arg("owner").arg(30_000);
+            let done: Result<u64, _> = call.query_async(&mut bare).await;
+            assert!(done.is_ok_and(|done| done == 1), "taken and given back");
+        }
+    });
+    Ok(plan.compare("lock and unlock, uncontended", "the raw pair of EVALSHA", ours, theirs).await)
+}
+
+/// The times of hand-overs.
+#[derive(Default)]
+struct Stopwatch {
+    released: Mutex<Option<Instant>>,
+    times: Mutex<Vec<f64>>,
+}
+
+impl Stopwatch {
+    fn acquired(&self) {
+        let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(released) = released {
+            let millis = released.elapsed().as_secs_f64() * 1000.0;
+            self.times.lock().unwrap_or_else(PoisonError::into_inner).push(millis);
+        }
+    }
+
+    fn releases(&self) {
+        *self.released.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+pub(crate) async fn hand_over(
+    seawall: &Seawall,
+    url: &str,
+    plan: &Plan,
+) -> Result<Vec<HandOver>, Box<dyn Error>> {
+    let plan = Plan { rounds: 1, turn: plan.turn * 4, tasks: WAITERS };
+    let watch = Arc::new(Stopwatch::default());
+    let ours = repeat((seawall.clone(), Arc::clone(&watch)), |(seawall, watch), _| async move {
+        let attempt = seawall.lock("bench-contended").acquire(Duration::from_secs(10)).await;
+        if let Some(guard) = attempt.ok().and_then(|attempt| attempt.acquired()) {
+            watch.acquired();
+            tokio::task::yield_now().await;
+            watch.releases();
+            let _ = guard.release().await;
+        }
+    });
+    let mut results = vec![measure("seawall", &plan, &ours, &watch).await];
+    let manager = rslock::LockManager::new(vec![url]);
+    for (who, pause) in
+        [("rslock, polling every 200 ms (its default)", 200), ("rslock, polling every 10 ms", 10)]
+    {
+        let watch = Arc::new(Stopwatch::default());
+        let mut manager = manager.clone();
+        manager.set_retry(1000, Duration::from_millis(pause));
+        let theirs = repeat((manager, Arc::clone(&watch)), |(manager, watch), _| async move {
+            let taken =
+                manager.acquire_no_guard(b"bench-contended-polled", Duration::from_secs(10)).await;
+            if let Ok(lock) = taken {
+                watch.acquired();
+                tokio::task::yield_now().await;
+                watch.releases();
+                manager.unlock(&lock).await;
+            }
+        });
+        results.push(measure(who, &plan, &theirs, &watch).await);
+    }
+    Ok(results)
+}
+
+async fn measure(who: &'static str, plan: &Plan, side: &Side, watch: &Stopwatch) -> HandOver {
+    let rate = plan.take_turn(side).await;
+    let mut times =
+        std::mem::take(&mut *watch.times.lock().unwrap_or_else(PoisonError::into_inner));
+    times.sort_by(f64::total_cmp);
+    let at =
+        |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or(f64::NAN);
+    HandOver { who, hand_overs_per_second: rate, median_millis: at(0.5), p99_millis: at(0.99) }
+}
+
+pub(crate) async fn ids(seawall: &Seawall, plan: &Plan) -> Result<f64, Box<dyn Error>> {
+    let ids: Ids = seawall.ids("bench").build()?;
+    let side = repeat(ids, |ids, _| async move {
+        assert!(ids.next().await.is_ok(), "an id");
+    });
+    plan.take_turn(&side).await;
+    Ok(plan.take_turn(&side).await)
+}

@@ -1,0 +1,107 @@
+//! Two sides that take turns, and what comes of it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+/// How long and how often.
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) turn: Duration,
+    pub(crate) tasks: usize,
+}
+
+/// What one subject came to: operations per second, and the median of the rounds' ratios.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    pub(crate) subject: &'static str,
+    pub(crate) against: &'static str,
+    ours: f64,
+    theirs: f64,
+    /// Ours divided by theirs.
+    ratio: f64,
+    /// Theirs divided by theirs, measured the same way.
+    control: f64,
+}
+
+/// One side: a task's whole work until told to stop, giving the number of operations.
+pub(crate) type Side = Arc<dyn Fn(Arc<AtomicBool>) -> BoxFuture<'static, u64> + Send + Sync>;
+
+impl Plan {
+    /// Lets the sides take turns.
+    pub(crate) async fn compare(
+        &self,
+        subject: &'static str,
+        against: &'static str,
+        ours: Side,
+        theirs: Side,
+    ) -> Report {
+        let mut rates: [Vec<f64>; 3] = Default::default();
+        // The first round warms up and does not count.
+        for round in 0..=self.rounds {
+            for (side, rates) in [&ours, &theirs, &theirs].into_iter().zip(&mut rates) {
+                let rate = self.take_turn(side).await;
+                if round > 0 {
+                    rates.push(rate);
+                }
+            }
+        }
+        let ratio = |a: &[f64], b: &[f64]| median(a.iter().zip(b).map(|(a, b)| a / b).collect());
+        Report {
+            subject,
+            against,
+            ours: median(rates[0].clone()),
+            theirs: median(rates[1].clone()),
+            ratio: ratio(&rates[0], &rates[1]),
+            control: ratio(&rates[2], &rates[1]),
+        }
+    }
+
+    /// Operations per second of one side in one turn.
+    pub(crate) async fn take_turn(&self, side: &Side) -> f64 {
+        let stop = Arc::new(AtomicBool::new(false));
+        let started = Instant::now();
+        let tasks: Vec<_> =
+            (0..self.tasks).map(|_| tokio::spawn(side(Arc::clone(&stop)))).collect();
+        tokio::time::sleep(self.turn).await;
+        stop.store(true, Ordering::Relaxed);
+        let mut operations = 0;
+        for task in tasks {
+            operations += task.await.unwrap_or(0);
+        }
+        operations as f64 / started.elapsed().as_secs_f64()
+    }
+}
+
+/// The middle one.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A side that repeats one operation, with a clone of `state` for each task.
+pub(crate) fn repeat<S, F, Fut>(state: S, operation: F) -> Side
+where
+    S: Clone + Send + Sync + 'static,
+    F: Fn(S, u64) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send,
+{
+    Arc::new(move |stop| {
+        let (state, operation) = (state.clone(), operation.clone());
+        Box::pin(async move {
+            let mut count = 0;
+            while !stop.load(Ordering::Relaxed) {
+                operation(state.clone(), count).await;
+                count += 1;
+            }
+            count
+        })
+    })
+}
