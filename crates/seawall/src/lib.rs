@@ -29,6 +29,7 @@ pub mod key;
 pub mod limit;
 pub mod link;
 pub mod lock;
+mod tally;
 pub mod testing;
 
 pub use error::{Error, Result};

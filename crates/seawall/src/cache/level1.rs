@@ -95,7 +95,7 @@ impl<V> Level1<V> {
     /// Removes what has this tag, and refuses whatever is being read.
     pub(super) fn clear_tag(&self, tag: u64) {
         self.refuse_all();
-        self.values.retain(|_, entry| !entry.tags.contains(&tag));
+        self.values.retain(|_, entry| !entry.tags.as_ref().is_some_and(|tags| tags.contains(&tag)));
     }
 
     fn refuse_all(&self) {
@@ -132,7 +132,7 @@ mod tests {
             cost: Duration::ZERO,
             bytes: 8,
             invalidated: false,
-            tags: Arc::new([version % 2]),
+            tags: Some(Arc::new([version % 2])),
         }
     }
 

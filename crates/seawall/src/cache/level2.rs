@@ -5,6 +5,7 @@
 //! keys of that server are affected.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{PoisonError, RwLock},
     time::Duration,
@@ -395,16 +396,17 @@ impl Breakers {
     }
 
     /// Node 0 is the only one of a single server.
-    fn of(&self, node: u64) -> Breaker {
+    fn of(&self, node: u64) -> Cow<'_, Breaker> {
         if node == 0 {
-            return self.first.clone();
+            return Cow::Borrowed(&self.first);
         }
         if let Some(breaker) = self.others.read().unwrap_or_else(PoisonError::into_inner).get(&node)
         {
-            return breaker.clone();
+            return Cow::Owned(breaker.clone());
         }
         let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        others.entry(node).or_insert_with(|| Breaker::new(self.name.as_str())).clone()
+        let breaker = others.entry(node).or_insert_with(|| Breaker::new(self.name.as_str()));
+        Cow::Owned(breaker.clone())
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     envelope::Kind,
     flight::{Fault, Pilot},
     level2::{Fill, Lease, Stored},
-    read_types::Entry,
+    read_types::{Entry, Tags},
 };
 use crate::{clock::Moment, error::Error, guard::CallError, key::KeyPart};
 
@@ -191,9 +191,7 @@ where
             Ok(Some(stored)) => {
                 self.metrics.stored_bytes.increment(fill.bytes.len() as u64);
                 let entry = self.entry(value, &stored, &fill, &subject);
-                if let (Some(level1), Some(ticket)) = (&self.level1, ticket) {
-                    level1.insert(subject.entry(), self.for_level1(&entry), ticket);
-                }
+                self.keep(&subject, &entry, ticket);
                 pilot.land(stored_from, Ok(entry));
             }
             Ok(None) => {
@@ -379,7 +377,7 @@ where
             cost: fill.cost,
             bytes: u32::try_from(fill.bytes.len()).unwrap_or(u32::MAX),
             invalidated: false,
-            tags: Arc::clone(&subject.tags),
+            tags: subject.tags.clone(),
         }
     }
 
@@ -392,7 +390,7 @@ where
 
 impl<V> Entry<V> {
     /// A value that is not in Redis.
-    pub(super) fn uncached(value: Option<Arc<V>>, now: Moment, tags: &Arc<[u64]>) -> Self {
+    pub(super) fn uncached(value: Option<Arc<V>>, now: Moment, tags: &Tags) -> Self {
         Entry {
             value,
             version: 0,
@@ -402,7 +400,7 @@ impl<V> Entry<V> {
             cost: Duration::ZERO,
             bytes: 0,
             invalidated: false,
-            tags: Arc::clone(tags),
+            tags: tags.clone(),
         }
     }
 }

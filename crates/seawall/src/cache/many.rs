@@ -57,7 +57,7 @@ where
         for key in keys {
             match self.inner.subject(key) {
                 Ok(subject) => {
-                    let (hit, _) = self.inner.look_level1(&subject, Freshness::Cached, now);
+                    let (hit, _) = self.inner.look_level1(subject.entry(), Freshness::Cached, now);
                     answers.push(hit.map(Ok));
                     subjects.push(Some(subject));
                 }
@@ -107,9 +107,7 @@ where
             let entry = raw.and_then(|raw| inner.decode(&raw, stamp, subject));
             match entry {
                 Some(entry) if now < entry.fresh_until && entry.suits(Freshness::Cached, now) => {
-                    if let (Some(level1), Some(ticket)) = (&inner.level1, ticket) {
-                        level1.insert(subject.entry(), inner.for_level1(&entry), ticket);
-                    }
+                    inner.keep(subject, &entry, ticket);
                     answers[index] = Some(Ok(inner.hit(&entry, now)));
                 }
                 Some(entry)
@@ -262,9 +260,7 @@ where
             let entry = match result {
                 Ok(Some(times)) => {
                     let entry = inner.entry(value, &times, fill, &subject);
-                    if let (Some(level1), Some(ticket)) = (&inner.level1, ticket) {
-                        level1.insert(subject.entry(), inner.for_level1(&entry), ticket);
-                    }
+                    inner.keep(&subject, &entry, ticket);
                     entry
                 }
                 // Overtaken by an invalidation, or nobody knows: right for this read, which began

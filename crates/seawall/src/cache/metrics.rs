@@ -2,10 +2,12 @@
 
 use metrics::{Counter, Histogram};
 
+use crate::tally::Tally;
+
 /// Counters of one cache, with its name as the label `cache`.
 pub(super) struct Metrics {
-    pub(super) level1_hits: Counter,
-    pub(super) level2_hits: Counter,
+    pub(super) level1_hits: Tally,
+    pub(super) level2_hits: Tally,
     pub(super) stale_hits: Counter,
     pub(super) negative_hits: Counter,
     pub(super) misses: Counter,
@@ -27,9 +29,10 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new(name: &str) -> Self {
         let counter = |metric: &'static str| metrics::counter!(metric, "cache" => name.to_owned());
+        let hits = |level: &'static str| metrics::counter!("seawall_cache_hits_total", "cache" => name.to_owned(), "level" => level);
         Metrics {
-            level1_hits: metrics::counter!("seawall_cache_hits_total", "cache" => name.to_owned(), "level" => "1"),
-            level2_hits: metrics::counter!("seawall_cache_hits_total", "cache" => name.to_owned(), "level" => "2"),
+            level1_hits: Tally::new(hits("1")),
+            level2_hits: Tally::new(hits("2")),
             stale_hits: counter("seawall_cache_stale_hits_total"),
             negative_hits: counter("seawall_cache_negative_hits_total"),
             misses: counter("seawall_cache_misses_total"),
@@ -47,5 +50,11 @@ impl Metrics {
             gaps: counter("seawall_cache_gaps_total"),
             stored_bytes: counter("seawall_cache_stored_bytes_total"),
         }
+    }
+
+    /// Hands over what was counted on hot paths.
+    pub(super) fn flush(&self) {
+        self.level1_hits.flush();
+        self.level2_hits.flush();
     }
 }

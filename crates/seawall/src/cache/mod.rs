@@ -25,7 +25,7 @@ mod repair;
 pub mod sabotage;
 mod write;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub use codec::Codec;
 pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
@@ -36,7 +36,7 @@ pub use write::{Invalidation, PutOutcome};
 
 use self::{
     codec::Format, flight::Flights, level1::Level1, level2::Level2, metrics::Metrics, names::Names,
-    options::Settings, repair::Repairs,
+    options::Settings, read_types::Tags, repair::Repairs,
 };
 use crate::{
     clock::Clock,
@@ -44,6 +44,9 @@ use crate::{
     handle::Seawall,
     key::{KeyBuffer, KeyPart},
 };
+
+/// How often counts of hot paths are handed to the metrics recorder.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// A cache of `V` by `K`; a cheap clone.
 ///
@@ -85,7 +88,7 @@ struct Inner<K, V> {
 struct Subject {
     entry: KeyBuffer,
     generations: Vec<Vec<u8>>,
-    tags: Arc<[u64]>,
+    tags: Tags,
 }
 
 impl Subject {
@@ -138,6 +141,14 @@ where
             seawall.clock().clone(),
             seawall.stopping(),
         ));
+        let (counted, mut stop) = (Arc::clone(&metrics), seawall.stopping());
+        seawall.spawn(async move {
+            let mut stopped = false;
+            while !stopped {
+                stopped = tokio::time::timeout(FLUSH, stop.wait_for(|stop| *stop)).await.is_ok();
+                counted.flush();
+            }
+        });
         let inner = Inner {
             clock: seawall.clock().clone(),
             seawall,
@@ -162,21 +173,21 @@ where
 
 impl<K: KeyPart, V> Inner<K, V> {
     fn subject(&self, key: &K) -> Result<Subject> {
-        let names = &self.level2.names;
-        let entry = names.entry(key)?;
+        Ok(self.subject_of(self.level2.names.entry(key)?, key))
+    }
+
+    fn subject_of(&self, entry: KeyBuffer, key: &K) -> Subject {
         if self.settings.tags.is_none() && !self.settings.clearable {
-            return Ok(Subject { entry, generations: Vec::new(), tags: Arc::default() });
+            return Subject { entry, generations: Vec::new(), tags: None };
         }
+        let names = &self.level2.names;
         let tags = self.settings.tags.as_ref().map(|tags| tags(key)).unwrap_or_default();
         let mut generations: Vec<Vec<u8>> = tags.iter().map(|tag| names.tag(tag)).collect();
         if self.settings.clearable {
             generations.push(names.generation().to_vec());
         }
-        Ok(Subject {
-            entry,
-            generations,
-            tags: tags.iter().map(|tag| messages::tag_hash(tag)).collect(),
-        })
+        let tags = tags.iter().map(|tag| messages::tag_hash(tag)).collect();
+        Subject { entry, generations, tags: Some(tags) }
     }
 }
 

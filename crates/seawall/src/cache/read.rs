@@ -9,6 +9,7 @@ use super::{
     Cache, CacheError, Freshness, Inner, Loaded, Mode, Read, Source, Subject, WhenBusy,
     envelope::{Header, Kind},
     flight::{Fault, Flight, Landing},
+    level1::Ticket,
     load::{LoaderSlot, Purpose, moment},
     read_types::Entry,
 };
@@ -56,18 +57,24 @@ where
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let subject = self.inner.subject(key)?;
-        let now = self.inner.clock.now();
-        let (hit, older) = self.inner.look_level1(&subject, freshness, now);
+        let inner = &self.inner;
+        let entry = inner.level2.names.entry(key)?;
+        let (hit, older) = inner.look_level1(entry.as_bytes(), freshness, inner.clock.now());
         if let Some(read) = hit {
+            return Ok(read);
+        }
+        let subject = inner.subject_of(entry, key);
+        let looked = inner.look_level2(&subject).await;
+        if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
             return Ok(read);
         }
         let loader = LoaderSlot::new(Box::new(move || {
             load().map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
         }));
-        let read =
-            Inner::read_below(&self.inner, subject, freshness, older, Some(loader)).boxed().await?;
-        read.ok_or(CacheError::Deadline(self.inner.settings.deadline))
+        let read = Inner::read_below(inner, subject, freshness, older, looked, Some(loader))
+            .boxed()
+            .await?;
+        read.ok_or(CacheError::Deadline(inner.settings.deadline))
     }
 
     /// The value if a level has it; nothing is loaded. `None` means that nobody knows, not that
@@ -88,12 +95,14 @@ where
         freshness: Freshness,
         key: &K,
     ) -> Result<Option<Read<V>>, CacheError> {
-        let subject = self.inner.subject(key)?;
-        let (hit, older) = self.inner.look_level1(&subject, freshness, self.inner.clock.now());
+        let inner = &self.inner;
+        let subject = inner.subject(key)?;
+        let (hit, older) = inner.look_level1(subject.entry(), freshness, inner.clock.now());
         if let Some(read) = hit {
             return Ok(Some(read));
         }
-        Inner::read_below(&self.inner, subject, freshness, older, None).await
+        let looked = inner.look_level2(&subject).await;
+        Inner::read_below(inner, subject, freshness, older, looked, None).await
     }
 }
 
@@ -104,25 +113,61 @@ where
 {
     /// A fresh copy in the first level, or an older one that may stand in when all else fails.
     pub(super) fn look_level1(
-        self: &Arc<Self>,
-        subject: &Subject,
+        &self,
+        key: &[u8],
         freshness: Freshness,
         now: Moment,
     ) -> (Option<Read<V>>, Option<Entry<V>>) {
         let Some(level1) = &self.level1 else { return (None, None) };
-        if freshness == Freshness::Strong || self.repairs.concerns(subject.entry()) {
+        if freshness == Freshness::Strong || self.repairs.concerns(key) {
             return (None, None);
         }
-        match level1.get(subject.entry()) {
+        match level1.get(key) {
             Some(entry) if now < entry.fresh_until && entry.suits(freshness, now) => {
-                self.metrics.level1_hits.increment(1);
+                self.metrics.level1_hits.count();
                 if entry.value.is_none() {
                     self.metrics.negative_hits.increment(1);
                 }
-                (Some(entry.read(Source::Level1, now)), None)
+                (Some(entry.into_read(Source::Level1, now)), None)
             }
             Some(entry) if entry.suits(freshness, now) => (None, Some(entry)),
             _ => (None, None),
+        }
+    }
+
+    /// What Redis has, and what is needed to use it rightly.
+    async fn look_level2(&self, subject: &Subject) -> Looked<V> {
+        // Both before the command is sent: what comes after it must not be taken for older.
+        let began = self.flights.next();
+        let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
+        let found = self.level2.get(subject.entry(), &subject.generations).await;
+        let found = found
+            .map(|(raw, stamp)| (raw.and_then(|raw| self.decode(&raw, stamp, subject)), stamp));
+        Looked { began, ticket, found }
+    }
+
+    /// The usual case, without any preparation for the others: a fresh entry that wants no tending.
+    fn plain_hit(
+        &self,
+        subject: &Subject,
+        looked: &Looked<V>,
+        freshness: Freshness,
+    ) -> Option<Read<V>> {
+        let Ok((Some(entry), _)) = &looked.found else { return None };
+        let now = self.clock.now();
+        let fresh = now < entry.fresh_until && !entry.invalidated && entry.suits(freshness, now);
+        let tended = self.settings.sliding || self.settings.early_refresh.is_some();
+        if !fresh || tended || self.repairs.concerns(subject.entry()) {
+            return None;
+        }
+        self.keep(subject, entry, looked.ticket);
+        Some(self.hit(entry, now))
+    }
+
+    /// Keeps a copy in the first level.
+    pub(super) fn keep(&self, subject: &Subject, entry: &Entry<V>, ticket: Option<Ticket>) {
+        if let (Some(level1), Some(ticket)) = (&self.level1, ticket) {
+            level1.insert(subject.entry(), self.for_level1(entry), ticket);
         }
     }
 
@@ -132,17 +177,21 @@ where
         subject: Subject,
         freshness: Freshness,
         mut older: Option<Entry<V>>,
+        first: Looked<V>,
         loader: Option<LoaderSlot<V>>,
     ) -> Result<Option<Read<V>>, CacheError> {
         let deadline = this.clock.now() + this.settings.deadline;
+        let mut first = Some(first);
         for _ in 0..MAX_LOOKS {
             // What is in Redis under a key whose invalidation it did not take is not to be trusted.
             if this.repairs.concerns(subject.entry()) {
                 return this.without_redis(&subject, freshness, None, loader, deadline).await;
             }
-            let began = this.flights.next();
-            let ticket = this.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
-            let (raw, stamp) = match this.level2.get(subject.entry(), &subject.generations).await {
+            let Looked { began, ticket, found } = match first.take() {
+                Some(looked) => looked,
+                None => this.look_level2(&subject).await,
+            };
+            let (found, stamp) = match found {
                 Ok(found) => found,
                 Err(error) if error.is_outage() => {
                     this.metrics.outages.increment(1);
@@ -157,15 +206,12 @@ where
                 }
                 Err(error) => return Err(error.into()),
             };
-            let found = raw.and_then(|raw| this.decode(&raw, stamp, &subject));
             let now = this.clock.now();
             let mut replaces = None;
             if let Some(entry) = found {
                 let fresh = now < entry.fresh_until && !entry.invalidated;
                 if fresh && entry.suits(freshness, now) {
-                    if let (Some(level1), Some(ticket)) = (&this.level1, ticket) {
-                        level1.insert(subject.entry(), this.for_level1(&entry), ticket);
-                    }
+                    this.keep(&subject, &entry, ticket);
                     this.tend(&subject, &entry, stamp, now, loader.as_ref());
                     return Ok(Some(this.hit(&entry, now)));
                 }
@@ -343,7 +389,7 @@ where
     }
 
     pub(super) fn hit(&self, entry: &Entry<V>, now: Moment) -> Read<V> {
-        self.metrics.level2_hits.increment(1);
+        self.metrics.level2_hits.count();
         if entry.value.is_none() {
             self.metrics.negative_hits.increment(1);
         }
@@ -436,9 +482,17 @@ where
             cost: Duration::from_micros(u64::from(header.cost_micros)),
             bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             invalidated: header.invalidated,
-            tags: Arc::clone(&subject.tags),
+            tags: subject.tags.clone(),
         })
     }
+}
+
+/// What a look into Redis found.
+struct Looked<V> {
+    /// The reader's number: loads with a later one are new enough for it.
+    began: u64,
+    ticket: Option<Ticket>,
+    found: Result<(Option<Entry<V>>, u64), Error>,
 }
 
 /// What came of waiting for a load.

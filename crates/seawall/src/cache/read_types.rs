@@ -114,6 +114,9 @@ pub enum CacheError {
     Redis(#[from] Error),
 }
 
+/// Hashes of tags; none for most caches, which then share no counter of references either.
+pub(super) type Tags = Option<Arc<[u64]>>;
+
 /// What the first level keeps, and what the second level's entries become.
 #[derive(Debug)]
 pub(super) struct Entry<V> {
@@ -130,12 +133,12 @@ pub(super) struct Entry<V> {
     /// Kept for readers who ask for stale values only.
     pub(super) invalidated: bool,
     /// Hashes of its tags.
-    pub(super) tags: Arc<[u64]>,
+    pub(super) tags: Tags,
 }
 
 impl<V> Clone for Entry<V> {
     fn clone(&self) -> Self {
-        Entry { value: self.value.clone(), tags: Arc::clone(&self.tags), ..*self }
+        Entry { value: self.value.clone(), tags: self.tags.clone(), ..*self }
     }
 }
 
@@ -143,6 +146,16 @@ impl<V> Entry<V> {
     pub(super) fn read(&self, source: Source, now: Moment) -> Read<V> {
         Read {
             value: self.value.clone(),
+            source,
+            age: now.since(self.written),
+            version: Version(self.version),
+        }
+    }
+
+    /// The same for an entry that is not needed any more.
+    pub(super) fn into_read(self, source: Source, now: Moment) -> Read<V> {
+        Read {
+            value: self.value,
             source,
             age: now.since(self.written),
             version: Version(self.version),

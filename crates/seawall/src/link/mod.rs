@@ -40,6 +40,7 @@ use self::dial::{Address, Dialer};
 use crate::{
     clock::{Clock, Moment},
     error::{Error, Result},
+    tally::Tally,
     testing::Faults,
 };
 
@@ -71,7 +72,7 @@ struct Inner {
     offset_micros: AtomicI64,
     faults: Faults,
     closed: AtomicBool,
-    commands: Counter,
+    commands: Tally,
     failures: Counter,
 }
 
@@ -145,7 +146,7 @@ impl Link {
             offset_micros: AtomicI64::new(0),
             faults,
             closed: AtomicBool::new(false),
-            commands: metrics::counter!("seawall_commands_total"),
+            commands: Tally::new(metrics::counter!("seawall_commands_total")),
             failures: metrics::counter!("seawall_command_failures_total"),
         };
         (Link { inner: Arc::new(inner) }, hub_task)
@@ -159,7 +160,7 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future does not take the command back.
     pub async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
-        self.inner.commands.increment(1);
+        self.inner.commands.count();
         self.admit()?;
         let reply = match &self.inner.route {
             Route::Single(node) => node.send(command).await,
@@ -184,7 +185,7 @@ impl Link {
     /// A command that fails does not keep the others from being carried out.
     pub async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
         let count = commands.len();
-        self.inner.commands.increment(count as u64);
+        (0..count).for_each(|_| self.inner.commands.count());
         if let Err(error) = self.admit() {
             return vec![Err(error); count];
         }
@@ -273,7 +274,7 @@ impl Link {
     pub(crate) fn node_number(&self, key: &[u8]) -> u64 {
         match &self.inner.route {
             Route::Single(_) => 0,
-            Route::Cluster(cluster) => cluster.node_number(slot::slot(key)),
+            Route::Cluster(cluster) => cluster.node_number(slot(key)),
         }
     }
 
@@ -293,6 +294,7 @@ impl Link {
 
     /// Measures the offset between the server's clock and ours.
     pub(crate) async fn measure_offset(&self) -> Result<()> {
+        self.inner.commands.flush();
         let before = self.inner.clock.now();
         let (seconds, micros): (i64, i64) = self.query(b"", &cmd("TIME")).await?;
         let trip = self.inner.clock.now().since(before);
