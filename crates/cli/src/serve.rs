@@ -14,7 +14,7 @@ use seawall::Seawall;
 use seawall_market::{
     App, Parts,
     config::{Config, Database, Sms, Sources},
-    http,
+    http::{self, serve::Bounds},
 };
 use seawall_server::Level;
 use tokio::{
@@ -33,14 +33,18 @@ const OPEN_FILES: u64 = 10_000;
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let config = settings(args).map_err(Failure::Usage)?;
+    let (config, oddities) = settings(args).map_err(Failure::Usage)?;
     log_to_stderr(config.log);
+    for oddity in oddities {
+        tracing::warn!("{oddity}");
+    }
     open_files::raise(OPEN_FILES, &terminal::notices(Level::Warning));
     let runtime = Runtime::new().map_err(|error| work("cannot start threads", &error))?;
     runtime.block_on(serve(config))
 }
 
-fn settings(args: &ServeArgs) -> Result<Config, String> {
+/// The settings, and what is odd about them.
+fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), String> {
     if args.redis_password.is_some() {
         return Err("--redis-password is not taken, because other users of this machine can read \
                     command lines; put the password into SEAWALL_REDIS_PASSWORD, or into a file \
@@ -59,7 +63,7 @@ fn settings(args: &ServeArgs) -> Result<Config, String> {
     for (name, value) in args.settings() {
         sources = sources.flag(name, value)?;
     }
-    sources.config()
+    Ok((sources.config()?, sources.oddities().to_vec()))
 }
 
 /// Our own lines at this level; those of libraries when something is wrong.
@@ -99,7 +103,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
             std::process::exit(1);
         });
     };
-    http::serve::serve(listener, app.router(), stop).await;
+    http::serve::serve(listener, app.router(), Bounds::default(), stop).await;
     app.shutdown().await;
     tracing::info!("ended; nothing is left in hand");
     Ok(())
@@ -145,6 +149,13 @@ fn banner(config: &Config, address: &str, socket: Option<&Path>) -> String {
     ];
     if config.demo && config.sms == Sms::Echo {
         lines.push("  Try it      log in as 10000000001; the page shows the code".into());
+    }
+    if config.sms == Sms::Echo && !config.listen.ip().is_loopback() {
+        lines.push(
+            "  Careful     other machines reach this, and everybody is shown every login code; use \
+             --sms log"
+                .into(),
+        );
     }
     if config.sms == Sms::Log {
         lines.push("  Codes       are written to this log (--sms log)".into());

@@ -101,7 +101,7 @@ impl App {
         }
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
         let accounts = Accounts::new(&seawall, Arc::clone(&db), sender, &config)?;
-        let shops = Shops::new(Arc::clone(&db));
+        let shops = Shops::new(&seawall, Arc::clone(&db))?;
         let orders = Arc::new(Orders::new(&seawall, Arc::clone(&db), parts.crash_points)?);
         orders.open_sales().await?;
         let workers = Workers::start(&orders, &instance(&config.data)?);

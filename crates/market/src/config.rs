@@ -2,7 +2,7 @@
 //!
 //! One list of names serves the command line, the environment and the TOML file: `listen` is
 //! `--listen`, `SEAWALL_LISTEN` and `listen = …`. Flags win over the environment, that over the
-//! file. Nothing is guessed and nothing is ignored: a name that is unknown or a value that is not
+//! file. Nothing is guessed: a name that is unknown or a value that is not
 //! allowed ends the program with a sentence that names setting, value and what is allowed.
 //!
 //! Invariant: no message from here carries a password.
@@ -37,6 +37,9 @@ const SETTINGS: [(&str, &str); 10] = [
     ("code-ip-hourly", "a whole number from 1 to 1000000"),
     ("log", "error, warn, info, debug or trace"),
 ];
+
+/// Beginnings of variables that others read: the toolkit, the tests.
+const OTHER_VARIABLES: [&str; 2] = ["SEAWALL_REDIS_PASSWORD", "SEAWALL_TEST_"];
 
 /// How login codes reach people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +118,7 @@ fn variable(setting: &str) -> String {
 #[derive(Debug, Default)]
 pub struct Sources {
     values: BTreeMap<&'static str, (String, Source)>,
+    oddities: Vec<String>,
 }
 
 impl Sources {
@@ -147,7 +151,8 @@ impl Sources {
         Ok(self)
     }
 
-    /// Adds the variables `SEAWALL_…` among these.
+    /// Adds the variables `SEAWALL_…` among these. One that is no setting may be meant for another
+    /// program, so it is only noted.
     #[must_use]
     pub fn environment(mut self, variables: impl Iterator<Item = (String, String)>) -> Self {
         let variables: BTreeMap<_, _> = variables.collect();
@@ -156,7 +161,19 @@ impl Sources {
                 self.values.insert(setting, (value.clone(), Source::Environment));
             }
         }
+        for name in variables.keys().filter(|name| name.starts_with("SEAWALL_")) {
+            let setting = SETTINGS.iter().any(|(setting, _)| variable(setting) == *name);
+            if !setting && !OTHER_VARIABLES.iter().any(|other| name.starts_with(other)) {
+                self.oddities.push(format!("{name} is set, but there is no such setting"));
+            }
+        }
         self
+    }
+
+    /// What may be a mistake, though it is no error.
+    #[must_use]
+    pub fn oddities(&self) -> &[String] {
+        &self.oddities
     }
 
     /// Adds a flag of the command line.
@@ -382,6 +399,11 @@ mod tests {
         assert_eq!((config.code_ip_hourly, config.sms, config.demo), (4, Sms::Log, false));
 
         fs::write(&path, "lisen = \"127.0.0.1:1\"").expect("written");
+        let odd = [("SEAWALL_LISEN", "x"), ("SEAWALL_REDIS_PASSWORD", "x"), ("HOME", "/")];
+        let odd = odd.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let sources = Sources::new().environment(odd.into_iter());
+        assert_eq!(sources.oddities(), ["SEAWALL_LISEN is set, but there is no such setting"]);
+
         let mistake = Sources::new().file(&path).expect_err("a mistake");
         assert!(mistake.contains("lisen is not a setting; there are listen, redis"), "{mistake}");
     }

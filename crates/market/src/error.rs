@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use seawall::cache::CacheError;
+
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -85,6 +87,15 @@ impl From<seawall::Error> for Error {
             }
             // A server that refuses (out of memory, read-only) is as good as away for the caller.
             _ => Error::Unavailable { what: "Redis", cause: error.to_string() },
+        }
+    }
+}
+
+impl From<CacheError> for Error {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Redis(error) => error.into(),
+            error => Error::Unavailable { what: "the source of a cache", cause: error.to_string() },
         }
     }
 }

@@ -4,25 +4,38 @@
 //! connections; this does both with hyper. The time for headers also bounds how long a kept-alive
 //! connection may be idle, because hyper begins to count when it waits for the next request.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
+    server::graceful::{GracefulConnection, GracefulShutdown},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
+use tower_service::Service as _;
+
 use super::extract::Peer;
 
-/// Connections at the same time; more wait until one ends.
-const MAX_CONNECTIONS: usize = 8192;
-/// How long a client may take to send its headers, or be idle between requests.
-const HEADER_LIMIT: Duration = Duration::from_secs(30);
+/// What a client may ask of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Connections at the same time; more wait until one ends.
+    pub connections: usize,
+    /// How long a client may take to send its headers, or be idle between requests.
+    pub headers_within: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds { connections: 8192, headers_within: Duration::from_secs(30) }
+    }
+}
+
 /// Largest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// How long requests in hand may take once the server is told to end.
@@ -31,9 +44,14 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop` is ready, then finishes what is in hand.
-pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stop: impl Future<Output = ()>,
+) {
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(bounds.connections));
     let mut stop = std::pin::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -42,7 +60,14 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
             accepted = accept(&listener, &room) => accepted,
         };
         let (stream, peer, permit) = accepted;
-        connection(stream, peer, permit, router.clone(), &graceful);
+        let served = connection(stream, peer, router.clone(), bounds.headers_within);
+        let served = graceful.watch(served);
+        tokio::spawn(async move {
+            if let Err(error) = served.await {
+                tracing::debug!(%peer, %error, "a connection ended");
+            }
+            drop(permit);
+        });
     }
     drop(listener);
     if tokio::time::timeout(DRAIN_LIMIT, graceful.shutdown()).await.is_err() {
@@ -69,10 +94,9 @@ async fn accept(
 fn connection(
     stream: TcpStream,
     peer: SocketAddr,
-    permit: OwnedSemaphorePermit,
     router: Router,
-    graceful: &GracefulShutdown,
-) {
+    headers_within: Duration,
+) -> impl GracefulConnection<Error = hyper::Error> + Send {
     // A socket that cannot be told to send at once still works.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -80,24 +104,12 @@ fn connection(
         async move {
             let mut request: Request = request.map(Body::new);
             request.extensions_mut().insert(Peer(peer));
-            Ok::<_, Infallible>(call(&mut router, request).await)
+            router.call(request).await
         }
     });
-    let served = http1::Builder::new()
+    http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_LIMIT)
+        .header_read_timeout(headers_within)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    let served = graceful.watch(served);
-    tokio::spawn(async move {
-        if let Err(error) = served.await {
-            tracing::debug!(%peer, %error, "a connection ended");
-        }
-        drop(permit);
-    });
-}
-
-async fn call(router: &mut Router, request: Request) -> axum::response::Response {
-    use tower_service::Service as _;
-    router.call(request).await.unwrap_or_else(|never| match never {})
+        .serve_connection(TokioIo::new(stream), service)
 }

@@ -137,16 +137,16 @@ impl Worker {
         self.queue.ensure_group().await?;
         let mut lane = self.queue.lane().await?;
         self.finish_pending().await?;
-        let mut looked = self.clock.now();
+        let mut look_at = self.clock.now();
         loop {
-            for entry in self.next(&mut lane).await? {
-                self.handle(&entry).await?;
-            }
-            if self.clock.now().since(looked) >= LOOK_EVERY {
-                looked = self.clock.now();
+            if self.clock.now() >= look_at {
+                look_at = self.clock.now() + LOOK_EVERY;
                 for entry in self.queue.take_over().await? {
                     self.handle_again(&entry).await?;
                 }
+            }
+            for entry in self.next(&mut lane).await? {
+                self.handle(&entry).await?;
             }
         }
     }

@@ -123,7 +123,7 @@ pub struct Orders {
 
 impl Orders {
     pub(crate) fn new(seawall: &Seawall, db: Arc<Db>, crash_points: CrashPoints) -> Result<Self> {
-        let sales = Sales::new(seawall.link().clone(), Arc::clone(&db));
+        let sales = Sales::new(seawall, Arc::clone(&db))?;
         Ok(Orders { ids: seawall.ids("order").build()?, db, sales, crash_points })
     }
 

@@ -16,7 +16,11 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use seawall::{FromRedisValue as _, Link, Script, cmd};
+use seawall::{
+    FromRedisValue as _, Link, Script, Seawall,
+    cache::{Cache, Loaded},
+    cmd,
+};
 use tokio::sync::Mutex;
 
 use super::{Order, Status, store};
@@ -28,6 +32,8 @@ use crate::{
 
 /// How long the keys of a sale outlive it, so that late questions are answered without the database.
 const AFTERMATH: Duration = Duration::from_secs(24 * 3600);
+/// How long it is remembered that a voucher has no sale.
+const MISSING: Duration = Duration::from_secs(10);
 /// Most orders of one shard that may wait for the database.
 const MAX_WAITING: u32 = 50_000;
 /// How often a reservation whose reply was lost is asked for again.
@@ -56,11 +62,15 @@ pub(super) struct Sales {
     db: Arc<Db>,
     /// One opens a sale; the others of this process wait for it.
     opening: [Mutex<()>; SALE_SHARDS as usize],
+    /// Which vouchers have a sale at all, so that made-up ones do not reach the database.
+    known: Cache<u64, bool>,
 }
 
 impl Sales {
-    pub(super) fn new(link: Link, db: Arc<Db>) -> Self {
-        Sales { link, db, opening: std::array::from_fn(|_| Mutex::new(())) }
+    pub(super) fn new(seawall: &Seawall, db: Arc<Db>) -> Result<Self> {
+        let known = seawall.cache("flash-sale").missing_for(MISSING).build()?;
+        let opening = std::array::from_fn(|_| Mutex::new(()));
+        Ok(Sales { link: seawall.link().clone(), db, opening, known })
     }
 
     pub(super) fn link(&self) -> &Link {
@@ -70,9 +80,19 @@ impl Sales {
     /// Reserves a unit; opens the sale first where Redis does not know it.
     pub(super) async fn reserve(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {
         match self.ask(user, voucher, order).await? {
-            Reserved::Unknown if self.open(voucher).await? => self.ask(user, voucher, order).await,
+            Reserved::Unknown if self.is_known(voucher).await? && self.open(voucher).await? => {
+                self.ask(user, voucher, order).await
+            }
             answer => Ok(answer),
         }
+    }
+
+    async fn is_known(&self, voucher: u64) -> Result<bool> {
+        let db = Arc::clone(&self.db);
+        let load = move || async move {
+            store::has_sale(&db, voucher).await.map(|has| Loaded::from(has.then_some(true)))
+        };
+        Ok(self.known.get_or_load(&voucher, load).await?.value.is_some())
     }
 
     async fn ask(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {

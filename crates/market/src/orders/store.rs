@@ -157,6 +157,15 @@ pub(super) async fn sales_after(db: &Db, time: i64) -> Result<Vec<u64>> {
     rows.iter().map(|row| Ok(unsigned(row.try_get("voucher_id")?))).collect()
 }
 
+/// Whether a voucher is sold in a flash sale, past or future.
+pub(super) async fn has_sale(db: &Db, voucher: u64) -> Result<bool> {
+    let row = sqlx::query("SELECT voucher_id FROM seckill_voucher WHERE voucher_id = ?")
+        .bind(id(voucher))
+        .fetch_optional(db.read())
+        .await?;
+    Ok(row.is_some())
+}
+
 /// A sale at one moment: its stock and its buyers agree.
 pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<Snapshot>> {
     let mut reading = db.read().begin().await?;

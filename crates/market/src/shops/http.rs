@@ -37,22 +37,22 @@ struct ShopView {
 }
 
 impl ShopView {
-    fn new(shop: Shop, zone: &TimeZone) -> Self {
+    fn new(shop: &Shop, zone: &TimeZone) -> Self {
         ShopView {
             id: Id(shop.id),
             owner_id: Id(shop.owner_id),
-            name: shop.name,
+            name: shop.name.clone(),
             type_id: Id(shop.type_id),
-            images: shop.images,
-            area: shop.area,
-            address: shop.address,
+            images: shop.images.clone(),
+            area: shop.area.clone(),
+            address: shop.address.clone(),
             x: shop.x,
             y: shop.y,
             avg_price: shop.avg_price,
             sold: shop.sold,
             comments: shop.comments,
             score: shop.score,
-            open_hours: shop.open_hours,
+            open_hours: shop.open_hours.clone(),
             create_time: rfc3339(zone, shop.create_time),
             update_time: rfc3339(zone, shop.update_time),
         }
@@ -61,5 +61,5 @@ impl ShopView {
 
 async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ShopView> {
     let shop = app.shops().read(id).await?;
-    Ok(ShopView::new(shop, &app.config().zone).into())
+    Ok(ShopView::new(&shop, &app.config().zone).into())
 }

@@ -1,16 +1,28 @@
-//! Shops: what is read most. The cache goes into [`Shops::read`].
+//! Shops, read through the cache.
+//!
+//! What does not exist is cached as well, briefly, so that made-up ids do not reach the database.
+//! When Redis is away the cache goes on with what it has and with the database behind its governor.
 
 pub(crate) mod http;
 pub(crate) mod store;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use seawall::{
+    Seawall,
+    cache::{Cache, Loaded},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     db::Db,
     error::{Error, Result},
 };
+
+/// How long a shop is fresh.
+const FRESH: Duration = Duration::from_secs(30 * 60);
+/// How long it is remembered that there is no such shop.
+const MISSING: Duration = Duration::from_secs(2 * 60);
 
 /// A shop, as the database has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,23 +61,27 @@ pub struct Shop {
     pub update_time: i64,
 }
 
-/// Shops.
+/// Shops and their cache.
 #[derive(Debug)]
 pub struct Shops {
     db: Arc<Db>,
+    cache: Cache<u64, Shop>,
 }
 
 impl Shops {
-    pub(crate) fn new(db: Arc<Db>) -> Self {
-        Shops { db }
+    pub(crate) fn new(seawall: &Seawall, db: Arc<Db>) -> Result<Self> {
+        let cache = seawall.cache("shop").fresh_for(FRESH).missing_for(MISSING).build()?;
+        Ok(Shops { db, cache })
     }
 
     /// One shop.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is none.
-    pub async fn read(&self, shop: u64) -> Result<Shop> {
-        let found = store::by_id(&self.db, shop).await?;
-        found.ok_or_else(|| Error::not_found("UNKNOWN_SHOP", "no such shop"))
+    pub async fn read(&self, shop: u64) -> Result<Arc<Shop>> {
+        let db = Arc::clone(&self.db);
+        let load = move || async move { store::by_id(&db, shop).await.map(Loaded::from) };
+        let read = self.cache.get_or_load(&shop, load).await?;
+        read.value.ok_or_else(|| Error::not_found("UNKNOWN_SHOP", "no such shop"))
     }
 }

@@ -1,10 +1,17 @@
 //! Login by code and sessions.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use axum::http::header;
 use futures_util::future::join_all;
 use seawall::testing::Stage;
+use seawall_market::{
+    Parts,
+    accounts::{Phone, Sending, SmsSender},
+};
 use seawall_testkit::backend::Backend;
 
 use crate::market::{Market, on_each_backend};
@@ -170,5 +177,35 @@ async fn without_redis_sessions_are_read_from_the_database_and_logins_stay_close
     stage.faults().end_outage();
     market.get("/readyz", "").await.ok();
     market.get("/user/me", &token).await.ok();
+    market.shutdown().await;
+}
+
+/// Keeps what would have been sent.
+#[derive(Debug, Default)]
+struct Outbox(Mutex<Vec<(String, String)>>);
+
+impl SmsSender for Outbox {
+    fn send<'a>(&'a self, phone: &'a Phone, code: &'a str) -> Sending<'a> {
+        self.0.lock().unwrap().push((phone.to_string(), code.to_owned()));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn without_echo_the_code_is_sent_and_an_address_has_a_cap() {
+    let outbox = Arc::new(Outbox::default());
+    let sender: Arc<dyn SmsSender> = Arc::clone(&outbox) as _;
+    let parts = Parts { sender: Some(sender), ..Parts::default() };
+    let settings = [("sms", "log"), ("code-ip-hourly", "3")];
+    let market = Market::with(Backend::Embedded, parts, &settings).await;
+    for phone in ["10000000001", "10000000002", "10000000003"] {
+        let asked = market.ask_code(phone).await.ok();
+        assert!(asked.body["data"].is_null(), "the code is not in the answer: {asked:?}");
+    }
+    market.ask_code("10000000004").await.refused(429, "LIMITED");
+    let (phone, code) = outbox.0.lock().unwrap()[1].clone();
+    assert_eq!(phone, "10000000002");
+    assert!(code.len() == 6 && code.bytes().all(|byte| byte.is_ascii_digit()), "{code}");
+    market.log_in_with("10000000002", &code).await.ok();
     market.shutdown().await;
 }

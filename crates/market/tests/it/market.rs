@@ -65,38 +65,61 @@ impl Answer {
 impl Market {
     /// A market with demo data on a server of its own.
     pub(crate) async fn on(backend: Backend) -> Self {
-        let stand = Stand::private(backend).expect("the backend starts");
-        let seawall = connect(&stand).await;
-        let mut market = Self::start(seawall, new_dir(), CrashPoints::default()).await;
-        market._stand = Some(stand);
-        market
+        Self::with(backend, Parts::default(), &[]).await
     }
 
     /// A market on an engine whose time is in the test's hands.
     pub(crate) async fn on_stage(stage: &Stage) -> Self {
-        Self::start(stage.seawall().clone(), new_dir(), CrashPoints::default()).await
+        Self::start(stage.seawall().clone(), new_dir(), Parts::default(), &[]).await
     }
 
     /// A market whose workers are killed at crash points.
     pub(crate) async fn with_crashes(backend: Backend, crashes: CrashPoints) -> Self {
+        let parts = Parts { crash_points: crashes, ..Parts::default() };
+        Self::with(backend, parts, &[]).await
+    }
+
+    /// A market with parts and settings of the test's own.
+    pub(crate) async fn with(backend: Backend, parts: Parts, settings: &[(&str, &str)]) -> Self {
         let stand = Stand::private(backend).expect("the backend starts");
         let seawall = connect(&stand).await;
-        let mut market = Self::start(seawall, new_dir(), crashes).await;
+        let mut market = Self::start(seawall, new_dir(), parts, settings).await;
         market._stand = Some(stand);
         market
     }
 
-    async fn start(seawall: Seawall, dir: Arc<TempDir>, crash_points: CrashPoints) -> Self {
+    async fn start(
+        seawall: Seawall,
+        dir: Arc<TempDir>,
+        parts: Parts,
+        settings: &[(&str, &str)],
+    ) -> Self {
         // Shown with a test that fails; the first test of a process sets it.
         let _ = tracing_subscriber::fmt().with_test_writer().with_ansi(false).try_init();
-        let parts = Parts { crash_points, ..Parts::default() };
-        let app = App::start(config(&dir), seawall.clone(), parts).await.expect("it starts");
+        let app = App::start(config(&dir, settings), seawall.clone(), parts).await;
+        let app = app.expect("it starts");
         Market { router: app.router(), app: Some(app), seawall, dir, _stand: None }
     }
 
-    /// Another process on the same stores.
-    pub(crate) async fn beside(&self) -> Market {
-        Self::start(self.seawall.clone(), Arc::clone(&self.dir), CrashPoints::default()).await
+    /// The same process after a restart, on the same stores.
+    pub(crate) async fn restarted(&self) -> Market {
+        let dir = Arc::clone(&self.dir);
+        Self::start(self.seawall.clone(), dir, Parts::default(), &[]).await
+    }
+
+    /// Another process on the same stores, with a folder and so a name of its own.
+    pub(crate) async fn colleague(&self) -> Market {
+        let database = format!("sqlite:{}", self.dir.path().join("market.db").display());
+        let settings = [("database", database.as_str())];
+        let mut market =
+            Self::start(self.seawall.clone(), new_dir(), Parts::default(), &settings).await;
+        market.dir = Arc::clone(&self.dir);
+        market
+    }
+
+    /// Its routes, for a server.
+    pub(crate) fn router(&self) -> Router {
+        self.router.clone()
     }
 
     /// Ends it in order, the stores included.
@@ -174,6 +197,13 @@ impl Market {
         number
     }
 
+    /// Changes the database behind the market's back.
+    pub(crate) async fn change(&self, statement: &'static str) {
+        let pool = self.pool().await;
+        sqlx::query(statement).execute(&pool).await.expect("it is carried out");
+        pool.close().await;
+    }
+
     async fn pool(&self) -> sqlx::AnyPool {
         let path = self.dir.path().join("market.db");
         sqlx::AnyPool::connect(&format!("sqlite:{}", path.display())).await.expect("it is there")
@@ -218,10 +248,14 @@ fn new_dir() -> Arc<TempDir> {
     Arc::new(tempfile::Builder::new().prefix("seawall-market-").tempdir().expect("a folder"))
 }
 
-fn config(dir: &TempDir) -> Config {
+fn config(dir: &TempDir, settings: &[(&str, &str)]) -> Config {
     let data = dir.path().display().to_string();
-    let sources = Sources::new().flag("data", &data).expect("known");
-    sources.flag("sms", "echo").expect("known").config().expect("valid")
+    let defaults = [("data", data.as_str()), ("sms", "echo")];
+    let mut sources = Sources::new();
+    for (name, value) in defaults.iter().chain(settings) {
+        sources = sources.flag(name, value).expect("known");
+    }
+    sources.config().expect("valid")
 }
 
 pub(crate) fn request(method: Method, path: &str, token: &str, body: Body) -> Request<Body> {

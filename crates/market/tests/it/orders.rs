@@ -161,3 +161,20 @@ async fn the_database_has_the_last_word(backend: Backend) {
     );
     market.shutdown().await;
 }
+
+/// Keys of one sale lie together, those of others elsewhere: everything works across slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sales_work_on_a_cluster() {
+    let market = Market::on(Backend::Cluster).await;
+    let token = market.log_in("10000000001").await;
+    for voucher in [1, 2] {
+        let path = format!("/voucher-order/seckill/{voucher}");
+        let order = market.post(&path, &token).await.ok().text();
+        assert_eq!(market.settled(&order, &token).await, "UNPAID");
+        market.post(&path, &token).await.refused(409, "DUPLICATE_ORDER");
+    }
+    market.get("/shop/1", &token).await.ok();
+    market.all_settled().await;
+    assert_eq!((market.stock(1).await, market.stock(2).await), (99, 0));
+    market.shutdown().await;
+}

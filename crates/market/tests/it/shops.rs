@@ -1,5 +1,7 @@
 //! Shops through the cache.
 
+use std::time::Duration;
+
 use seawall::testing::Stage;
 use seawall_testkit::backend::Backend;
 
@@ -25,6 +27,24 @@ async fn a_shop_is_read_and_an_unknown_one_is_not(backend: Backend) {
     ] {
         market.get(bad, "").await.refused(400, "BAD_ID");
     }
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn that_there_is_no_shop_is_remembered_briefly() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    market.get("/shop/77", "").await.refused(404, "UNKNOWN_SHOP");
+    market
+        .change(
+            "INSERT INTO shop SELECT 77, owner_id, 'Late', type_id, images, area, address, x, y, \
+             avg_price, sold, comments, score, open_hours, create_time, update_time \
+             FROM shop WHERE id = 1",
+        )
+        .await;
+    market.get("/shop/77", "").await.refused(404, "UNKNOWN_SHOP");
+    stage.advance(Duration::from_secs(5 * 60)).await;
+    assert_eq!(market.get("/shop/77", "").await.ok().body["data"]["name"], "Late");
     market.shutdown().await;
 }
 

@@ -16,6 +16,7 @@ use crate::market::{Market, PATIENCE, on_each_backend};
 on_each_backend!(
     killed_before_the_commit,
     killed_after_the_commit,
+    a_colleague_takes_over_what_a_dead_worker_left,
     what_cannot_be_understood_is_parked_and_others_go_on,
     what_always_fails_is_parked_after_its_last_delivery,
 );
@@ -48,13 +49,44 @@ async fn killed_at(point: CrashPoint, backend: Backend, rows_then: i64) {
     // The client was told this id: it can be found all the time.
     market.get(&format!("/voucher-order/{order}"), &token).await.ok();
 
-    let restarted = market.beside().await;
+    let restarted = market.restarted().await;
     assert_eq!(restarted.settled(&order, &token).await, "UNPAID");
     restarted.all_settled().await;
     assert_eq!(restarted.sql("SELECT COUNT(*) FROM voucher_order").await, 1);
     assert_eq!(restarted.sql("SELECT stock FROM seckill_voucher WHERE voucher_id = 1").await, 99);
     assert_eq!(restarted.stock(1).await, 99);
     restarted.shutdown().await;
+}
+
+async fn a_colleague_takes_over_what_a_dead_worker_left(backend: Backend) {
+    let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
+    let token = market.log_in("10000000001").await;
+    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    let (id, name) = delivered(&market).await;
+    // As if it had been left for a minute.
+    let key = "{sale:1}:orders";
+    let _: seawall::Value =
+        market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "IDLE", "60000"]).await;
+    let colleague = market.colleague().await;
+    assert_eq!(colleague.settled(&order, &token).await, "UNPAID");
+    colleague.all_settled().await;
+    assert_eq!(colleague.sql("SELECT COUNT(*) FROM voucher_order").await, 1);
+    assert_eq!(colleague.stock(1).await, 99);
+    colleague.shutdown().await;
+}
+
+/// Waits until the first order has been handed to a worker: entry and worker.
+async fn delivered(market: &Market) -> (String, String) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let rows: Vec<(String, String, u64, u64)> =
+            market.redis(&["XPENDING", "{sale:1}:orders", "orders", "-", "+", "1"]).await;
+        if let Some((id, name, _, _)) = rows.into_iter().next() {
+            return (id, name);
+        }
+        assert!(tokio::time::Instant::now() < deadline, "it was never delivered");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn what_cannot_be_understood_is_parked_and_others_go_on(backend: Backend) {
@@ -75,19 +107,10 @@ async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
     let token = market.log_in("10000000001").await;
     let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
     let key = "{sale:1}:orders";
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    let (id, name) = loop {
-        let rows: Vec<(String, String, u64, u64)> =
-            market.redis(&["XPENDING", key, "orders", "-", "+", "1"]).await;
-        if let Some((id, name, _, _)) = rows.into_iter().next() {
-            break (id, name);
-        }
-        assert!(tokio::time::Instant::now() < deadline, "it was never delivered");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
+    let (id, name) = delivered(&market).await;
     let _: seawall::Value =
         market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "5"]).await;
-    let restarted = market.beside().await;
+    let restarted = market.restarted().await;
     restarted.all_settled().await;
     let dead: i64 = market.redis(&["XLEN", "{sale:1}:dead"]).await;
     assert_eq!(dead, 1);
