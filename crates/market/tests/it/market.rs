@@ -204,6 +204,16 @@ impl Market {
         pool.close().await;
     }
 
+    /// Keeps every writer out of the database until the pool is closed.
+    pub(crate) async fn hold_up_writers(&self) -> sqlx::AnyPool {
+        let pool = self.pool().await;
+        // Kept by the pool: the lock ends with the connection.
+        let mut connection = pool.acquire().await.expect("a connection");
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await.expect("the lock");
+        drop(connection);
+        pool
+    }
+
     async fn pool(&self) -> sqlx::AnyPool {
         let path = self.dir.path().join("market.db");
         sqlx::AnyPool::connect(&format!("sqlite:{}", path.display())).await.expect("it is there")

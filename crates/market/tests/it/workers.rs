@@ -17,6 +17,7 @@ on_each_backend!(
     killed_before_the_commit,
     killed_after_the_commit,
     a_colleague_takes_over_what_a_dead_worker_left,
+    a_database_that_is_held_up_is_waited_for,
     what_cannot_be_understood_is_parked_and_others_go_on,
     what_always_fails_is_parked_after_its_last_delivery,
 );
@@ -73,6 +74,23 @@ async fn a_colleague_takes_over_what_a_dead_worker_left(backend: Backend) {
     assert_eq!(colleague.sql("SELECT COUNT(*) FROM voucher_order").await, 1);
     assert_eq!(colleague.stock(1).await, 99);
     colleague.shutdown().await;
+}
+
+async fn a_database_that_is_held_up_is_waited_for(backend: Backend) {
+    let market = Market::on(backend).await;
+    let token = market.log_in("10000000001").await;
+    let held = market.hold_up_writers().await;
+    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    delivered(&market).await;
+    let answer = market.get(&format!("/voucher-order/{order}"), &token).await.ok();
+    assert_eq!(answer.body["data"]["status"], "QUEUED");
+    let waiting: i64 = market.redis(&["XLEN", "{sale:1}:orders"]).await;
+    assert_eq!(waiting, 1, "nothing is acknowledged");
+    held.close().await;
+    assert_eq!(market.settled(&order, &token).await, "UNPAID");
+    market.all_settled().await;
+    assert_eq!(market.stock(1).await, 99);
+    market.shutdown().await;
 }
 
 /// Waits until the first order has been handed to a worker: entry and worker.

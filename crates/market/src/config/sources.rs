@@ -1,21 +1,23 @@
-//! Settings of the service, and how they are put together.
+//! Where settings come from, and how they are put together.
 //!
 //! One list of names serves the command line, the environment and the TOML file: `listen` is
 //! `--listen`, `SEAWALL_LISTEN` and `listen = …`. Flags win over the environment, that over the
-//! file. Nothing is guessed: a name that is unknown or a value that is not
-//! allowed ends the program with a sentence that names setting, value and what is allowed.
+//! file. Nothing is guessed: a name that is unknown or a value that is not allowed ends the program
+//! with a sentence that names setting, value and what is allowed.
 //!
 //! Invariant: no message from here carries a password.
 
 use std::{
     collections::BTreeMap,
-    fmt, fs,
+    fs,
     net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use jiff::tz::TimeZone;
+
+use super::{Config, Database, Sms};
 
 /// Names that the list has, with what they take.
 const SETTINGS: [(&str, &str); 10] = [
@@ -40,56 +42,6 @@ const SETTINGS: [(&str, &str); 10] = [
 
 /// Beginnings of variables that others read: the toolkit, the tests.
 const OTHER_VARIABLES: [&str; 2] = ["SEAWALL_REDIS_PASSWORD", "SEAWALL_TEST_"];
-
-/// How login codes reach people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sms {
-    /// Written to the log.
-    Log,
-    /// Written to the log, returned to whoever asked, shown on the page.
-    Echo,
-}
-
-/// Where the database is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Database {
-    /// A file.
-    Sqlite(PathBuf),
-}
-
-/// Everything the service has to know.
-#[derive(Clone)]
-pub struct Config {
-    /// Where to listen.
-    pub listen: SocketAddr,
-    /// URL of Redis.
-    pub redis: String,
-    /// Its password, when it is not in the environment.
-    pub redis_password: Option<String>,
-    /// The database.
-    pub database: Database,
-    /// Folder of everything that is kept.
-    pub data: PathBuf,
-    /// How login codes reach people.
-    pub sms: Sms,
-    /// Whether an empty database is filled with the demo town.
-    pub demo: bool,
-    /// The business zone: offsets of times, borders of days.
-    pub zone: TimeZone,
-    /// Login codes that one address may ask for in an hour.
-    pub code_ip_hourly: u32,
-    /// Least important lines of the log.
-    pub log: tracing::Level,
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("listen", &self.listen)
-            .field("data", &self.data)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Where a value came from; decides how it is named and whether it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -316,95 +268,4 @@ fn names() -> String {
 
 fn open_to_others(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn flags(flags: &[(&str, &str)]) -> Result<Config, String> {
-        let mut sources = Sources::new();
-        for (name, value) in flags {
-            sources = sources.flag(name, value)?;
-        }
-        sources.config()
-    }
-
-    #[test]
-    fn the_default_is_embedded_and_shows_its_codes() {
-        let config = flags(&[]).expect("defaults are valid");
-        assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
-        assert_eq!(config.redis, "embedded:./seawall-data");
-        assert_eq!(config.database, Database::Sqlite("./seawall-data/market.db".into()));
-        assert_eq!(config.sms, Sms::Echo);
-        assert!(config.demo);
-    }
-
-    #[test]
-    fn a_real_store_turns_echo_off_unless_asked_for() {
-        let real = ("redis", "redis://127.0.0.1:6379");
-        assert_eq!(flags(&[real]).expect("valid").sms, Sms::Log);
-        assert_eq!(flags(&[real, ("sms", "echo")]).expect("valid").sms, Sms::Echo);
-    }
-
-    #[test]
-    fn mistakes_name_setting_value_and_what_is_allowed() {
-        let mistake = |name, value| flags(&[(name, value)]).expect_err("a mistake");
-        assert_eq!(
-            mistake("listen", "8080"),
-            "--listen cannot be '8080': it takes an address with a port, such as 127.0.0.1:8080"
-        );
-        assert_eq!(mistake("sms", "pigeon"), "--sms cannot be 'pigeon': it takes log or echo");
-        assert!(mistake("database", "mysql://h/d").ends_with("it takes sqlite:PATH"));
-        assert!(mistake("database", "sqlite:").contains("sqlite:PATH"));
-        assert!(mistake("demo", "maybe").contains("true or false"));
-        assert!(mistake("zone", "Mars/Olympus").contains("Asia/Shanghai"));
-        assert!(mistake("log", "loud").contains("error, warn, info"));
-        assert!(mistake("code-ip-hourly", "0").contains("from 1"));
-        assert!(mistake("redis-password-file", "/no/such").contains("/no/such"));
-    }
-
-    #[test]
-    fn a_password_in_an_argument_is_refused_and_not_repeated() {
-        for url in
-            ["redis://:geheim@h", "redis://me:geheim@h:1/2", "redis-cluster://u:geheim@a:1,b:2"]
-        {
-            let sentence = flags(&[("redis", url)]).expect_err("a password");
-            assert!(sentence.contains("SEAWALL_REDIS_PASSWORD"), "{sentence}");
-            assert!(sentence.contains("--redis-password-file"), "{sentence}");
-            assert!(!sentence.contains("geheim"), "{sentence}");
-        }
-        assert!(flags(&[("redis", "redis://me@h:1")]).is_ok(), "a user alone is no secret");
-        let environment = [("SEAWALL_REDIS".to_owned(), "redis://:x@h".to_owned())];
-        assert!(Sources::new().environment(environment.into_iter()).config().is_ok());
-    }
-
-    #[test]
-    fn flags_win_over_the_environment_and_that_over_the_file() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let path = dir.path().join("seawall.toml");
-        fs::write(
-            &path,
-            "listen = \"127.0.0.1:1\"\nsms = \"log\"\ncode-ip-hourly = 3\ndemo = false\n",
-        )
-        .expect("written");
-        let environment = [
-            ("SEAWALL_LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
-            ("SEAWALL_CODE_IP_HOURLY".to_owned(), "4".to_owned()),
-        ];
-        let sources =
-            Sources::new().file(&path).expect("a good file").environment(environment.into_iter());
-        let config = sources.flag("listen", "127.0.0.1:3").expect("known").config().expect("valid");
-        assert_eq!(config.listen.port(), 3);
-        assert_eq!((config.code_ip_hourly, config.sms, config.demo), (4, Sms::Log, false));
-
-        fs::write(&path, "lisen = \"127.0.0.1:1\"").expect("written");
-        let odd = [("SEAWALL_LISEN", "x"), ("SEAWALL_REDIS_PASSWORD", "x"), ("HOME", "/")];
-        let odd = odd.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let sources = Sources::new().environment(odd.into_iter());
-        assert_eq!(sources.oddities(), ["SEAWALL_LISEN is set, but there is no such setting"]);
-
-        let mistake = Sources::new().file(&path).expect_err("a mistake");
-        assert!(mistake.contains("lisen is not a setting; there are listen, redis"), "{mistake}");
-    }
 }

@@ -1,0 +1,87 @@
+//! Settings that are right, and sentences about those that are not.
+
+use std::fs;
+
+use super::*;
+
+fn flags(flags: &[(&str, &str)]) -> Result<Config, String> {
+    let mut sources = Sources::new();
+    for (name, value) in flags {
+        sources = sources.flag(name, value)?;
+    }
+    sources.config()
+}
+
+#[test]
+fn the_default_is_embedded_and_shows_its_codes() {
+    let config = flags(&[]).expect("defaults are valid");
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.redis, "embedded:./seawall-data");
+    assert_eq!(config.database, Database::Sqlite("./seawall-data/market.db".into()));
+    assert_eq!(config.sms, Sms::Echo);
+    assert!(config.demo);
+}
+
+#[test]
+fn a_real_store_turns_echo_off_unless_asked_for() {
+    let real = ("redis", "redis://127.0.0.1:6379");
+    assert_eq!(flags(&[real]).expect("valid").sms, Sms::Log);
+    assert_eq!(flags(&[real, ("sms", "echo")]).expect("valid").sms, Sms::Echo);
+}
+
+#[test]
+fn mistakes_name_setting_value_and_what_is_allowed() {
+    let mistake = |name, value| flags(&[(name, value)]).expect_err("a mistake");
+    assert_eq!(
+        mistake("listen", "8080"),
+        "--listen cannot be '8080': it takes an address with a port, such as 127.0.0.1:8080"
+    );
+    assert_eq!(mistake("sms", "pigeon"), "--sms cannot be 'pigeon': it takes log or echo");
+    assert!(mistake("database", "mysql://h/d").ends_with("it takes sqlite:PATH"));
+    assert!(mistake("database", "sqlite:").contains("sqlite:PATH"));
+    assert!(mistake("demo", "maybe").contains("true or false"));
+    assert!(mistake("zone", "Mars/Olympus").contains("Asia/Shanghai"));
+    assert!(mistake("log", "loud").contains("error, warn, info"));
+    assert!(mistake("code-ip-hourly", "0").contains("from 1"));
+    assert!(mistake("redis-password-file", "/no/such").contains("/no/such"));
+}
+
+#[test]
+fn a_password_in_an_argument_is_refused_and_not_repeated() {
+    for url in ["redis://:geheim@h", "redis://me:geheim@h:1/2", "redis-cluster://u:geheim@a:1,b:2"]
+    {
+        let sentence = flags(&[("redis", url)]).expect_err("a password");
+        assert!(sentence.contains("SEAWALL_REDIS_PASSWORD"), "{sentence}");
+        assert!(sentence.contains("--redis-password-file"), "{sentence}");
+        assert!(!sentence.contains("geheim"), "{sentence}");
+    }
+    assert!(flags(&[("redis", "redis://me@h:1")]).is_ok(), "a user alone is no secret");
+    let environment = [("SEAWALL_REDIS".to_owned(), "redis://:x@h".to_owned())];
+    assert!(Sources::new().environment(environment.into_iter()).config().is_ok());
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("seawall.toml");
+    fs::write(&path, "listen = \"127.0.0.1:1\"\nsms = \"log\"\ncode-ip-hourly = 3\ndemo = false\n")
+        .expect("written");
+    let environment = [
+        ("SEAWALL_LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
+        ("SEAWALL_CODE_IP_HOURLY".to_owned(), "4".to_owned()),
+    ];
+    let sources =
+        Sources::new().file(&path).expect("a good file").environment(environment.into_iter());
+    let config = sources.flag("listen", "127.0.0.1:3").expect("known").config().expect("valid");
+    assert_eq!(config.listen.port(), 3);
+    assert_eq!((config.code_ip_hourly, config.sms, config.demo), (4, Sms::Log, false));
+
+    fs::write(&path, "lisen = \"127.0.0.1:1\"").expect("written");
+    let odd = [("SEAWALL_LISEN", "x"), ("SEAWALL_REDIS_PASSWORD", "x"), ("HOME", "/")];
+    let odd = odd.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let sources = Sources::new().environment(odd.into_iter());
+    assert_eq!(sources.oddities(), ["SEAWALL_LISEN is set, but there is no such setting"]);
+
+    let mistake = Sources::new().file(&path).expect_err("a mistake");
+    assert!(mistake.contains("lisen is not a setting; there are listen, redis"), "{mistake}");
+}
