@@ -8,6 +8,7 @@ mod kinds;
 mod lost_replies;
 mod quorum;
 mod renewal;
+mod replicas;
 mod trials;
 mod waiting;
 mod worker;
