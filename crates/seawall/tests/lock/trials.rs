@@ -9,14 +9,14 @@ use std::{
 use rustix::process::Signal;
 use seawall::lock::sabotage::Sabotage;
 use seawall_testkit::{
-    ServerBuilder, ServerProcess,
+    SentinelSet, ServerBuilder, ServerProcess,
     proxy::{FaultProxy, On},
 };
 use tempfile::TempDir;
 
 use crate::{
     ground::{PATIENCE, soak},
-    history::History,
+    history::{History, Seen},
     worker::{Role, Task, Worker, lines},
 };
 
@@ -24,8 +24,8 @@ const LEASE: Duration = Duration::from_millis(500);
 /// How often a fault is repeated in a soak.
 const ROUNDS: usize = 3;
 
-struct Trial {
-    server: ServerProcess,
+struct Trial<S = ServerProcess> {
+    server: S,
     task: Task,
     _folder: TempDir,
 }
@@ -33,9 +33,16 @@ struct Trial {
 impl Trial {
     fn new(server: &ServerBuilder, lifetime: Duration) -> Self {
         let server = server.start().expect("a server starts");
+        let url = server.url();
+        Trial::on(server, url, lifetime)
+    }
+}
+
+impl<S> Trial<S> {
+    fn on(server: S, url: String, lifetime: Duration) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let task = Task {
-            url: server.url(),
+            url,
             folder: folder.path().to_owned(),
             lease: LEASE,
             lifetime,
@@ -56,6 +63,14 @@ impl Trial {
         while !lines(&self.task.history()).iter().any(|line| so(line)) {
             assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
             thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits until each of the busy has held: all are connected.
+    fn await_all(&self, workers: &[Worker]) {
+        for name in 0..workers.len() {
+            let valid = format!("busy-{name} valid");
+            self.await_line("all are connected", |line| line.contains(&valid));
         }
     }
 
@@ -170,10 +185,7 @@ fn cut_connections_and_lost_replies_break_nothing() {
     let proxy = FaultProxy::start(trial.server.port()).expect("a proxy");
     trial.task.url = proxy.url();
     let workers = trial.busy(4);
-    for name in 0..4 {
-        let valid = format!("busy-{name} valid");
-        trial.await_line("all are connected", |line| line.contains(&valid));
-    }
+    trial.await_all(&workers);
     proxy.drop_reply(On::command("EVALSHA").probability(0.05));
     proxy.drop_request(On::command("EVALSHA").probability(0.05));
     let end = Instant::now() + Duration::from_millis(3000);
@@ -192,8 +204,8 @@ fn a_server_that_restarts_with_its_log_breaks_nothing() {
     let server = ServerBuilder::redis().args(["--appendonly", "yes", "--appendfsync", "always"]);
     let mut trial = Trial::new(&server, Duration::from_secs(4));
     let workers = trial.busy(3);
+    trial.await_all(&workers);
     for _ in 0..3 {
-        trial.await_line("somebody holds", |line| line.contains(" valid "));
         thread::sleep(Duration::from_millis(400));
         trial.server.restart().expect("it starts again");
     }
@@ -207,17 +219,43 @@ fn a_server_that_restarts_with_its_log_breaks_nothing() {
 fn a_server_that_restarts_empty_gives_higher_tokens() {
     let mut trial = Trial::new(&ServerBuilder::redis(), Duration::from_secs(4));
     let workers = trial.busy(3);
+    trial.await_all(&workers);
     for _ in 0..3 {
-        trial.await_line("somebody holds", |line| line.contains(" valid "));
         thread::sleep(Duration::from_millis(400));
         trial.server.restart().expect("it starts again");
     }
-    let history = trial.end(workers);
+    let by_epoch = by_token(&trial.end(workers));
+    let resets = by_epoch.windows(2).filter(|w| w[1].token.sequence < w[0].token.sequence);
+    assert!(resets.count() >= 1, "the sequence tells of the loss");
+}
+
+/// A fail-over may forget a lock, and with it exclusion; tokens rise all the same.
+#[test]
+fn a_fail_over_gives_higher_tokens() {
+    let set = SentinelSet::start().expect("a Sentinel set");
+    let url = set.url();
+    let trial = Trial::on(set, url, Duration::from_secs(10));
+    let workers = trial.busy(3);
+    trial.await_all(&workers);
+    let lost = trial.server.kill_primary().expect("killed");
+    trial.server.await_failover(lost).expect("another took over");
+    let before = lines(&trial.task.history()).len();
+    let history = trial.task.history();
+    let deadline = Instant::now() + PATIENCE;
+    while !lines(&history)[before..].iter().any(|line| line.contains(" acquired ")) {
+        assert!(Instant::now() < deadline, "nobody holds after the fail-over");
+        thread::sleep(Duration::from_millis(20));
+    }
+    by_token(&trial.end(workers));
+}
+
+/// The holds in the order of their tokens, none of which was given twice; and the resource accepted
+/// nothing of the past.
+fn by_token(history: &History) -> Vec<Seen> {
     let mut by_epoch = history.holds.clone();
     by_epoch.sort_by_key(|seen| seen.token);
     by_epoch.dedup_by_key(|seen| seen.token);
     assert_eq!(by_epoch.len(), history.holds.len(), "no token is given twice");
     assert!(history.accepted.is_sorted(), "the resource accepted nothing of the past");
-    let resets = by_epoch.windows(2).filter(|w| w[1].token.sequence < w[0].token.sequence);
-    assert!(resets.count() >= 1, "the sequence tells of the loss");
+    by_epoch
 }
