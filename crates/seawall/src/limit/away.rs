@@ -1,19 +1,37 @@
 //! Whether Redis is thought to be away: then nobody waits for it, except one now and then who looks.
 //!
 //! Smaller than a breaker on purpose: a limiter always has an answer of its own, so a single failure
-//! is enough to stop asking for a moment, and a single answer is enough to ask again.
+//! is enough to stop asking for a moment, and a single answer is enough to ask again. On a Cluster
+//! this is kept for each node, so that one that is away concerns its own subjects only.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use crate::clock::Moment;
+use crate::{clock::Moment, link::Link};
 
 /// How long nobody asks after a failure.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
+/// Nodes of a Cluster that are told apart; beyond that, some share their fate.
+const PARTS: usize = 64;
 
-/// When Redis may be asked again; 0 while it answers.
+/// The servers, each of which can be away on its own.
+#[derive(Debug)]
+pub(super) struct Parts([Away; PARTS]);
+
+impl Parts {
+    pub(super) fn new() -> Self {
+        Parts(std::array::from_fn(|_| Away::default()))
+    }
+
+    /// The server that has this key.
+    pub(super) fn of(&self, link: &Link, key: &[u8]) -> &Away {
+        &self.0[link.part(key) % PARTS]
+    }
+}
+
+/// When a server may be asked again; 0 while it answers.
 #[derive(Debug, Default)]
 pub(super) struct Away {
     until: AtomicU64,

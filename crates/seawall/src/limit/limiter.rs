@@ -14,7 +14,7 @@ use metrics::Counter;
 #[cfg(feature = "sabotage")]
 use super::sabotage::Bug;
 use super::{
-    away::{Away, PAUSE},
+    away::{PAUSE, Parts},
     builder::{LimiterBuilder, WhenAway},
     decision::Decision,
     local::Cells,
@@ -52,7 +52,7 @@ struct Shared {
     patience: Duration,
     when_away: WhenAway,
     remember: bool,
-    away: Away,
+    parts: Parts,
 }
 
 struct Outcomes {
@@ -81,7 +81,7 @@ impl Limiter {
             patience: settings.patience,
             when_away: settings.when_away,
             remember: settings.remember,
-            away: Away::default(),
+            parts: Parts::new(),
         };
         let inner = Inner {
             outcomes: Outcomes::new(&settings.name),
@@ -170,7 +170,8 @@ impl Inner {
             self.outcomes.remembered.increment(1);
             return Ok(Decision::limited(wait));
         }
-        if !shared.away.may_ask(now) {
+        let away = shared.parts.of(&shared.link, key);
+        if !away.may_ask(now) {
             return Ok(self.without_redis(shared, key, cost));
         }
         // Boxed: callers nest this future in theirs, and the client's below it is deep.
@@ -184,7 +185,7 @@ impl Inner {
         };
         match reply {
             Ok(decision) => {
-                if shared.away.answered() {
+                if away.answered() {
                     tracing::info!(limiter = %self.name, "Redis decides again");
                 }
                 self.note(key, cost, &decision, micros(now));
@@ -193,7 +194,7 @@ impl Inner {
             Err(Error::Closed) => Err(Error::Closed),
             // Away, full, or a key that is not ours: whatever it is, the limit holds.
             Err(error) => {
-                if shared.away.failed(self.clock.now()) {
+                if away.failed(self.clock.now()) {
                     tracing::warn!(limiter = %self.name, %error, "deciding without Redis");
                 }
                 Ok(self.without_redis(shared, key, cost))

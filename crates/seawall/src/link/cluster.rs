@@ -188,6 +188,11 @@ impl Cluster {
         }
     }
 
+    /// The number of the node that has a slot, in the map of this moment.
+    pub(crate) fn part(&self, slot: u16) -> usize {
+        usize::from(self.map.load().owners[usize::from(slot)])
+    }
+
     /// All primaries that are known.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.map.load().nodes.clone()

@@ -256,6 +256,15 @@ impl Link {
         self.inner.topology
     }
 
+    /// Which of the servers has this key, by a small number: what is away there need not be away
+    /// elsewhere. The numbers of a Cluster's nodes may change when its map does.
+    pub(crate) fn part(&self, key: &[u8]) -> usize {
+        match &self.inner.route {
+            Route::Single(_) => 0,
+            Route::Cluster(cluster) => cluster.part(slot(key)),
+        }
+    }
+
     /// The clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {

@@ -7,7 +7,7 @@ use seawall::{
     limit::{Bug, Decision, Limiter, LimiterBuilder, Rate, WhenAway, Window},
     testing::Stage,
 };
-use seawall_testkit::{ServerProcess, proxy::FaultProxy};
+use seawall_testkit::{Cluster, SentinelSet, ServerProcess, proxy::FaultProxy};
 
 const PROCESSES: u32 = 4;
 const BURST: u64 = 20;
@@ -160,5 +160,76 @@ async fn a_silent_server_costs_patience_once_in_a_while() {
         assert!(Instant::now() < deadline, "Redis is asked again: {} {before}", asked(&proxy));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    seawall.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_away_concerns_its_own_subjects_only() {
+    let cluster = Cluster::start().expect("it starts");
+    let seawall = Seawall::connect(&cluster.url()).await.expect("it answers");
+    let rate = Rate::per_day(10_000).burst(1_000);
+    let patient = Duration::from_secs(10);
+    let limiter = seawall.limiter("api", rate).patience(Duration::from_millis(50)).build();
+    let limiter = limiter.expect("valid");
+    let port = |subject: u64| {
+        let key = format!("limit:{{api:{subject}}}");
+        cluster.primary_of(key.as_bytes()).expect("an owner").port()
+    };
+    let silent = cluster.primary_of(b"limit:{api:0}").expect("an owner");
+    let (own, others): (Vec<u64>, Vec<u64>) =
+        (0..40).partition(|subject| port(*subject) == silent.port());
+    assert!(!own.is_empty() && !others.is_empty());
+    for subject in 0..40u64 {
+        assert!(limiter.check(&subject, 1).await.expect("valid").is_allowed());
+    }
+
+    silent.pause().expect("it runs");
+    for round in 0..3 {
+        // One that is away before each of the others: it must not keep them from Redis.
+        for (index, other) in others.iter().enumerate() {
+            let away = own[(index + round) % own.len()];
+            assert!(limiter.check(&away, 1).await.expect("valid").is_allowed());
+            let seen = limiter.check(other, 1).await.expect("valid");
+            let Decision::Allowed { remaining, .. } = seen else { panic!("{other} {seen:?}") };
+            assert!(remaining < 1_000, "{remaining}");
+        }
+    }
+    silent.resume().expect("it was paused");
+    let witness = seawall.limiter("api", rate).patience(patient).build().expect("valid");
+    for other in &others {
+        let seen = witness.check(other, 0).await.expect("valid");
+        assert!(matches!(seen, Decision::Allowed { remaining: 996, .. }), "{other} {seen:?}");
+    }
+    seawall.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fail_over_admits_no_more_than_twice_the_burst() {
+    let set = SentinelSet::start().expect("it starts");
+    let seawall = Seawall::connect(&set.url()).await.expect("it answers");
+    let rate = Rate::per_hour(60).burst(30);
+    let limiter = seawall.limiter("api", rate).build().expect("valid");
+    let began = Instant::now();
+    let mut admitted = 0;
+    for _ in 0..10 {
+        admitted += u64::from(allowed(&limiter).await);
+    }
+    assert_eq!(admitted, 10);
+    let lost = set.kill_primary().expect("there is one");
+    for _ in 0..200 {
+        admitted += u64::from(allowed(&limiter).await);
+    }
+    set.await_failover(lost).expect("another takes over");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let asked = seawall.limiter("api", rate).when_away(WhenAway::Refuse).build().expect("valid");
+    while asked.check("nobody", 0).await.expect("valid").retry_after().is_some() {
+        assert!(Instant::now() < deadline, "the new primary is asked");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for _ in 0..200 {
+        admitted += u64::from(allowed(&limiter).await);
+    }
+    let most = 60 + 1 + began.elapsed().as_secs() / 60;
+    assert!((30..=most).contains(&admitted), "{admitted}, {most} at most");
     seawall.shutdown().await;
 }
