@@ -1,4 +1,5 @@
-//! The toolkit beside the bare libraries: `seawall-bench redis://…` measures, prints JSON.
+//! The toolkit beside the bare libraries: `seawall-bench redis://… [rounds [subject]]` measures,
+//! prints JSON.
 //!
 //! Each subject has two sides, ours and the bare one, and the bare one a second time as a control:
 //! its ratio to itself says how much of a difference is noise. The sides take turns, round after
@@ -50,12 +51,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config =
         redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(1)));
     let bare = client.get_multiplexed_async_connection_with_config(&config).await?;
-    let reports = vec![
-        level1::hits(&seawall, &plan).await?,
-        level2::hits(&seawall, &bare, &plan).await?,
-        level2::batches(&seawall, &bare, &plan).await?,
-        locks::pairs(&seawall, &bare, &plan).await?,
-    ];
+    let only = arguments.next();
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    let mut reports = Vec::new();
+    if wanted("level1") {
+        reports.push(level1::hits(&seawall, &plan).await?);
+    }
+    if wanted("level2") {
+        reports.push(level2::hits(&seawall, &bare, &plan).await?);
+    }
+    if wanted("batch") {
+        reports.push(level2::batches(&seawall, &bare, &plan).await?);
+    }
+    if wanted("lock") {
+        reports.push(locks::pairs(&seawall, &bare, &plan).await?);
+    }
+    if only.is_some() {
+        println!("{}", serde_json::to_string_pretty(&reports)?);
+        return Ok(());
+    }
     let hand_over = locks::hand_over(&seawall, &url, &plan).await?;
     let ids_per_second = locks::ids(&seawall, &plan).await?;
     println!("{}", serde_json::to_string_pretty(&Results { reports, hand_over, ids_per_second })?);
