@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder()?;
     let plan = Plan {
         rounds,
-        turn: Duration::from_millis(if rounds > 3 { 700 } else { 150 }),
+        turn: Duration::from_millis(if rounds > 3 { 400 } else { 150 }),
         tasks: TASKS,
     };
     let seawall = Seawall::connect(&url).await?;

@@ -52,7 +52,7 @@ enum Subject {
         #[arg(long)]
         quick: bool,
         /// Rounds of every subject
-        #[arg(long, default_value_t = 9)]
+        #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
 }

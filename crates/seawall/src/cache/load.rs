@@ -99,7 +99,7 @@ where
                     return self.load_and_store(pilot, subject, stamp, token, loader).await;
                 }
                 Ok(Lease::Value(raw)) => {
-                    let result = match self.decode(&raw, stamp, &subject) {
+                    let result = match self.decode(&raw, stamp, &subject, self.clock.now()) {
                         Some(entry) => Ok(entry),
                         None => Err(Fault::Changed),
                     };

@@ -104,7 +104,7 @@ where
         for (((index, subject), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
             // A key that failed is read by itself later, with all that a single read knows to do.
             let Ok((raw, stamp)) = found else { continue };
-            let entry = raw.and_then(|raw| inner.decode(&raw, stamp, subject));
+            let entry = raw.and_then(|raw| inner.decode(&raw, stamp, subject, now));
             match entry {
                 Some(entry) if now < entry.fresh_until && entry.suits(Freshness::Cached, now) => {
                     inner.keep(subject, &entry, ticket);
@@ -178,8 +178,9 @@ where
             match lease {
                 Ok(Lease::Granted) => granted.push((missing, key, subject)),
                 Ok(Lease::Value(raw)) => {
-                    if let Some(entry) = inner.decode(&raw, missing.stamp, &subject) {
-                        answers.push((missing.index, Ok(inner.hit(&entry, inner.clock.now()))));
+                    let now = inner.clock.now();
+                    if let Some(entry) = inner.decode(&raw, missing.stamp, &subject, now) {
+                        answers.push((missing.index, Ok(inner.hit(&entry, now))));
                     }
                 }
                 // Read one by one later.

@@ -33,13 +33,17 @@ where
     ///
     /// # Cancel safety
     /// A load that began goes on and is stored; others who wait for it are not affected.
-    pub async fn get_or_load<F, Fut, E>(&self, key: &K, load: F) -> Result<Read<V>, CacheError>
+    pub fn get_or_load<F, Fut, E>(
+        &self,
+        key: &K,
+        load: F,
+    ) -> impl Future<Output = Result<Read<V>, CacheError>> + Send
     where
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.get_or_load_as(Freshness::Cached, key, load).await
+        self.get_or_load_as(Freshness::Cached, key, load)
     }
 
     /// The same for a reader with wishes of its own.
@@ -59,22 +63,24 @@ where
     {
         let inner = &self.inner;
         let entry = inner.level2.names.entry(key)?;
-        let (hit, older) = inner.look_level1(entry.as_bytes(), freshness, inner.clock.now());
+        let (hit, older) = inner.look_level1(entry.as_bytes(), freshness, inner.clock.coarse_now());
         if let Some(read) = hit {
             return Ok(read);
         }
-        let subject = inner.subject_of(entry, key);
-        let looked = inner.look_level2(&subject).await;
-        if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
-            return Ok(read);
-        }
-        let loader = LoaderSlot::new(Box::new(move || {
-            load().map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
-        }));
-        let read = Inner::read_below(inner, subject, freshness, older, looked, Some(loader))
-            .boxed()
-            .await?;
-        read.ok_or(CacheError::Deadline(inner.settings.deadline))
+        // Boxed, so that a hit in memory does not carry what only the others need.
+        Box::pin(async move {
+            let subject = inner.subject_of(entry, key);
+            let looked = inner.look_level2(&subject).await;
+            if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
+                return Ok(read);
+            }
+            let loader = LoaderSlot::new(Box::new(move || {
+                load().map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
+            }));
+            let below = Inner::read_below(inner, subject, freshness, older, looked, Some(loader));
+            below.boxed().await?.ok_or(CacheError::Deadline(inner.settings.deadline))
+        })
+        .await
     }
 
     /// The value if a level has it; nothing is loaded. `None` means that nobody knows, not that
@@ -141,9 +147,10 @@ where
         let began = self.flights.next();
         let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
         let found = self.level2.get(subject.entry(), &subject.generations).await;
+        let at = self.clock.now();
         let found = found
-            .map(|(raw, stamp)| (raw.and_then(|raw| self.decode(&raw, stamp, subject)), stamp));
-        Looked { began, ticket, found }
+            .map(|(raw, stamp)| (raw.and_then(|raw| self.decode(&raw, stamp, subject, at)), stamp));
+        Looked { began, ticket, at, found }
     }
 
     /// The usual case, without any preparation for the others: a fresh entry that wants no tending.
@@ -154,7 +161,7 @@ where
         freshness: Freshness,
     ) -> Option<Read<V>> {
         let Ok((Some(entry), _)) = &looked.found else { return None };
-        let now = self.clock.now();
+        let now = looked.at;
         let fresh = now < entry.fresh_until && !entry.invalidated && entry.suits(freshness, now);
         let tended = self.settings.sliding || self.settings.early_refresh.is_some();
         if !fresh || tended || self.repairs.concerns(subject.entry()) {
@@ -187,7 +194,7 @@ where
             if this.repairs.concerns(subject.entry()) {
                 return this.without_redis(&subject, freshness, None, loader, deadline).await;
             }
-            let Looked { began, ticket, found } = match first.take() {
+            let Looked { began, ticket, at: now, found } = match first.take() {
                 Some(looked) => looked,
                 None => this.look_level2(&subject).await,
             };
@@ -206,7 +213,6 @@ where
                 }
                 Err(error) => return Err(error.into()),
             };
-            let now = this.clock.now();
             let mut replaces = None;
             if let Some(entry) = found {
                 let fresh = now < entry.fresh_until && !entry.invalidated;
@@ -452,7 +458,13 @@ where
     }
 
     /// What an entry in Redis means to us; `None` when it holds nothing that we can read.
-    pub(super) fn decode(&self, raw: &[u8], stamp: u64, subject: &Subject) -> Option<Entry<V>> {
+    pub(super) fn decode(
+        &self,
+        raw: &[u8],
+        stamp: u64,
+        subject: &Subject,
+        now: Moment,
+    ) -> Option<Entry<V>> {
         let Some((header, bytes)) = Header::read(raw) else {
             self.metrics.unreadable.increment(1);
             return None;
@@ -471,7 +483,6 @@ where
         } else {
             None
         };
-        let now = self.clock.now();
         let server = self.level2.link.server_millis_at(now);
         Some(Entry {
             value,
@@ -492,6 +503,8 @@ struct Looked<V> {
     /// The reader's number: loads with a later one are new enough for it.
     began: u64,
     ticket: Option<Ticket>,
+    /// When the answer came.
+    at: Moment,
     found: Result<(Option<Entry<V>>, u64), Error>,
 }
 
