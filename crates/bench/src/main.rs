@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         reports.push(level2::batches(&seawall, &bare, &plan).await?);
     }
     if wanted("lock") {
-        reports.push(locks::pairs(&seawall, &bare, &plan).await?);
+        reports.extend(locks::pairs(&seawall, &bare, &plan).await?);
     }
     if only.is_some() {
         println!("{}", serde_json::to_string_pretty(&reports)?);
