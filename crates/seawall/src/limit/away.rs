@@ -27,7 +27,7 @@ impl Parts {
 
     /// The server that has this key.
     pub(super) fn of(&self, link: &Link, key: &[u8]) -> &Away {
-        &self.0[link.part(key) % PARTS]
+        &self.0[link.node_number(key) as usize % PARTS]
     }
 }
 

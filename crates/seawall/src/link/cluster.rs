@@ -179,18 +179,9 @@ impl Cluster {
         Arc::clone(&self.dialer)
     }
 
-    /// A number that stays with the node which has this slot now; never 0.
+    /// The number of the node that has this slot now; 0 when nobody has it.
     pub(crate) fn node_number(&self, slot: u16) -> u64 {
-        let map = self.map.load();
-        match map.owner(slot).map(|node| node.address()).as_deref() {
-            Some(Address::Tcp(host)) => xxhash_rust::xxh3::xxh3_64(host.to_string().as_bytes()) | 1,
-            _ => 1,
-        }
-    }
-
-    /// The number of the node that has a slot, in the map of this moment.
-    pub(crate) fn part(&self, slot: u16) -> usize {
-        usize::from(self.map.load().owners[usize::from(slot)])
+        self.map.load().owner(slot).map_or(0, |node| node.number())
     }
 
     /// All primaries that are known.

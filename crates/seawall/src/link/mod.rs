@@ -256,15 +256,6 @@ impl Link {
         self.inner.topology
     }
 
-    /// Which of the servers has this key, by a small number: what is away there need not be away
-    /// elsewhere. The numbers of a Cluster's nodes may change when its map does.
-    pub(crate) fn part(&self, key: &[u8]) -> usize {
-        match &self.inner.route {
-            Route::Single(_) => 0,
-            Route::Cluster(cluster) => cluster.part(slot(key)),
-        }
-    }
-
     /// The clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {
@@ -279,7 +270,8 @@ impl Link {
         self.inner.capabilities.get_or_try_init(|| Capabilities::ask(self)).await
     }
 
-    /// A number for the server that has `key`: 0 where there is only one.
+    /// A number for the server that has `key`, 0 where there is only one: what is away there need not
+    /// be away elsewhere.
     pub(crate) fn node_number(&self, key: &[u8]) -> u64 {
         match &self.inner.route {
             Route::Single(_) => 0,

@@ -30,6 +30,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// One server.
 pub(crate) struct Node {
+    /// No two nodes of a process have the same; never 0.
+    number: u64,
     dialer: Arc<Dialer>,
     address: ArcSwap<Address>,
     /// Asked for the address before each attempt, where sentinels know it.
@@ -60,7 +62,9 @@ impl Node {
         address: Address,
         sentinels: Option<Arc<Sentinels>>,
     ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Node {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             dialer,
             address: ArcSwap::from_pointee(address),
             sentinels,
@@ -69,6 +73,10 @@ impl Node {
             attempts: Mutex::default(),
             opened: watch::Sender::new(0),
         }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn address(&self) -> Arc<Address> {

@@ -1,5 +1,6 @@
 //! Ids, on every backend and under faults.
 
+#[path = "../support/handles.rs"]
 mod handles;
 mod record;
 mod rollback;

@@ -1,5 +1,6 @@
 //! Limits, on every backend and under faults.
 
+#[path = "../support/handles.rs"]
 mod handles;
 mod input;
 #[cfg(feature = "tower")]
