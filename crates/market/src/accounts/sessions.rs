@@ -107,7 +107,7 @@ pub(super) async fn load(link: &Link, db: &Db, token: &Token) -> Result<Option<U
             Ok(Some(User { id, nick_name, icon, role }))
         }
         Err(error) if error.is_outage() => {
-            tracing::warn!(%error, "sessions are read from the database");
+            tracing::debug!(%error, "a session is read from the database");
             store::session_user(db, &token.digest(), link.server_millis()).await
         }
         Err(error) => Err(error.into()),
