@@ -30,8 +30,9 @@ macro_rules! scripts {
     )*};
 }
 scripts! {
-    MUTEX_ACQUIRE = "token.lua" "owned.lua" "mutex_acquire.lua";
-    MUTEX_RELEASE = "token.lua" "owned.lua" "leave.lua" "mutex_release.lua";
+    MUTEX_ACQUIRE = "mutex_acquire.lua" "token.lua" "owned.lua" "mutex_reenter.lua";
+    MUTEX_RELEASE =
+        "mutex_release.lua" "token.lua" "owned.lua" "leave.lua" "mutex_leave.lua";
     FAIR_ACQUIRE = "token.lua" "owned.lua" "fair_acquire.lua";
     FAIR_RELEASE = "token.lua" "owned.lua" "leave.lua" "fair_release.lua";
     READ_ACQUIRE = "token.lua" "read_acquire.lua";

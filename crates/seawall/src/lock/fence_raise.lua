@@ -8,5 +8,5 @@ local epoch, sequence = tonumber(ARGV[1]), tonumber(ARGV[2])
 local last, count = last_token(KEYS[1])
 if last and last >= epoch then return last end
 if count and count > sequence then sequence = count end
-redis.call('SET', KEYS[1], string.format('%.0f %.0f', epoch, sequence), 'PX', FENCE_MEMORY_MS)
+redis.call('SET', KEYS[1], struct.pack('>I8I8', epoch, sequence), 'PX', FENCE_MEMORY_MS)
 return epoch

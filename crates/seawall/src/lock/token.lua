@@ -1,6 +1,6 @@
 -- Prelude: the tokens that every script handing something out returns. Not a script of its own.
 --
--- A token is a pair "epoch sequence" kept in the fence key. The epoch is the server's clock in
+-- A token is an epoch and a sequence, kept in the fence key as two big-endian numbers of 8 bytes. The epoch is the server's clock in
 -- microseconds, and at least one more than the epoch before it: it rises as long as the key lives,
 -- whatever the clock does, and it rises over a lost key as long as the clock did not go back.
 -- The sequence counts. A day after the last acquisition the key may go.
@@ -14,8 +14,7 @@ end
 local function last_token(fence)
   local last = redis.call('GET', fence)
   if not last then return nil end
-  local epoch, sequence = string.match(last, '^(%d+) (%d+)$')
-  return tonumber(epoch), tonumber(sequence)
+  return struct.unpack('>I8I8', last)
 end
 
 local function next_token(fence)
@@ -25,7 +24,7 @@ local function next_token(fence)
     if last >= epoch then epoch = last + 1 end
     sequence = count + 1
   end
-  redis.call('SET', fence, string.format('%.0f %.0f', epoch, sequence), 'PX', FENCE_MEMORY_MS)
+  redis.call('SET', fence, struct.pack('>I8I8', epoch, sequence), 'PX', FENCE_MEMORY_MS)
   return epoch, sequence
 end
 

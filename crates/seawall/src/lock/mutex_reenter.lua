@@ -1,0 +1,6 @@
+-- The rest of mutex_acquire.lua: somebody has it, perhaps this very owner. After owned.lua.
+local value = redis.call('GET', KEYS[1])
+if enter_again(KEYS[1], KEYS[2], value, ARGV[1], ARGV[2], tonumber(ARGV[3])) then
+  return {1, same_token(KEYS[3])}
+end
+return {0, redis.call('PTTL', KEYS[1])}
