@@ -346,12 +346,12 @@ impl Builder {
             Place::Tcp(host) => (single(Address::Tcp(host)), Topology::Single),
             Place::Unix(path) => (single(Address::Unix(path)), Topology::Single),
             Place::Sentinel { sentinels, master } => {
-                let sentinel_dialer = self.sentinel_dialer(&dialer);
+                let sentinel_dialer = Arc::new(self.sentinel_dialer(&dialer));
                 let first = Address::Tcp(sentinels[0].clone());
                 let sentinels = Arc::new(Sentinels::new(
                     sentinels,
                     master,
-                    sentinel_dialer,
+                    &sentinel_dialer,
                     Arc::clone(&dialer),
                 ));
                 let node =
@@ -362,7 +362,10 @@ impl Builder {
             }
             Place::Cluster(seeds) => {
                 let cluster = Cluster::open(Arc::clone(&dialer), seeds).await?;
-                (Route::Cluster(Arc::new(cluster)), Topology::Cluster)
+                let cluster = Arc::new(cluster);
+                let keep = Cluster::keep(Arc::downgrade(&cluster));
+                tasks.spawn(until_stopped(stop.subscribe(), keep));
+                (Route::Cluster(cluster), Topology::Cluster)
             }
         };
         let (link, hub_task) =

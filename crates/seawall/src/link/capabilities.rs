@@ -3,7 +3,7 @@
 use redis::{Value, cmd};
 
 use super::Link;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Who made the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,13 @@ impl Capabilities {
         let info: String = link.query(b"", cmd("INFO").arg("server")).await?;
         let mut commands = cmd("COMMAND");
         commands.arg("INFO").arg("SPUBLISH").arg("FUNCTION").arg("HEXPIRE");
-        let known: Vec<Value> = link.query(b"", &commands).await?;
-        let has = |index: usize| matches!(known.get(index), Some(Value::Array(entry)) if !entry.is_empty());
+        // What is unknown is a nil, an empty array or left out: only an entry with the name counts.
+        // A server that keeps COMMAND to itself is taken to know none of them.
+        let known: Vec<Value> = match link.query(b"", &commands).await {
+            Err(Error::Refused { .. }) => Vec::new(),
+            known => known?,
+        };
+        let has = |name: &str| known.iter().any(|entry| is_entry_of(entry, name));
         let field = |name: &str| {
             info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
         };
@@ -52,11 +57,18 @@ impl Capabilities {
         Ok(Capabilities {
             flavour,
             version: parse_version(version),
-            sharded_messages: has(0),
-            functions: has(1),
-            field_lifetimes: has(2),
+            sharded_messages: has("spublish"),
+            functions: has("function"),
+            field_lifetimes: has("hexpire"),
         })
     }
+}
+
+fn is_entry_of(entry: &Value, name: &str) -> bool {
+    let Value::Array(entry) = entry else { return false };
+    let named: Option<String> =
+        entry.first().and_then(|name| redis::from_redis_value_ref(name).ok());
+    named.is_some_and(|named| named.eq_ignore_ascii_case(name))
 }
 
 fn parse_version(text: &str) -> (u32, u32, u32) {

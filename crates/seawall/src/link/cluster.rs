@@ -10,11 +10,12 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use redis::{Cmd, Pipeline, Value, cmd};
 
 use super::{
@@ -30,6 +31,10 @@ const MAX_HOPS: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(5);
 /// However many commands are redirected at once, the map is not read more often than this.
 const MAP_AGE: Duration = Duration::from_millis(50);
+/// A node that does not say who has which slot within this is not waited for alone.
+const HEDGE: Duration = Duration::from_millis(50);
+/// How often the map is read when nothing happens.
+const MAP_REFRESH: Duration = Duration::from_secs(5);
 const NOBODY: u16 = u16::MAX;
 
 /// A Cluster.
@@ -37,7 +42,10 @@ pub(crate) struct Cluster {
     dialer: Arc<Dialer>,
     seeds: Vec<Host>,
     map: ArcSwap<Map>,
-    reading: tokio::sync::Mutex<Option<Instant>>,
+    /// When the map was last read, and what came of it.
+    reading: tokio::sync::Mutex<Option<(Instant, Result<()>)>>,
+    /// Told when the map may be wrong and nobody can wait for a better one.
+    doubt: tokio::sync::Notify,
 }
 
 /// Who has which slot.
@@ -61,6 +69,7 @@ impl Cluster {
             seeds,
             map: ArcSwap::from_pointee(empty),
             reading: tokio::sync::Mutex::default(),
+            doubt: tokio::sync::Notify::new(),
         };
         cluster.read_map().await?;
         Ok(cluster)
@@ -104,7 +113,7 @@ impl Cluster {
                 }
                 Err(error) => {
                     if error.is_indeterminate() {
-                        self.read_map().await.ok();
+                        self.doubt.notify_one();
                     }
                     return Err(error);
                 }
@@ -128,8 +137,7 @@ impl Cluster {
                 self.send_group(map.nodes.get(usize::from(owner)), &indexes, &commands).await;
             indexes.into_iter().zip(replies).collect::<Vec<_>>()
         });
-        let mut replies: Vec<_> =
-            futures_util::future::join_all(sent).await.into_iter().flatten().collect();
+        let mut replies: Vec<_> = join_all(sent).await.into_iter().flatten().collect();
         replies.sort_unstable_by_key(|(index, _)| *index);
         replies.into_iter().map(|(_, reply)| reply).collect()
     }
@@ -143,7 +151,7 @@ impl Cluster {
         let one_by_one = async |indexes: &[usize]| {
             let each =
                 indexes.iter().map(|&index| self.send(&commands[index].0, &commands[index].1));
-            futures_util::future::join_all(each).await
+            join_all(each).await
         };
         let Some(node) = node else { return one_by_one(indexes).await };
         let mut pipeline = Pipeline::with_capacity(indexes.len());
@@ -213,32 +221,62 @@ impl Cluster {
         })
     }
 
-    /// Reads who has which slot, unless somebody just did.
-    pub(crate) async fn read_map(&self) -> Result<()> {
-        let mut read_at = self.reading.lock().await;
-        if read_at.is_some_and(|at| at.elapsed() < MAP_AGE) {
-            return Ok(());
+    /// Keeps the map fresh and its nodes connected until the Cluster is gone.
+    pub(crate) async fn keep(cluster: Weak<Self>) {
+        loop {
+            let Some(strong) = cluster.upgrade() else { return };
+            join_all(strong.nodes().iter().map(|node| node.warm_up())).await;
+            let _ = tokio::time::timeout(MAP_REFRESH, strong.doubt.notified()).await;
+            if let Err(error) = strong.read_map().await {
+                tracing::debug!(%error, "the Cluster's map cannot be read");
+            }
         }
+    }
+
+    /// Reads who has which slot, unless somebody just did, or did while this caller waited.
+    pub(crate) async fn read_map(&self) -> Result<()> {
+        let asked = Instant::now();
+        let mut last = self.reading.lock().await;
+        if let Some((at, outcome)) = &*last
+            && (asked <= *at || at.elapsed() < MAP_AGE)
+        {
+            return outcome.clone();
+        }
+        let outcome = self.ask_around().await.map(|fresh| self.map.store(Arc::new(fresh)));
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+
+    /// Asks one node after the other, without waiting long for any: the first answer counts.
+    async fn ask_around(&self) -> Result<Map> {
         let map = self.map.load_full();
-        let mut last = Error::Unavailable("no node to ask for the Cluster's slots".into());
         let seeds = self.seeds.iter().map(|seed| {
             Arc::new(Node::new(Arc::clone(&self.dialer), Address::Tcp(seed.clone()), None))
         });
-        for node in map.nodes.iter().cloned().chain(seeds) {
-            match node
-                .send(cmd("CLUSTER").arg("SLOTS"))
-                .await
-                .and_then(|reply| self.parse(reply, &node, &map))
-            {
-                Ok(fresh) => {
-                    self.map.store(Arc::new(fresh));
-                    *read_at = Some(Instant::now());
-                    return Ok(());
-                }
-                Err(error) => last = error,
+        let (connected, others): (Vec<_>, Vec<_>) =
+            map.nodes.iter().cloned().partition(|node| node.is_connected());
+        let mut waiting = connected.into_iter().chain(others).chain(seeds);
+        let mut asked = FuturesUnordered::new();
+        let mut last = Error::Unavailable("no node to ask for the Cluster's slots".into());
+        loop {
+            let next = waiting.next();
+            let alone = next.is_none();
+            if let Some(node) = next {
+                let map = &map;
+                asked.push(async move {
+                    let reply = node.send(cmd("CLUSTER").arg("SLOTS")).await?;
+                    self.parse(reply, &node, map)
+                });
+            }
+            let limit = if alone { self.dialer.connect_timeout * 2 } else { HEDGE };
+            match tokio::time::timeout(limit, asked.next()).await {
+                Ok(Some(Ok(fresh))) => return Ok(fresh),
+                Ok(Some(Err(error))) => last = error,
+                Ok(None) if alone => return Err(last),
+                Err(_) if alone => return Err(last),
+                Ok(None) | Err(_) => {}
             }
         }
-        Err(last)
     }
 
     /// Connections to nodes that are still there are kept.

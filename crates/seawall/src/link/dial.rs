@@ -25,6 +25,28 @@ pub(crate) enum Address {
     Embedded,
 }
 
+/// A connection, which ends when the last of its users is gone, whatever it still waits for.
+pub(crate) struct Wire {
+    connection: MultiplexedConnection,
+    /// The client ends the task behind a connection that it opened itself; this is for the others.
+    _driver: Option<Driver>,
+}
+
+struct Driver(tokio::task::AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Wire {
+    /// The connection, to send on: a cheap clone, which must not outlive the wire.
+    pub(crate) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+}
+
 /// How connections are opened; shared by all of one handle.
 pub(crate) struct Dialer {
     pub(crate) username: Option<String>,
@@ -39,20 +61,16 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     /// A connection that many tasks share; replies are awaited no longer than the response time-out.
-    pub(crate) async fn shared(&self, address: &Address) -> Result<MultiplexedConnection> {
+    pub(crate) async fn shared(&self, address: &Address) -> Result<Wire> {
         self.multiplexed(address, Some(self.response_timeout)).await
     }
 
     /// A connection for one user, who may wait for replies as long as the server makes it wait.
-    pub(crate) async fn own(&self, address: &Address) -> Result<MultiplexedConnection> {
+    pub(crate) async fn own(&self, address: &Address) -> Result<Wire> {
         self.multiplexed(address, None).await
     }
 
-    async fn multiplexed(
-        &self,
-        address: &Address,
-        response: Option<Duration>,
-    ) -> Result<MultiplexedConnection> {
+    async fn multiplexed(&self, address: &Address, response: Option<Duration>) -> Result<Wire> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(response);
@@ -68,14 +86,14 @@ impl Dialer {
                     )
                     .await
                     .map_err(|error| self.failed(&error))?;
-                    // Ends by itself when the last clone of the connection is dropped.
-                    tokio::spawn(driver);
-                    Ok(connection)
+                    let driver = Driver(tokio::spawn(driver).abort_handle());
+                    Ok(Wire { connection, _driver: Some(driver) })
                 }
                 _ => self
                     .client(address)?
                     .get_multiplexed_async_connection_with_config(&config)
                     .await
+                    .map(|connection| Wire { connection, _driver: None })
                     .map_err(|error| self.failed(&error)),
             }
         })

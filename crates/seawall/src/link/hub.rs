@@ -21,8 +21,9 @@ use tokio::sync::{broadcast, mpsc, watch};
 use super::Route;
 use crate::error::{Error, Result};
 
-/// Messages a subscriber may lag behind before it is told to look for itself.
-const BUFFER: usize = 1024;
+/// Messages a subscriber may lag behind before it is told to look for itself. Room for all of them is
+/// taken with each channel, and a process may wait on ten thousand.
+const BUFFER: usize = 128;
 /// How long a channel without subscribers is kept.
 const LINGER: Duration = Duration::from_secs(5);
 /// How often the connection is tried when nothing is heard.
@@ -96,6 +97,9 @@ impl Hub {
     /// # Cancel safety
     /// Dropping the future leaves no subscription behind.
     pub async fn subscribe(&self, channel: &[u8], limit: Duration) -> Result<Subscription> {
+        if self.shared.requests.is_closed() {
+            return Err(Error::Closed);
+        }
         let subscription = self.join(channel);
         let mut confirmed = subscription.confirmed.clone();
         match tokio::time::timeout(limit, confirmed.wait_for(|confirmed| *confirmed)).await {
@@ -239,6 +243,7 @@ async fn run(
             let _ = channel.events.send(Event::Interrupted);
         }
         tracing::debug!(reason = ?ended, "messages interrupted");
+        metrics::counter!("seawall_hub_interruptions_total").increment(1);
         pause = if was_connected { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         turn += 1;
         tokio::select! {
@@ -327,7 +332,10 @@ async fn unsubscribe(
         return Ok(());
     }
     let list: Vec<&[u8]> = gone.iter().map(|name| &**name).collect();
-    sink.unsubscribe(list).await.map_err(failed)
+    tokio::time::timeout(PING * 2, sink.unsubscribe(list))
+        .await
+        .map_err(|_| Error::Unavailable("the connection for messages is silent".into()))?
+        .map_err(failed)
 }
 
 async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) -> Result<()> {

@@ -6,22 +6,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::{Cmd, FromRedisValue, Pipeline, Value, aio::MultiplexedConnection};
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
 
-use super::node::{Node, refused};
+use super::{
+    dial::Wire,
+    node::{Node, refused},
+};
 use crate::error::{Error, Result};
 
 /// A connection of one's own.
 pub struct Lane {
-    connection: MultiplexedConnection,
+    wire: Wire,
     /// Kept for its address, in messages.
     node: Arc<Node>,
 }
 
 impl Lane {
     pub(super) async fn open(node: Arc<Node>) -> Result<Self> {
-        let connection = node.dialer().own(&node.address()).await?;
-        Ok(Lane { connection, node })
+        let address = node.confirmed_address().await?;
+        let wire = node.dialer().own(&address).await?;
+        Ok(Lane { wire, node })
     }
 
     /// Sends one command and waits for its reply, at most this long.
@@ -33,8 +37,12 @@ impl Lane {
     /// Dropping the future does not take the command back, and its reply may still be under way:
     /// drop the lane with it.
     pub async fn send<T: FromRedisValue>(&mut self, command: &Cmd, limit: Duration) -> Result<T> {
-        let reply = tokio::time::timeout(limit, self.connection.send_packed_command(command));
-        let value = match reply.await {
+        if command.args_iter().next().is_none() {
+            return Err(Error::Invalid("a command without a name".into()));
+        }
+        let mut connection = self.wire.connection();
+        let value = match tokio::time::timeout(limit, connection.send_packed_command(command)).await
+        {
             Ok(reply) => reply.map_err(|error| Error::from_client(&error, limit))?,
             Err(_) => {
                 let cause = format!("{:?} did not answer", self.node.address());
@@ -53,7 +61,11 @@ impl Lane {
         commands: &Pipeline,
         limit: Duration,
     ) -> Result<Vec<Result<Value>>> {
-        let replies = self.connection.send_packed_commands(commands, 0, commands.len());
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut connection = self.wire.connection();
+        let replies = connection.send_packed_commands(commands, 0, commands.len());
         match tokio::time::timeout(limit, replies).await {
             Ok(Ok(replies)) => Ok(replies.into_iter().map(refused).collect()),
             Ok(Err(error)) => Err(Error::from_client(&error, limit)),

@@ -162,13 +162,18 @@ impl Link {
     pub async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
         self.inner.commands.count();
         self.admit()?;
+        // Redis does not answer an empty request: every later reply would go to the wrong caller.
+        if command.args_iter().len() == 0 {
+            return Err(Error::Invalid("a command without a name".into()));
+        }
         let reply = match &self.inner.route {
             Route::Single(node) => node.send(command).await,
             Route::Cluster(cluster) => cluster.send(key, command).await,
         };
         let reply = self.inner.faults.after(reply);
-        if reply.is_err() {
+        if let Err(error) = &reply {
             self.inner.failures.increment(1);
+            note_failure(command, error);
         }
         reply
     }
@@ -188,6 +193,9 @@ impl Link {
         (0..count).for_each(|_| self.inner.commands.count());
         if let Err(error) = self.admit() {
             return vec![Err(error); count];
+        }
+        if commands.iter().any(|(_, command)| command.args_iter().len() == 0) {
+            return vec![Err(Error::Invalid("a command without a name".into())); count];
         }
         let replies = match &self.inner.route {
             Route::Cluster(cluster) => cluster.send_all(commands).await,
@@ -324,6 +332,25 @@ impl Link {
             Route::Single(node) => node.close(),
             Route::Cluster(cluster) => cluster.nodes().iter().for_each(|node| node.close()),
         }
+    }
+}
+
+/// Says which command failed and how, and nothing of its arguments: servers repeat those in their
+/// messages, so only the code of a refusal is shown.
+fn note_failure(command: &Cmd, error: &Error) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let name = match command.args_iter().next() {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        _ => String::new(),
+    };
+    match error {
+        Error::Refused { code, .. } => tracing::debug!(command = name, %code, "refused"),
+        Error::Unexpected(_) | Error::Invalid(_) => {
+            tracing::debug!(command = name, "not understood");
+        }
+        error => tracing::debug!(command = name, %error, "failed"),
     }
 }
 

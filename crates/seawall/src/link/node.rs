@@ -1,32 +1,37 @@
 //! One server, and the one connection that everybody shares to talk to it.
 //!
-//! A node connects when first asked and again after a failure, one attempt at a time; while an
-//! attempt has just failed the next callers are told so at once instead of queueing for another
-//! (the pause between attempts doubles up to a second). A connection is given up when it breaks,
+//! A node connects when first asked and again after a failure, one attempt at a time, whose outcome
+//! is everybody's who waited for it. While an attempt has just failed the next callers are told so
+//! at once instead of queueing for another (the pause between attempts doubles up to a second), and
+//! while another one runs after a failure they wait for it only a moment: in an outage one caller at
+//! most pays the connect time-out. A connection is given up when it breaks,
 //! when the server says that it no longer takes writes, or when a reply did not come in time *and*
 //! nothing else came meanwhile: a slow command alone does not cost everybody the connection, a
 //! peer that fell silent does.
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use redis::{Cmd, Pipeline, RedisError, Value, aio::MultiplexedConnection};
+use metrics::Counter;
+use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::sync::watch;
 
 use super::{
-    dial::{Address, Dialer},
+    dial::{Address, Dialer, Wire},
     sentinel::Sentinels,
 };
 use crate::error::{Error, Result};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After a failed attempt, how long a caller waits for the one that another caller makes.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// One server.
 pub(crate) struct Node {
@@ -41,10 +46,15 @@ pub(crate) struct Node {
     attempts: Mutex<Attempts>,
     /// Counts the connections that were opened.
     opened: watch::Sender<u64>,
+    /// Counts the changes of the address that others ordered.
+    aimed: watch::Sender<u64>,
+    closed: AtomicBool,
+    connects: Counter,
+    connect_failures: Counter,
 }
 
 struct Live {
-    connection: MultiplexedConnection,
+    wire: Wire,
     replies: AtomicU64,
 }
 
@@ -54,6 +64,16 @@ struct Attempts {
     not_before: Option<Instant>,
     pause: Duration,
     error: Option<Error>,
+    ended: Option<Instant>,
+}
+
+impl Attempts {
+    /// What to tell a caller who asked at this time, unless it should try itself.
+    fn verdict(&self, asked: Instant) -> Option<Error> {
+        let recent = self.not_before.is_some_and(|at| Instant::now() < at);
+        let shared = self.ended.is_some_and(|at| asked <= at);
+        if recent || shared { self.error.clone() } else { None }
+    }
 }
 
 impl Node {
@@ -72,6 +92,10 @@ impl Node {
             opening: tokio::sync::Mutex::default(),
             attempts: Mutex::default(),
             opened: watch::Sender::new(0),
+            aimed: watch::Sender::new(0),
+            closed: AtomicBool::new(false),
+            connects: metrics::counter!("seawall_connects_total"),
+            connect_failures: metrics::counter!("seawall_connect_failures_total"),
         }
     }
 
@@ -104,7 +128,7 @@ impl Node {
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value> {
         let live = self.live().await?;
         let before = live.replies.load(Ordering::Relaxed);
-        match live.connection.clone().send_packed_command(command).await {
+        match live.wire.connection().send_packed_command(command).await {
             Ok(value) => {
                 live.replies.fetch_add(1, Ordering::Relaxed);
                 refused(value).inspect_err(|error| self.heed(error, &live))
@@ -117,7 +141,7 @@ impl Node {
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
         let live = self.live().await?;
         let before = live.replies.load(Ordering::Relaxed);
-        match live.connection.clone().send_packed_commands(commands, 0, commands.len()).await {
+        match live.wire.connection().send_packed_commands(commands, 0, commands.len()).await {
             Ok(values) => {
                 live.replies.fetch_add(1, Ordering::Relaxed);
                 let check = |value| refused(value).inspect_err(|error| self.heed(error, &live));
@@ -156,55 +180,98 @@ impl Node {
         }
     }
 
-    /// Moves to another address; whatever runs on the old connection is not waited for.
+    /// Moves to another address; whatever runs on the old connection is not waited for, an attempt
+    /// to connect begins anew.
     pub(crate) fn retarget(&self, address: Address) {
         self.address.store(Arc::new(address));
         self.live.store(None);
-        *self.attempts.lock().unwrap_or_else(PoisonError::into_inner) = Attempts::default();
+        *self.attempts() = Attempts::default();
+        self.aimed.send_modify(|count| *count += 1);
     }
 
-    /// Forgets the connection, for good when the handle is shut down.
+    /// Forgets the connection for good.
     pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
         self.live.store(None);
+    }
+
+    /// Whether there is a connection that works as far as is known.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.live.load().is_some()
+    }
+
+    /// Connects, so that the first command need not.
+    pub(crate) async fn warm_up(&self) {
+        if let Err(error) = self.live().await {
+            tracing::debug!(address = ?self.address, %error, "no connection ahead of time");
+        }
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn live(&self) -> Result<Arc<Live>> {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
-        let _one_at_a_time = self.opening.lock().await;
+        let asked = Instant::now();
+        let failed = self.attempts().error.clone();
+        let _one_at_a_time = match failed {
+            None => self.opening.lock().await,
+            Some(error) => {
+                let gate = tokio::time::timeout(PATIENCE, self.opening.lock()).await;
+                gate.map_err(|_| error)?
+            }
+        };
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
-        {
-            let attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-            if let (Some(not_before), Some(error)) = (attempts.not_before, &attempts.error)
-                && Instant::now() < not_before
-            {
-                return Err(error.clone());
-            }
+        if let Some(error) = self.attempts().verdict(asked) {
+            return Err(error);
         }
-        let opened = self.open().await;
-        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = self.open_where_aimed().await;
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Error::Closed);
+        }
+        let mut attempts = self.attempts();
         match opened {
-            Ok(connection) => {
+            Ok(wire) => {
                 *attempts = Attempts::default();
-                let live = Arc::new(Live { connection, replies: AtomicU64::new(0) });
+                let live = Arc::new(Live { wire, replies: AtomicU64::new(0) });
                 self.live.store(Some(Arc::clone(&live)));
                 self.opened.send_modify(|count| *count += 1);
+                self.connects.increment(1);
                 Ok(live)
             }
             Err(error) => {
+                let now = Instant::now();
                 attempts.pause = (attempts.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-                attempts.not_before = Some(Instant::now() + attempts.pause);
+                attempts.not_before = Some(now + attempts.pause);
+                attempts.ended = Some(now);
                 attempts.error = Some(error.clone());
+                self.connect_failures.increment(1);
                 tracing::debug!(address = ?self.address, %error, "cannot connect");
                 Err(error)
             }
         }
     }
 
-    async fn open(&self) -> Result<MultiplexedConnection> {
+    /// An attempt; begun again whenever the address changes under it, which takes a fail-over each.
+    async fn open_where_aimed(&self) -> Result<Wire> {
+        let mut aimed = self.aimed.subscribe();
+        loop {
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(Error::Closed);
+            }
+            tokio::select! {
+                opened = self.open() => return opened,
+                _ = aimed.changed() => {}
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Wire> {
         if let Some(sentinels) = &self.sentinels {
             let address = sentinels.primary().await?;
             self.address.store(Arc::new(Address::Tcp(address)));
