@@ -366,6 +366,7 @@ where
         fill: &Fill,
         subject: &Subject,
     ) -> Entry<V> {
+        self.known(subject.entry(), value.is_some());
         let now = self.clock.now();
         let server = self.level2.link.server_millis_at(now);
         Entry {

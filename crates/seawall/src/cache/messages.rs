@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{level1::Level1, level2::Level2, metrics::Metrics, sabotage};
+use super::{filter::Filter, level1::Level1, level2::Level2, metrics::Metrics, sabotage};
 use crate::{
     clock::Clock,
     link::{Event, Subscription},
@@ -56,13 +56,14 @@ pub(super) fn tag_hash(tag: &str) -> u64 {
 /// Follows the messages of a namespace until the handle is shut down.
 pub(super) async fn listen<V: Send + Sync + 'static>(
     level2: Arc<Level2>,
-    level1: Arc<Level1<V>>,
+    level1: Option<Arc<Level1<V>>>,
+    filter: Option<Arc<Filter>>,
     metrics: Arc<Metrics>,
     clock: Clock,
     mut stop: watch::Receiver<bool>,
 ) {
     let subscription = level2.link.hub().join(level2.names.channel());
-    let mut listener = Listener { level2, level1, metrics, clock, heard: None };
+    let mut listener = Listener { level2, level1, filter, metrics, clock, heard: None };
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = listener.run(subscription) => {}
@@ -71,7 +72,8 @@ pub(super) async fn listen<V: Send + Sync + 'static>(
 
 struct Listener<V> {
     level2: Arc<Level2>,
-    level1: Arc<Level1<V>>,
+    level1: Option<Arc<Level1<V>>>,
+    filter: Option<Arc<Filter>>,
     metrics: Arc<Metrics>,
     clock: Clock,
     /// Number of the last message that was acted on.
@@ -104,8 +106,18 @@ impl<V> Listener<V> {
 
     /// Compares the counter with what was heard.
     async fn look(&mut self, subscription: &mut Subscription) {
+        let (began, confirmed) = (self.clock.now(), subscription.is_confirmed());
         let Ok(counter) = self.level2.last_number().await else { return };
-        let counter = counter.unwrap_or(0);
+        self.catch_up(counter.unwrap_or(0), subscription).await;
+        if let Some(filter) = &self.filter
+            && confirmed
+        {
+            filter.complete_at(began);
+        }
+    }
+
+    /// Hears everything up to this number, or gives up what it may have missed.
+    async fn catch_up(&mut self, counter: u64, subscription: &mut Subscription) {
         if self.heard.is_none() {
             // Whatever was invalidated before this moment, no copy of it is older than this look.
             self.lost_track("the first look");
@@ -149,9 +161,22 @@ impl<V> Listener<V> {
         }
         self.heard = Some(number);
         match body {
-            Body::Keys(keys) => keys.into_iter().for_each(|key| self.level1.invalidate(key)),
-            Body::Tag(tag) => self.level1.clear_tag(tag_hash(tag)),
-            Body::All => self.level1.clear(),
+            Body::Keys(keys) => {
+                for key in keys {
+                    if let Some(filter) = &self.filter {
+                        filter.insert(key);
+                    }
+                    if let Some(level1) = &self.level1 {
+                        level1.invalidate(key);
+                    }
+                }
+            }
+            Body::Tag(tag) => {
+                if let Some(level1) = &self.level1 {
+                    level1.clear_tag(tag_hash(tag));
+                }
+            }
+            Body::All => self.forget(),
         }
     }
 
@@ -168,7 +193,16 @@ impl<V> Listener<V> {
             return;
         }
         tracing::debug!(cache = self.level2.names.name(), reason, "first level dropped");
-        self.level1.clear();
+        self.forget();
+    }
+
+    fn forget(&self) {
+        if let Some(level1) = &self.level1 {
+            level1.clear();
+        }
+        if let Some(filter) = &self.filter {
+            filter.lost_track();
+        }
     }
 }
 

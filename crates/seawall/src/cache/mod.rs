@@ -10,6 +10,7 @@
 
 mod codec;
 mod envelope;
+mod filter;
 mod flight;
 mod level1;
 mod level2;
@@ -28,6 +29,7 @@ mod write;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use codec::Codec;
+pub use filter::{FilterStatus, KeyFilter, KeySink};
 pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
 pub use repair::{FileRepairLog, RepairLog};
@@ -35,8 +37,8 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use write::{Invalidation, PutOutcome};
 
 use self::{
-    codec::Format, flight::Flights, level1::Level1, level2::Level2, metrics::Metrics, names::Names,
-    options::Settings, read_types::Tags, repair::Repairs,
+    codec::Format, filter::Filter, flight::Flights, level1::Level1, level2::Level2,
+    metrics::Metrics, names::Names, options::Settings, read_types::Tags, repair::Repairs,
 };
 use crate::{
     clock::Clock,
@@ -77,6 +79,7 @@ struct Inner<K, V> {
     format: Format,
     level1: Option<Arc<Level1<V>>>,
     level2: Arc<Level2>,
+    filter: Option<Arc<Filter>>,
     flights: Arc<Flights<V>>,
     refreshes: Arc<Flights<V>>,
     repairs: Arc<Repairs>,
@@ -114,7 +117,12 @@ where
     K: KeyPart + Clone + Send + Sync + 'static,
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    fn open(seawall: Seawall, name: &str, settings: Settings<K>, format: Format) -> Result<Self> {
+    fn open(
+        seawall: Seawall,
+        name: &str,
+        mut settings: Settings<K>,
+        format: Format,
+    ) -> Result<Self> {
         let names = Names::new(seawall.prefix(), name);
         let link = seawall.link().clone();
         let level2 = Arc::new(Level2::new(link, names, format.fingerprint, settings.lease_for));
@@ -125,10 +133,22 @@ where
             .then(|| Arc::new(Level1::new(settings.level1_bytes, expected)));
         let metrics = Arc::new(Metrics::new(name));
         let repairs = Repairs::open(name, settings.repair_log.clone())?;
-        if let Some(level1) = &level1 {
+        let filter = settings.filter.take().map(|plan| {
+            let filter = Filter::new(name);
+            seawall.spawn(filter::keep(
+                Arc::clone(&filter),
+                plan,
+                level2.names.clone(),
+                seawall.clock().clone(),
+                seawall.stopping(),
+            ));
+            filter
+        });
+        if level1.is_some() || filter.is_some() {
             let listener = messages::listen(
                 Arc::clone(&level2),
-                Arc::clone(level1),
+                level1.clone(),
+                filter.clone(),
                 Arc::clone(&metrics),
                 seawall.clock().clone(),
                 seawall.stopping(),
@@ -156,6 +176,7 @@ where
             format,
             level1,
             level2,
+            filter,
             flights: Arc::default(),
             refreshes: Arc::default(),
             repairs,

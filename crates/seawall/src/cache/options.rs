@@ -7,6 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     Cache,
     codec::{Codec, Format, fingerprint},
+    filter::KeyFilter,
     repair::RepairLog,
 };
 use crate::{
@@ -96,6 +97,7 @@ pub(super) struct Settings<K> {
     pub(super) clearable: bool,
     pub(super) governor: Option<Governor>,
     pub(super) repair_log: Option<Arc<dyn RepairLog>>,
+    pub(super) filter: Option<KeyFilter<K>>,
 }
 
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -131,6 +133,7 @@ where
                 clearable: false,
                 governor: None,
                 repair_log: None,
+                filter: None,
             },
             codec: Codec::default(),
             compress_above_bytes: 2048,
@@ -277,6 +280,12 @@ where
         self
     }
 
+    /// Stops keys that cannot exist before any level is asked: see [`KeyFilter`].
+    pub fn filter(mut self, filter: KeyFilter<K>) -> Self {
+        self.settings.filter = Some(filter);
+        self
+    }
+
     /// How values are written; MessagePack without it.
     pub fn codec(mut self, codec: Codec) -> Self {
         self.codec = codec;
@@ -375,6 +384,9 @@ where
             return refuse(
                 "when_busy and Mode::LogicalExpiry exclude each other: nobody waits there".into(),
             );
+        }
+        if let Some(Err(sentence)) = settings.filter.as_ref().map(KeyFilter::check) {
+            return refuse(sentence);
         }
         if self.max_value_bytes == 0 {
             return refuse("max_value_bytes is 0: nothing could be cached".into());

@@ -124,6 +124,9 @@ where
         freshness: Freshness,
         now: Moment,
     ) -> (Option<Read<V>>, Option<Entry<V>>) {
+        if let Some(read) = self.filtered(key, freshness, now) {
+            return (Some(read), None);
+        }
         let Some(level1) = &self.level1 else { return (None, None) };
         if freshness == Freshness::Strong || self.repairs.concerns(key) {
             return (None, None);

@@ -39,6 +39,8 @@ pub enum Source {
     Loaded,
     /// A value past its lifetime, because refreshing goes on or failed.
     Stale,
+    /// The filter: this key cannot exist (see [`KeyFilter`](super::KeyFilter)).
+    Filtered,
 }
 
 /// An answer of the cache.

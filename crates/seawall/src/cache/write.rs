@@ -118,9 +118,7 @@ where
         let encoded = inner.format.encode(value)?;
         let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
         let fill = inner.written(encoded.codec, encoded.bytes, stamp);
-        if let Some(level1) = &inner.level1 {
-            level1.invalidate(subject.entry());
-        }
+        inner.drop_copies(&[subject.entry()]);
         let stored = inner.level2.fill(subject.entry(), None, &fill).await?;
         let stored =
             stored.ok_or_else(|| Error::unexpected("an unconditional write was refused"))?;
@@ -155,9 +153,7 @@ where
             }
             None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
         };
-        if let Some(level1) = &inner.level1 {
-            level1.invalidate(subject.entry());
-        }
+        inner.drop_copies(&[subject.entry()]);
         let outcome = match inner.level2.put_if_newer(subject.entry(), version, &fill).await? {
             Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
             Versioned::Equal(version) => PutOutcome::Undecided(Version(version)),
@@ -201,6 +197,9 @@ where
         }
         if let Some(level1) = &inner.level1 {
             level1.clear();
+        }
+        if let Some(filter) = &inner.filter {
+            filter.lost_track();
         }
         inner.level2.bump(inner.level2.names.generation(), &about_all()).await
     }
@@ -252,9 +251,12 @@ where
         Invalidation::Queued
     }
 
-    fn drop_copies(&self, entries: &[Vec<u8>]) {
-        if let Some(level1) = &self.level1 {
-            entries.iter().for_each(|entry| level1.invalidate(entry));
+    fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
+        for entry in entries {
+            if let Some(level1) = &self.level1 {
+                level1.invalidate(entry.as_ref());
+            }
+            self.known(entry.as_ref(), true);
         }
     }
 

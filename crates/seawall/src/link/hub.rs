@@ -170,6 +170,11 @@ pub struct Subscription {
 }
 
 impl Subscription {
+    /// Whether the server has confirmed it on the connection of now.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        *self.confirmed.borrow()
+    }
+
     /// The next event; `None` when the handle was shut down.
     ///
     /// # Cancel safety
