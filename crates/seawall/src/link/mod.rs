@@ -190,6 +190,10 @@ impl Link {
     /// A command that fails does not keep the others from being carried out.
     pub async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
         let count = commands.len();
+        // The client takes an empty pipeline for a broken connection.
+        if count == 0 {
+            return Vec::new();
+        }
         (0..count).for_each(|_| self.inner.commands.count());
         if let Err(error) = self.admit() {
             return vec![Err(error); count];
