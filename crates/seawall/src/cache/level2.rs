@@ -180,7 +180,15 @@ impl Level2 {
         self.announce(message).await
     }
 
-    fn lease_call(&self, key: &[u8], token: u64, stamp: u64, replaces: Option<u64>) -> Call {
+    fn lease_call(
+        &self,
+        key: &[u8],
+        token: u64,
+        former: &[u64],
+        stamp: u64,
+        replaces: Option<u64>,
+    ) -> Call {
+        let former: Vec<u8> = former.iter().flat_map(|token| token.to_be_bytes()).collect();
         let replaces = replaces.map(|version| version.to_be_bytes().to_vec()).unwrap_or_default();
         LEASE
             .on(&[key])
@@ -189,17 +197,20 @@ impl Level2 {
             .arg(&self.fingerprint.to_be_bytes()[..])
             .arg(&stamp.to_be_bytes()[..])
             .arg(replaces)
+            .arg(former)
     }
 
-    /// Asks for the lease; `replaces` is the version that is to be refreshed.
+    /// Asks for the lease; `former` are tokens of requests whose replies were lost, `replaces` is the
+    /// version that is to be refreshed.
     pub(super) async fn lease(
         &self,
         key: &[u8],
         token: u64,
+        former: &[u64],
         stamp: u64,
         replaces: Option<u64>,
     ) -> Result<Lease> {
-        let call = self.lease_call(key, token, stamp, replaces);
+        let call = self.lease_call(key, token, former, stamp, replaces);
         parse_lease(self.guarded(key, self.link.run(&call)).await?)
     }
 
@@ -207,7 +218,7 @@ impl Level2 {
     pub(super) async fn lease_many(&self, wanted: &[(Vec<u8>, u64, u64)]) -> Vec<Result<Lease>> {
         let calls: Vec<Call> = wanted
             .iter()
-            .map(|(key, token, stamp)| self.lease_call(key, *token, *stamp, None))
+            .map(|(key, token, stamp)| self.lease_call(key, *token, &[], *stamp, None))
             .collect();
         let replies = self.link.run_all(&calls).await;
         replies.into_iter().map(|reply| parse_lease(reply?)).collect()

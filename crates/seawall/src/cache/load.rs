@@ -56,11 +56,41 @@ const MAX_ASKS: u32 = 1000;
 const LONGEST_NAP: Duration = Duration::from_millis(500);
 /// How often a command whose reply was lost is sent again.
 const MAX_RESENDS: u32 = 3;
+/// How many tokens of lost replies are remembered; older leases have ended by then.
+const MAX_FORMER: usize = 8;
 
 /// What a load produced, before it is stored.
 pub(super) struct Product<V> {
     pub(super) loaded: Loaded<V>,
     cost: Duration,
+}
+
+/// The token that a lease is asked for with, and those of requests whose replies were lost.
+pub(super) struct Claim {
+    pub(super) token: u64,
+    former: Vec<u64>,
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Claim::from(new_token())
+    }
+}
+
+impl From<u64> for Claim {
+    fn from(token: u64) -> Self {
+        Claim { token, former: Vec::new() }
+    }
+}
+
+impl Claim {
+    /// The request may still be under way: its token is not to be used again, see `lease.lua`.
+    pub(super) fn renew(&mut self) {
+        if self.former.len() == MAX_FORMER {
+            self.former.remove(0);
+        }
+        self.former.push(std::mem::replace(&mut self.token, new_token()));
+    }
 }
 
 /// What is to be done with a product.
@@ -88,13 +118,14 @@ where
             Purpose::Answer(version) => version,
             Purpose::Refresh(version) => Some(version),
         };
-        let token = new_token();
+        let mut claim = Claim::default();
         let deadline = self.clock.now() + self.settings.deadline;
         let mut wake = None;
         for _ in 0..MAX_ASKS {
             let asked = self.flights.next();
-            match self.ask(&subject, token, stamp, replaces).await {
+            match self.ask(&subject, &mut claim, stamp, replaces).await {
                 Ok(Lease::Granted) => {
+                    let token = claim.token;
                     pilot.set_loading();
                     return self.load_and_store(pilot, subject, stamp, token, loader).await;
                 }
@@ -138,18 +169,25 @@ where
         pilot.land(0, Err(Fault::Changed));
     }
 
-    /// Asks for the lease; a lost reply is asked for again, with the same token.
-    async fn ask(
+    /// Asks for the lease; where a reply was lost, again.
+    pub(super) async fn ask(
         &self,
         subject: &Subject,
-        token: u64,
+        claim: &mut Claim,
         stamp: u64,
         replaces: Option<u64>,
     ) -> Result<Lease, Error> {
         let mut resends = 0;
         loop {
-            match self.level2.lease(subject.entry(), token, stamp, replaces).await {
-                Err(error) if error.is_indeterminate() && resends < MAX_RESENDS => resends += 1,
+            let Claim { token, former } = &*claim;
+            match self.level2.lease(subject.entry(), *token, former, stamp, replaces).await {
+                Err(error) if error.is_indeterminate() => {
+                    claim.renew();
+                    if resends == MAX_RESENDS {
+                        return Err(error);
+                    }
+                    resends += 1;
+                }
                 reply => return reply,
             }
         }
@@ -163,6 +201,9 @@ where
         token: u64,
         loader: LoaderSlot<V>,
     ) {
+        // Before the source is read, not just before the fill: a namespace that is cleared meanwhile
+        // leaves the lease alone.
+        let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
         let started = self.flights.next();
         let product = match self.call(&loader).await {
             Ok(product) => product,
@@ -185,9 +226,8 @@ where
                 return pilot.land(started, Err(Fault::Changed));
             }
         };
-        let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
         let stored_from = self.flights.next();
-        match self.level2.fill(subject.entry(), Some(token), &fill).await {
+        match self.store(&subject, token, &fill).await {
             Ok(Some(stored)) => {
                 self.metrics.stored_bytes.increment(fill.bytes.len() as u64);
                 let entry = self.entry(value, &stored, &fill, &subject);
@@ -202,6 +242,23 @@ where
             Err(error) => {
                 tracing::debug!(%error, "a load could not be stored");
                 pilot.land(started, Ok(uncached(value)));
+            }
+        }
+    }
+
+    /// Stores under the lease; where the reply was lost, again. If the first one was carried out the
+    /// lease is gone and the second is refused: good for those who came before the load.
+    async fn store(
+        &self,
+        subject: &Subject,
+        token: u64,
+        fill: &Fill,
+    ) -> Result<Option<Stored>, Error> {
+        let mut resends = 0;
+        loop {
+            match self.level2.fill(subject.entry(), Some(token), fill).await {
+                Err(error) if error.is_indeterminate() && resends < MAX_RESENDS => resends += 1,
+                reply => return reply,
             }
         }
     }

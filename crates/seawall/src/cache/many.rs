@@ -11,11 +11,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Cache, CacheError, Freshness, LoadError, Loaded, Mode, Read, Source, Subject,
+    level1::Ticket,
     level2::{Fill, Lease},
-    load::{LoaderSlot, new_token},
+    load::{Claim, LoaderSlot, new_token},
     read_types::Entry,
 };
-use crate::key::KeyPart;
+use crate::{error::Error, key::KeyPart};
 
 /// A loader of many keys, as the batch keeps it.
 type LoadMany<K, V> = Arc<
@@ -30,6 +31,8 @@ struct Missing {
     index: usize,
     stamp: u64,
     token: u64,
+    /// Taken before anything was read.
+    ticket: Option<Ticket>,
 }
 
 impl<K, V> Cache<K, V>
@@ -120,7 +123,7 @@ where
                 }
                 _ => {
                     inner.metrics.misses.increment(1);
-                    missing.push(Missing { index, stamp, token: new_token() });
+                    missing.push(Missing { index, stamp, token: new_token(), ticket });
                 }
             }
         }
@@ -174,7 +177,14 @@ where
         let leases = inner.level2.lease_many(&asked).await;
         let mut answers = Vec::new();
         let mut granted = Vec::new();
-        for ((missing, key, subject), lease) in work.into_iter().zip(leases) {
+        for ((mut missing, key, subject), mut lease) in work.into_iter().zip(leases) {
+            if lease.as_ref().is_err_and(Error::is_indeterminate) {
+                // It may be ours: nobody else could load before it ends by itself.
+                let mut claim = Claim::from(missing.token);
+                claim.renew();
+                lease = inner.ask(&subject, &mut claim, missing.stamp, None).await;
+                missing.token = claim.token;
+            }
             match lease {
                 Ok(Lease::Granted) => granted.push((missing, key, subject)),
                 Ok(Lease::Value(raw)) => {
@@ -249,9 +259,8 @@ where
                 answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
                 continue;
             };
-            let ticket = inner.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
             fills.push((subject.entry().to_vec(), missing.token, fill));
-            stored.push((missing.index, value, subject, ticket));
+            stored.push((missing.index, value, subject, missing.ticket));
         }
         let results = inner.level2.fill_many(&fills).await;
         for (((index, value, subject, ticket), (_, _, fill)), result) in

@@ -1,6 +1,6 @@
 //! The read path: first level, second level, load.
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use serde::{Serialize, de::DeserializeOwned};
@@ -283,7 +283,7 @@ where
         older: Option<&Entry<V>>,
         deadline: Moment,
     ) -> Waited<V> {
-        let (flight, pilot) = self.flights.join(subject.entry());
+        let (flight, pilot) = self.flights.join(&flight_key(subject, stamp));
         let leads = pilot.is_some();
         if let Some(pilot) = pilot {
             let purpose = Purpose::Answer(replaces);
@@ -509,6 +509,15 @@ struct Looked<V> {
     /// When the answer came.
     at: Moment,
     found: Result<(Option<Entry<V>>, u64), Error>,
+}
+
+/// Who shares a load: those who want the same entry and saw the same generations. A load that began
+/// under an older generation must not answer those who came after a clear.
+fn flight_key(subject: &Subject, stamp: u64) -> Cow<'_, [u8]> {
+    if subject.generations.is_empty() {
+        return Cow::Borrowed(subject.entry());
+    }
+    Cow::Owned([subject.entry(), &stamp.to_be_bytes()].concat())
 }
 
 /// What came of waiting for a load.

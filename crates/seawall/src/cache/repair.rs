@@ -75,6 +75,9 @@ pub(super) struct Repairs {
     /// How many there are: so that readers need no lock when there is none.
     count: AtomicUsize,
     log: Option<Arc<dyn RepairLog>>,
+    /// Held while log and queue are changed together: what is added to the log must not be taken out
+    /// of it by a batch that ends before it is in the queue. Readers do not take it.
+    logging: Mutex<()>,
     added: Notify,
 }
 
@@ -93,6 +96,7 @@ impl Repairs {
             count: AtomicUsize::new(queue.entries.len()),
             queue: Mutex::new(queue),
             log,
+            logging: Mutex::default(),
             added: Notify::new(),
         }))
     }
@@ -109,6 +113,7 @@ impl Repairs {
 
     /// Queues entries.
     pub(super) fn add(&self, entries: Vec<Vec<u8>>) {
+        let _together = self.logging.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = &self.log
             && let Err(error) = log.add(&self.cache, &entries)
         {
@@ -131,6 +136,7 @@ impl Repairs {
     }
 
     fn done(&self, batch: &[(Vec<u8>, u64)]) {
+        let _together = self.logging.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queue = self.lock();
         for (entry, number) in batch {
             if queue.entries.get(entry) == Some(number) {
@@ -140,6 +146,7 @@ impl Repairs {
         self.count.store(queue.entries.len(), Ordering::Release);
         if let Some(log) = &self.log {
             let left: Vec<Vec<u8>> = queue.entries.keys().cloned().collect();
+            drop(queue);
             if let Err(error) = log.keep_only(&self.cache, &left) {
                 tracing::warn!(cache = self.cache, %error, "the repair log could not be shortened");
             }
@@ -185,7 +192,8 @@ pub(super) async fn replay(
     }
 }
 
-/// A [`RepairLog`] in a file for each cache, for services without an outbox table.
+/// A [`RepairLog`] in a file for each cache, for services without an outbox table. Each process needs
+/// a directory of its own.
 ///
 /// ```text
 /// (length:u32 entry checksum:u32)*     a damaged tail is ignored
@@ -250,6 +258,11 @@ impl RepairLog for FileRepairLog {
             entries.push(entry.to_vec());
             rest = tail;
         }
+        if !rest.is_empty() {
+            // What is added from now on must not lie behind the damage.
+            let good = (bytes.len() - rest.len()) as u64;
+            OpenOptions::new().write(true).open(self.path(cache))?.set_len(good)?;
+        }
         Ok(entries)
     }
 
@@ -289,6 +302,14 @@ mod tests {
                 "a prefix, cut at {length}"
             );
         }
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("writable");
+        assert_eq!(log.load("shop").expect("readable").len(), 2);
+        log.add("shop", &[b"d".to_vec()]).expect("room for one more");
+        assert_eq!(
+            log.load("shop").expect("readable"),
+            [b"a".to_vec(), b"b".to_vec(), b"d".to_vec()],
+            "what was added after the damage counts"
+        );
         log.keep_only("shop", &[]).expect("removable");
         assert!(log.load("shop").expect("nothing there").is_empty());
     }

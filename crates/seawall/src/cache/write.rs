@@ -231,6 +231,8 @@ where
         for attempt in 1..=MAX_TRIES {
             match self.level2.invalidate(&entries, keep, &message).await {
                 Ok(version) => {
+                    // What was read between the first drop and Redis' answer may be older.
+                    self.drop_copies(&entries);
                     self.metrics.invalidations.increment(entries.len() as u64);
                     self.invalidate_again_later(entries);
                     return Invalidation::Applied(Version(version));

@@ -6,14 +6,17 @@
 -- ARGV[3]  fingerprint that the caller can read, 4 bytes
 -- ARGV[4]  stamp of the tags' generations that the caller saw, 8 bytes
 -- ARGV[5]  '' for a miss; for a refresh the version that is to be replaced, 8 bytes
+-- ARGV[6]  tokens of earlier requests of the same caller whose replies were lost, 8 bytes each
 --
 -- Returns  {'value', entry}     there is a fresh value after all (for a miss)
 --          {'granted'}          the lease is the caller's
 --          {'busy', millis}     another one holds it for that long; the caller will be woken
 --          {'changed'}          somebody has refreshed it already (for a refresh)
 --
--- Atomic, because between looking and taking another caller could take it too. Asking again with
--- the same token is granted again: the reply to the first may have been lost.
+-- Atomic, because between looking and taking another caller could take it too. A caller whose reply
+-- was lost asks again with a new token and names the old one, whose lease it takes over. It must not
+-- ask with the old one: the first request may still be under way, and would bring the lease back to
+-- life after an invalidation killed it.
 
 local none = string.rep('\0', 8)
 local time = redis.call('TIME')
@@ -32,8 +35,14 @@ end
 
 local kind, _, flags = string.byte(entry, 3, 5)
 local lease = string.sub(entry, 17, 24)
-if lease == ARGV[1] then
-  return {'granted'}
+for at = 1, #ARGV[6], 8 do
+  if lease == string.sub(ARGV[6], at, at + 7) then
+    redis.call('SETRANGE', KEYS[1], 16, ARGV[1] .. lease_until)
+    if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+      redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    end
+    return {'granted'}
+  end
 end
 if ARGV[5] == '' then
   local readable = string.sub(entry, 53, 56) == ARGV[3] and string.sub(entry, 57, 64) == ARGV[4]

@@ -8,6 +8,8 @@
 --
 -- Returns  1, or 0 when the lease was no longer the caller's.
 --
+-- An empty entry that remembers a source's version stays: late events must still lose.
+--
 -- Atomic, because a lease that was taken away and handed to another must not be given back.
 
 local head = redis.call('GETRANGE', KEYS[1], 0, 71)
@@ -15,14 +17,14 @@ if #head < 72 or string.sub(head, 17, 24) ~= ARGV[1] then
   return 0
 end
 local kind, _, flags = string.byte(head, 3, 5)
-if kind == 0 then
+if kind == 0 and string.sub(head, 65, 72) == string.rep('\0', 8) then
   redis.call('DEL', KEYS[1])
 else
   redis.call('SETRANGE', KEYS[1], 16, string.rep('\0', 16))
   if flags >= 2 then
     redis.call('SETRANGE', KEYS[1], 4, string.char(flags - 2))
   end
-  if ARGV[3] ~= '' and flags % 2 == 0 then
+  if ARGV[3] ~= '' and kind ~= 0 and flags % 2 == 0 then
     -- A new version, so that nobody refreshes what was just found to be right.
     local time = redis.call('TIME')
     local micros = time[1] * 1000000 + time[2]
