@@ -1,3 +1,11 @@
 //! The cache's promises under faults: lost and late replies, cuts, pauses, kills, fail-overs.
+//!
+//! `SEAWALL_SOAK=1` runs the large counts; `SEAWALL_ORACLE_SEED` repeats the chances of a run.
 
+mod campaign;
+mod database;
+mod faults;
+mod oracle;
 mod races;
+mod stampede;
+mod worker;

@@ -1,0 +1,211 @@
+//! A campaign: workers read and write while things break, then heal, then everything is checked.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    time::{Duration, Instant},
+};
+
+use seawall::cache::sabotage::CacheSabotage;
+use seawall_testkit::proxy::Direction;
+
+use crate::{
+    database::{Database, Phase, Tally},
+    faults::{Ground, strike},
+    worker::{Chance, Task, Worker},
+};
+
+/// Nothing stale is left this long after healing.
+const HEALED: Duration = Duration::from_secs(5);
+/// How long first levels are watched while messages get lost.
+const CALM: Duration = Duration::from_secs(4);
+/// A campaign that does not get on is a failed one.
+const LIMIT: Duration = Duration::from_secs(200);
+const SEED_VARIABLE: &str = "SEAWALL_ORACLE_SEED";
+
+/// What a campaign is to do.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) reads: u64,
+    pub(crate) workers: u64,
+    pub(crate) keys: u64,
+    pub(crate) level1: bool,
+    pub(crate) sabotage: CacheSabotage,
+    /// Ends as soon as a violation was found: for planted bugs.
+    pub(crate) until_violation: bool,
+    pub(crate) breaks: bool,
+    /// How many messages get lost after healing, where first levels must still converge.
+    pub(crate) lost_messages: f64,
+    /// How much longer every request takes then: what happens in two steps gets a gap between them.
+    pub(crate) delay: Duration,
+}
+
+impl Plan {
+    pub(crate) fn new(reads: u64, level1: bool) -> Self {
+        let soak = if std::env::var_os("SEAWALL_SOAK").is_some() { 100 } else { 1 };
+        Plan {
+            reads: reads * soak,
+            workers: 3,
+            keys: 24,
+            level1,
+            sabotage: CacheSabotage::None,
+            until_violation: false,
+            breaks: true,
+            lost_messages: 0.3,
+            delay: Duration::ZERO,
+        }
+    }
+}
+
+/// What came of it.
+pub(crate) struct Report {
+    name: String,
+    seed: u64,
+    pub(crate) reads: u64,
+    strong: u64,
+    errors: u64,
+    level1: u64,
+    stale: u64,
+    pub(crate) settled: u64,
+    loads: u64,
+    applied: u64,
+    queued: u64,
+    pub(crate) violations: u64,
+    kept: Vec<String>,
+    faults: BTreeMap<&'static str, u64>,
+    took: Duration,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: {} reads ({} strong, {} from L1, {} stale, {} failed), {} settled reads, {} loads, \
+             {} invalidations applied, {} queued, {} violations, {:.0} s, SEAWALL_ORACLE_SEED={}",
+            self.name,
+            self.reads,
+            self.strong,
+            self.level1,
+            self.stale,
+            self.errors,
+            self.settled,
+            self.loads,
+            self.applied,
+            self.queued,
+            self.violations,
+            self.took.as_secs_f64(),
+            self.seed
+        )?;
+        writeln!(f, "  faults: {:?}", self.faults)?;
+        self.kept.iter().try_for_each(|violation| writeln!(f, "  {violation}"))
+    }
+}
+
+impl Report {
+    #[expect(clippy::print_stdout, reason = "figures are there to be quoted")]
+    pub(crate) fn assert_clean(&self) {
+        println!("{self}");
+        assert_eq!(self.violations, 0, "{self}");
+        assert!(self.settled > 0, "nothing was checked at the end: {self}");
+    }
+}
+
+/// Runs a campaign; `between` is an event of the test's own in the middle, such as a fail-over.
+pub(crate) async fn run(
+    name: &str,
+    ground: &Ground,
+    plan: &Plan,
+    mut between: impl AsyncFnMut(&Ground),
+) -> Report {
+    let began = Instant::now();
+    let given = std::env::var(SEED_VARIABLE).ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(rand::random::<u64>);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let database = Database::start(folder.path(), usize::try_from(plan.keys).expect("few"));
+    let task = Task {
+        url: ground.url(),
+        prefix: format!("{name}-{seed:x}:"),
+        database: database.socket().to_owned(),
+        folder: folder.path().to_owned(),
+        keys: plan.keys,
+        readers: 6,
+        writers: 2,
+        level1: plan.level1,
+        load_ms: 12,
+        pause_ms: 40,
+        sabotage: plan.sabotage,
+        seed,
+    };
+    let mut workers: Vec<Worker> = (0..plan.workers).map(|number| task.start(number)).collect();
+    let mut chance = Chance::new(seed);
+    let mut faults = BTreeMap::new();
+    let found = |database: &Database| plan.until_violation && database.violations() > 0;
+    let mut turned = false;
+    while database.count(Tally::Reads) < plan.reads && !found(&database) {
+        assert!(
+            began.elapsed() < LIMIT * if plan.reads > 1_000_000 { 100 } else { 1 },
+            "only {} reads",
+            database.count(Tally::Reads)
+        );
+        tokio::time::sleep(Duration::from_millis(20 + chance.below(150))).await;
+        if plan.breaks {
+            let what = strike(ground, &mut workers, &task, &mut chance).await;
+            *faults.entry(what).or_insert(0) += 1;
+        }
+        if !turned && database.count(Tally::Reads) * 2 >= plan.reads {
+            turned = true;
+            between(ground).await;
+        }
+    }
+    ground.heal();
+    if !found(&database) {
+        tokio::time::sleep(HEALED).await;
+        // Messages get lost without a sign, Redis answers: first levels converge within a second.
+        for proxy in ground.proxies() {
+            proxy.drop_pushes(plan.lost_messages);
+            proxy.delay(Direction::Requests, plan.delay);
+        }
+        database.enter(Phase::Calm);
+        let calm = Instant::now();
+        while calm.elapsed() < CALM && !found(&database) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        ground.heal();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    database.enter(Phase::Settled);
+    let expected = plan.workers * task.readers * plan.keys;
+    let patience = Instant::now();
+    while database.count(Tally::Settled) + database.violations() < expected
+        && patience.elapsed() < HEALED * 4
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    database.enter(Phase::Stop);
+    let lost: u64 = ground.proxies().iter().map(|proxy| proxy.lost_pushes()).sum();
+    faults.insert("messages lost", lost);
+    if plan.until_violation {
+        drop(workers);
+    } else {
+        tokio::task::spawn_blocking(|| workers.into_iter().for_each(Worker::join))
+            .await
+            .expect("workers end");
+    }
+    Report {
+        name: name.to_owned(),
+        seed,
+        reads: database.count(Tally::Reads),
+        strong: database.count(Tally::StrongReads),
+        errors: database.count(Tally::ReadErrors),
+        level1: database.count(Tally::FromLevel1),
+        stale: database.count(Tally::Stale),
+        settled: database.count(Tally::Settled),
+        loads: database.loads(),
+        applied: database.applied(),
+        queued: database.queued(),
+        violations: database.violations(),
+        kept: database.kept(),
+        faults,
+        took: began.elapsed(),
+    }
+}
