@@ -47,13 +47,27 @@ enum Subject {
 }
 
 /// Tests that run a twentieth of their counts unless they are told otherwise.
-const TESTS: [(&str, &[&str]); 3] = [
+const TESTS: [(&str, &[&str]); 4] = [
     (
         "power cuts, bit flips, full disks",
         &["test", "-p", "seawall-server", "--lib", "--test", "recovery*"],
     ),
     ("random histories from their log", &["test", "-p", "seawall-engine", "--lib", "dump"]),
     ("kills under load", &["test", "-p", "seawall-cli", "--test", "durability"]),
+    (
+        "the cache against its oracle",
+        &[
+            "test",
+            "--release",
+            "-p",
+            "seawall",
+            "--test",
+            "cache_faults",
+            "--",
+            "--nocapture",
+            "--test-threads=1",
+        ],
+    ),
 ];
 
 /// Runs the tests and then the differential test at full length.

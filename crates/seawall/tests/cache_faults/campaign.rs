@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     /// Ends as soon as a violation was found: for planted bugs.
     pub(crate) until_violation: bool,
     pub(crate) breaks: bool,
+    /// Whether reads must be right while things break, and not only after healing.
+    pub(crate) strict: bool,
     /// How many messages get lost after healing, where first levels must still converge.
     pub(crate) lost_messages: f64,
     /// How much longer every request takes then: what happens in two steps gets a gap between them.
@@ -42,7 +44,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(reads: u64, level1: bool) -> Self {
-        let soak = if std::env::var_os("SEAWALL_SOAK").is_some() { 100 } else { 1 };
+        let soak = if std::env::var_os("SEAWALL_SOAK").is_some() { 50 } else { 1 };
         Plan {
             reads: reads * soak,
             workers: 3,
@@ -51,6 +53,7 @@ impl Plan {
             sabotage: CacheSabotage::None,
             until_violation: false,
             breaks: true,
+            strict: true,
             lost_messages: 0.3,
             delay: Duration::ZERO,
         }
@@ -134,6 +137,7 @@ pub(crate) async fn run(
         load_ms: 12,
         pause_ms: 40,
         sabotage: plan.sabotage,
+        strict: plan.strict,
         seed,
     };
     let mut workers: Vec<Worker> = (0..plan.workers).map(|number| task.start(number)).collect();
@@ -143,7 +147,7 @@ pub(crate) async fn run(
     let mut turned = false;
     while database.count(Tally::Reads) < plan.reads && !found(&database) {
         assert!(
-            began.elapsed() < LIMIT * if plan.reads > 1_000_000 { 100 } else { 1 },
+            began.elapsed() < LIMIT * if plan.reads > 100_000 { 100 } else { 1 },
             "only {} reads",
             database.count(Tally::Reads)
         );

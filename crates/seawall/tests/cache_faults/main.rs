@@ -4,8 +4,10 @@
 
 mod campaign;
 mod database;
+mod failover;
 mod faults;
 mod oracle;
+mod outage;
 mod races;
 mod stampede;
 mod worker;

@@ -44,6 +44,8 @@ pub(crate) struct Task {
     /// The longest pause of a writer.
     pub(crate) pause_ms: u64,
     pub(crate) sabotage: CacheSabotage,
+    /// Whether reads are checked while things break.
+    pub(crate) strict: bool,
     pub(crate) seed: u64,
 }
 
@@ -61,6 +63,7 @@ impl Task {
             self.load_ms.to_string(),
             self.pause_ms.to_string(),
             format!("{:?}", self.sabotage),
+            self.strict.to_string(),
             self.seed.to_string(),
             number.to_string(),
         ];
@@ -169,9 +172,10 @@ async fn work() {
         load,
         pause,
         planted,
+        strict,
         seed,
         number,
-    ] = words.split(' ').collect::<Vec<_>>().try_into().expect("thirteen words");
+    ] = words.split(' ').collect::<Vec<_>>().try_into().expect("fourteen words");
     let figure = |text: &str| text.parse::<u64>().expect("a number");
     for fault in
         [CacheSabotage::FillWithoutLease, CacheSabotage::AnnounceFirst, CacheSabotage::IgnoreGaps]
@@ -188,6 +192,7 @@ async fn work() {
         database: Client::new(Path::new(database)),
         keys: figure(keys),
         level1,
+        strict: strict == "true",
         load_ms: figure(load),
         pause_ms: figure(pause),
         number,
@@ -216,6 +221,7 @@ struct Party {
     database: Client,
     keys: u64,
     level1: bool,
+    strict: bool,
     load_ms: u64,
     pause_ms: u64,
     number: u64,
@@ -260,6 +266,7 @@ impl Party {
                             u64::from(read.source == Source::Level1);
                         counts[Tally::Stale as usize] += u64::from(read.source == Source::Stale);
                         let due = match (strong || !self.level1, floor.phase) {
+                            (_, Phase::Faults) if !self.strict => 0,
                             (true, _) => floor.now,
                             (false, Phase::Faults) => 0,
                             (false, _) => floor.before,
