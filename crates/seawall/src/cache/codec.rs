@@ -30,6 +30,18 @@ impl Codec {
     }
 }
 
+/// What an entry's codec byte says, for people.
+pub(super) const fn describe(codec: u8) -> &'static str {
+    match (codec & !COMPRESSED, codec & COMPRESSED != 0) {
+        (1, false) => "json",
+        (1, true) => "json+lz4",
+        (2, false) => "messagepack",
+        (2, true) => "messagepack+lz4",
+        (0, false) => "none",
+        _ => "unknown",
+    }
+}
+
 /// Everything about turning a cache's values into bytes and back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Format {

@@ -25,6 +25,7 @@ pub(super) const HEADER_BYTES: usize = 72;
 const MAGIC: u8 = 0xC5;
 const FORMAT: u8 = 1;
 const FLAG_INVALIDATED: u8 = 1;
+const FLAG_AWAITED: u8 = 2;
 
 /// What an entry holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) codec: u8,
     pub(super) invalidated: bool,
+    /// Whether somebody waits for who holds the lease.
+    pub(super) awaited: bool,
     pub(super) version: u64,
     pub(super) lease: u64,
     pub(super) lease_until: u64,
@@ -75,6 +78,7 @@ impl Header {
             kind,
             codec: head[3],
             invalidated: head[4] & FLAG_INVALIDATED != 0,
+            awaited: head[4] & FLAG_AWAITED != 0,
             version: long(8),
             lease: long(16),
             lease_until: long(24),

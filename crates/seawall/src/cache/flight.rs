@@ -85,6 +85,11 @@ impl<V> Flights<V> {
         (flight, Some(pilot))
     }
 
+    /// Whether this key is being loaded.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.lock().contains_key(key)
+    }
+
     fn lock(&self) -> MutexGuard<'_, ByKey<V>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }

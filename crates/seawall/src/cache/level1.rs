@@ -56,6 +56,11 @@ impl<V> Level1<V> {
         self.values.get(key)
     }
 
+    /// The same for onlookers: it counts as no use of the copy.
+    pub(super) fn peek(&self, key: &[u8]) -> Option<Entry<V>> {
+        self.values.peek(key)
+    }
+
     /// To be taken before the value is read.
     pub(super) fn ticket(&self, key: &[u8]) -> Ticket {
         let bucket = self.bucket(key);

@@ -16,7 +16,7 @@ use redis::{Value, cmd};
 use super::{envelope::Kind, names::Names};
 use crate::{
     error::{Error, Result},
-    guard::{Breaker, Outcome},
+    guard::{Breaker, BreakerState, Outcome},
     link::{Call, Link, Script, Topology},
 };
 
@@ -162,16 +162,15 @@ impl Level2 {
     /// One number for all generations. One that is not there is begun: whatever was stored under
     /// it before it was lost must not count again.
     async fn stamp(&self, names: &[Vec<u8>], values: Vec<Value>) -> Result<u64> {
-        let mut text = Vec::with_capacity(names.len() * 8);
+        let mut all = Vec::with_capacity(names.len());
         for (name, value) in names.iter().zip(values) {
             let generation: Option<u64> = redis::from_redis_value(value)?;
-            let generation = match generation {
+            all.push(match generation {
                 Some(generation) => generation,
                 None => self.link.eval(&GENERATION.on(&[name]).arg("begin")).await?,
-            };
-            text.extend_from_slice(&generation.to_be_bytes());
+            });
         }
-        Ok(xxhash_rust::xxh3::xxh3_64(&text))
+        Ok(stamp_of(&all))
     }
 
     /// Starts a new generation and says so.
@@ -376,6 +375,11 @@ impl Level2 {
         self.link.query(self.names.counter(), &get).await
     }
 
+    /// How the breaker of this key's node stands.
+    pub(super) fn breaker_state(&self, key: &[u8]) -> BreakerState {
+        self.breakers.of(self.link.node_number(key)).state()
+    }
+
     /// Runs a conversation about `key` through its node's breaker.
     async fn guarded<T>(&self, key: &[u8], work: impl Future<Output = Result<T>>) -> Result<T> {
         let breaker = self.breakers.of(self.link.node_number(key));
@@ -391,6 +395,15 @@ impl Level2 {
         });
         result
     }
+}
+
+/// One number for generations, in their order; 0 for an entry that has none.
+pub(super) fn stamp_of(generations: &[u64]) -> u64 {
+    if generations.is_empty() {
+        return 0;
+    }
+    let text: Vec<u8> = generations.iter().flat_map(|number| number.to_be_bytes()).collect();
+    xxhash_rust::xxh3::xxh3_64(&text)
 }
 
 /// A breaker for each node.

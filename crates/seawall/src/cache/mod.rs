@@ -10,6 +10,7 @@
 
 mod codec;
 mod envelope;
+mod explain;
 mod filter;
 mod flight;
 mod level1;
@@ -29,6 +30,7 @@ mod write;
 use std::{fmt, sync::Arc, time::Duration};
 
 pub use codec::Codec;
+pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2State};
 pub use filter::{FilterStatus, KeyFilter, KeySink};
 pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};

@@ -513,7 +513,7 @@ struct Looked<V> {
 
 /// Who shares a load: those who want the same entry and saw the same generations. A load that began
 /// under an older generation must not answer those who came after a clear.
-fn flight_key(subject: &Subject, stamp: u64) -> Cow<'_, [u8]> {
+pub(super) fn flight_key(subject: &Subject, stamp: u64) -> Cow<'_, [u8]> {
     if subject.generations.is_empty() {
         return Cow::Borrowed(subject.entry());
     }

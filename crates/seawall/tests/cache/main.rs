@@ -1,6 +1,7 @@
 //! The cache's behaviour, on the embedded engine, redis-server, a Sentinel set and a Cluster.
 
 mod batch;
+mod explain;
 mod filter;
 mod lifetimes;
 mod reading;
