@@ -19,7 +19,7 @@ use super::{
 use crate::{error::Error, key::KeyPart};
 
 /// A loader of many keys, as the batch keeps it.
-type LoadMany<K, V> = Arc<
+pub(super) type LoadMany<K, V> = Arc<
     dyn Fn(Vec<K>) -> futures_util::future::BoxFuture<'static, Result<HashMap<K, V>, LoadError>>
         + Send
         + Sync,
@@ -72,6 +72,11 @@ where
         }
         let missing = self.look_level2(keys, &subjects, &mut answers, &load).await;
         self.load_missing(keys, &subjects, missing, &mut answers, &load).await;
+        for (key, answer) in keys.iter().zip(&answers) {
+            if let Some(Ok(read)) = answer {
+                self.inner.tap.see(key, read);
+            }
+        }
         self.wait_for_rest(keys, answers, &load).await
     }
 
@@ -217,7 +222,8 @@ where
         answers
     }
 
-    async fn call_many(
+    /// What the source says about all of these, through the governor.
+    pub(super) async fn call_many(
         &self,
         keys: Vec<K>,
         load: &LoadMany<K, V>,

@@ -8,6 +8,8 @@
 //! an invalidation kills it, and a fill needs a live one; the same check, by tickets, guards the
 //! first level. docs/cache.md tells what is promised and what is not.
 
+mod audit;
+mod audit_work;
 mod codec;
 mod envelope;
 mod explain;
@@ -29,6 +31,7 @@ mod write;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+pub use audit::{AuditReport, Auditor, AuditorBuilder};
 pub use codec::Codec;
 pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2State};
 pub use filter::{FilterStatus, KeyFilter, KeySink};
@@ -86,6 +89,7 @@ struct Inner<K, V> {
     refreshes: Arc<Flights<V>>,
     repairs: Arc<Repairs>,
     metrics: Arc<Metrics>,
+    tap: audit::Tap<K, V>,
 }
 
 /// One key, as the levels know it.
@@ -183,6 +187,7 @@ where
             refreshes: Arc::default(),
             repairs,
             metrics,
+            tap: audit::Tap::default(),
         };
         Ok(Cache { inner: Arc::new(inner) })
     }

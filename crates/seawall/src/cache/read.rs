@@ -65,6 +65,7 @@ where
         let entry = inner.level2.names.entry(key)?;
         let (hit, older) = inner.look_level1(entry.as_bytes(), freshness, inner.clock.coarse_now());
         if let Some(read) = hit {
+            inner.tap.see(key, &read);
             return Ok(read);
         }
         // Boxed, so that a hit in memory does not carry what only the others need.
@@ -72,13 +73,16 @@ where
             let subject = inner.subject_of(entry, key);
             let looked = inner.look_level2(&subject).await;
             if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
+                inner.tap.see(key, &read);
                 return Ok(read);
             }
             let loader = LoaderSlot::new(Box::new(move || {
                 load().map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
             }));
             let below = Inner::read_below(inner, subject, freshness, older, looked, Some(loader));
-            below.boxed().await?.ok_or(CacheError::Deadline(inner.settings.deadline))
+            let read = below.boxed().await?;
+            read.inspect(|read| inner.tap.see(key, read))
+                .ok_or(CacheError::Deadline(inner.settings.deadline))
         })
         .await
     }
@@ -97,6 +101,16 @@ where
     /// # Errors
     /// As [`Cache::get`].
     pub async fn get_as(
+        &self,
+        freshness: Freshness,
+        key: &K,
+    ) -> Result<Option<Read<V>>, CacheError> {
+        let read = self.get_untapped(freshness, key).await?;
+        Ok(read.inspect(|read| self.inner.tap.see(key, read)))
+    }
+
+    /// The same for the auditor, whose own reads are not to be audited.
+    pub(super) async fn get_untapped(
         &self,
         freshness: Freshness,
         key: &K,

@@ -1,5 +1,6 @@
 //! The cache's behaviour, on the embedded engine, redis-server, a Sentinel set and a Cluster.
 
+mod audit;
 mod batch;
 mod explain;
 mod filter;
