@@ -7,6 +7,9 @@
 //! after every reconnect, and to a subscriber that was too slow for its buffer.
 //!
 //! On a Cluster any node will do: the nodes pass messages on to each other.
+//!
+//! Each subscriber has a [`Mailbox`] of its own: nobody waits for a slow one, and a channel on which
+//! nothing is said costs less than a kilobyte.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,14 +19,11 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{PubSubSink, PubSubStream};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
-use super::Route;
+use super::{Route, mailbox::Mailbox};
 use crate::error::{Error, Result};
 
-/// Messages a subscriber may lag behind before it is told to look for itself. Room for all of them is
-/// taken with each channel, and a process may wait on ten thousand.
-const BUFFER: usize = 128;
 /// How long a channel without subscribers is kept.
 const LINGER: Duration = Duration::from_secs(5);
 /// How often the connection is tried when nothing is heard.
@@ -55,10 +55,17 @@ struct Shared {
 }
 
 struct Channel {
-    events: broadcast::Sender<Event>,
-    subscribers: usize,
+    subscribers: HashMap<u64, Arc<Mailbox>>,
+    /// What the next subscriber is called.
+    next: u64,
     /// Whether the server confirmed it on the connection of now.
     confirmed: watch::Sender<bool>,
+}
+
+impl Channel {
+    fn tell(&self, event: &Event) {
+        self.subscribers.values().for_each(|mailbox| mailbox.put(event.clone()));
+    }
 }
 
 enum Request {
@@ -111,7 +118,9 @@ impl Hub {
         }
     }
 
-    /// Subscribes without waiting: the first event is [`Event::Resumed`] once the server confirmed.
+    /// Subscribes without waiting. On a channel that is confirmed already the subscription is live at
+    /// once ([`Subscription::is_live`]); otherwise its first event is [`Event::Resumed`], once the
+    /// server has confirmed.
     #[must_use]
     pub fn join(&self, channel: &[u8]) -> Subscription {
         let mut channels = self.shared.channels();
@@ -124,8 +133,8 @@ impl Hub {
             None => {
                 let name: Arc<[u8]> = channel.into();
                 let fresh = Channel {
-                    events: broadcast::Sender::new(BUFFER),
-                    subscribers: 0,
+                    subscribers: HashMap::new(),
+                    next: 0,
                     confirmed: watch::Sender::new(false),
                 };
                 // The hub lives as long as the handle; without it nothing is ever confirmed.
@@ -133,13 +142,18 @@ impl Hub {
                 (Arc::clone(&name), channels.entry(name).or_insert(fresh))
             }
         };
-        entry.subscribers += 1;
-        Subscription {
-            name,
-            events: entry.events.subscribe(),
-            confirmed: entry.confirmed.subscribe(),
-            shared: Arc::clone(&self.shared),
+        let number = entry.next;
+        entry.next += 1;
+        let mailbox = Arc::new(Mailbox::default());
+        entry.subscribers.insert(number, Arc::clone(&mailbox));
+        let confirmed = entry.confirmed.subscribe();
+        drop(channels);
+        // The hub's task closes its inbox before it empties the list of channels: whoever was not
+        // on that list is told here.
+        if self.shared.requests.is_closed() {
+            mailbox.close();
         }
+        Subscription { name, number, mailbox, confirmed, shared: Arc::clone(&self.shared) }
     }
 
     /// Whether there is a connection for messages now.
@@ -164,7 +178,8 @@ impl std::fmt::Debug for Hub {
 /// A subscription; dropping it leaves.
 pub struct Subscription {
     name: Arc<[u8]>,
-    events: broadcast::Receiver<Event>,
+    number: u64,
+    mailbox: Arc<Mailbox>,
     confirmed: watch::Receiver<bool>,
     shared: Arc<Shared>,
 }
@@ -180,11 +195,7 @@ impl Subscription {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
-        match self.events.recv().await {
-            Ok(event) => Some(event),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(Event::Resumed),
-            Err(broadcast::error::RecvError::Closed) => None,
-        }
+        self.mailbox.next().await
     }
 
     /// Whether the server delivers to this subscription at the moment.
@@ -198,8 +209,8 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut channels = self.shared.channels();
         if let Some(channel) = channels.get_mut(&self.name) {
-            channel.subscribers -= 1;
-            if channel.subscribers == 0 {
+            let was_there = channel.subscribers.remove(&self.number).is_some();
+            if was_there && channel.subscribers.is_empty() {
                 let _ = self.shared.requests.send(Request::Left(Arc::clone(&self.name)));
             }
         }
@@ -244,8 +255,9 @@ async fn run(
         };
         let was_connected = shared.connected.send_replace(false);
         for channel in shared.channels().values() {
-            channel.confirmed.send_replace(false);
-            let _ = channel.events.send(Event::Interrupted);
+            if channel.confirmed.send_replace(false) {
+                channel.tell(&Event::Interrupted);
+            }
         }
         tracing::debug!(reason = ?ended, "messages interrupted");
         metrics::counter!("seawall_hub_interruptions_total").increment(1);
@@ -256,8 +268,11 @@ async fn run(
             () = tokio::time::sleep(pause) => {}
         }
     }
-    // Subscribers see the end.
-    shared.channels().clear();
+    // Subscribers see the end, and later ones see that nobody takes requests.
+    inbox.close();
+    for (_, channel) in shared.channels().drain() {
+        channel.subscribers.values().for_each(|mailbox| mailbox.close());
+    }
 }
 
 /// Serves one connection until it fails.
@@ -269,7 +284,7 @@ async fn serve(
 ) -> Result<()> {
     let names: Vec<Arc<[u8]>> = {
         let mut channels = shared.channels();
-        channels.retain(|_, channel| channel.subscribers > 0);
+        channels.retain(|_, channel| !channel.subscribers.is_empty());
         channels.keys().cloned().collect()
     };
     subscribe(shared, &mut sink, &names).await?;
@@ -286,7 +301,7 @@ async fn serve(
                 };
                 let name: Vec<u8> = message.get_channel().map_err(failed)?;
                 if let Some(channel) = shared.channels().get(name.as_slice()) {
-                    let _ = channel.events.send(Event::Message(message.get_payload_bytes().into()));
+                    channel.tell(&Event::Message(message.get_payload_bytes().into()));
                 }
             }
             request = inbox.recv() => {
@@ -328,7 +343,7 @@ async fn unsubscribe(
     while leaving.front().is_some_and(|(due, _)| *due <= Instant::now()) {
         let Some((_, name)) = leaving.pop_front() else { break };
         let mut channels = shared.channels();
-        if channels.get(&name).is_some_and(|channel| channel.subscribers == 0) {
+        if channels.get(&name).is_some_and(|channel| channel.subscribers.is_empty()) {
             channels.remove(&name);
             gone.push(name);
         }
@@ -343,19 +358,26 @@ async fn unsubscribe(
         .map_err(failed)
 }
 
+/// Subscribes to those of these channels that are wanted and not confirmed yet.
 async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) -> Result<()> {
+    let open = |name: &&Arc<[u8]>| {
+        shared.channels().get(*name).is_some_and(|channel| !*channel.confirmed.borrow())
+    };
+    let names: Vec<&Arc<[u8]>> = names.iter().filter(open).collect();
     if names.is_empty() {
         return Ok(());
     }
-    let list: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+    let list: Vec<&[u8]> = names.iter().map(|name| &***name).collect();
     tokio::time::timeout(PING * 2, sink.subscribe(list))
         .await
         .map_err(|_| Error::Unavailable("the server did not confirm subscriptions".into()))?
         .map_err(failed)?;
+    // Before anybody hears of it: whoever has a subscription finds the hub connected.
+    shared.connected.send_replace(true);
     let channels = shared.channels();
-    for channel in names.iter().filter_map(|name| channels.get(name)) {
+    for channel in names.into_iter().filter_map(|name| channels.get(name)) {
         channel.confirmed.send_replace(true);
-        let _ = channel.events.send(Event::Resumed);
+        channel.tell(&Event::Resumed);
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod cluster;
 pub(crate) mod dial;
 mod hub;
 mod lane;
+mod mailbox;
 mod node;
 mod script;
 mod sentinel;

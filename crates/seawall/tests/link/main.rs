@@ -1,5 +1,11 @@
-//! The connection on real servers: ways in, what errors mean, and what is followed.
+//! The connection on real servers: ways in, what errors mean, what is followed, messages, lanes, the
+//! end.
 
 mod errors;
+mod hub;
+mod lanes;
+#[path = "../cache/setup.rs"]
+mod setup;
+mod shutdown;
 mod topologies;
 mod ways_in;
