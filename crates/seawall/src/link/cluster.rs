@@ -225,7 +225,7 @@ impl Cluster {
     pub(crate) async fn keep(cluster: Weak<Self>) {
         loop {
             let Some(strong) = cluster.upgrade() else { return };
-            join_all(strong.nodes().iter().map(|node| node.warm_up())).await;
+            join_all(strong.nodes().iter().map(Node::warm_up)).await;
             let _ = tokio::time::timeout(MAP_REFRESH, strong.doubt.notified()).await;
             if let Err(error) = strong.read_map().await {
                 tracing::debug!(%error, "the Cluster's map cannot be read");
@@ -330,7 +330,7 @@ fn is_redirection(error: &Error) -> bool {
         .any(|code| error.is_code(code))
 }
 
-async fn ask(node: &Node, command: &Cmd) -> Result<Value> {
+async fn ask(node: &Arc<Node>, command: &Cmd) -> Result<Value> {
     let mut pipeline = Pipeline::with_capacity(2);
     pipeline.add_command(cmd("ASKING")).add_command(command.clone());
     let replies = node.send_all(&pipeline).await?;

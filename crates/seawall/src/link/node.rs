@@ -1,7 +1,8 @@
 //! One server, and the one connection that everybody shares to talk to it.
 //!
 //! A node connects when first asked and again after a failure, one attempt at a time, whose outcome
-//! is everybody's who waited for it. While an attempt has just failed the next callers are told so
+//! is everybody's who waited for it; it runs in a task of its own, so a caller who gives up takes it
+//! from nobody. While an attempt has just failed the next callers are told so
 //! at once instead of queueing for another (the pause between attempts doubles up to a second), and
 //! while another one runs after a failure they wait for it only a moment: in an outage one caller at
 //! most pays the connect time-out. A connection is given up when it breaks,
@@ -18,9 +19,10 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::future::BoxFuture;
 use metrics::Counter;
 use redis::{Cmd, Pipeline, RedisError, Value};
-use tokio::sync::watch;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::{
     dial::{Address, Dialer, Wire},
@@ -42,7 +44,7 @@ pub(crate) struct Node {
     /// Asked for the address before each attempt, where sentinels know it.
     sentinels: Option<Arc<Sentinels>>,
     live: ArcSwapOption<Live>,
-    opening: tokio::sync::Mutex<()>,
+    opening: Arc<tokio::sync::Mutex<()>>,
     attempts: Mutex<Attempts>,
     /// Counts the connections that were opened.
     opened: watch::Sender<u64>,
@@ -89,7 +91,7 @@ impl Node {
             address: ArcSwap::from_pointee(address),
             sentinels,
             live: ArcSwapOption::empty(),
-            opening: tokio::sync::Mutex::default(),
+            opening: Arc::default(),
             attempts: Mutex::default(),
             opened: watch::Sender::new(0),
             aimed: watch::Sender::new(0),
@@ -108,7 +110,7 @@ impl Node {
     }
 
     /// The address after the sentinels, if there are any, were asked.
-    pub(crate) async fn confirmed_address(&self) -> Result<Arc<Address>> {
+    pub(crate) async fn confirmed_address(self: &Arc<Self>) -> Result<Arc<Address>> {
         if self.sentinels.is_some() {
             self.live().await?;
         }
@@ -125,7 +127,7 @@ impl Node {
     }
 
     /// Sends one command.
-    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
         let live = self.live().await?;
         let before = live.replies.load(Ordering::Relaxed);
         match live.wire.connection().send_packed_command(command).await {
@@ -138,7 +140,10 @@ impl Node {
     }
 
     /// Sends several commands in one write; a reply for each, or one error for all.
-    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
+    pub(crate) async fn send_all(
+        self: &Arc<Self>,
+        commands: &Pipeline,
+    ) -> Result<Vec<Result<Value>>> {
         let live = self.live().await?;
         let before = live.replies.load(Ordering::Relaxed);
         match live.wire.connection().send_packed_commands(commands, 0, commands.len()).await {
@@ -193,6 +198,8 @@ impl Node {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.live.store(None);
+        // An attempt under way sees that it is no longer wanted.
+        self.aimed.send_modify(|count| *count += 1);
     }
 
     /// Whether there is a connection that works as far as is known.
@@ -201,7 +208,7 @@ impl Node {
     }
 
     /// Connects, so that the first command need not.
-    pub(crate) async fn warm_up(&self) {
+    pub(crate) async fn warm_up(self: &Arc<Self>) {
         if let Err(error) = self.live().await {
             tracing::debug!(address = ?self.address, %error, "no connection ahead of time");
         }
@@ -211,18 +218,16 @@ impl Node {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn live(&self) -> Result<Arc<Live>> {
+    async fn live(self: &Arc<Self>) -> Result<Arc<Live>> {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
         let asked = Instant::now();
         let failed = self.attempts().error.clone();
-        let _one_at_a_time = match failed {
-            None => self.opening.lock().await,
-            Some(error) => {
-                let gate = tokio::time::timeout(PATIENCE, self.opening.lock()).await;
-                gate.map_err(|_| error)?
-            }
+        let gate = Arc::clone(&self.opening).lock_owned();
+        let one_at_a_time = match failed {
+            None => gate.await,
+            Some(error) => tokio::time::timeout(PATIENCE, gate).await.map_err(|_| error)?,
         };
         if let Some(live) = self.live.load_full() {
             return Ok(live);
@@ -230,16 +235,38 @@ impl Node {
         if let Some(error) = self.attempts().verdict(asked) {
             return Err(error);
         }
+        // It ends by itself: within the connect time-out, or at once when the node is closed.
+        let attempt = tokio::spawn(Arc::clone(self).attempt_alone(one_at_a_time));
+        attempt.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Boxed, because asking the sentinels, which are nodes themselves, is part of it.
+    fn attempt_alone(
+        self: Arc<Self>,
+        one_at_a_time: OwnedMutexGuard<()>,
+    ) -> BoxFuture<'static, Result<Arc<Live>>> {
+        Box::pin(async move {
+            let outcome = self.attempt().await;
+            drop(one_at_a_time);
+            outcome
+        })
+    }
+
+    /// One attempt to connect, and what is remembered of it.
+    async fn attempt(&self) -> Result<Arc<Live>> {
         let opened = self.open_where_aimed().await;
-        if self.closed.load(Ordering::SeqCst) {
-            return Err(Error::Closed);
-        }
         let mut attempts = self.attempts();
         match opened {
             Ok(wire) => {
                 *attempts = Attempts::default();
                 let live = Arc::new(Live { wire, replies: AtomicU64::new(0) });
                 self.live.store(Some(Arc::clone(&live)));
+                // Looked at after the connection is in its place: whoever closes does it the other way
+                // round, so one of the two sees the other.
+                if self.closed.load(Ordering::SeqCst) {
+                    self.live.store(None);
+                    return Err(Error::Closed);
+                }
                 self.opened.send_modify(|count| *count += 1);
                 self.connects.increment(1);
                 Ok(live)

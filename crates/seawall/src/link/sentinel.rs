@@ -34,7 +34,7 @@ const SWITCHED: &str = "+switch-master";
 
 /// The sentinels of one primary.
 pub(crate) struct Sentinels {
-    nodes: Vec<Node>,
+    nodes: Vec<Arc<Node>>,
     master: String,
     /// Connects to the primary, to ask what it is.
     server_dialer: Arc<Dialer>,
@@ -50,7 +50,8 @@ impl Sentinels {
         sentinel_dialer: &Arc<Dialer>,
         server_dialer: Arc<Dialer>,
     ) -> Self {
-        let node = |host| Node::new(Arc::clone(sentinel_dialer), Address::Tcp(host), None);
+        let node =
+            |host| Arc::new(Node::new(Arc::clone(sentinel_dialer), Address::Tcp(host), None));
         let nodes = hosts.into_iter().map(node).collect();
         Sentinels { nodes, master, server_dialer, epoch: AtomicU64::new(0) }
     }
@@ -114,7 +115,7 @@ impl Sentinels {
         Error::Unavailable(format!("none of the sentinels {hosts:?} answers: {reason}").into())
     }
 
-    async fn named_by(&self, sentinel: &Node) -> Result<(u64, Host)> {
+    async fn named_by(&self, sentinel: &Arc<Node>) -> Result<(u64, Host)> {
         let reply = sentinel.send(cmd("SENTINEL").arg("MASTER").arg(&self.master)).await?;
         let fields: Vec<String> = redis::from_redis_value(reply)?;
         let field = |name: &str| {

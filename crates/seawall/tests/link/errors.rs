@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use seawall::{Error, Script, Seawall, cmd};
-use seawall_testkit::{FaultProxy, ServerProcess, proxy::On};
+use seawall_testkit::{
+    FaultProxy, ServerProcess,
+    proxy::{Direction, On},
+};
 
 static ADD: Script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
 
@@ -93,5 +96,23 @@ async fn refusals_and_odd_pipelines_leave_the_connection_alone() {
     assert!(link.run_all(&calls).await.iter().all(Result::is_ok));
     assert_eq!(link.eval::<i64>(&ADD.on(&["n"]).arg(1)).await.expect("run"), 11);
     assert_eq!(proxy.accepted(), opened, "one connection did it all");
+    seawall.shutdown().await;
+}
+
+#[tokio::test]
+async fn callers_who_give_up_do_not_take_the_connection_from_others() {
+    let (_server, proxy, seawall) = behind_a_proxy().await;
+    proxy.cut_all();
+    proxy.delay(Direction::Replies, Duration::from_millis(200));
+    let opened = proxy.accepted();
+    let ping = cmd("PING");
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        let patience = Duration::from_millis(20);
+        let _ = tokio::time::timeout(patience, seawall.link().send(b"k", &ping)).await;
+    }
+    proxy.delay(Direction::Replies, Duration::ZERO);
+    recovers(&seawall, Duration::from_secs(5)).await;
+    assert_eq!(proxy.accepted(), opened + 1, "one attempt was enough for all");
     seawall.shutdown().await;
 }
