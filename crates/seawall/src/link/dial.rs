@@ -122,6 +122,13 @@ impl Dialer {
 
     /// Whatever happens while connecting, no command was sent yet.
     fn failed(&self, error: &redis::RedisError) -> Error {
+        // The client keeps the server's own words to itself.
+        if error.kind() == redis::ErrorKind::AuthenticationFailed {
+            return Error::Refused {
+                code: "WRONGPASS".into(),
+                message: "the server does not know this user name and password".into(),
+            };
+        }
         match Error::from_client(error, self.connect_timeout) {
             Error::Indeterminate { cause, .. } | Error::Unexpected(cause) => {
                 Error::Unavailable(cause)

@@ -1,6 +1,9 @@
 //! Every form of URL, and every place for a password.
 
-use seawall::{Error, Seawall, cmd, link::Flavour};
+use seawall::{
+    Error, Seawall, cmd,
+    link::{Capabilities, Flavour},
+};
 use seawall_testkit::{ServerBuilder, ServerProcess};
 
 async fn works(seawall: Seawall) {
@@ -43,9 +46,39 @@ async fn passwords_come_from_the_url_the_builder_or_a_file_and_are_never_shown()
     let builder = Seawall::builder(&plain).password("wr0ng");
     assert!(!format!("{builder:?}").contains("wr0ng"));
     let error = builder.connect().await.expect_err("a wrong password");
+    assert!(error.is_code("WRONGPASS") && !error.is_outage(), "{error}");
     assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error}");
     let error = Seawall::connect(&plain).await.expect_err("no password");
     assert!(error.is_code("NOAUTH"), "{error}");
+}
+
+#[tokio::test]
+async fn passwords_come_from_the_environment() {
+    // The variables of a process are its own: this test runs itself with others.
+    const URL: &str = "SEAWALL_TEST_CHILD_URL";
+    if let Ok(url) = std::env::var(URL) {
+        return works(Seawall::connect(&url).await.expect("in")).await;
+    }
+    let server = ServerBuilder::redis().password("s3cret").start().expect("a server");
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "s3cret\n").expect("written");
+    let path = file.path().to_str().expect("plain");
+    let cases = [
+        ("SEAWALL_REDIS_PASSWORD", "s3cret", true),
+        ("SEAWALL_REDIS_PASSWORD_FILE", path, true),
+        ("SEAWALL_REDIS_PASSWORD", "wr0ng", false),
+        ("SEAWALL_REDIS_PASSWORD_FILE", "/nowhere", false),
+    ];
+    for (variable, value, expected) in cases {
+        let child = std::process::Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", "ways_in::passwords_come_from_the_environment"])
+            .env(URL, &url)
+            .env(variable, value)
+            .output()
+            .expect("it ran");
+        assert_eq!(child.status.success(), expected, "{variable}={value}: {child:?}");
+    }
 }
 
 #[tokio::test]
@@ -60,11 +93,26 @@ async fn tls_wants_the_right_authority() {
     assert!(error.to_string().contains("certificate"), "{error}");
 }
 
+async fn capabilities(url: &str) -> Capabilities {
+    let seawall = Seawall::connect(url).await.expect("in");
+    let found = seawall.link().capabilities().await.expect("asked").clone();
+    seawall.shutdown().await;
+    found
+}
+
 #[tokio::test]
 async fn servers_say_what_they_are() {
+    let found = capabilities("embedded:").await;
+    assert_eq!((found.flavour, found.functions), (Flavour::Seawall, true));
+    assert!(found.sharded_messages && !found.field_lifetimes, "{found:?}");
+
     let server = ServerProcess::redis().expect("a server");
-    let seawall = Seawall::connect(&server.url()).await.expect("in");
-    let found = seawall.link().capabilities().await.expect("asked");
+    let found = capabilities(&server.url()).await;
     assert_eq!((found.flavour, found.functions), (Flavour::Redis, found.version.0 >= 7));
-    seawall.shutdown().await;
+    assert_eq!(found.sharded_messages, found.version.0 >= 7);
+
+    let server = ServerProcess::valkey().expect("a server");
+    let found = capabilities(&server.url()).await;
+    assert_eq!((found.flavour, found.functions), (Flavour::Valkey, true));
+    assert!(found.version >= (7, 2, 0) && found.sharded_messages, "{found:?}");
 }
