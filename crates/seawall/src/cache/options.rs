@@ -62,6 +62,30 @@ pub enum OnInvalidate {
 type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// Builds a [`Cache`]; every setting has a default that is right for most.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use seawall::{Seawall, cache::{Cache, Mode}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall
+///     .cache("shop")
+///     .mode(Mode::Mutex)
+///     .fresh_for(Duration::from_secs(60))
+///     .stale_for(Duration::from_secs(600)) // when the database is down
+///     .missing_for(Duration::from_secs(5))
+///     .level1_bytes(16 << 20)
+///     .tags(|id| vec![format!("city-{}", id % 7)])
+///     .build()?;
+/// shops.clear_tag("city-3").await?;
+///
+/// // Settings that contradict each other are refused with a sentence.
+/// let lease = Duration::from_secs(1);
+/// let refused = seawall.cache::<u64, String>("shop").lease_for(lease).load_within(lease).build();
+/// assert!(refused.unwrap_err().to_string().contains("load_within"));
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct CacheBuilder<K, V> {
     pub(super) seawall: Seawall,

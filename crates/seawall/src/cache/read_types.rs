@@ -5,6 +5,26 @@ use std::{error::Error as StdError, sync::Arc, time::Duration};
 use crate::{clock::Moment, error::Error};
 
 /// How new a value has to be.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use seawall::{Seawall, cache::{Cache, Freshness, Source}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let prices: Cache<u64, u64> = seawall.cache("price").build()?;
+/// let mine = prices.put(&1, &250).await?;
+///
+/// // A page may be half a minute behind; who just changed the price sees it; a payment asks Redis.
+/// let page = prices.get_as(Freshness::Within(Duration::from_secs(30)), &1).await?;
+/// let own = prices.get_as(Freshness::After(mine), &1).await?;
+/// let payment = prices.get_as(Freshness::Strong, &1).await?;
+/// for read in [page, own] {
+///     assert_eq!(read.and_then(|read| read.value).as_deref(), Some(&250));
+/// }
+/// assert_eq!(payment.map(|read| read.source), Some(Source::Level2));
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Freshness {
@@ -68,6 +88,27 @@ impl<V> Clone for Read<V> {
 }
 
 /// What a loader found.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::{io, time::Duration};
+/// use seawall::{Seawall, cache::{Cache, Loaded}};
+///
+/// // A row that knows until when it is right.
+/// async fn select(id: u64) -> io::Result<Loaded<String>> {
+///     let row = (id == 42).then(|| ("tea house".to_owned(), Duration::from_secs(90)));
+///     Ok(row.map_or(Loaded::Missing, |(name, left)| Loaded::FoundFor(name, left)))
+/// }
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
+/// assert!(shops.get_or_load(&42, || select(42)).await?.value.is_some());
+/// assert!(shops.get_or_load(&7, || select(7)).await?.value.is_none());
+///
+/// // Without anything to say about lifetimes, an `Option` is enough.
+/// assert_eq!(Loaded::from(None::<String>), Loaded::Missing);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loaded<V> {

@@ -31,6 +31,51 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps entries whose invalidation is still to be done, across restarts.
+///
+/// An outbox table is the best one. Here it is in memory, with the SQL that it stands for:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::{collections::BTreeSet, io, sync::{Arc, Mutex}};
+/// use seawall::{Seawall, cache::{Cache, RepairLog}};
+///
+/// #[derive(Default)]
+/// struct Outbox {
+///     rows: Mutex<BTreeSet<(String, Vec<u8>)>>, // primary key (cache, entry)
+/// }
+///
+/// impl RepairLog for Outbox {
+///     fn add(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
+///         // insert into outbox values (cache, entry), … on conflict do nothing
+///         let rows = entries.iter().map(|entry| (cache.to_owned(), entry.clone()));
+///         self.rows.lock().unwrap().extend(rows);
+///         Ok(())
+///     }
+///
+///     fn load(&self, cache: &str) -> io::Result<Vec<Vec<u8>>> {
+///         // select entry from outbox where cache = …
+///         let rows = self.rows.lock().unwrap();
+///         Ok(rows.iter().filter(|row| row.0 == cache).map(|row| row.1.clone()).collect())
+///     }
+///
+///     fn keep_only(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
+///         // delete from outbox where cache = … and entry not in (…)
+///         self.rows.lock().unwrap().retain(|row| row.0 != cache || entries.contains(&row.1));
+///         Ok(())
+///     }
+/// }
+///
+/// // What an earlier process left behind is invalidated in the background.
+/// let outbox = Arc::new(Outbox::default());
+/// outbox.add("shop", &[b"shop:42".to_vec()])?;
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").repair_log(outbox.clone()).build()?;
+/// while !outbox.load("shop")?.is_empty() {
+///     tokio::task::yield_now().await;
+/// }
+/// assert!(!shops.explain(&42).await?.waits_for_repair);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
 pub trait RepairLog: Send + Sync {
     /// Adds entries of a cache; they are on stable storage when this returns.
     ///
@@ -194,6 +239,19 @@ pub(super) async fn replay(
 
 /// A [`RepairLog`] in a file for each cache, for services without an outbox table. Each process needs
 /// a directory of its own.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use seawall::{Seawall, cache::{Cache, FileRepairLog}};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let directory = folder.path().join("repairs");
+/// let log = Arc::new(FileRepairLog::open(directory)?);
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").repair_log(log).build()?;
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
 ///
 /// ```text
 /// (length:u32 entry checksum:u32)*     a damaged tail is ignored

@@ -24,6 +24,27 @@ const MAX_TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// How far an invalidation got.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seawall::{Error, Seawall, cache::{Cache, Freshness, Invalidation, Loaded}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
+/// shops.put(&42, &"tea house".to_owned()).await?;
+///
+/// let update = async { Ok::<_, Error>(()) }; // in real life: update shop set name = …
+/// let ((), done) = shops.write(&42, update).await?;
+/// match done {
+///     Invalidation::Applied(version) => {
+///         let select = || async { Ok::<_, Error>(Loaded::Found("coffee house".to_owned())) };
+///         let read = shops.get_or_load_as(Freshness::After(version), &42, select).await?;
+///         assert_eq!(read.value.as_deref().map(String::as_str), Some("coffee house"));
+///     }
+///     Invalidation::Queued => println!("other processes may see the old name for a while"),
+/// }
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "promises count from `Applied`"]
 pub enum Invalidation {
