@@ -25,8 +25,6 @@
 //! would have cost without a filter.
 
 use std::{
-    error::Error as StdError,
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -35,13 +33,15 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use fastbloom::AtomicBloomFilter;
-use futures_util::{FutureExt, future::BoxFuture};
 use metrics::{Counter, Gauge};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{Notify, watch};
 
-use super::{Cache, Freshness, Inner, LoadError, Read, Source, Version, names::Names};
+use super::{
+    Cache, Freshness, Inner, Read, Source, Version,
+    filter_keys::{Bits, KeyFilter, KeySink},
+    names::Names,
+};
 use crate::{
     clock::{Clock, Moment},
     error::{Error, Result},
@@ -56,130 +56,6 @@ const MAX_GROWTH: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-type StreamKeys<K> =
-    Arc<dyn Fn(KeySink<K>) -> BoxFuture<'static, Result<(), LoadError>> + Send + Sync>;
-
-/// A filter of the keys that exist: see [`CacheBuilder::filter`](super::CacheBuilder::filter).
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use seawall::{Seawall, cache::{Cache, KeyFilter, KeySink, Loaded, Source}};
-///
-/// let seawall = Seawall::connect("embedded:").await?;
-/// let known = KeyFilter::new(10_000, |sink: KeySink<u64>| async move {
-///     // In real life: page through the primary keys of a table.
-///     for id in 1..=100 {
-///         sink.add(&id);
-///     }
-///     Ok::<_, std::io::Error>(())
-/// });
-/// let shops: Cache<u64, String> = seawall.cache("shop").filter(known).build()?;
-/// shops.filter_ready().await;
-///
-/// let load = || async { Ok::<_, std::io::Error>(Loaded::Missing) };
-/// let nobody = shops.get_or_load(&4_000_000, load).await?;
-/// assert_eq!((nobody.value, nobody.source), (None, Source::Filtered));
-/// # seawall.shutdown().await; Ok(()) }
-/// ```
-pub struct KeyFilter<K> {
-    expected: usize,
-    false_positives: f64,
-    rebuild_every: Duration,
-    stream: StreamKeys<K>,
-}
-
-impl<K: KeyPart + Send + Sync + 'static> KeyFilter<K> {
-    /// A filter sized for this many keys. `stream` puts *all* keys of the source into the sink, from
-    /// the primary: a replica that lags would leave out the newest.
-    #[must_use]
-    pub fn new<F, Fut, E>(expected_items: usize, stream: F) -> Self
-    where
-        F: Fn(KeySink<K>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), E>> + Send + 'static,
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        KeyFilter {
-            expected: expected_items,
-            false_positives: 0.01,
-            rebuild_every: Duration::from_secs(3600),
-            stream: Arc::new(move |sink| {
-                stream(sink).map(|done| done.map_err(|error| LoadError::from(error.into()))).boxed()
-            }),
-        }
-    }
-
-    /// Which part of absent keys may pass; 0.01 without it (1.2 bytes a key).
-    #[must_use]
-    pub fn false_positives(mut self, part: f64) -> Self {
-        self.false_positives = part;
-        self
-    }
-
-    /// How often it is built again though nothing was missed: deleted keys leave it then, and keys
-    /// enter that nobody announced. 1 h without it.
-    #[must_use]
-    pub fn rebuild_every(mut self, time: Duration) -> Self {
-        self.rebuild_every = time;
-        self
-    }
-
-    pub(super) fn check(&self) -> std::result::Result<(), String> {
-        if self.expected == 0 {
-            return Err("filter: expected_items is 0, nothing would fit".into());
-        }
-        if !(self.false_positives > 0.0 && self.false_positives < 1.0) {
-            return Err(format!(
-                "filter: false_positives is {}, it must be above 0 and below 1",
-                self.false_positives
-            ));
-        }
-        if self.rebuild_every < Duration::from_secs(1) {
-            return Err(format!(
-                "filter: rebuild_every is {:?}, it must be at least 1 s",
-                self.rebuild_every
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl<K> fmt::Debug for KeyFilter<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyFilter")
-            .field("expected", &self.expected)
-            .field("false_positives", &self.false_positives)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Where the source's keys go while a filter is built.
-pub struct KeySink<K> {
-    bits: Arc<Bits>,
-    names: Arc<Names>,
-    key: std::marker::PhantomData<fn(&K)>,
-}
-
-impl<K: KeyPart> KeySink<K> {
-    /// Adds a key that exists. One that no cache would accept is left out.
-    pub fn add(&self, key: &K) {
-        if let Ok(entry) = self.names.entry(key) {
-            self.bits.insert(entry.as_bytes());
-        }
-    }
-}
-
-impl<K> Clone for KeySink<K> {
-    fn clone(&self) -> Self {
-        KeySink { bits: Arc::clone(&self.bits), names: Arc::clone(&self.names), key: self.key }
-    }
-}
-
-impl<K> fmt::Debug for KeySink<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeySink").finish_non_exhaustive()
-    }
-}
-
 /// How a filter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FilterStatus {
@@ -193,40 +69,6 @@ pub struct FilterStatus {
     pub bytes: usize,
     /// Which part of absent keys pass, estimated from the bits that are set.
     pub false_positives: f64,
-}
-
-struct Bits {
-    bloom: AtomicBloomFilter,
-    seed: u64,
-    keys: AtomicU64,
-}
-
-impl Bits {
-    fn new(expected: usize, false_positives: f64) -> Self {
-        let seed = rand::random();
-        // Keys come hashed, so its own hasher is not asked.
-        let bloom = AtomicBloomFilter::with_false_pos(false_positives).seed(&0);
-        Bits { bloom: bloom.expected_items(expected), seed, keys: AtomicU64::new(0) }
-    }
-
-    fn hash(&self, entry: &[u8]) -> u64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(entry, self.seed)
-    }
-
-    fn insert(&self, entry: &[u8]) {
-        self.bloom.insert_hash(self.hash(entry));
-        self.keys.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn contains(&self, entry: &[u8]) -> bool {
-        self.bloom.contains_hash(self.hash(entry))
-    }
-
-    fn false_positives(&self) -> f64 {
-        let ones: u64 = self.bloom.iter().map(|word| u64::from(word.count_ones())).sum();
-        let density = ones as f64 / self.bloom.num_bits().max(1) as f64;
-        density.powi(i32::try_from(self.bloom.num_hashes()).unwrap_or(i32::MAX))
-    }
 }
 
 /// One value, so that nobody sees the one being built leave before it arrives.
@@ -334,8 +176,8 @@ impl Filter {
         FilterStatus {
             certain: bits.is_some() && now.as_nanos() < self.trusted_until.load(Ordering::SeqCst),
             version: slots.version,
-            keys: bits.map_or(0, |bits| bits.keys.load(Ordering::Relaxed)),
-            bytes: bits.map_or(0, |bits| bits.bloom.num_bits() / 8),
+            keys: bits.map_or(0, |bits| bits.keys()),
+            bytes: bits.map_or(0, |bits| bits.bytes()),
             false_positives: bits.map_or(1.0, |bits| bits.false_positives()),
         }
     }
@@ -358,11 +200,7 @@ pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
             let bits = Arc::new(Bits::new(expected, plan.false_positives));
             let mut losses = filter.losses.subscribe();
             filter.begin(&bits);
-            let sink = KeySink {
-                bits: Arc::clone(&bits),
-                names: Arc::clone(&names),
-                key: std::marker::PhantomData,
-            };
+            let sink = KeySink::new(&bits, &names);
             let streamed = tokio::select! {
                 streamed = (plan.stream)(sink) => streamed,
                 _ = losses.changed() => {
@@ -372,7 +210,7 @@ pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
             };
             match streamed {
                 Ok(()) => {
-                    let found = bits.keys.load(Ordering::Relaxed);
+                    let found = bits.keys();
                     let roomy = usize::try_from(found / 4 * 5).unwrap_or(usize::MAX);
                     expected = roomy.clamp(plan.expected, plan.expected.saturating_mul(MAX_GROWTH));
                     let used = filter.finish(&bits);
@@ -511,23 +349,5 @@ mod tests {
         filter.begin(&late);
         filter.lost_track();
         assert!(!filter.finish(&late), "it may lack what was missed");
-    }
-
-    #[test]
-    fn the_false_positive_rate_is_what_was_asked_for() {
-        for wanted in [0.05, 0.01, 0.001] {
-            let bits = Bits::new(20_000, wanted);
-            (0..20_000_u64).for_each(|key| bits.insert(&key.to_be_bytes()));
-            assert!((0..20_000_u64).all(|key| bits.contains(&key.to_be_bytes())));
-            let passed =
-                (20_000..220_000_u64).filter(|key| bits.contains(&key.to_be_bytes())).count();
-            let measured = passed as f64 / 200_000.0;
-            assert!(measured < wanted * 1.5, "{measured} of {wanted}");
-            let estimated = bits.false_positives();
-            assert!(
-                (estimated - measured).abs() < wanted * 0.5,
-                "{estimated}, measured {measured}"
-            );
-        }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     Cache,
     codec::{Codec, Format, fingerprint},
-    filter::KeyFilter,
+    filter_keys::KeyFilter,
     repair::RepairLog,
 };
 use crate::{

@@ -3,7 +3,10 @@
 use std::{io, sync::Arc, time::Duration};
 
 use seawall::{
-    cache::{Cache, Explanation, Freshness, Level2Entry, Level2State, Loaded, OnInvalidate},
+    cache::{
+        Cache, Explanation, Freshness, KeyFilter, KeySink, Level2Entry, Level2State, Loaded,
+        OnInvalidate,
+    },
     cmd,
     testing::Stage,
 };
@@ -20,6 +23,7 @@ on_every_backend! {
     a_kept_value_is_said_to_be_invalidated
     what_is_not_ours_is_said_to_be_foreign
     a_cleared_tag_shows
+    the_filter_has_an_opinion
 }
 
 fn entry(explanation: &Explanation) -> &Level2Entry {
@@ -210,6 +214,34 @@ async fn a_cleared_tag_shows(setup: Setup) {
     let said = cache.explain(&1).await.expect("a good key");
     assert!(!entry(&said).generations_match && said.level1.is_none(), "{said}");
     assert!(said.to_string().contains("was cleared"), "{said}");
+}
+
+async fn the_filter_has_an_opinion(setup: Setup) {
+    let seawall = setup.connect().await;
+    let only_one = KeyFilter::new(100, |sink: KeySink<u64>| async move {
+        sink.add(&1);
+        Ok::<_, io::Error>(())
+    });
+    let cache: Cache<u64, String> =
+        seawall.cache("known").filter(only_one).build().expect("options agree");
+    cache.filter_ready().await;
+    let opinion = async |key| {
+        // On a busy machine it may have to wait for its next look at the messages.
+        for _ in 0..500 {
+            let said = cache.explain(&key).await.expect("a good key");
+            if said.filter.as_ref().is_some_and(|filter| filter.status.certain) {
+                return said;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not certain within five seconds");
+    };
+    for (key, excludes, sentence) in [(1, false, "may exist"), (2, true, "cannot exist")] {
+        let said = opinion(key).await;
+        assert_eq!(said.filter.map(|filter| filter.excludes), Some(excludes), "{said}");
+        assert!(said.to_string().contains(sentence), "{said}");
+    }
+    assert_eq!(opinion(2).await.filter.map(|filter| filter.status.keys), Some(1), "none was added");
 }
 
 #[tokio::test]
