@@ -336,6 +336,7 @@ impl Builder {
             tls: self.certificates(&target)?,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
+            connections: watch::Sender::new(0),
             #[cfg(feature = "embedded")]
             engine: engine.clone(),
         });
@@ -394,6 +395,7 @@ impl Builder {
             tls: dialer.tls.clone(),
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
+            connections: watch::Sender::new(0),
             #[cfg(feature = "embedded")]
             engine: None,
         }

@@ -26,6 +26,7 @@ mod names;
 mod options;
 mod read;
 mod read_types;
+mod recent;
 mod repair;
 pub mod sabotage;
 mod write;
@@ -45,7 +46,8 @@ pub use write::{Invalidation, PutOutcome};
 
 use self::{
     codec::Format, filter::Filter, flight::Flights, level1::Level1, level2::Level2,
-    metrics::Metrics, names::Names, options::Settings, read_types::Tags, repair::Repairs,
+    metrics::Metrics, names::Names, options::Settings, read_types::Tags, recent::Recent,
+    repair::Repairs,
 };
 use crate::{
     clock::Clock,
@@ -90,6 +92,7 @@ struct Inner<K, V> {
     flights: Arc<Flights<V>>,
     refreshes: Arc<Flights<V>>,
     repairs: Arc<Repairs>,
+    recent: Arc<Recent>,
     metrics: Arc<Metrics>,
     tap: audit::Tap<K, V>,
 }
@@ -163,6 +166,14 @@ where
             );
             seawall.spawn(listener);
         }
+        let recent = Arc::new(Recent::default());
+        seawall.spawn(recent::repeat_after_reconnects(
+            Arc::clone(&recent),
+            Arc::clone(&repairs),
+            seawall.clock().clone(),
+            seawall.link().connections(),
+            seawall.stopping(),
+        ));
         seawall.spawn(repair::replay(
             Arc::clone(&repairs),
             Arc::clone(&level2),
@@ -188,6 +199,7 @@ where
             flights: Arc::default(),
             refreshes: Arc::default(),
             repairs,
+            recent,
             metrics,
             tap: audit::Tap::default(),
         };

@@ -255,6 +255,7 @@ where
                     // What was read between the first drop and Redis' answer may be older.
                     self.drop_copies(&entries);
                     self.metrics.invalidations.increment(entries.len() as u64);
+                    self.recent.remember(&entries, self.clock.now());
                     self.invalidate_again_later(entries);
                     return Invalidation::Applied(Version(version));
                 }

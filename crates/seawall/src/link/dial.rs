@@ -13,6 +13,8 @@ use redis::{
     io::tcp::TcpSettings,
 };
 
+use tokio::sync::watch;
+
 use super::url::Host;
 use crate::error::{Error, Result};
 
@@ -55,6 +57,8 @@ pub(crate) struct Dialer {
     pub(crate) tls: Option<TlsCertificates>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
+    /// Counts the shared connections that were opened, to whatever server.
+    pub(crate) connections: watch::Sender<u64>,
     #[cfg(feature = "embedded")]
     pub(crate) engine: Option<Arc<seawall_server::Handle>>,
 }

@@ -269,6 +269,11 @@ impl Link {
         self.inner.topology
     }
 
+    /// Changes whenever a connection for commands was opened anew, to whatever server.
+    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
+        self.inner.route.dialer().connections.subscribe()
+    }
+
     /// The clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {

@@ -268,6 +268,7 @@ impl Node {
                     return Err(Error::Closed);
                 }
                 self.opened.send_modify(|count| *count += 1);
+                self.dialer.connections.send_modify(|count| *count += 1);
                 self.connects.increment(1);
                 Ok(live)
             }

@@ -6,6 +6,7 @@ mod campaign;
 mod database;
 mod failover;
 mod faults;
+mod ghosts;
 mod oracle;
 mod outage;
 mod races;
