@@ -2,8 +2,8 @@
 //!
 //! Messages of one namespace are numbered by Redis. Whoever sees a number missing, or was without a
 //! connection, drops its whole first level: it cannot know what it missed. Because the *last* message
-//! before a silence can be lost too, the counter itself is read twice a second and compared with what
-//! was heard. So a first level is never more than about half a second behind as long as Redis answers
+//! before a silence can be lost too, the counter itself is read five times a second and compared with what
+//! was heard. So a first level is never more than about 300 ms behind as long as Redis answers
 //! at all, messages or not.
 //!
 //! ```text
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How often the counter is compared with what was heard.
-const LOOK: Duration = Duration::from_millis(400);
+const LOOK: Duration = Duration::from_millis(200);
 /// How long a message may be under way before it counts as lost.
 const GRACE: Duration = Duration::from_millis(100);
 
