@@ -99,21 +99,26 @@ async fn raw_pair(
 /// The times of hand-overs.
 #[derive(Default)]
 struct Stopwatch {
-    released: Mutex<Option<Instant>>,
+    /// When it was released last, and by whom.
+    released: Mutex<Option<(Instant, Option<tokio::task::Id>)>>,
     times: Mutex<Vec<f64>>,
 }
 
 impl Stopwatch {
     fn acquired(&self) {
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(released) = released {
+        // Who takes back what it just gave away has handed nothing over.
+        if let Some((released, by)) = released
+            && by != tokio::task::try_id()
+        {
             let millis = released.elapsed().as_secs_f64() * 1000.0;
             self.times.lock().unwrap_or_else(PoisonError::into_inner).push(millis);
         }
     }
 
     fn releases(&self) {
-        *self.released.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.released.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), tokio::task::try_id()));
     }
 }
 
@@ -157,12 +162,15 @@ pub(crate) async fn hand_over(
 }
 
 async fn measure(who: &'static str, plan: &Plan, side: &Side, watch: &Stopwatch) -> HandOver {
-    let rate = plan.take_turn(side).await;
+    let began = Instant::now();
+    plan.take_turn(side).await;
+    let seconds = began.elapsed().as_secs_f64();
     let mut times =
         std::mem::take(&mut *watch.times.lock().unwrap_or_else(PoisonError::into_inner));
     times.sort_by(f64::total_cmp);
     let at =
         |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or(f64::NAN);
+    let rate = times.len() as f64 / seconds;
     HandOver { who, hand_overs_per_second: rate, median_millis: at(0.5), p99_millis: at(0.99) }
 }
 

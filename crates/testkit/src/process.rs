@@ -239,8 +239,9 @@ impl ServerProcess {
     fn identity(&self) -> Option<Identity> {
         let mut client = self.connect().ok()?;
         client.set_timeout(Duration::from_secs(1)).ok()?;
-        let text = client.call(&["INFO", "server"]).ok()?.text();
-        if text.starts_with("LOADING") {
+        let text = client.call(&["INFO"]).ok()?.text();
+        // A server that reads its files answers INFO, and little else.
+        if text.starts_with("LOADING") || text.contains("loading:1") {
             return None;
         }
         let id = text.lines().find_map(|line| line.strip_prefix("process_id:"));
