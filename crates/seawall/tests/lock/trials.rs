@@ -112,7 +112,7 @@ fn stop_a_holder(sabotage: Option<Sabotage>, resource_looks: bool) -> History {
 fn a_stopped_holder_is_told_and_refused() {
     let history = stop_a_holder(None, true);
     assert_eq!(history.faults(), Vec::<String>::new());
-    assert!(others(&history) > 10, "others went on: {}", others(&history));
+    assert!(others(&history) > 0, "nobody else got it meanwhile");
     assert!(history.holds.iter().any(|seen| seen.worker == "sleeper" && seen.lost));
     assert!(history.refused > 0, "it wrote without looking, and the resource looked for it");
 }
