@@ -154,12 +154,15 @@ impl<V> Listener<V> {
             return;
         };
         match self.heard {
-            Some(heard) if number == heard + 1 => {}
+            Some(heard) if number == heard + 1 => self.heard = Some(number),
             // Missing, or an old one: the counter began anew.
-            Some(_) => self.gap("a number is missing"),
+            Some(_) => {
+                self.gap("a number is missing");
+                self.heard = Some(number);
+            }
+            // The one before it may have been lost: only a look can tell where we stand.
             None => {}
         }
-        self.heard = Some(number);
         match body {
             Body::Keys(keys) => {
                 for key in keys {
