@@ -1,10 +1,10 @@
 //! What first levels tell each other: which keys, tags or namespaces are no longer true.
 //!
 //! Messages of one namespace are numbered by Redis. Whoever sees a number missing, or was without a
-//! connection, drops its whole first level: it cannot know what it missed. Because the *last* message
-//! before a silence can be lost too, the counter itself is read five times a second and compared with what
-//! was heard. So a first level is never more than about 300 ms behind as long as Redis answers
-//! at all, messages or not.
+//! connection, drops its whole first level: it cannot know what it missed. Because the *last*
+//! message before a silence can be lost too, the counter itself is read five times a second and
+//! compared with what was heard. So a first level is never more than about 300 ms behind as long as
+//! Redis answers at all, messages or not.
 //!
 //! ```text
 //! NUMBER ' ' 'k' (length:u32 key)*     these keys
