@@ -28,6 +28,9 @@ use crate::error::{Error, Result};
 const LINGER: Duration = Duration::from_secs(5);
 /// How often the connection is tried when nothing is heard.
 const PING: Duration = Duration::from_secs(1);
+/// How many channels one command subscribes: each command is answered within the time limit however
+/// many channels there are and however slow the machine is.
+const AT_ONCE: usize = 256;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -364,20 +367,19 @@ async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) 
         shared.channels().get(*name).is_some_and(|channel| !*channel.confirmed.borrow())
     };
     let names: Vec<&Arc<[u8]>> = names.iter().filter(open).collect();
-    if names.is_empty() {
-        return Ok(());
-    }
-    let list: Vec<&[u8]> = names.iter().map(|name| &***name).collect();
-    tokio::time::timeout(PING * 2, sink.subscribe(list))
-        .await
-        .map_err(|_| Error::Unavailable("the server did not confirm subscriptions".into()))?
-        .map_err(failed)?;
-    // Before anybody hears of it: whoever has a subscription finds the hub connected.
-    shared.connected.send_replace(true);
-    let channels = shared.channels();
-    for channel in names.into_iter().filter_map(|name| channels.get(name)) {
-        channel.confirmed.send_replace(true);
-        channel.tell(&Event::Resumed);
+    for some in names.chunks(AT_ONCE) {
+        let list: Vec<&[u8]> = some.iter().map(|name| &***name).collect();
+        tokio::time::timeout(PING * 2, sink.subscribe(list))
+            .await
+            .map_err(|_| Error::Unavailable("the server did not confirm subscriptions".into()))?
+            .map_err(failed)?;
+        // Before anybody hears of it: whoever has a subscription finds the hub connected.
+        shared.connected.send_replace(true);
+        let channels = shared.channels();
+        for channel in some.iter().filter_map(|name| channels.get(*name)) {
+            channel.confirmed.send_replace(true);
+            channel.tell(&Event::Resumed);
+        }
     }
     Ok(())
 }
