@@ -9,10 +9,12 @@
 
 mod chart;
 mod cpu;
+mod data;
 mod embedded;
 mod load;
 mod memory;
 mod page;
+mod ratios;
 mod toolkit;
 mod workload;
 
@@ -55,6 +57,15 @@ enum Subject {
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
+    /// The data plane against bare commands; writes docs/benchmarks-data.md
+    Data {
+        /// A short run, to see that it works; writes under target/bench instead
+        #[arg(long)]
+        quick: bool,
+        /// Rounds of every subject
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
+    },
 }
 
 /// Runs a benchmark and writes its page.
@@ -62,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let (quick, rounds, binary, only) = match &options.subject {
         Subject::Engine { quick, rounds, binary, only } => (quick, rounds, binary, only),
         Subject::Toolkit { quick, rounds } => return toolkit::run(*quick, *rounds),
+        Subject::Data { quick, rounds } => return data::run(*quick, *rounds),
     };
     let binary = match binary {
         Some(binary) => binary.clone(),

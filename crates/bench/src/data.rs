@@ -1,0 +1,67 @@
+//! The page about the data plane: stock, streams, hot keys.
+//!
+//! A subject is one line of [`SUBJECTS`] and a function in a file of its own (`data_*.rs`), which
+//! gives comparisons of two sides, single figures, or both.
+
+use std::error::Error;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+use crate::{Ground, sides::Report};
+
+/// What a subject came to.
+#[derive(Serialize, Default)]
+pub(crate) struct Findings {
+    /// Two sides in turn.
+    pub(crate) comparisons: Vec<Comparison>,
+    /// What has only one side, such as the price of one operation.
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// Two sides, and the least ratio that they should have.
+#[derive(Serialize)]
+pub(crate) struct Comparison {
+    #[serde(flatten)]
+    pub(crate) report: Report,
+    pub(crate) goal: Option<f64>,
+}
+
+/// One number.
+#[derive(Serialize)]
+pub(crate) struct Figure {
+    pub(crate) what: &'static str,
+    pub(crate) value: f64,
+    /// Such as `ns`.
+    pub(crate) unit: &'static str,
+    /// The most that it should be.
+    pub(crate) at_most: Option<f64>,
+}
+
+impl From<Comparison> for Findings {
+    fn from(comparison: Comparison) -> Self {
+        Findings { comparisons: vec![comparison], figures: Vec::new() }
+    }
+}
+
+impl From<Figure> for Findings {
+    fn from(figure: Figure) -> Self {
+        Findings { comparisons: Vec::new(), figures: vec![figure] }
+    }
+}
+
+/// What measures one subject.
+type Measure = fn(&Ground) -> BoxFuture<'_, Result<Findings, Box<dyn Error>>>;
+
+/// Every subject of the page, in its order: `("name", |ground| Box::pin(file::function(ground)))`.
+const SUBJECTS: &[(&str, Measure)] = &[];
+
+pub(crate) async fn measure(ground: &Ground) -> Result<String, Box<dyn Error>> {
+    let mut all = Findings::default();
+    for (name, subject) in SUBJECTS.iter().filter(|(name, _)| ground.wants(name)) {
+        let found = subject(ground).await.map_err(|error| format!("{name}: {error}"))?;
+        all.comparisons.extend(found.comparisons);
+        all.figures.extend(found.figures);
+    }
+    Ok(serde_json::to_string_pretty(&all)?)
+}
