@@ -10,9 +10,11 @@ use seawall::cache::sabotage::CacheSabotage;
 use seawall_testkit::proxy::Direction;
 
 use crate::{
+    chance::Chance,
     database::{Database, Phase, Tally},
     faults::{Ground, strike},
-    worker::{Chance, Task, Worker},
+    process::Worker,
+    worker::Task,
 };
 
 /// Nothing stale is left this long after healing.

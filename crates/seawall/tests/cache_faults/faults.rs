@@ -8,7 +8,7 @@ use seawall_testkit::{
     proxy::{Direction, On},
 };
 
-use crate::worker::{Chance, Task, Worker};
+use crate::{chance::Chance, process::Worker, worker::Task};
 
 /// What a campaign runs on, with everything that can be broken about it.
 pub(crate) enum Ground {

@@ -3,12 +3,16 @@
 //! `SEAWALL_SOAK=1` runs the large counts; `SEAWALL_ORACLE_SEED` repeats the chances of a run.
 
 mod campaign;
+#[path = "../support/chance.rs"]
+mod chance;
 mod database;
 mod failover;
 mod faults;
 mod ghosts;
 mod oracle;
 mod outage;
+#[path = "../support/process.rs"]
+mod process;
 mod races;
 mod stampede;
 mod worker;

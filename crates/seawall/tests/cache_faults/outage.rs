@@ -18,7 +18,7 @@ use seawall::{
 };
 use seawall_testkit::{ServerBuilder, ServerProcess};
 
-use crate::worker::Chance;
+use crate::chance::Chance;
 
 const KEYS: u64 = 200;
 const RATE: u64 = 40;

@@ -16,7 +16,7 @@ use seawall_testkit::ServerProcess;
 
 use crate::{
     database::{Client, Database, Phase},
-    worker::Worker,
+    process::Worker,
 };
 
 const VARIABLE: &str = "SEAWALL_CACHE_CROWD";

@@ -6,12 +6,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     sync::Arc,
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use seawall::{
     Seawall,
     cache::{
@@ -20,7 +18,11 @@ use seawall::{
     },
 };
 
-use crate::database::{Client, Phase, Tally};
+use crate::{
+    chance::Chance,
+    database::{Client, Phase, Tally},
+    process::Worker,
+};
 
 const VARIABLE: &str = "SEAWALL_CACHE_WORKER";
 /// Reads whose count is reported in one go.
@@ -68,60 +70,6 @@ impl Task {
             number.to_string(),
         ];
         Worker::start("worker::work", VARIABLE, &words)
-    }
-}
-
-/// A running process; killed when it is dropped.
-pub(crate) struct Worker {
-    child: Child,
-}
-
-impl Worker {
-    /// Starts a test of this binary as a process that is told these words.
-    pub(crate) fn start(test: &str, variable: &str, words: &[String]) -> Self {
-        let child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", test, "--nocapture"])
-            .env(variable, words.join(" "))
-            .stdout(Stdio::null())
-            .spawn();
-        Worker { child: child.expect("a process starts") }
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).expect("a process id");
-        kill_process(Pid::from_raw(pid).expect("not zero"), signal).expect("it runs");
-    }
-
-    /// Waits until it has ended by itself.
-    pub(crate) fn join(mut self) {
-        let status = self.child.wait().expect("our child");
-        assert!(status.success(), "a worker failed: {status}");
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended; SIGKILL ends a stopped process too.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Small, seeded, the same on every machine.
-#[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
-
-impl Chance {
-    pub(crate) fn new(seed: u64) -> Self {
-        Chance(seed)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit.max(1)
     }
 }
 

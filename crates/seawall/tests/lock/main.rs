@@ -6,6 +6,8 @@ mod ground;
 mod history;
 mod kinds;
 mod lost_replies;
+#[path = "../support/process.rs"]
+mod process;
 mod quorum;
 mod renewal;
 mod replicas;

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use crate::{
     ground::{PATIENCE, soak},
     history::{History, Seen},
-    worker::{Role, Task, Worker, lines},
+    process::Worker,
+    worker::{Role, Task, lines},
 };
 
 const LEASE: Duration = Duration::from_millis(500);

@@ -6,17 +6,18 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use seawall::{
     Seawall,
     lock::{Attempt, Guard, sabotage::Sabotage},
 };
 
-use crate::history::{Recorder, Resource, now_nanos};
+use crate::{
+    history::{Recorder, Resource, now_nanos},
+    process::Worker,
+};
 
 const VARIABLE: &str = "SEAWALL_LOCK_WORKER";
 /// Pause between two looks at one's own lock.
@@ -66,38 +67,7 @@ impl Task {
             name.to_owned(),
             format!("{role:?}"),
         ];
-        let child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", "worker::work", "--nocapture"])
-            .env(VARIABLE, words.join(" "))
-            .stdout(Stdio::null())
-            .spawn();
-        Worker { child: child.expect("a process starts") }
-    }
-}
-
-/// A running worker; killed when it is dropped.
-pub(crate) struct Worker {
-    child: Child,
-}
-
-impl Worker {
-    pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).expect("a process id");
-        kill_process(Pid::from_raw(pid).expect("not zero"), signal).expect("it runs");
-    }
-
-    /// Waits until it has ended by itself.
-    pub(crate) fn join(mut self) {
-        let status = self.child.wait().expect("our child");
-        assert!(status.success(), "a worker failed: {status}");
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended; SIGKILL ends a stopped process too.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Worker::start("worker::work", VARIABLE, &words)
     }
 }
 
