@@ -18,6 +18,7 @@ mod filter_keys;
 mod flight;
 mod level1;
 mod level2;
+mod listener;
 mod load;
 mod many;
 mod messages;
@@ -156,7 +157,7 @@ where
             filter
         });
         if level1.is_some() || filter.is_some() {
-            let listener = messages::listen(
+            let listener = listener::listen(
                 Arc::clone(&level2),
                 level1.clone(),
                 filter.clone(),

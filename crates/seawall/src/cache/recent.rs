@@ -16,7 +16,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::repair::Repairs;
+use super::{repair::Repairs, sabotage};
 use crate::clock::{Clock, Moment};
 
 /// How long an invalidation is remembered: longer than a fail-over takes.
@@ -33,6 +33,9 @@ pub(super) struct Recent {
 impl Recent {
     /// Remembers entries whose invalidation was acknowledged.
     pub(super) fn remember(&self, entries: &[Vec<u8>], now: Moment) {
+        if sabotage::forgets_at_once() {
+            return;
+        }
         let mut recent = self.lock();
         recent.extend(entries.iter().map(|entry| (now, entry.clone())));
         let beyond = recent.len().saturating_sub(MAX_ENTRIES);

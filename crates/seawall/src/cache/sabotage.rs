@@ -18,10 +18,22 @@ pub(super) const fn ignores_gaps() -> bool {
     false
 }
 
+#[cfg(not(feature = "sabotage"))]
+pub(super) const fn trusts_the_first_message() -> bool {
+    false
+}
+
+#[cfg(not(feature = "sabotage"))]
+pub(super) const fn forgets_at_once() -> bool {
+    false
+}
+
 #[cfg(feature = "sabotage")]
 pub use switches::CacheSabotage;
 #[cfg(feature = "sabotage")]
-pub(super) use switches::{announces_first, ignores_gaps, lease_check};
+pub(super) use switches::{
+    announces_first, forgets_at_once, ignores_gaps, lease_check, trusts_the_first_message,
+};
 
 #[cfg(feature = "sabotage")]
 mod switches {
@@ -41,9 +53,22 @@ mod switches {
         AnnounceFirst = 2,
         /// Missing messages are not noticed.
         IgnoreGaps = 3,
+        /// After a reconnect the first message is taken for the next one.
+        TrustFirstMessage = 4,
+        /// What was invalidated is not remembered for a server that may forget it.
+        ForgetAtOnce = 5,
     }
 
     impl CacheSabotage {
+        /// Every bug there is.
+        pub const ALL: [CacheSabotage; 5] = [
+            CacheSabotage::FillWithoutLease,
+            CacheSabotage::AnnounceFirst,
+            CacheSabotage::IgnoreGaps,
+            CacheSabotage::TrustFirstMessage,
+            CacheSabotage::ForgetAtOnce,
+        ];
+
         /// Plants this bug, and no other.
         pub fn plant(self) {
             PLANTED.store(self as u8, Ordering::SeqCst);
@@ -64,5 +89,13 @@ mod switches {
 
     pub(in crate::cache) fn ignores_gaps() -> bool {
         CacheSabotage::IgnoreGaps.is_planted()
+    }
+
+    pub(in crate::cache) fn trusts_the_first_message() -> bool {
+        CacheSabotage::TrustFirstMessage.is_planted()
+    }
+
+    pub(in crate::cache) fn forgets_at_once() -> bool {
+        CacheSabotage::ForgetAtOnce.is_planted()
     }
 }

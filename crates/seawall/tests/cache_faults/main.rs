@@ -9,6 +9,7 @@ mod database;
 mod failover;
 mod faults;
 mod ghosts;
+mod listening;
 mod oracle;
 mod outage;
 #[path = "../support/process.rs"]

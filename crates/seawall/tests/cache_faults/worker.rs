@@ -125,9 +125,7 @@ async fn work() {
         number,
     ] = words.split(' ').collect::<Vec<_>>().try_into().expect("fourteen words");
     let figure = |text: &str| text.parse::<u64>().expect("a number");
-    for fault in
-        [CacheSabotage::FillWithoutLease, CacheSabotage::AnnounceFirst, CacheSabotage::IgnoreGaps]
-    {
+    for fault in CacheSabotage::ALL {
         if format!("{fault:?}") == planted {
             fault.plant();
         }

@@ -1,0 +1,156 @@
+//! What a first level does not hear, or hears too late.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use seawall::{
+    Seawall,
+    cache::{Cache, Invalidation, Loaded, Source, sabotage::CacheSabotage},
+    cmd,
+};
+use seawall_testkit::{
+    ServerProcess,
+    proxy::{FaultProxy, On},
+};
+
+use crate::process::Worker;
+
+/// Tells a process of this binary to plant the bug.
+const VARIABLE: &str = "SEAWALL_CACHE_PLANTED";
+/// Long enough for anything that should happen, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(600);
+
+fn build(seawall: &Seawall) -> Cache<u64, u64> {
+    let builder = seawall.cache("place").fresh_for(LONG).level1_for(LONG);
+    builder.build().expect("options agree")
+}
+
+async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> (Option<u64>, Source) {
+    let load = move || async move { Ok::<_, io::Error>(Loaded::Found(newest)) };
+    let read = cache.get_or_load(&key, load).await.expect("an answer");
+    (read.value.as_deref().copied(), read.source)
+}
+
+async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Reads until the copy is there.
+async fn copy(cache: &Cache<u64, u64>, key: u64) {
+    eventually("a copy", async || read(cache, key, 1).await.1 == Source::Level1).await;
+}
+
+async fn is_copied(cache: &Cache<u64, u64>, key: u64) -> bool {
+    cache.explain(&key).await.expect("an answer").level1.is_some()
+}
+
+/// Invalidates and waits until the other one's copy is gone.
+async fn tell(teller: &Cache<u64, u64>, hearer: &Cache<u64, u64>, key: u64) {
+    assert!(matches!(teller.invalidate(&key).await, Ok(Invalidation::Applied(_))));
+    eventually("the copy goes", async || !is_copied(hearer, key).await).await;
+}
+
+/// Right after a reconnect a message is lost and the next one arrives. What is read in the end of
+/// the key that the lost one was about: 2 is right.
+async fn lose_the_first_message_after_a_reconnect() -> Option<u64> {
+    let server = ServerProcess::redis().expect("redis-server starts");
+    let proxy = FaultProxy::start(server.port()).expect("a free port");
+    let asks = |command: &[Vec<u8>]| command[1].ends_with(b"cache-messages:place");
+    let counter = On::command("GET").when(asks);
+    // Nobody can look where it stands for as long as this takes.
+    let blind = proxy.fail_with(counter.clone(), "ERR not now");
+    let [near, far] = [proxy.url(), server.url()];
+    let hears = Seawall::connect(&near).await.expect("connected");
+    let tells = Seawall::connect(&far).await.expect("connected");
+    let (hearer, teller) = (build(&hears), build(&tells));
+    copy(&hearer, 9).await;
+    tell(&teller, &hearer, 9).await;
+    let mut client = server.connect().expect("connected");
+    client.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("answered");
+    // Gone by the reconnect or by the message after it: it is over when the copy is gone.
+    copy(&hearer, 9).await;
+    tell(&teller, &hearer, 9).await;
+    eventually("messages are heard again", async || hears.link().hub().is_connected()).await;
+
+    copy(&hearer, 1).await;
+    let before = proxy.lost_pushes();
+    proxy.drop_next_pushes("", 1);
+    assert!(matches!(teller.invalidate(&1).await, Ok(Invalidation::Applied(_))));
+    eventually("a message is lost", async || proxy.lost_pushes() > before).await;
+    copy(&hearer, 2).await;
+    tell(&teller, &hearer, 2).await;
+    assert!(is_copied(&hearer, 1).await, "nothing told of the loss so far");
+
+    let looks = proxy.watch(counter);
+    proxy.remove(blind);
+    eventually("it looked where it stands", async || looks.count() >= 3).await;
+    let (value, _) = read(&hearer, 1, 2).await;
+    hears.shutdown().await;
+    tells.shutdown().await;
+    value
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_lost_right_after_a_reconnect_is_noticed() {
+    assert_eq!(lose_the_first_message_after_a_reconnect().await, Some(2));
+}
+
+/// The same in a process where the bug is planted; as a test without the variable it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planted() {
+    if std::env::var_os(VARIABLE).is_some() {
+        CacheSabotage::TrustFirstMessage.plant();
+        assert_eq!(lose_the_first_message_after_a_reconnect().await, Some(1), "the bug shows");
+    }
+}
+
+#[test]
+fn trust_in_the_first_message_is_found() {
+    Worker::start("listening::planted", VARIABLE, &["yes".to_owned()]).join();
+}
+
+/// The counter's reply does not come for as long as the test takes; messages do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_are_heard_while_the_counter_is_waited_for() {
+    let server = ServerProcess::redis().expect("redis-server starts");
+    let slow = Seawall::builder(&server.url()).response_timeout(PATIENCE * 3);
+    let hears = slow.connect().await.expect("connected");
+    let tells = Seawall::connect(&server.url()).await.expect("connected");
+    let (hearer, teller) = (build(&hears), build(&tells));
+    copy(&hearer, 9).await;
+    tell(&teller, &hearer, 9).await;
+    copy(&hearer, 1).await;
+    // Whatever is sent on the same connection after this waits until it is answered.
+    let link = hears.link().clone();
+    let gate = tokio::spawn(async move {
+        let mut wait = cmd("BLPOP");
+        wait.arg("gate").arg(0);
+        link.send(b"gate", &wait).await
+    });
+    let mut client = server.connect().expect("connected");
+    let mut clients = || client.call(&["CLIENT", "LIST"]).expect("answered").text();
+    eventually("the counter is waited for", async || {
+        let blocked = |line: &str| line.contains(" flags=b ") && !line.contains(" qbuf=0 ");
+        clients().lines().any(blocked)
+    })
+    .await;
+    assert!(matches!(teller.invalidate(&1).await, Ok(Invalidation::Applied(_))));
+    eventually("the copy is gone", async || {
+        // Without a copy the read itself waits, behind the gate.
+        let read = tokio::time::timeout(Duration::from_millis(50), hearer.get(&1)).await;
+        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Level1)
+    })
+    .await;
+    assert!(!gate.is_finished(), "the gate was closed all the time");
+    server.connect().expect("connected").call(&["RPUSH", "gate", "open"]).expect("answered");
+    gate.await.expect("no panic").expect("answered");
+    hears.shutdown().await;
+    tells.shutdown().await;
+}
