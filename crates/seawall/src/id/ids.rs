@@ -18,7 +18,7 @@ use std::{
 };
 
 use metrics::Counter;
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 
 #[cfg(feature = "sabotage")]
 use super::sabotage::{Bug, PLAIN_COUNTER};
@@ -26,7 +26,7 @@ use super::{
     day::day,
     ident::{EPOCH_SECONDS, Id},
     segment::Segment,
-    supply::{Order, Supply},
+    supply::{Order, Supply, Taken},
 };
 use crate::{
     Seawall,
@@ -40,9 +40,6 @@ static SEGMENT: Script = Script::new(include_str!("segment.lua"));
 const MAX_SEGMENT: u64 = 1 << 20;
 /// A fetch is tried so often before those who wait are told.
 const FETCH_ATTEMPTS: u32 = 2;
-/// Who waits is overtaken so often before it is told: each round brings at least as many ids as
-/// there are waiters, up to the largest segment.
-const MAX_ROUNDS: u32 = 100;
 /// After this long the time alone is far beyond any mark.
 const MARK_SECONDS: u64 = 2 * 86_400;
 /// How long the counts of past days can be read.
@@ -73,7 +70,6 @@ struct Inner {
     name: String,
     mark_key: Vec<u8>,
     supply: Mutex<Supply>,
-    arrived: Notify,
     handed_out: Counter,
     fetches: Counter,
     failures: Counter,
@@ -156,7 +152,6 @@ impl IdsBuilder {
         let inner = Inner {
             mark_key,
             supply: Mutex::new(Supply::new(smallest, largest, self.freshness)),
-            arrived: Notify::new(),
             handed_out: metrics::counter!("seawall_ids_total", "name" => label()),
             fetches: metrics::counter!("seawall_id_segments_total", "name" => label()),
             failures: metrics::counter!("seawall_id_segment_failures_total", "name" => label()),
@@ -177,20 +172,16 @@ impl Ids {
     /// [`Error::Refused`] when it answers with an error.
     ///
     /// # Cancel safety
-    /// Nothing is lost but perhaps one id: the fetch goes on by itself.
+    /// Nothing is lost but perhaps one id: the fetch goes on by itself, and others are served.
     pub async fn next(&self) -> Result<Id> {
         let now = self.inner.seawall.clock().now();
-        let (id, order) = {
-            let mut supply = self.inner.supply();
-            let id = supply.take(now);
-            (id, supply.order_ahead(now))
-        };
+        let (taken, order) = self.inner.supply().next(now);
         if let Some(order) = order {
-            self.fetch(order);
+            self.inner.fetch(order);
         }
-        let id = match id {
-            Some(id) => id,
-            None => self.wait().await?,
+        let id = match taken {
+            Taken::Now(id) => id,
+            Taken::Later(place) => self.wait(place).await?,
         };
         self.inner.handed_out.increment(1);
         Ok(id)
@@ -208,50 +199,25 @@ impl Ids {
         Ok(taken.unwrap_or(0))
     }
 
-    /// Waits until a segment has arrived.
+    /// Waits for one's turn: those who came before are served before.
     #[tracing::instrument(level = "debug", name = "id", skip_all, fields(name = %self.inner.name))]
-    async fn wait(&self) -> Result<Id> {
-        let inner = &*self.inner;
-        let _waiting = Waiting::begin(inner);
-        let mut seen = None;
-        for _ in 0..MAX_ROUNDS {
-            // Made before looking, so that an arrival in between is not missed.
-            let arrived = inner.arrived.notified();
-            let order = {
-                let mut supply = inner.supply();
-                if let Some(id) = supply.take(inner.seawall.clock().now()) {
-                    return Ok(id);
-                }
-                let seen = *seen.get_or_insert(supply.round);
-                if supply.round > seen
-                    && let Some(failure) = supply.failure.clone()
-                {
-                    // Old ids are better than none, and unique all the same.
-                    return supply.take_any().ok_or(failure);
-                }
-                supply.order()
-            };
-            if let Some(order) = order {
-                self.fetch(order);
-            }
-            arrived.await;
-        }
-        Err(Error::Unavailable("others were always quicker to take the ids".into()))
-    }
-
-    /// Carries an order out, in the background: it outlives whoever wanted it.
-    fn fetch(&self, order: Order) {
-        let mut delivery = Delivery { inner: Arc::clone(&self.inner), segment: None };
-        self.inner.seawall.spawn(async move {
-            let segment = delivery.inner.take_segment(order).await;
-            delivery.bring(segment);
-        });
+    async fn wait(&self, place: oneshot::Receiver<Result<Id>>) -> Result<Id> {
+        place.await.unwrap_or(Err(Error::Closed))
     }
 }
 
 impl Inner {
     fn supply(&self) -> MutexGuard<'_, Supply> {
         self.supply.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries an order out, in the background: it outlives whoever wanted it.
+    fn fetch(self: &Arc<Self>, order: Order) {
+        let mut delivery = Delivery { inner: Arc::clone(self), segment: None };
+        self.seawall.spawn(async move {
+            let segment = delivery.inner.take_segment(order).await;
+            delivery.bring(segment);
+        });
     }
 
     async fn take_segment(&self, order: Order) -> Result<Segment> {
@@ -316,31 +282,18 @@ impl Drop for Delivery {
         let now = self.inner.seawall.clock().now();
         let result = self.segment.take().unwrap_or(Err(Error::Closed));
         self.inner.fetches.increment(1);
-        match result {
-            Ok(segment) => self.inner.supply().fetched(segment),
+        let order = match result {
+            Ok(segment) => self.inner.supply().fetched(segment, now),
             Err(error) => {
                 self.inner.failures.increment(1);
                 tracing::debug!(name = %self.inner.name, %error, "no ids from Redis");
-                self.inner.supply().failed(error, now);
+                self.inner.supply().failed(&error, now);
+                None
             }
+        };
+        if let Some(order) = order {
+            self.inner.fetch(order);
         }
-        self.inner.arrived.notify_waiters();
-    }
-}
-
-/// Counts one who waits.
-struct Waiting<'a>(&'a Inner);
-
-impl<'a> Waiting<'a> {
-    fn begin(inner: &'a Inner) -> Self {
-        inner.supply().begin_wait();
-        Waiting(inner)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.supply().end_wait();
     }
 }
 

@@ -1,12 +1,19 @@
 //! What is in hand: the segment in use, the one fetched ahead, and how much to fetch next.
 //!
-//! Plain state without I/O. Invariant: segments are used in the order in which they were fetched,
-//! and each begins at or after `floor`, the end of the one before: ids rise strictly.
+//! Plain state without I/O. Invariants: segments are used in the order in which they were fetched,
+//! and each begins at or after `floor`, the end of the one before: ids rise strictly. While somebody
+//! waits, nothing usable is in hand and a fetch is under way: what it brings is handed to those who
+//! wait, in the order in which they came, so that nobody who comes later is quicker.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::sync::oneshot;
 
 use super::{ident::Id, segment::Segment};
-use crate::{clock::Moment, error::Error};
+use crate::{
+    clock::Moment,
+    error::{Error, Result},
+};
 
 /// What a segment should last for.
 const LASTING: Duration = Duration::from_secs(1);
@@ -23,11 +30,16 @@ pub(super) struct Supply {
     largest: u64,
     freshness: Duration,
     fetching: bool,
-    waiting: u64,
+    /// Those who wait, the first one first; who went away is passed over.
+    line: VecDeque<oneshot::Sender<Result<Id>>>,
     retry_at: Moment,
-    /// Counts fetches that ended; how the last one did.
-    pub(super) round: u64,
-    pub(super) failure: Option<Error>,
+}
+
+/// An id, or a place in the line of those who wait for one.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Now(Id),
+    Later(oneshot::Receiver<Result<Id>>),
 }
 
 /// What a fetch has to ask for.
@@ -48,15 +60,25 @@ impl Supply {
             largest,
             freshness,
             fetching: false,
-            waiting: 0,
+            line: VecDeque::new(),
             retry_at: Moment::default(),
-            round: 0,
-            failure: None,
+        }
+    }
+
+    /// What a caller gets, and the fetch that this makes necessary; the caller carries it out.
+    pub(super) fn next(&mut self, now: Moment) -> (Taken, Option<Order>) {
+        match self.take(now) {
+            Some(id) => (Taken::Now(id), self.order_ahead(now)),
+            None => {
+                let (sender, place) = oneshot::channel();
+                self.line.push_back(sender);
+                (Taken::Later(place), self.order())
+            }
         }
     }
 
     /// The next id, unless there is none or all in hand are too old.
-    pub(super) fn take(&mut self, now: Moment) -> Option<Id> {
+    fn take(&mut self, now: Moment) -> Option<Id> {
         let fresh = |segment: &Segment| now.since(segment.asked) < self.freshness;
         match &self.current {
             Some(current) if !current.is_spent() && fresh(current) => {}
@@ -71,7 +93,7 @@ impl Supply {
     }
 
     /// The next id, however old.
-    pub(super) fn take_any(&mut self) -> Option<Id> {
+    fn take_any(&mut self) -> Option<Id> {
         if self.current.as_ref().is_none_or(Segment::is_spent) {
             self.current = self.spare.take();
         }
@@ -79,26 +101,24 @@ impl Supply {
     }
 
     /// Begins a fetch when the segment in use runs low; the caller carries it out.
-    pub(super) fn order_ahead(&mut self, now: Moment) -> Option<Order> {
+    fn order_ahead(&mut self, now: Moment) -> Option<Order> {
         let low = self.current.as_ref().is_none_or(Segment::is_low);
         (low && self.spare.is_none() && now >= self.retry_at).then(|| self.order()).flatten()
     }
 
     /// Begins a fetch because somebody waits; none while one is under way.
-    pub(super) fn order(&mut self) -> Option<Order> {
+    fn order(&mut self) -> Option<Order> {
         if self.fetching {
             return None;
         }
         self.fetching = true;
-        let count = self.size.max(self.waiting.saturating_mul(2)).min(self.largest);
+        let count = self.size.max((self.line.len() as u64).saturating_mul(2)).min(self.largest);
         Some(Order { count, floor: self.floor })
     }
 
-    /// Ends a fetch.
-    pub(super) fn fetched(&mut self, segment: Segment) {
+    /// Ends a fetch and serves those who wait; another one when it was not enough for them.
+    pub(super) fn fetched(&mut self, segment: Segment, now: Moment) -> Option<Order> {
         self.fetching = false;
-        self.round += 1;
-        self.failure = None;
         self.floor = segment.end();
         if self.spare.is_some() || self.current.as_ref().is_none_or(Segment::is_spent) {
             // A spare that is still here was too old to be used.
@@ -110,22 +130,34 @@ impl Supply {
         } else {
             self.spare = Some(segment);
         }
+        while let Some(place) = self.line.pop_front() {
+            if place.is_closed() {
+                continue;
+            }
+            // Nothing newer than what was just fetched is to be had, however long it took.
+            match self.take(now).or_else(|| self.take_any()) {
+                // Lost if its caller went away at this very moment.
+                Some(id) => drop(place.send(Ok(id))),
+                None => {
+                    self.line.push_front(place);
+                    return self.order();
+                }
+            }
+        }
+        None
     }
 
-    /// Ends a fetch that brought nothing.
-    pub(super) fn failed(&mut self, error: Error, now: Moment) {
+    /// Ends a fetch that brought nothing, and tells those who wait. Old ids are better than none, and
+    /// unique all the same.
+    pub(super) fn failed(&mut self, error: &Error, now: Moment) {
         self.fetching = false;
-        self.round += 1;
-        self.failure = Some(error);
         self.retry_at = now + RETRY_PAUSE;
-    }
-
-    pub(super) fn begin_wait(&mut self) {
-        self.waiting += 1;
-    }
-
-    pub(super) fn end_wait(&mut self) {
-        self.waiting -= 1;
+        for place in std::mem::take(&mut self.line) {
+            if !place.is_closed() {
+                let answer = self.take_any().ok_or_else(|| error.clone());
+                drop(place.send(answer));
+            }
+        }
     }
 
     /// Doubles what is used up too quickly, halves what lasts too long.
@@ -155,7 +187,8 @@ mod tests {
             // One id each millisecond: 64 last for 64 ms.
             if let Some(order) = supply.order_ahead(at(millis)) {
                 assert!(order.floor <= first);
-                supply.fetched(Segment::new(first, order.count, at(millis)));
+                let more = supply.fetched(Segment::new(first, order.count, at(millis)), at(millis));
+                assert!(more.is_none(), "nobody waits");
                 first += order.count;
                 fetches += 1;
                 counts.push(order.count);
@@ -176,17 +209,50 @@ mod tests {
         let mut supply = Supply::new(16, 64, Duration::from_secs(10));
         assert!(supply.order_ahead(at(0)).is_some());
         assert!(supply.order_ahead(at(0)).is_none());
-        supply.failed(Error::Closed, at(0));
+        supply.failed(&Error::Closed, at(0));
         assert!(supply.order_ahead(at(50)).is_none());
         assert!(supply.order().is_some(), "who waits does not wait longer");
-        supply.failed(Error::Closed, at(50));
+        supply.failed(&Error::Closed, at(50));
         assert!(supply.order_ahead(at(150)).is_some());
+    }
+
+    fn waits(supply: &mut Supply) -> (oneshot::Receiver<Result<Id>>, Option<Order>) {
+        match supply.next(at(0)) {
+            (Taken::Later(place), order) => (place, order),
+            (Taken::Now(id), _) => panic!("{id} is in hand"),
+        }
     }
 
     #[test]
     fn those_who_wait_make_the_segment_larger() {
         let mut supply = Supply::new(16, 64, Duration::from_secs(10));
-        (0..20).for_each(|_| supply.begin_wait());
+        let mut places: Vec<_> = (0..20).map(|_| waits(&mut supply).0).collect();
+        supply.failed(&Error::Closed, at(0));
+        assert!(places.iter_mut().all(|place| matches!(place.try_recv(), Ok(Err(Error::Closed)))));
+        let _places: Vec<_> = (0..20).map(|_| waits(&mut supply).0).collect();
+        supply.fetching = false;
         assert_eq!(supply.order().expect("nothing under way").count, 40);
+    }
+
+    #[test]
+    fn the_line_is_served_in_order_and_nobody_comes_between() {
+        let mut supply = Supply::new(1, 2, Duration::from_secs(10));
+        let mut places: Vec<_> = (0..5).map(|_| waits(&mut supply).0).collect();
+        places.remove(1);
+        let mut got = Vec::new();
+        for first in [100, 102] {
+            let more = supply.fetched(Segment::new(first, 2, at(0)), at(0));
+            assert_eq!(more.map(|order| order.count), Some(2), "somebody waits still");
+            if first == 100 {
+                // Who comes now does not get what is fetched for those who were here before.
+                places.push(waits(&mut supply).0);
+            }
+            got.extend(places.iter_mut().filter_map(|place| place.try_recv().ok()));
+        }
+        let got: Vec<u64> = got.into_iter().map(|id| id.expect("an id").as_u64()).collect();
+        assert_eq!(got, [100, 101, 102, 103], "one went away; the last one waits");
+        let more = supply.fetched(Segment::new(104, 2, at(0)), at(0));
+        assert!(more.is_none());
+        assert!(places.last_mut().is_some_and(|place| place.try_recv().is_ok()));
     }
 }

@@ -155,3 +155,22 @@ async fn snowflakes_are_unique_and_rise() {
     all.dedup();
     assert_eq!((count, all.len()), (240_000, 240_000));
 }
+
+/// Segments of a single id, and far more callers than that, all of them always in a hurry: everybody
+/// gets his, and nobody is told that others were quicker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_overtaken_for_ever() {
+    let seawall = Seawall::connect("embedded:").await.expect("it starts");
+    let ids = seawall.ids("order").smallest_segment(1).largest_segment(1).build().expect("valid");
+    let process = std::sync::Arc::new(Process::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let (ids, process) = (ids.clone(), std::sync::Arc::clone(&process));
+        tasks.spawn(async move { process.take_many(&ids, 40).await });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no panic, and no error");
+    }
+    assert_eq!(judge([&*process]), Ok(64 * 40));
+    seawall.shutdown().await;
+}
