@@ -37,7 +37,7 @@ pub(super) struct Level2 {
     pub(super) link: Link,
     pub(super) names: Names,
     fingerprint: u32,
-    lease_for: Duration,
+    pub(super) lease_for: Duration,
     breakers: Breakers,
 }
 
@@ -223,7 +223,7 @@ impl Level2 {
         replies.into_iter().map(|reply| parse_lease(reply?)).collect()
     }
 
-    fn fill_call(&self, key: &[u8], token: Option<u64>, fill: &Fill) -> Call {
+    pub(super) fn fill_call(&self, key: &[u8], token: Option<u64>, fill: &Fill) -> Call {
         let token = token.map(|token| token.to_be_bytes().to_vec()).unwrap_or_default();
         FILL.on(&[key])
             .arg(super::sabotage::lease_check(token))
@@ -381,7 +381,11 @@ impl Level2 {
     }
 
     /// Runs a conversation about `key` through its node's breaker.
-    async fn guarded<T>(&self, key: &[u8], work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) async fn guarded<T>(
+        &self,
+        key: &[u8],
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let breaker = self.breakers.of(self.link.node_number(key));
         let permit = breaker.enter().map_err(|open| {
             Error::Unavailable(
@@ -434,7 +438,7 @@ impl Breakers {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 12)
 }
 
@@ -479,7 +483,7 @@ fn parse_lease(reply: Value) -> Result<Lease> {
 
 fn parse_stored(reply: Value) -> Result<Option<Stored>> {
     match redis::from_redis_value::<Vec<u64>>(reply)?.as_slice() {
-        [] => Ok(None),
+        [] | [_] => Ok(None),
         &[version, fresh_until, stale_until] => {
             Ok(Some(Stored { version, fresh_until, stale_until }))
         }

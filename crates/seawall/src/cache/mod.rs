@@ -25,6 +25,7 @@ mod messages;
 mod metrics;
 mod names;
 mod options;
+mod put;
 mod read;
 mod read_types;
 mod recent;
@@ -40,10 +41,11 @@ pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2Sta
 pub use filter::FilterStatus;
 pub use filter_keys::{KeyFilter, KeySink};
 pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
+pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
 pub use repair::{FileRepairLog, RepairLog};
 use serde::{Serialize, de::DeserializeOwned};
-pub use write::{Invalidation, PutOutcome};
+pub use write::Invalidation;
 
 use self::{
     codec::Format, filter::Filter, flight::Flights, level1::Level1, level2::Level2,

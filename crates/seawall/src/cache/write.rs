@@ -10,8 +10,6 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Cache, Inner, OnInvalidate, Version,
-    envelope::Kind,
-    level2::{Fill, Versioned},
     messages::{about_all, about_keys, about_tag, tag_hash},
 };
 use crate::{
@@ -53,21 +51,6 @@ pub enum Invalidation {
     Applied(Version),
     /// Redis did not answer; the repair queue goes on trying.
     Queued,
-}
-
-/// What became of a versioned write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "an older write was not stored"]
-pub enum PutOutcome {
-    /// It is stored.
-    Stored(Version),
-    /// Something newer is there.
-    Older,
-    /// The same version with another value was there; nobody can tell which is later, so the next
-    /// reader asks the source.
-    Undecided(Version),
-    /// Exactly this is there already.
-    Unchanged,
 }
 
 impl<K, V> Cache<K, V>
@@ -127,64 +110,6 @@ where
         Ok(self.inner.invalidate(entries).await)
     }
 
-    /// Stores a value that the caller knows to be the newest. Where several may write at once, prefer
-    /// [`Cache::write`] or [`Cache::put_if_newer`].
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a value that is too large; else as
-    /// [`Link::send`](crate::Link::send). After an error the entry's state is unknown: invalidate it.
-    pub async fn put(&self, key: &K, value: &V) -> Result<Version> {
-        let inner = &self.inner;
-        let subject = inner.subject(key)?;
-        let encoded = inner.format.encode(value)?;
-        let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
-        let fill = inner.written(encoded.codec, encoded.bytes, stamp);
-        inner.drop_copies(&[subject.entry()]);
-        let stored = inner.level2.fill(subject.entry(), None, &fill).await?;
-        let stored =
-            stored.ok_or_else(|| Error::unexpected("an unconditional write was refused"))?;
-        inner.level2.announce(&about_keys(&[subject.entry()])).await?;
-        Ok(Version(stored.version))
-    }
-
-    /// Stores what a source with versions of its own says (an update time, a position in its log):
-    /// late events lose, and whatever is being loaded is refused. `None` says that the source deleted
-    /// it. Versions start at 1.
-    ///
-    /// # Errors
-    /// As [`Cache::put`].
-    pub async fn put_if_newer(
-        &self,
-        key: &K,
-        version: u64,
-        value: Option<&V>,
-    ) -> Result<PutOutcome> {
-        if version == 0 {
-            return Err(Error::Invalid(
-                "versions of a source start at 1; 0 means that there is none".into(),
-            ));
-        }
-        let inner = &self.inner;
-        let subject = inner.subject(key)?;
-        let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
-        let fill = match value {
-            Some(value) => {
-                let encoded = inner.format.encode(value)?;
-                inner.written(encoded.codec, encoded.bytes, stamp)
-            }
-            None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
-        };
-        inner.drop_copies(&[subject.entry()]);
-        let outcome = match inner.level2.put_if_newer(subject.entry(), version, &fill).await? {
-            Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
-            Versioned::Equal(version) => PutOutcome::Undecided(Version(version)),
-            Versioned::Older => return Ok(PutOutcome::Older),
-            Versioned::Same => return Ok(PutOutcome::Unchanged),
-        };
-        inner.level2.announce(&about_keys(&[subject.entry()])).await?;
-        Ok(outcome)
-    }
-
     /// Drops everything with this tag, in one step.
     ///
     /// # Errors
@@ -231,20 +156,8 @@ where
     K: KeyPart + Clone + Send + Sync + 'static,
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    fn written(&self, codec: u8, bytes: Vec<u8>, stamp: u64) -> Fill {
-        Fill {
-            kind: Kind::Value,
-            codec,
-            bytes,
-            fresh_for: self.vary(self.settings.fresh_for),
-            stale_for: self.settings.stale_for,
-            cost: Duration::ZERO,
-            stamp,
-        }
-    }
-
     /// Invalidates entries: here at once, in Redis with a few tries, else by the repair queue.
-    async fn invalidate(&self, entries: Vec<Vec<u8>>) -> Invalidation {
+    pub(super) async fn invalidate(&self, entries: Vec<Vec<u8>>) -> Invalidation {
         self.drop_copies(&entries);
         let message = about_keys(&entries);
         let keep = self.settings.on_invalidate == OnInvalidate::KeepForStale;
@@ -275,7 +188,7 @@ where
         Invalidation::Queued
     }
 
-    fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
+    pub(super) fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
         for entry in entries {
             if let Some(level1) = &self.level1 {
                 level1.invalidate(entry.as_ref());

@@ -14,6 +14,7 @@ mod oracle;
 mod outage;
 #[path = "../support/process.rs"]
 mod process;
+mod puts;
 mod races;
 mod stampede;
 mod worker;

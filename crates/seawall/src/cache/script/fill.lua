@@ -1,7 +1,7 @@
 -- Stores what was loaded, if the lease is still the caller's.
 --
 -- KEYS[1]  entry
--- ARGV[1]  token of the lease, 8 bytes; '' stores whatever is there (put)
+-- ARGV[1]  token of the lease, 8 bytes; '' asks for no lease (only a planted bug does)
 -- ARGV[2]  kind and codec, 2 bytes
 -- ARGV[3]  fresh for, in milliseconds
 -- ARGV[4]  usable when stale for, in milliseconds after that
@@ -10,8 +10,9 @@
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry
 --
--- Returns  {version, fresh until, stale until}, or {} when the lease was taken away: an
---          invalidation came between, and what was loaded may be older than it.
+-- Returns  {version, fresh until, stale until}; when the lease was taken away {version} of what is
+--          there, or {} when nothing is: an invalidation came between, and what was loaded may be
+--          older than it.
 --
 -- Atomic, because the check and the store must see the same lease.
 
@@ -19,7 +20,7 @@ local none = string.rep('\0', 8)
 local head = redis.call('GETRANGE', KEYS[1], 0, 71)
 local ours = #head == 72 and string.sub(head, 1, 2) == '\197\1'
 if ARGV[1] ~= '' and not (ours and string.sub(head, 17, 24) == ARGV[1]) then
-  return {}
+  return ours and {(struct.unpack('>I8', head, 9))} or {}
 end
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]

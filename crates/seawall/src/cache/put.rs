@@ -1,0 +1,203 @@
+//! Values that writers bring themselves, instead of leaving it to the next reader to load them.
+//!
+//! A plain write has nothing that says how new it is. If its request hangs in the network while its
+//! caller gives up and invalidates, it must not be carried out after that: the invalidation promised
+//! that nobody sees anything older. So [`Cache::put`] goes in two steps, like a load: the first one
+//! takes the entry's lease from whoever has it, the second one stores under that lease, which an
+//! invalidation kills. A first step that comes late has no second one. A write of a versioned source
+//! ([`Cache::put_if_newer`]) needs no lease: its version decides.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::{
+    Cache, Inner, Invalidation, Subject, Version,
+    envelope::Kind,
+    level2::{Fill, Level2, Versioned, millis},
+    load::new_token,
+    messages::about_keys,
+};
+use crate::{
+    error::{Error, Result},
+    key::KeyPart,
+    link::Script,
+};
+
+static RESERVE: Script = Script::new(include_str!("script/reserve.lua"));
+
+/// What became of a versioned write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an older write was not stored"]
+pub enum PutOutcome {
+    /// It is stored.
+    Stored(Version),
+    /// Something newer is there.
+    Older,
+    /// The same version with another value was there; nobody can tell which is later, so the next
+    /// reader asks the source.
+    Undecided(Version),
+    /// Exactly this is there already.
+    Unchanged,
+}
+
+/// What a write found when it took the lease.
+#[derive(Debug, Clone, Copy)]
+struct Reserved {
+    /// Of what was there; 0 for nothing.
+    version: u64,
+    /// When that was, by the server's clock.
+    at_micros: u64,
+}
+
+/// What became of a plain write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Put {
+    /// It is stored, under this version.
+    Stored(u64),
+    /// An invalidation or another write came between.
+    Overtaken,
+    /// The lease had ended and a loader took it, but what was there is there still.
+    TookTooLong,
+}
+
+impl<K, V> Cache<K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    /// Stores a value that the caller knows to be the newest. Where several may write at once, prefer
+    /// [`Cache::write`] or [`Cache::put_if_newer`].
+    ///
+    /// An invalidation or another write that comes while this is under way wins, and so does one that
+    /// comes after an error: a request that hung in the network and arrives late stores nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a value that is too large; else as
+    /// [`Link::send`](crate::Link::send). After an error the entry's state is unknown: invalidate it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave the old value, the new one, or none; readers may then wait for
+    /// the write for up to two time-outs of a reply.
+    pub async fn put(&self, key: &K, value: &V) -> Result<Version> {
+        let inner = &self.inner;
+        let subject = inner.subject(key)?;
+        let encoded = inner.format.encode(value)?;
+        let token = new_token();
+        let (reserved, stamp) = futures_util::try_join!(
+            inner.level2.reserve(subject.entry(), token),
+            inner.level2.stamp_for(&subject),
+        )?;
+        let fill = inner.written(encoded.codec, encoded.bytes, stamp);
+        inner.drop_copies(&[subject.entry()]);
+        match inner.level2.fill_reserved(subject.entry(), token, reserved, &fill).await? {
+            Put::Stored(version) => {
+                inner.level2.announce(&about_keys(&[subject.entry()])).await?;
+                Ok(Version(version))
+            }
+            // Whoever came between is later than this write, and has told everybody.
+            Put::Overtaken => Ok(Version(reserved.at_micros)),
+            Put::TookTooLong => match inner.invalidate(vec![subject.entry().to_vec()]).await {
+                Invalidation::Applied(version) => Ok(version),
+                Invalidation::Queued => {
+                    Err(Error::Unavailable("the write took too long and was taken back".into()))
+                }
+            },
+        }
+    }
+
+    /// Stores what a source with versions of its own says (an update time, a position in its log):
+    /// late events lose, and whatever is being loaded is refused. `None` says that the source deleted
+    /// it. Versions start at 1.
+    ///
+    /// # Errors
+    /// As [`Cache::put`].
+    pub async fn put_if_newer(
+        &self,
+        key: &K,
+        version: u64,
+        value: Option<&V>,
+    ) -> Result<PutOutcome> {
+        if version == 0 {
+            return Err(Error::Invalid(
+                "versions of a source start at 1; 0 means that there is none".into(),
+            ));
+        }
+        let inner = &self.inner;
+        let subject = inner.subject(key)?;
+        let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
+        let fill = match value {
+            Some(value) => {
+                let encoded = inner.format.encode(value)?;
+                inner.written(encoded.codec, encoded.bytes, stamp)
+            }
+            None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
+        };
+        inner.drop_copies(&[subject.entry()]);
+        let outcome = match inner.level2.put_if_newer(subject.entry(), version, &fill).await? {
+            Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
+            Versioned::Equal(version) => PutOutcome::Undecided(Version(version)),
+            Versioned::Older => return Ok(PutOutcome::Older),
+            Versioned::Same => return Ok(PutOutcome::Unchanged),
+        };
+        inner.level2.announce(&about_keys(&[subject.entry()])).await?;
+        Ok(outcome)
+    }
+}
+
+impl<K, V> Inner<K, V>
+where
+    K: KeyPart + Clone + Send + Sync + 'static,
+    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    fn written(&self, codec: u8, bytes: Vec<u8>, stamp: u64) -> Fill {
+        Fill {
+            kind: Kind::Value,
+            codec,
+            bytes,
+            fresh_for: self.vary(self.settings.fresh_for),
+            stale_for: self.settings.stale_for,
+            cost: Duration::ZERO,
+            stamp,
+        }
+    }
+}
+
+impl Level2 {
+    /// Takes the lease for a write, from whoever has it.
+    async fn reserve(&self, key: &[u8], token: u64) -> Result<Reserved> {
+        // Both requests are over by then, one way or the other; readers should not wait for longer.
+        let lives = self.lease_for.min(self.link.response_timeout() * 2);
+        let call = RESERVE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(millis(lives));
+        let (version, at_micros) = self.guarded(key, self.link.eval(&call)).await?;
+        Ok(Reserved { version, at_micros })
+    }
+
+    /// The stamp under which an entry counts now.
+    async fn stamp_for(&self, subject: &Subject) -> Result<u64> {
+        if subject.generations.is_empty() {
+            return Ok(0);
+        }
+        let (_, stamp) = self.get(subject.entry(), &subject.generations).await?;
+        Ok(stamp)
+    }
+
+    /// Stores under a write's lease.
+    async fn fill_reserved(
+        &self,
+        key: &[u8],
+        token: u64,
+        reserved: Reserved,
+        fill: &Fill,
+    ) -> Result<Put> {
+        let call = self.fill_call(key, Some(token), fill);
+        let reply: Value = self.guarded(key, self.link.run(&call)).await?;
+        Ok(match redis::from_redis_value::<Vec<u64>>(reply)?.as_slice() {
+            [version, _, _] => Put::Stored(*version),
+            [version] if *version == reserved.version => Put::TookTooLong,
+            _ => Put::Overtaken,
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! A plain write whose request comes late, or between whose two steps something happens.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use seawall::{
+    Seawall,
+    cache::{Cache, Freshness, Invalidation, Loaded, sabotage::CacheSabotage},
+};
+use seawall_testkit::{
+    ServerProcess,
+    proxy::{FaultProxy, On},
+};
+
+use crate::process::Worker;
+
+/// Tells a process of this binary to plant the bug.
+const VARIABLE: &str = "SEAWALL_CACHE_PLANTED";
+
+/// The steps of a write, by what they look like on the wire: `EVALSHA`, digest, count, key, and two
+/// or eight arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Reserve = 6,
+    Fill = 12,
+}
+
+impl Step {
+    fn is(self, command: &[Vec<u8>]) -> bool {
+        command.len() == self as usize
+    }
+}
+
+struct Scene {
+    server: ServerProcess,
+    proxy: FaultProxy,
+    seawall: Seawall,
+    cache: Cache<u64, u64>,
+}
+
+impl Scene {
+    /// A cache whose scripts the server knows, and which holds 0.
+    async fn open() -> Self {
+        let server = ServerProcess::redis().expect("redis-server starts");
+        let proxy = FaultProxy::start(server.port()).expect("a free port");
+        let seawall = Seawall::connect(&proxy.url()).await.expect("connected");
+        let cache: Cache<u64, u64> = seawall.cache("put").level1_bytes(0).build().expect("agree");
+        cache.put(&1, &0).await.expect("stored");
+        let _ = cache.invalidate(&1).await.expect("a good key");
+        cache.put(&1, &0).await.expect("stored");
+        Scene { server, proxy, seawall, cache }
+    }
+
+    async fn read(&self, newest: u64) -> Option<u64> {
+        let load = move || async move { Ok::<_, io::Error>(Loaded::Found(newest)) };
+        let read = self.cache.get_or_load_as(Freshness::Strong, &1, load).await;
+        read.expect("an answer").value.as_deref().copied()
+    }
+}
+
+/// Writes 1, whose request hangs; then 2 becomes true and is invalidated; then the request arrives.
+/// What is read after that.
+async fn deliver_late(step: Step) -> Option<u64> {
+    let scene = Scene::open().await;
+    let lost = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&lost);
+    let hangs = On::command("EVALSHA").when(move |command| {
+        let it = step.is(command);
+        if it {
+            *kept.lock().expect("no panic") = Some(command.to_vec());
+        }
+        it
+    });
+    scene.proxy.drop_request(hangs.once());
+    assert!(scene.cache.put(&1, &1).await.is_err(), "nobody knows what became of it");
+    assert!(matches!(scene.cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
+    let late = lost.lock().expect("no panic").take().expect("a request was lost");
+    scene.server.connect().expect("a connection").call(&late).expect("an answer");
+    let seen = scene.read(2).await;
+    scene.seawall.shutdown().await;
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_comes_late_stores_nothing() {
+    assert_eq!(deliver_late(Step::Fill).await, Some(2));
+}
+
+/// Readers wait for it for a while, and load themselves in the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reservation_that_comes_late_stores_nothing() {
+    assert_eq!(deliver_late(Step::Reserve).await, Some(2));
+}
+
+/// The same in a process where the bug is planted; as a test without the variable it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planted() {
+    if std::env::var_os(VARIABLE).is_some() {
+        CacheSabotage::FillWithoutLease.plant();
+        assert_eq!(deliver_late(Step::Fill).await, Some(1), "the bug shows");
+    }
+}
+
+#[test]
+fn a_write_without_a_lease_is_found() {
+    Worker::start("puts::planted", VARIABLE, &["yes".to_owned()]).join();
+}
+
+/// Somebody else's invalidation comes between the two steps: it is later than the write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_between_wins() {
+    let scene = Scene::open().await;
+    let other = Seawall::connect(&scene.server.url()).await.expect("connected");
+    let writer: Cache<u64, u64> = other.cache("put").level1_bytes(0).build().expect("agree");
+    let (runtime, between) = (tokio::runtime::Handle::current(), Mutex::new(Some(writer)));
+    // The proxy holds the request until this has looked at it.
+    let rule = scene.proxy.watch(On::command("EVALSHA").when(move |command| {
+        let next = Step::Fill.is(command).then(|| between.lock().expect("no panic").take());
+        if let Some(writer) = next.flatten() {
+            let done = runtime.block_on(async { writer.invalidate(&1).await });
+            assert!(matches!(done, Ok(Invalidation::Applied(_))));
+        }
+        false
+    }));
+    let version = scene.cache.put(&1, &1).await.expect("it was carried out, and overtaken");
+    assert_eq!(scene.read(2).await, Some(2));
+    let mine = scene.cache.get_as(Freshness::After(version), &1).await.expect("an answer");
+    assert_eq!(mine.and_then(|read| read.value).as_deref(), Some(&2));
+    drop(rule);
+    other.shutdown().await;
+    scene.seawall.shutdown().await;
+}
+
+/// A load that was under way when a write began must not be stored over it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_from_before_a_write_is_not_stored_after_it() {
+    let seawall = Seawall::connect("embedded:").await.expect("the engine starts");
+    let cache: Cache<u64, u64> = seawall.cache("put").level1_bytes(0).build().expect("agree");
+    let writer = cache.clone();
+    let load = move || async move {
+        writer.put(&1, &2).await.expect("stored");
+        Ok::<_, io::Error>(Loaded::Found(1))
+    };
+    let _ = cache.get_or_load(&1, load).await.expect("an answer");
+    let after = cache.get(&1).await.expect("an answer").and_then(|read| read.value);
+    assert_eq!(after.as_deref(), Some(&2));
+    seawall.shutdown().await;
+}
