@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use redis::TlsCertificates;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
@@ -333,7 +333,7 @@ impl Builder {
             username: self.username.clone().or(target.username.clone()),
             password: self.find_password(&target)?,
             database: target.database,
-            tls: self.certificates(&target)?,
+            tls: self.trust(&target)?,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             connections: watch::Sender::new(0),
@@ -433,19 +433,42 @@ impl Builder {
         }
     }
 
-    fn certificates(&self, target: &Target) -> Result<Option<TlsCertificates>> {
+    /// Whom to trust: the authority in the file, or those that the machine trusts.
+    fn trust(&self, target: &Target) -> Result<Option<Arc<rustls::ClientConfig>>> {
         if !target.tls {
             return Ok(None);
         }
-        // Somebody else in the process may have chosen another provider; theirs is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let root_cert = match &self.ca_file {
-            None => None,
-            Some(path) => Some(std::fs::read(path).map_err(|error| {
-                Error::Invalid(format!("the CA file {} cannot be read: {error}", path.display()))
-            })?),
-        };
-        Ok(Some(TlsCertificates { client_tls: None, root_cert }))
+        let mut roots = rustls::RootCertStore::empty();
+        match &self.ca_file {
+            None => {
+                let found = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(found.certs);
+            }
+            Some(path) => {
+                let unusable = |error: &dyn fmt::Display| {
+                    let path = path.display();
+                    Error::Invalid(format!("the CA file {path} cannot be used: {error}"))
+                };
+                let authorities =
+                    CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
+                for authority in authorities {
+                    let authority = authority.map_err(|error| unusable(&error))?;
+                    roots.add(authority).map_err(|error| unusable(&error))?;
+                }
+            }
+        }
+        if roots.is_empty() {
+            return Err(Error::Invalid(
+                "there is no certificate authority to trust; name one with ca_file".into(),
+            ));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Invalid(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Some(Arc::new(config)))
     }
 
     #[cfg(feature = "embedded")]

@@ -11,13 +11,14 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use redis::{Value, cmd};
 
-use super::{envelope::Kind, names::Names};
+use super::{Subject, envelope::Kind, names::Names};
 use crate::{
     error::{Error, Result},
     guard::{Breaker, BreakerState, Outcome},
-    link::{Call, Link, Script, Topology},
+    link::{Call, Link, Reply, Script, Topology},
 };
 
 static LEASE: Script = Script::new(include_str!("script/lease.lua"));
@@ -94,14 +95,14 @@ impl Level2 {
         &self,
         key: &[u8],
         generations: &[Vec<u8>],
-    ) -> Result<(Option<Vec<u8>>, u64)> {
+    ) -> Result<(Option<Bytes>, u64)> {
         if generations.is_empty() {
             let mut get = cmd("GET");
             get.arg(key);
-            return Ok((bytes(self.guarded(key, self.link.send(key, &get)).await?)?, 0));
+            return Ok((bytes(self.guarded(key, self.link.fetch(key, &get)).await?)?, 0));
         }
         let mut replies = self.guarded(key, self.get_all(key, generations)).await?.into_iter();
-        let entry = bytes(replies.next().unwrap_or(Value::Nil))?;
+        let entry = bytes(replies.next().unwrap_or(Value::Nil).into())?;
         let stamp = self.stamp(generations, replies.collect()).await?;
         Ok((entry, stamp))
     }
@@ -109,35 +110,37 @@ impl Level2 {
     /// Several entries at once, with the generations that decide whether they count.
     pub(super) async fn get_many(
         &self,
-        keys: &[Vec<u8>],
-        generations: &[Vec<Vec<u8>>],
-    ) -> Vec<Result<(Option<Vec<u8>>, u64)>> {
-        let plain = generations.iter().all(Vec::is_empty);
-        if plain && self.link.topology() != Topology::Cluster && !keys.is_empty() {
+        subjects: &[&Subject],
+    ) -> Vec<Result<(Option<Bytes>, u64)>> {
+        let Some(first) = subjects.first() else { return Vec::new() };
+        let plain = subjects.iter().all(|subject| subject.generations.is_empty());
+        if plain && self.link.topology() != Topology::Cluster {
             let mut get = cmd("MGET");
-            get.arg(keys);
-            let reply = self.guarded(&keys[0], self.link.send(&keys[0], &get)).await;
+            for subject in subjects {
+                get.arg(subject.entry());
+            }
+            let reply = self.guarded(first.entry(), self.link.fetch(first.entry(), &get)).await;
             return match reply {
-                Ok(Value::Array(values)) => {
-                    values.into_iter().map(|value| bytes(value).map(|entry| (entry, 0))).collect()
+                Ok(Reply::Array(entries)) => {
+                    entries.into_iter().map(|entry| bytes(entry).map(|entry| (entry, 0))).collect()
                 }
                 Ok(_) => {
-                    keys.iter().map(|_| Err(Error::unexpected("MGET without an array"))).collect()
+                    let error = Error::unexpected("MGET without an array");
+                    vec![Err(error); subjects.len()]
                 }
-                Err(error) => keys.iter().map(|_| Err(error.clone())).collect(),
+                Err(error) => vec![Err(error); subjects.len()],
             };
         }
         if plain {
-            let commands = keys.iter().map(|key| {
+            let commands = subjects.iter().map(|subject| {
                 let mut get = cmd("GET");
-                get.arg(key);
-                (key.clone(), get)
+                get.arg(subject.entry());
+                (subject.entry().to_vec(), get)
             });
             let replies = self.link.send_all(commands.collect()).await;
-            return replies.into_iter().map(|reply| Ok((bytes(reply?)?, 0))).collect();
+            return replies.into_iter().map(|reply| Ok((bytes(reply?.into())?, 0))).collect();
         }
-        let each =
-            keys.iter().zip(generations).map(|(key, generations)| self.get(key, generations));
+        let each = subjects.iter().map(|subject| self.get(subject.entry(), &subject.generations));
         futures_util::future::join_all(each).await
     }
 
@@ -455,10 +458,10 @@ fn cost_and_fingerprint(cost: Duration, fingerprint: u32) -> Vec<u8> {
     [cost.to_be_bytes(), fingerprint.to_be_bytes()].concat()
 }
 
-fn bytes(value: Value) -> Result<Option<Vec<u8>>> {
-    match value {
-        Value::Nil => Ok(None),
-        Value::BulkString(bytes) => Ok(Some(bytes)),
+fn bytes(reply: Reply) -> Result<Option<Bytes>> {
+    match reply {
+        Reply::Nil => Ok(None),
+        Reply::String(bytes) => Ok(Some(bytes)),
         other => Err(Error::unexpected(format!("an entry that is {other:?}"))),
     }
 }

@@ -102,11 +102,8 @@ where
             .iter()
             .map(|(_, subject)| inner.level1.as_ref().map(|level1| level1.ticket(subject.entry())))
             .collect();
-        let names: Vec<Vec<u8>> =
-            wanted.iter().map(|(_, subject)| subject.entry().to_vec()).collect();
-        let generations: Vec<Vec<Vec<u8>>> =
-            wanted.iter().map(|(_, subject)| subject.generations.clone()).collect();
-        let found = inner.level2.get_many(&names, &generations).await;
+        let asked: Vec<&Subject> = wanted.iter().map(|(_, subject)| *subject).collect();
+        let found = inner.level2.get_many(&asked).await;
         let now = inner.clock.now();
         let mut missing = Vec::new();
         for (((index, subject), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
@@ -299,6 +296,9 @@ where
         answers: Vec<Option<Answer<V>>>,
         load: &LoadMany<K, V>,
     ) -> Vec<Answer<V>> {
+        if answers.iter().all(Option::is_some) {
+            return answers.into_iter().flatten().collect();
+        }
         join_all(answers.into_iter().zip(keys).map(async |(answer, key)| match answer {
             Some(answer) => answer,
             None => {

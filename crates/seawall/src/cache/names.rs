@@ -44,6 +44,10 @@ impl Names {
         &self.name
     }
 
+    pub(super) fn entry_prefix(&self) -> &[u8] {
+        &self.entry_prefix
+    }
+
     pub(super) fn entry(&self, id: &(impl KeyPart + ?Sized)) -> Result<KeyBuffer> {
         with_prefix(&self.entry_prefix, id)
     }

@@ -13,7 +13,11 @@ use super::{
     load::{LoaderSlot, Purpose, moment},
     read_types::Entry,
 };
-use crate::{clock::Moment, error::Error, key::KeyPart};
+use crate::{
+    clock::Moment,
+    error::Error,
+    key::{KeyBuffer, KeyPart},
+};
 
 /// How often a reader looks again because what it waited for was not for it.
 const MAX_LOOKS: u32 = 16;
@@ -62,15 +66,18 @@ where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         let inner = &self.inner;
-        let entry = inner.level2.names.entry(key)?;
-        let (hit, older) = inner.look_level1(entry.as_bytes(), freshness, inner.clock.coarse_now());
-        if let Some(read) = hit {
+        if let Some(read) = inner.hit_level1(key, freshness) {
             inner.tap.see(key, &read);
             return Ok(read);
         }
         // Boxed, so that a hit in memory does not carry what only the others need.
         Box::pin(async move {
-            let subject = inner.subject_of(entry, key);
+            let subject = inner.subject(key)?;
+            let (hit, older) = inner.look_level1(subject.entry(), freshness, inner.clock.now());
+            if let Some(read) = hit {
+                inner.tap.see(key, &read);
+                return Ok(read);
+            }
             let looked = inner.look_level2(&subject).await;
             if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
                 inner.tap.see(key, &read);
@@ -131,6 +138,31 @@ where
     K: KeyPart + Clone + Send + Sync + 'static,
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
+    /// The usual case: a fresh copy in memory. The key's bytes stay where they are written, nothing
+    /// is prepared for the other cases, and the clock may be a few milliseconds behind: moving either
+    /// around took longer than finding the copy.
+    fn hit_level1(&self, key: &K, freshness: Freshness) -> Option<Read<V>> {
+        let level1 = self.level1.as_ref()?;
+        if freshness == Freshness::Strong || !self.repairs.is_empty() {
+            return None;
+        }
+        let mut entry = KeyBuffer::starting_with(self.level2.names.entry_prefix());
+        key.write(&mut entry);
+        let now = self.clock.coarse_now();
+        if let Some(read) = self.filtered(entry.as_bytes(), freshness, now) {
+            return Some(read);
+        }
+        let copy = level1.get(entry.as_bytes())?;
+        if now >= copy.fresh_until || !copy.suits(freshness, now) {
+            return None;
+        }
+        self.metrics.level1_hits.count();
+        if copy.value.is_none() {
+            self.metrics.negative_hits.increment(1);
+        }
+        Some(copy.into_read(Source::Level1, now))
+    }
+
     /// A fresh copy in the first level, or an older one that may stand in when all else fails.
     pub(super) fn look_level1(
         &self,

@@ -151,6 +151,11 @@ impl Repairs {
         self.count.load(Ordering::Acquire) > 0 && self.lock().entries.contains_key(entry)
     }
 
+    /// Whether none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)

@@ -1,21 +1,26 @@
 //! Opening connections: to an address, or to the engine inside this process.
 //!
 //! Everything that talks to Redis goes through here, so time-outs, TLS, login and socket options
-//! are set once, on purpose: Nagle off, keep-alive on, the client's own response time-out replaced
-//! by ours.
+//! are set once, on purpose: Nagle off, keep-alive on. All connections speak RESP2: a message
+//! connection in it may do nothing else, which is what we want of it, and every server from 6.2 on
+//! speaks it the same way.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    ProtocolVersion, RedisConnectionInfo, TlsCertificates,
-    aio::{MultiplexedConnection, PubSub},
-    io::tcp::TcpSettings,
+use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, aio::PubSub};
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpStream, UnixStream},
+    sync::watch,
 };
+use tokio_rustls::TlsConnector;
 
-use tokio::sync::watch;
-
-use super::url::Host;
+use super::{
+    node::refused,
+    url::Host,
+    wire::{Stream, Wire},
+};
 use crate::error::{Error, Result};
 
 /// One server's address.
@@ -27,34 +32,13 @@ pub(crate) enum Address {
     Embedded,
 }
 
-/// A connection, which ends when the last of its users is gone, whatever it still waits for.
-pub(crate) struct Wire {
-    connection: MultiplexedConnection,
-    /// The client ends the task behind a connection that it opened itself; this is for the others.
-    _driver: Option<Driver>,
-}
-
-struct Driver(tokio::task::AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Wire {
-    /// The connection, to send on: a cheap clone, which must not outlive the wire.
-    pub(crate) fn connection(&self) -> MultiplexedConnection {
-        self.connection.clone()
-    }
-}
-
 /// How connections are opened; shared by all of one handle.
 pub(crate) struct Dialer {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: i64,
-    pub(crate) tls: Option<TlsCertificates>,
+    /// Whom to trust, where TLS is spoken.
+    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     /// Counts the shared connections that were opened, to whatever server.
@@ -66,79 +50,78 @@ pub(crate) struct Dialer {
 impl Dialer {
     /// A connection that many tasks share; replies are awaited no longer than the response time-out.
     pub(crate) async fn shared(&self, address: &Address) -> Result<Wire> {
-        self.multiplexed(address, Some(self.response_timeout)).await
+        self.in_time(self.wire(address, Some(self.response_timeout))).await
     }
 
     /// A connection for one user, who may wait for replies as long as the server makes it wait.
     pub(crate) async fn own(&self, address: &Address) -> Result<Wire> {
-        self.multiplexed(address, None).await
+        self.in_time(self.wire(address, None)).await
     }
 
-    async fn multiplexed(&self, address: &Address, response: Option<Duration>) -> Result<Wire> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(response);
-        self.in_time(async {
-            match address {
-                #[cfg(feature = "embedded")]
-                Address::Embedded => {
-                    let info = self.login(ProtocolVersion::RESP2);
-                    let (connection, driver) = MultiplexedConnection::new_with_config(
-                        &info,
-                        self.engine_stream()?,
-                        config,
-                    )
-                    .await
-                    .map_err(|error| self.failed(&error))?;
-                    let driver = Driver(tokio::spawn(driver).abort_handle());
-                    Ok(Wire { connection, _driver: Some(driver) })
-                }
-                _ => self
-                    .client(address)?
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await
-                    .map(|connection| Wire { connection, _driver: None })
-                    .map_err(|error| self.failed(&error)),
-            }
-        })
-        .await
+    async fn wire(&self, address: &Address, patience: Option<Duration>) -> Result<Wire> {
+        let wire = Wire::over(self.stream(address).await?, patience);
+        self.log_in(&wire).await.map_err(nothing_sent)?;
+        Ok(wire)
     }
 
     /// A connection for messages.
     pub(crate) async fn messages(&self, address: &Address) -> Result<PubSub> {
         self.in_time(async {
-            match address {
-                #[cfg(feature = "embedded")]
-                Address::Embedded => {
-                    PubSub::new(&self.login(ProtocolVersion::RESP2), self.engine_stream()?)
-                        .await
-                        .map_err(|error| self.failed(&error))
+            let stream = self.stream(address).await?;
+            PubSub::new(&self.login(), stream).await.map_err(|error| {
+                // The client keeps the server's own words to itself.
+                if error.kind() == redis::ErrorKind::AuthenticationFailed {
+                    return wrong_password();
                 }
-                _ => self
-                    .client(address)?
-                    .get_async_pubsub()
-                    .await
-                    .map_err(|error| self.failed(&error)),
-            }
+                nothing_sent(Error::from_client(&error, self.connect_timeout))
+            })
         })
         .await
     }
 
-    /// Whatever happens while connecting, no command was sent yet.
-    fn failed(&self, error: &redis::RedisError) -> Error {
-        // The client keeps the server's own words to itself.
-        if error.kind() == redis::ErrorKind::AuthenticationFailed {
-            return Error::Refused {
-                code: "WRONGPASS".into(),
-                message: "the server does not know this user name and password".into(),
-            };
-        }
-        match Error::from_client(error, self.connect_timeout) {
-            Error::Indeterminate { cause, .. } | Error::Unexpected(cause) => {
-                Error::Unavailable(cause)
+    /// What bytes go over.
+    async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>> {
+        match address {
+            Address::Tcp(host) => {
+                let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
+                stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_keepalive(&keepalive())?;
+                let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
+                let name = ServerName::try_from(host.name.clone()).map_err(|error| {
+                    Error::Invalid(format!("{} cannot be a server's name: {error}", host.name))
+                })?;
+                Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
             }
-            other => other,
+            Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+            #[cfg(feature = "embedded")]
+            Address::Embedded => {
+                let engine = self.engine.as_ref().ok_or(Error::Closed)?;
+                Ok(Box::new(engine.connect()))
+            }
+            #[cfg(not(feature = "embedded"))]
+            Address::Embedded => Err(Error::Invalid(
+                "embedded: needs the feature `embedded` of the crate seawall".into(),
+            )),
         }
+    }
+
+    /// Who we are, which database, and what we are called; the last is a courtesy that servers
+    /// before 7.2 do not know.
+    async fn log_in(&self, wire: &Wire) -> Result<()> {
+        let mut greeting = Pipeline::new();
+        let mut required = 0;
+        if let Some(password) = &self.password {
+            greeting.cmd("AUTH").arg(&self.username).arg(password);
+            required += 1;
+        }
+        if self.database != 0 {
+            greeting.cmd("SELECT").arg(self.database);
+            required += 1;
+        }
+        greeting.cmd("CLIENT").arg("SETINFO").arg("LIB-NAME").arg("seawall");
+        greeting.cmd("CLIENT").arg("SETINFO").arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"));
+        let replies = wire.send_all(&greeting).await?;
+        replies.into_iter().take(required).try_for_each(|reply| refused(reply).map(drop))
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -149,15 +132,10 @@ impl Dialer {
         })
     }
 
-    #[cfg(feature = "embedded")]
-    fn engine_stream(&self) -> Result<seawall_server::LocalStream> {
-        self.engine.as_ref().map(|engine| engine.connect()).ok_or(Error::Closed)
-    }
-
-    fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
+    fn login(&self) -> RedisConnectionInfo {
         let mut info = RedisConnectionInfo::default()
             .set_db(self.database)
-            .set_protocol(protocol)
+            .set_protocol(ProtocolVersion::RESP2)
             .set_lib_name("seawall", env!("CARGO_PKG_VERSION"));
         if let Some(username) = &self.username {
             info = info.set_username(username);
@@ -167,41 +145,26 @@ impl Dialer {
         }
         info
     }
+}
 
-    fn client(&self, address: &Address) -> Result<Client> {
-        let addr = match address {
-            Address::Tcp(Host { name, port }) if self.tls.is_some() => ConnectionAddr::TcpTls {
-                host: name.clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            },
-            Address::Tcp(Host { name, port }) => ConnectionAddr::Tcp(name.clone(), *port),
-            Address::Unix(path) => ConnectionAddr::Unix(path.clone()),
-            Address::Embedded => {
-                return Err(Error::Invalid(
-                    "embedded: needs the feature `embedded` of the crate seawall".into(),
-                ));
-            }
-        };
-        // RESP2, because a message connection in it may do nothing else, which is what we want of it,
-        // and because every server from 6.2 on speaks it the same way.
-        let info: ConnectionInfo = addr
-            .into_connection_info()
-            .map_err(|error| Error::Invalid(error.to_string()))?
-            .set_redis_settings(self.login(ProtocolVersion::RESP2))
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true).set_keepalive(keepalive()));
-        let client = match &self.tls {
-            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
-            None => Client::open(info),
-        };
-        client.map_err(|error| Error::Invalid(error.to_string()))
+fn wrong_password() -> Error {
+    Error::Refused {
+        code: "WRONGPASS".into(),
+        message: "the server does not know this user name and password".into(),
+    }
+}
+
+/// Whatever happens while connecting, no command of the caller's was sent yet.
+fn nothing_sent(error: Error) -> Error {
+    match error {
+        Error::Indeterminate { cause, .. } | Error::Unexpected(cause) => Error::Unavailable(cause),
+        other => other,
     }
 }
 
 /// A peer that vanished without a word is noticed in about half a minute even when nobody talks.
-fn keepalive() -> redis::io::tcp::socket2::TcpKeepalive {
-    redis::io::tcp::socket2::TcpKeepalive::new()
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
         .with_time(Duration::from_secs(15))
         .with_interval(Duration::from_secs(5))
         .with_retries(3)

@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 use redis::{Cmd, FromRedisValue, Pipeline, Value};
 
 use super::{
-    dial::Wire,
     node::{Node, refused},
+    wire::Wire,
 };
 use crate::error::{Error, Result};
 
@@ -40,16 +40,14 @@ impl Lane {
         if command.args_iter().next().is_none() {
             return Err(Error::Invalid("a command without a name".into()));
         }
-        let mut connection = self.wire.connection();
-        let value = match tokio::time::timeout(limit, connection.send_packed_command(command)).await
-        {
-            Ok(reply) => reply.map_err(|error| Error::from_client(&error, limit))?,
+        let reply = match tokio::time::timeout(limit, self.wire.send(command)).await {
+            Ok(reply) => reply?,
             Err(_) => {
                 let cause = format!("{:?} did not answer", self.node.address());
                 return Err(Error::Indeterminate { waited: limit, cause: cause.into() });
             }
         };
-        Ok(redis::from_redis_value(refused(value)?)?)
+        Ok(redis::from_redis_value(refused(reply)?.into())?)
     }
 
     /// Sends several commands in one write; a reply for each.
@@ -64,11 +62,11 @@ impl Lane {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        let mut connection = self.wire.connection();
-        let replies = connection.send_packed_commands(commands, 0, commands.len());
-        match tokio::time::timeout(limit, replies).await {
-            Ok(Ok(replies)) => Ok(replies.into_iter().map(refused).collect()),
-            Ok(Err(error)) => Err(Error::from_client(&error, limit)),
+        match tokio::time::timeout(limit, self.wire.send_all(commands)).await {
+            Ok(replies) => {
+                let check = |reply| refused(reply).map(Value::from);
+                Ok(replies?.into_iter().map(check).collect())
+            }
             Err(_) => {
                 Err(Error::Indeterminate { waited: limit, cause: "no answer to a pipeline".into() })
             }

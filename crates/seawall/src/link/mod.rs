@@ -12,10 +12,12 @@ mod hub;
 mod lane;
 mod mailbox;
 mod node;
+mod replies;
 mod script;
 mod sentinel;
 mod slot;
 pub(crate) mod url;
+mod wire;
 
 use std::{
     sync::{
@@ -32,6 +34,7 @@ pub use lane::Lane;
 use metrics::Counter;
 pub(crate) use node::Node;
 use redis::{Cmd, FromRedisValue, Pipeline, Value, cmd};
+pub(crate) use replies::Reply;
 pub use script::{Call, Script};
 pub(crate) use sentinel::Sentinels;
 pub(crate) use slot::slot;
@@ -161,6 +164,11 @@ impl Link {
     /// # Cancel safety
     /// Dropping the future does not take the command back.
     pub async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
+        self.fetch(key, command).await.map(Value::from)
+    }
+
+    /// The same, with strings as they were read, for those who decode them anyway.
+    pub(crate) async fn fetch(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
         self.inner.commands.count();
         self.admit()?;
         // Redis does not answer an empty request: every later reply would go to the wrong caller.
@@ -168,8 +176,8 @@ impl Link {
             return Err(Error::Invalid("a command without a name".into()));
         }
         let reply = match &self.inner.route {
-            Route::Single(node) => node.send(command).await,
-            Route::Cluster(cluster) => cluster.send(key, command).await,
+            Route::Single(node) => node.fetch(command).await,
+            Route::Cluster(cluster) => cluster.send(key, command).await.map(Reply::from),
         };
         let reply = self.inner.faults.after(reply);
         if let Err(error) = &reply {

@@ -21,12 +21,14 @@ use std::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::future::BoxFuture;
 use metrics::Counter;
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, Pipeline, Value};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::{
-    dial::{Address, Dialer, Wire},
+    dial::{Address, Dialer},
+    replies::Reply,
     sentinel::Sentinels,
+    wire::Wire,
 };
 use crate::error::{Error, Result};
 
@@ -43,7 +45,7 @@ pub(crate) struct Node {
     address: ArcSwap<Address>,
     /// Asked for the address before each attempt, where sentinels know it.
     sentinels: Option<Arc<Sentinels>>,
-    live: ArcSwapOption<Live>,
+    live: ArcSwapOption<Wire>,
     opening: Arc<tokio::sync::Mutex<()>>,
     attempts: Mutex<Attempts>,
     /// Counts the connections that were opened.
@@ -53,11 +55,6 @@ pub(crate) struct Node {
     closed: AtomicBool,
     connects: Counter,
     connect_failures: Counter,
-}
-
-struct Live {
-    wire: Wire,
-    replies: AtomicU64,
 }
 
 /// What became of the last attempts to connect.
@@ -128,14 +125,16 @@ impl Node {
 
     /// Sends one command.
     pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
+        self.fetch(command).await.map(Value::from)
+    }
+
+    /// The same, with strings as they were read.
+    pub(crate) async fn fetch(self: &Arc<Self>, command: &Cmd) -> Result<Reply> {
         let live = self.live().await?;
-        let before = live.replies.load(Ordering::Relaxed);
-        match live.wire.connection().send_packed_command(command).await {
-            Ok(value) => {
-                live.replies.fetch_add(1, Ordering::Relaxed);
-                refused(value).inspect_err(|error| self.heed(error, &live))
-            }
-            Err(error) => Err(self.failed(&error, &live, before)),
+        let before = live.heard();
+        match live.send(command).await {
+            Ok(reply) => refused(reply).inspect_err(|error| self.heed(error, &live)),
+            Err(error) => Err(self.failed(error, &live, before)),
         }
     }
 
@@ -145,40 +144,34 @@ impl Node {
         commands: &Pipeline,
     ) -> Result<Vec<Result<Value>>> {
         let live = self.live().await?;
-        let before = live.replies.load(Ordering::Relaxed);
-        match live.wire.connection().send_packed_commands(commands, 0, commands.len()).await {
-            Ok(values) => {
-                live.replies.fetch_add(1, Ordering::Relaxed);
-                let check = |value| refused(value).inspect_err(|error| self.heed(error, &live));
-                Ok(values.into_iter().map(check).collect())
+        let before = live.heard();
+        match live.send_all(commands).await {
+            Ok(replies) => {
+                let check = |reply| {
+                    let reply = refused(reply).inspect_err(|error| self.heed(error, &live))?;
+                    Ok(reply.into())
+                };
+                Ok(replies.into_iter().map(check).collect())
             }
-            Err(error) => Err(self.failed(&error, &live, before)),
+            Err(error) => Err(self.failed(error, &live, before)),
         }
     }
 
-    fn failed(&self, error: &RedisError, live: &Arc<Live>, before: u64) -> Error {
-        let error_kind = Error::from_client(error, self.dialer.response_timeout);
-        let silent = live.replies.load(Ordering::Relaxed) == before;
-        match &error_kind {
-            Error::Refused { .. } => {
-                live.replies.fetch_add(1, Ordering::Relaxed);
-                self.heed(&error_kind, live);
-            }
-            // Whatever it is, the stream of replies can no longer be trusted.
-            _ if !error.is_timeout() || silent => self.retire(live),
-            _ => {}
+    fn failed(&self, error: Error, live: &Arc<Wire>, before: u64) -> Error {
+        if !live.is_open() || live.heard() == before {
+            self.retire(live);
         }
-        error_kind
+        error
     }
 
     /// A server that turned into a replica is left for its successor.
-    fn heed(&self, error: &Error, live: &Arc<Live>) {
+    fn heed(&self, error: &Error, live: &Arc<Wire>) {
         if error.is_code("READONLY") || error.is_code("MASTERDOWN") {
             self.retire(live);
         }
     }
 
-    fn retire(&self, live: &Arc<Live>) {
+    fn retire(&self, live: &Arc<Wire>) {
         let current = self.live.load();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live)) {
             self.live.compare_and_swap(&current, None);
@@ -218,7 +211,7 @@ impl Node {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn live(self: &Arc<Self>) -> Result<Arc<Live>> {
+    async fn live(self: &Arc<Self>) -> Result<Arc<Wire>> {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
@@ -244,7 +237,7 @@ impl Node {
     fn attempt_alone(
         self: Arc<Self>,
         one_at_a_time: OwnedMutexGuard<()>,
-    ) -> BoxFuture<'static, Result<Arc<Live>>> {
+    ) -> BoxFuture<'static, Result<Arc<Wire>>> {
         Box::pin(async move {
             let outcome = self.attempt().await;
             drop(one_at_a_time);
@@ -253,13 +246,13 @@ impl Node {
     }
 
     /// One attempt to connect, and what is remembered of it.
-    async fn attempt(&self) -> Result<Arc<Live>> {
+    async fn attempt(&self) -> Result<Arc<Wire>> {
         let opened = self.open_where_aimed().await;
         let mut attempts = self.attempts();
         match opened {
             Ok(wire) => {
                 *attempts = Attempts::default();
-                let live = Arc::new(Live { wire, replies: AtomicU64::new(0) });
+                let live = Arc::new(wire);
                 self.live.store(Some(Arc::clone(&live)));
                 // Looked at after the connection is in its place: whoever closes does it the other way
                 // round, so one of the two sees the other.
@@ -309,13 +302,13 @@ impl Node {
 }
 
 /// A reply that is an error is an error.
-pub(super) fn refused(value: Value) -> Result<Value> {
-    match value {
-        Value::ServerError(error) => Err(Error::Refused {
+pub(super) fn refused(reply: Reply) -> Result<Reply> {
+    match reply {
+        Reply::Other(Value::ServerError(error)) => Err(Error::Refused {
             code: error.code().into(),
             message: error.details().unwrap_or_default().into(),
         }),
-        value => Ok(value),
+        reply => Ok(reply),
     }
 }
 

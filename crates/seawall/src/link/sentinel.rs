@@ -60,10 +60,8 @@ impl Sentinels {
     pub(crate) async fn primary(&self) -> Result<Host> {
         let named = self.named().await?;
         let wire = self.server_dialer.shared(&Address::Tcp(named.clone())).await?;
-        let role = wire.connection().send_packed_command(&cmd("ROLE")).await;
-        let role =
-            role.map_err(|error| Error::from_client(&error, self.server_dialer.response_timeout));
-        match role.and_then(refused) {
+        let role = wire.send(&cmd("ROLE")).await;
+        match role.and_then(refused).map(Value::from) {
             Ok(Value::Array(role)) if is_text(role.first(), b"master") => Ok(named),
             // A question is no command of the caller's: nothing of that was sent.
             Err(error) => Err(Error::Unavailable(format!("{named}: {error}").into())),

@@ -3,7 +3,6 @@
 //! [`Faults`] sits in the link of every handle; without the feature `testing` it has no size and
 //! does nothing.
 
-use redis::Value;
 
 use crate::error::Result;
 
@@ -22,7 +21,7 @@ impl Faults {
     }
 
     #[expect(clippy::unused_self, reason = "with the feature `testing` it looks at itself")]
-    pub(crate) fn after(&self, reply: Result<Value>) -> Result<Value> {
+    pub(crate) fn after<T>(&self, reply: Result<T>) -> Result<T> {
         reply
     }
 }
@@ -40,7 +39,7 @@ mod control {
         time::Duration,
     };
 
-    use super::{Faults, Result, Value};
+    use super::{Faults, Result};
     use crate::error::Error;
 
     /// The switch for faults of one handle; a cheap clone.
@@ -96,7 +95,7 @@ mod control {
             Ok(())
         }
 
-        pub(crate) fn after(&self, reply: Result<Value>) -> Result<Value> {
+        pub(crate) fn after<T>(&self, reply: Result<T>) -> Result<T> {
             let left = &self.control.state.replies_to_lose;
             if left.load(Ordering::Relaxed) > 0
                 && left
