@@ -6,33 +6,114 @@
 //! the bucket's lock, and so do bump and removal: whichever comes first, the old value does not stay.
 //! A bucket has many keys, so an invalidation of one may refuse a fill of another: that costs a
 //! cache miss, no more.
+//!
+//! A hit takes about as long as a few fetches of memory, so what lies where is most of its cost:
+//! short keys lie beside their copy instead of behind a pointer, and a copy is one cache line of what
+//! hits need.
 
 use std::{
-    hash::{BuildHasher, RandomState},
-    sync::{Mutex, MutexGuard, PoisonError},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use quick_cache::{Weighter, sync::Cache as QuickCache};
+use quick_cache::{Equivalent, Weighter, sync::Cache as QuickCache};
+use smallvec::SmallVec;
 
-use super::read_types::Entry;
+use super::{
+    Freshness, Read, Source, Version,
+    read_types::{Entry, Tags},
+};
+use crate::clock::Moment;
 
 const BUCKETS: usize = 1024;
 /// What an entry costs besides its value's bytes: key, bookkeeping, the decoded value's own overhead.
-const OVERHEAD_BYTES: u64 = 160;
+const OVERHEAD_BYTES: u64 = 200;
+/// Longest key that lies beside its copy.
+const SHORT_BYTES: usize = 40;
 
 /// Values in memory, bounded by weight.
 pub(super) struct Level1<V> {
-    values: QuickCache<Box<[u8]>, Entry<V>, ByBytes>,
+    values: QuickCache<Name, Held<V>, ByBytes>,
     buckets: Box<[Mutex<u64>]>,
     hasher: RandomState,
+}
+
+/// A key that is kept.
+#[derive(PartialEq, Eq)]
+struct Name(SmallVec<[u8; SHORT_BYTES]>);
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Sought(&self.0).hash(state);
+    }
+}
+
+/// A key that is looked for.
+struct Sought<'a>(&'a [u8]);
+
+impl Hash for Sought<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Nothing comes after it that it could run into, so its length need not be told apart.
+        state.write(self.0);
+    }
+}
+
+impl Equivalent<Name> for Sought<'_> {
+    fn equivalent(&self, name: &Name) -> bool {
+        *self.0 == *name.0
+    }
+}
+
+/// What is kept of an entry.
+struct Held<V> {
+    value: Option<Arc<V>>,
+    version: u64,
+    fresh_until: Moment,
+    stale_until: Moment,
+    written: Moment,
+    bytes: u32,
+    tags: Tags,
+}
+
+impl<V> Clone for Held<V> {
+    fn clone(&self) -> Self {
+        Held { value: self.value.clone(), tags: self.tags.clone(), ..*self }
+    }
+}
+
+impl<V> From<Entry<V>> for Held<V> {
+    fn from(entry: Entry<V>) -> Self {
+        let Entry { value, version, fresh_until, stale_until, written, bytes, tags, .. } = entry;
+        Held { value, version, fresh_until, stale_until, written, bytes, tags }
+    }
+}
+
+impl<V> From<Held<V>> for Entry<V> {
+    fn from(held: Held<V>) -> Self {
+        let Held { value, version, fresh_until, stale_until, written, bytes, tags } = held;
+        Entry {
+            value,
+            version,
+            fresh_until,
+            stale_until,
+            written,
+            // Who loads is told by the second level.
+            cost: Duration::ZERO,
+            bytes,
+            // What was invalidated is not kept here.
+            invalidated: false,
+            tags,
+        }
+    }
 }
 
 #[derive(Clone)]
 struct ByBytes;
 
-impl<V> Weighter<Box<[u8]>, Entry<V>> for ByBytes {
-    fn weight(&self, key: &Box<[u8]>, entry: &Entry<V>) -> u64 {
-        OVERHEAD_BYTES + key.len() as u64 + u64::from(entry.bytes)
+impl<V> Weighter<Name, Held<V>> for ByBytes {
+    fn weight(&self, key: &Name, held: &Held<V>) -> u64 {
+        OVERHEAD_BYTES + key.0.len() as u64 + u64::from(held.bytes)
     }
 }
 
@@ -52,13 +133,27 @@ impl<V> Level1<V> {
         }
     }
 
+    /// A copy that is fresh and suits the reader, as its answer.
+    #[inline]
+    pub(super) fn fresh(&self, key: &[u8], freshness: Freshness, now: Moment) -> Option<Read<V>> {
+        // Taken apart in place: moving the whole of it costs as much as finding it.
+        let Some(Held { value, version, fresh_until, stale_until, written, .. }) =
+            self.values.get(&Sought(key))
+        else {
+            return None;
+        };
+        let age = now.since(written);
+        let fresh = now < fresh_until && freshness.admits(now < stale_until, version, age);
+        fresh.then_some(Read { value, source: Source::Level1, age, version: Version(version) })
+    }
+
     pub(super) fn get(&self, key: &[u8]) -> Option<Entry<V>> {
-        self.values.get(key)
+        self.values.get(&Sought(key)).map(Entry::from)
     }
 
     /// The same for onlookers: it counts as no use of the copy.
     pub(super) fn peek(&self, key: &[u8]) -> Option<Entry<V>> {
-        self.values.peek(key)
+        self.values.peek(&Sought(key)).map(Entry::from)
     }
 
     /// To be taken before the value is read.
@@ -76,11 +171,11 @@ impl<V> Level1<V> {
         // Reads of one key may overtake each other: the newer value stays. What was loaded without
         // Redis has no version, and is the newest.
         if entry.version != 0
-            && self.values.peek(key).is_some_and(|old| old.version > entry.version)
+            && self.values.peek(&Sought(key)).is_some_and(|old| old.version > entry.version)
         {
             return false;
         }
-        self.values.insert(key.into(), entry);
+        self.values.insert(Name(SmallVec::from_slice(key)), entry.into());
         true
     }
 
@@ -88,7 +183,7 @@ impl<V> Level1<V> {
     pub(super) fn invalidate(&self, key: &[u8]) {
         let mut count = self.lock(self.bucket(key));
         *count += 1;
-        self.values.remove(key);
+        self.values.remove(&Sought(key));
     }
 
     /// Removes everything, and refuses whatever is being read.
@@ -100,7 +195,7 @@ impl<V> Level1<V> {
     /// Removes what has this tag, and refuses whatever is being read.
     pub(super) fn clear_tag(&self, tag: u64) {
         self.refuse_all();
-        self.values.retain(|_, entry| !entry.tags.as_ref().is_some_and(|tags| tags.contains(&tag)));
+        self.values.retain(|_, held| !held.tags.as_ref().is_some_and(|tags| tags.contains(&tag)));
     }
 
     fn refuse_all(&self) {

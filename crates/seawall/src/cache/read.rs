@@ -141,6 +141,7 @@ where
     /// The usual case: a fresh copy in memory. The key's bytes stay where they are written, nothing
     /// is prepared for the other cases, and the clock may be a few milliseconds behind: moving either
     /// around took longer than finding the copy.
+    #[inline]
     fn hit_level1(&self, key: &K, freshness: Freshness) -> Option<Read<V>> {
         let level1 = self.level1.as_ref()?;
         if freshness == Freshness::Strong || !self.repairs.is_empty() {
@@ -152,15 +153,12 @@ where
         if let Some(read) = self.filtered(entry.as_bytes(), freshness, now) {
             return Some(read);
         }
-        let copy = level1.get(entry.as_bytes())?;
-        if now >= copy.fresh_until || !copy.suits(freshness, now) {
-            return None;
-        }
+        let read = level1.fresh(entry.as_bytes(), freshness, now)?;
         self.metrics.level1_hits.count();
-        if copy.value.is_none() {
+        if read.value.is_none() {
             self.metrics.negative_hits.increment(1);
         }
-        Some(copy.into_read(Source::Level1, now))
+        Some(read)
     }
 
     /// A fresh copy in the first level, or an older one that may stand in when all else fails.
@@ -183,7 +181,7 @@ where
                 if entry.value.is_none() {
                     self.metrics.negative_hits.increment(1);
                 }
-                (Some(entry.into_read(Source::Level1, now)), None)
+                (Some(entry.read(Source::Level1, now)), None)
             }
             Some(entry) if entry.suits(freshness, now) => (None, Some(entry)),
             _ => (None, None),

@@ -195,25 +195,27 @@ impl<V> Entry<V> {
         }
     }
 
-    /// The same for an entry that is not needed any more.
-    pub(super) fn into_read(self, source: Source, now: Moment) -> Read<V> {
-        Read {
-            value: self.value,
-            source,
-            age: now.since(self.written),
-            version: Version(self.version),
-        }
-    }
-
     /// Whether this may answer a reader with such wishes at this moment.
     pub(super) fn suits(&self, freshness: Freshness, now: Moment) -> bool {
+        if freshness == Freshness::Strong {
+            return !self.invalidated && now < self.fresh_until;
+        }
         let usable = !self.invalidated && now < self.stale_until;
-        match freshness {
+        freshness.admits(usable, self.version, now.since(self.written))
+    }
+}
+
+impl Freshness {
+    /// Whether a copy, usable or past its time, of this version and age is new enough for anybody
+    /// but a strong reader.
+    #[inline]
+    pub(super) fn admits(self, usable: bool, version: u64, age: Duration) -> bool {
+        match self {
             Freshness::Cached => usable,
             Freshness::StaleOk => true,
-            Freshness::Within(age) => usable && now.since(self.written) <= age,
-            Freshness::After(version) => usable && self.version >= version.0,
-            Freshness::Strong => !self.invalidated && now < self.fresh_until,
+            Freshness::Within(limit) => usable && age <= limit,
+            Freshness::After(least) => usable && version >= least.0,
+            Freshness::Strong => false,
         }
     }
 }

@@ -3,7 +3,6 @@
 //! [`Faults`] sits in the link of every handle; without the feature `testing` it has no size and
 //! does nothing.
 
-
 use crate::error::Result;
 
 /// What may go wrong in one handle's link.
