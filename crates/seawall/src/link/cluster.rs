@@ -6,7 +6,10 @@
 //!
 //! `MOVED` is followed and the map is read again; `ASK` is followed for this one command;
 //! `TRYAGAIN` and `CLUSTERDOWN` are waited out for a moment. What these replies refuse was not
-//! carried out, so sending it again is safe. A lost reply is the caller's to judge.
+//! carried out, so sending it again is safe. A lost reply is the caller's to judge. Where a whole
+//! pipeline is redirected, it goes on as one for each node that is named.
+
+mod redirect;
 
 use std::{
     collections::HashMap,
@@ -17,7 +20,9 @@ use std::{
 use arc_swap::ArcSwap;
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use redis::{Cmd, Pipeline, Value, cmd};
+use tokio::sync::watch;
 
+use self::redirect::{Strangers, ask};
 use super::{
     dial::{Address, Dialer},
     node::Node,
@@ -46,6 +51,9 @@ pub(crate) struct Cluster {
     reading: tokio::sync::Mutex<Option<(Instant, Result<()>)>>,
     /// Told when the map may be wrong and nobody can wait for a better one.
     doubt: tokio::sync::Notify,
+    /// Changes whenever the map was read.
+    seen: watch::Sender<u64>,
+    strangers: Strangers,
 }
 
 /// Who has which slot.
@@ -70,6 +78,8 @@ impl Cluster {
             map: ArcSwap::from_pointee(empty),
             reading: tokio::sync::Mutex::default(),
             doubt: tokio::sync::Notify::new(),
+            seen: watch::Sender::new(0),
+            strangers: Strangers::default(),
         };
         cluster.read_map().await?;
         Ok(cluster)
@@ -162,14 +172,7 @@ impl Cluster {
             // The node is gone or has moved: nothing was sent.
             Err(Error::Unavailable(_)) => one_by_one(indexes).await,
             Err(error) => indexes.iter().map(|_| Err(error.clone())).collect(),
-            Ok(mut replies) => {
-                for (reply, &index) in replies.iter_mut().zip(indexes) {
-                    if reply.as_ref().is_err_and(is_redirection) {
-                        *reply = self.send(&commands[index].0, &commands[index].1).await;
-                    }
-                }
-                replies
-            }
+            Ok(replies) => self.follow_all(replies, indexes, commands).await,
         }
     }
 
@@ -197,28 +200,20 @@ impl Cluster {
         self.map.load().nodes.clone()
     }
 
-    /// `MOVED 3999 127.0.0.1:6381`: the node that is meant.
-    fn redirected(&self, message: &str) -> Option<Arc<Node>> {
-        let (_, address) = message.trim().rsplit_once(' ').unwrap_or(("", message.trim()));
-        let (name, port) = address.rsplit_once(':')?;
-        let host = Host { name: name.to_owned(), port: port.parse().ok()? };
-        // An empty name means: the host you are talking to. The map that was just read knows it.
-        let known = self
-            .map
-            .load()
-            .nodes
-            .iter()
-            .find(|node| match &*node.address() {
-                Address::Tcp(known) => {
-                    known.port == host.port && (host.name.is_empty() || known.name == host.name)
-                }
-                _ => false,
-            })
-            .cloned();
-        known.or_else(|| {
-            (!host.name.is_empty())
-                .then(|| Arc::new(Node::new(Arc::clone(&self.dialer), Address::Tcp(host), None)))
-        })
+    /// Waits until this address is no longer that of a node with slots.
+    pub(crate) async fn left(&self, address: &Address) {
+        let mut seen = self.seen.subscribe();
+        while self.nodes().iter().any(|node| *node.address() == *address) {
+            if seen.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Forgets all connections for good.
+    pub(crate) fn close(&self) {
+        let strangers = self.strangers.take();
+        self.nodes().iter().chain(&strangers).for_each(|node| node.close());
     }
 
     /// Keeps the map fresh and its nodes connected until the Cluster is gone.
@@ -242,7 +237,10 @@ impl Cluster {
         {
             return outcome.clone();
         }
-        let outcome = self.ask_around().await.map(|fresh| self.map.store(Arc::new(fresh)));
+        let outcome = self.ask_around().await.map(|fresh| {
+            self.map.store(Arc::new(fresh));
+            self.seen.send_modify(|count| *count += 1);
+        });
         *last = Some((Instant::now(), outcome.clone()));
         outcome
     }
@@ -306,9 +304,8 @@ impl Cluster {
                 Some(index) => index,
                 None => {
                     let kept = old.nodes.iter().find(|node| *node.address() == address).cloned();
-                    map.nodes.push(kept.unwrap_or_else(|| {
-                        Arc::new(Node::new(Arc::clone(&self.dialer), address, None))
-                    }));
+                    map.nodes
+                        .push(kept.unwrap_or_else(|| self.strangers.admit(&self.dialer, &address)));
                     map.nodes.len() - 1
                 }
             };
@@ -322,17 +319,4 @@ impl Cluster {
         }
         Ok(map)
     }
-}
-
-fn is_redirection(error: &Error) -> bool {
-    ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "MASTERDOWN"]
-        .iter()
-        .any(|code| error.is_code(code))
-}
-
-async fn ask(node: &Arc<Node>, command: &Cmd) -> Result<Value> {
-    let mut pipeline = Pipeline::with_capacity(2);
-    pipeline.add_command(cmd("ASKING")).add_command(command.clone());
-    let replies = node.send_all(&pipeline).await?;
-    replies.into_iter().nth(1).unwrap_or_else(|| Err(Error::unexpected("ASKING swallowed a reply")))
 }

@@ -20,6 +20,7 @@ pub(crate) mod url;
 mod wire;
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -114,14 +115,17 @@ impl Route {
 
     /// Waits until commands go to another server than this one.
     async fn left(&self, address: &Arc<Address>) {
-        let Route::Single(node) = self else { return std::future::pending().await };
-        let mut opened = node.opened();
-        while opened.changed().await.is_ok() {
-            if node.address() != *address {
-                return;
+        let node = match self {
+            Route::Single(node) => node,
+            Route::Cluster(cluster) => return cluster.left(address).await,
+        };
+        let (mut opened, mut aimed) = (node.opened(), node.aimed());
+        while node.address() == *address {
+            tokio::select! {
+                _ = opened.changed() => {}
+                _ = aimed.changed() => {}
             }
         }
-        std::future::pending::<()>().await;
     }
 
     async fn node(&self, key: &[u8]) -> Result<Arc<Node>> {
@@ -248,10 +252,19 @@ impl Link {
         let commands =
             calls.iter().map(|call| (call.key().to_vec(), call.by_digest().clone())).collect();
         let mut replies = self.send_all(commands).await;
-        for (reply, call) in replies.iter_mut().zip(calls) {
-            if reply.as_ref().is_err_and(|error| error.is_code("NOSCRIPT")) {
-                *reply = self.run(call).await;
-            }
+        let unknown =
+            |reply: &Result<Value>| reply.as_ref().is_err_and(|error| error.is_code("NOSCRIPT"));
+        let again: Vec<usize> = (0..calls.len()).filter(|&at| unknown(&replies[at])).collect();
+        // In full once for each script and server, which the others then find there.
+        let mut told = HashSet::new();
+        let commands = again.iter().map(|&at| {
+            let call = &calls[at];
+            let first = told.insert((call.digest(), self.node_number(call.key())));
+            (call.key().to_vec(), if first { call.in_full() } else { call.by_digest().clone() })
+        });
+        for (&at, reply) in again.iter().zip(self.send_all(commands.collect()).await) {
+            // Somebody flushes scripts at this very moment, or a slot has moved.
+            replies[at] = if unknown(&reply) { self.run(&calls[at]).await } else { reply };
         }
         replies
     }
@@ -280,6 +293,14 @@ impl Link {
     /// Changes whenever a connection for commands was opened anew, to whatever server.
     pub(crate) fn connections(&self) -> watch::Receiver<u64> {
         self.inner.route.dialer().connections.subscribe()
+    }
+
+    /// All servers that have keys of their own.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        match &self.inner.route {
+            Route::Single(node) => vec![Arc::clone(node)],
+            Route::Cluster(cluster) => cluster.nodes(),
+        }
     }
 
     /// The clock of this handle.
@@ -348,7 +369,7 @@ impl Link {
         self.inner.closed.store(true, Ordering::Relaxed);
         match &self.inner.route {
             Route::Single(node) => node.close(),
-            Route::Cluster(cluster) => cluster.nodes().iter().for_each(|node| node.close()),
+            Route::Cluster(cluster) => cluster.close(),
         }
     }
 }

@@ -123,6 +123,11 @@ impl Node {
         self.opened.subscribe()
     }
 
+    /// Changes whenever others ordered another address.
+    pub(crate) fn aimed(&self) -> watch::Receiver<u64> {
+        self.aimed.subscribe()
+    }
+
     /// Sends one command.
     pub(crate) async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
         self.fetch(command).await.map(Value::from)

@@ -66,6 +66,11 @@ impl Call {
         &self.command
     }
 
+    /// Tells scripts apart.
+    pub(crate) fn digest(&self) -> &'static str {
+        self.script.digest.get().map_or("", String::as_str)
+    }
+
     /// The same call with the script's text.
     pub(crate) fn in_full(&self) -> Cmd {
         let mut full = cmd("EVAL");

@@ -4,6 +4,7 @@
 mod errors;
 mod hub;
 mod lanes;
+mod moves;
 #[path = "../cache/setup.rs"]
 mod setup;
 mod shutdown;
