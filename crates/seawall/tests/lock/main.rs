@@ -11,6 +11,7 @@ mod process;
 mod quorum;
 mod renewal;
 mod replicas;
+mod site;
 mod trials;
 mod waiting;
 mod worker;

@@ -1,10 +1,10 @@
 //! Many locks, few commands.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use seawall::{Seawall, lock::Guard};
-use seawall_testkit::{Client, Reply, ServerProcess};
+use seawall_testkit::{Client, Cluster, Reply, ServerProcess};
 
 use crate::ground::{Ground, eventually, on_each_backend, soak, take};
 
@@ -36,15 +36,25 @@ async fn many_are_renewed_together(ground: Ground) {
     ground.end([a]).await;
 }
 
+/// What stands behind a name in one section of INFO, up to a comma; 0 when it is not there.
+fn figure(client: &mut Client, section: &str, name: &str) -> u64 {
+    let stats = client.call(&["INFO", section]).expect("answered").text();
+    let line = stats.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split(',').next());
+    number.map_or(0, |number| number.parse().expect("a number"))
+}
+
 /// How many scripts the server has run.
 fn scripts_run(client: &mut Client) -> u64 {
-    let stats = client.call(&["INFO", "commandstats"]).expect("answered").text();
-    let of = |name: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(name));
-        let calls = line.and_then(|line| line.strip_prefix(":calls=")?.split(',').next());
-        calls.map_or(0, |calls| calls.parse().expect("a number"))
-    };
-    of("cmdstat_evalsha") + of("cmdstat_eval")
+    ["cmdstat_evalsha:calls=", "cmdstat_eval:calls="]
+        .iter()
+        .map(|name| figure(client, "commandstats", name))
+        .sum()
+}
+
+/// How often the server has read from a connection.
+fn reads(client: &mut Client) -> u64 {
+    figure(client, "stats", "total_reads_processed:")
 }
 
 /// At most one command for a hundred locks: with 10,000 of them, at most 100 a tick.
@@ -67,4 +77,42 @@ async fn a_tick_costs_one_command_for_a_hundred_locks() {
     handle.shutdown().await;
     let left = client.call(&["EXISTS", "lock:{many:0}"]).expect("answered");
     assert_eq!(left, Reply::Int(0), "what was dropped is given back at the end");
+}
+
+/// What a server reads in one go, and what a renewal takes of it at most.
+const READ_BYTES: u64 = 16 * 1024;
+const RENEWAL_BYTES: u64 = 250;
+
+/// On a Cluster a renewal is a command of its own for each slot, but all of a node and a tick go in
+/// one pipeline: the node reads once, or as often as the pipeline is larger than what it reads in one
+/// go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tick_is_one_pipeline_for_each_node_of_a_cluster() {
+    let cluster = Cluster::start().expect("a Cluster starts");
+    let handle = Seawall::connect(&cluster.url()).await.expect("connected");
+    let count = 500 * soak();
+    let guards = hold_many(&handle, count, LEASE).await;
+    let nodes = cluster.primaries().expect("they answer");
+    let mut clients: Vec<Client> =
+        nodes.iter().map(|node| node.connect().expect("connected")).collect();
+    let before: Vec<_> =
+        clients.iter_mut().map(|client| (scripts_run(client), reads(client))).collect();
+    let began = Instant::now();
+    tokio::time::sleep(LEASE).await;
+    let mut scripts = 0;
+    for (client, (scripts_before, reads_before)) in clients.iter_mut().zip(before) {
+        let (run, read) = (scripts_run(client) - scripts_before, reads(client) - reads_before);
+        scripts += run;
+        let seconds = began.elapsed().as_secs() + 1;
+        // One more for the script, which the node did not know.
+        let ticks = seconds * 6 / LEASE.as_secs() + 2;
+        // Replicas, the map and this test talk to it too, a few times a second.
+        let most = ticks + 2 * run * RENEWAL_BYTES / READ_BYTES + 4 * seconds + 8;
+        assert!(read <= most, "{read} reads for {run} scripts, not {most} at most");
+        assert!(most < run, "the bound tells one pipeline from single commands");
+    }
+    assert!(scripts >= 2 * count as u64, "all were renewed at least twice: {scripts}");
+    assert_eq!(guards.iter().filter(|guard| guard.is_lost()).count(), 0);
+    drop(guards);
+    handle.shutdown().await;
 }

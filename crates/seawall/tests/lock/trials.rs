@@ -1,5 +1,7 @@
 //! Holders that are stopped, killed, cut off and not told; servers that are restarted. What their
 //! history says must be true each time, and must not be when a protection is switched off.
+//!
+//! Every trial goes on until enough has happened, however fast or slow the machine is.
 
 use std::{
     thread,
@@ -8,60 +10,58 @@ use std::{
 
 use rustix::process::Signal;
 use seawall::lock::sabotage::Sabotage;
-use seawall_testkit::{
-    SentinelSet, ServerBuilder, ServerProcess,
-    proxy::{FaultProxy, On},
-};
+use seawall_testkit::{SentinelSet, ServerBuilder};
 use tempfile::TempDir;
 
 use crate::{
     ground::{PATIENCE, soak},
     history::{History, Seen},
     process::Worker,
+    site::Site,
     worker::{Role, Task, lines},
 };
 
 const LEASE: Duration = Duration::from_millis(500);
 /// How often a fault is repeated in a soak.
 const ROUNDS: usize = 3;
+/// How often others than the sleeper take the lock while it is stopped.
+const MEANWHILE: usize = 10;
+/// How often a planted bug gets its chance.
+const CHANCES: usize = 10;
 
-struct Trial<S = ServerProcess> {
-    server: S,
+struct Trial<S> {
+    site: S,
     task: Task,
     _folder: TempDir,
 }
 
-impl Trial {
-    fn new(server: &ServerBuilder, lifetime: Duration) -> Self {
-        let server = server.start().expect("a server starts");
-        let url = server.url();
-        Trial::on(server, url, lifetime)
-    }
-}
-
 impl<S> Trial<S> {
-    fn on(server: S, url: String, lifetime: Duration) -> Self {
+    fn on(site: S, url: String) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let task = Task {
             url,
             folder: folder.path().to_owned(),
             lease: LEASE,
-            lifetime,
             hold: Duration::from_millis(4),
             sabotage: None,
             resource_looks: true,
         };
-        Trial { server, task, _folder: folder }
+        Trial { site, task, _folder: folder }
     }
 
     fn busy(&self, count: usize) -> Vec<Worker> {
         (0..count).map(|name| self.task.start(&format!("busy-{name}"), Role::Busy)).collect()
     }
 
-    /// Waits until the history has a line of which this is true.
-    fn await_line(&self, what: &str, mut so: impl FnMut(&str) -> bool) {
+    /// How many lines of the history so far are such.
+    fn count(&self, so: impl Fn(&str) -> bool) -> usize {
+        lines(&self.task.history()).iter().filter(|line| so(line)).count()
+    }
+
+    /// Waits until there are more such lines in the history than there were.
+    fn await_more(&self, what: &str, than: usize, so: impl Fn(&str) -> bool) {
         let deadline = Instant::now() + PATIENCE;
-        while !lines(&self.task.history()).iter().any(|line| so(line)) {
+        while self.count(&so) <= than {
             assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
             thread::sleep(Duration::from_millis(2));
         }
@@ -71,25 +71,92 @@ impl<S> Trial<S> {
     fn await_all(&self, workers: &[Worker]) {
         for name in 0..workers.len() {
             let valid = format!("busy-{name} valid");
-            self.await_line("all are connected", |line| line.contains(&valid));
+            self.await_more("all are connected", 0, |line| line.contains(&valid));
         }
     }
 
-    fn end(self, workers: Vec<Worker>) -> History {
-        workers.into_iter().for_each(Worker::join);
+    /// Does something again and again until the lock changed hands so often after it began.
+    fn until_holds(&self, count: usize, mut again: impl FnMut()) {
+        let deadline = Instant::now() + PATIENCE * 2;
+        let before = self.count(is_acquired);
+        while self.count(is_acquired) < before + count {
+            assert!(Instant::now() < deadline, "they do not go on");
+            again();
+        }
+    }
+
+    fn history(&self) -> History {
         History::read(&self.task.history(), &self.task.resource())
+    }
+
+    fn end(self, workers: Vec<Worker>) -> History {
+        self.task.end();
+        workers.into_iter().for_each(Worker::join);
+        self.history()
     }
 }
 
-/// How many holds others than the sleeper had.
-fn others(history: &History) -> usize {
-    history.holds.iter().filter(|seen| seen.worker != "sleeper").count()
+impl Trial<Site> {
+    fn new(site: Site) -> Self {
+        let url = site.url();
+        Trial::on(site, url)
+    }
 }
 
-/// A holder is stopped for three leases while others go on, and wakes up in their middle.
-fn stop_a_holder(sabotage: Option<Sabotage>, resource_looks: bool) -> History {
-    let lifetime = Duration::from_secs(4);
-    let mut trial = Trial::new(&ServerBuilder::redis(), lifetime);
+fn is_acquired(line: &str) -> bool {
+    line.contains(" acquired ")
+}
+
+fn is_acquired_by_another(line: &str) -> bool {
+    is_acquired(line) && !line.contains("sleeper")
+}
+
+/// A holder is stopped while others go on, and wakes up in their middle.
+fn stop_a_holder(site: Site) {
+    let trial = Trial::new(site);
+    let sleeper = trial.task.start("sleeper", Role::Sleeper);
+    let mut workers = Vec::new();
+    for _ in 0..ROUNDS.min(soak()) {
+        let held = trial.count(|line| line.contains("sleeper acquired"));
+        if held == trial.count(|line| line.contains("sleeper lost")) {
+            trial.await_more("it holds", held, |line| line.contains("sleeper acquired"));
+        }
+        if workers.is_empty() {
+            workers = trial.busy(3);
+        }
+        let (others, lost) = (
+            trial.count(is_acquired_by_another),
+            trial.count(|line| line.contains("sleeper lost")),
+        );
+        sleeper.signal(Signal::STOP);
+        trial.await_more("others go on", others + MEANWHILE, is_acquired_by_another);
+        sleeper.signal(Signal::CONT);
+        trial.await_more("it is told", lost, |line| line.contains("sleeper lost"));
+    }
+    workers.push(sleeper);
+    let history = trial.end(workers);
+    assert_eq!(history.faults(), Vec::<String>::new());
+    assert!(history.refused > 0, "it wrote without looking, and the resource looked for it");
+}
+
+#[test]
+fn a_stopped_holder_is_told_and_refused_on_redis() {
+    stop_a_holder(Site::redis());
+}
+
+#[test]
+fn a_stopped_holder_is_told_and_refused_on_the_engine() {
+    stop_a_holder(Site::engine());
+}
+
+#[test]
+fn a_stopped_holder_is_told_and_refused_on_a_cluster() {
+    stop_a_holder(Site::cluster());
+}
+
+/// The same with a bug: whether the checker says what it must.
+fn is_found(sabotage: Option<Sabotage>, resource_looks: bool, verdict: &str) {
+    let mut trial = Trial::new(Site::redis());
     trial.task.resource_looks = resource_looks;
     trial.task.sabotage = sabotage;
     if sabotage.is_some() {
@@ -97,157 +164,165 @@ fn stop_a_holder(sabotage: Option<Sabotage>, resource_looks: bool) -> History {
         trial.task.hold = Duration::from_millis(60);
     }
     let sleeper = trial.task.start("sleeper", Role::Sleeper);
-    trial.await_line("the sleeper holds", |line| line.contains("sleeper valid"));
-    let mut workers = trial.busy(3);
-    for _ in 0..ROUNDS.min(soak()) {
-        thread::sleep(LEASE / 2);
+    trial.await_more("it holds", 0, |line| line.contains("sleeper valid"));
+    let _workers = trial.busy(3);
+    let found = || trial.history().faults().iter().any(|fault| fault.contains(verdict));
+    for _ in 0..CHANCES {
+        let others = trial.count(is_acquired_by_another);
         sleeper.signal(Signal::STOP);
-        thread::sleep(LEASE * 3);
+        trial.await_more("others go on", others + 2, is_acquired_by_another);
         sleeper.signal(Signal::CONT);
+        let moment = Instant::now() + LEASE * 2;
+        while Instant::now() < moment {
+            if found() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
-    workers.push(sleeper);
-    trial.end(workers)
-}
-
-#[test]
-fn a_stopped_holder_is_told_and_refused() {
-    let history = stop_a_holder(None, true);
-    assert_eq!(history.faults(), Vec::<String>::new());
-    assert!(others(&history) > 0, "nobody else got it meanwhile");
-    assert!(history.holds.iter().any(|seen| seen.worker == "sleeper" && seen.lost));
-    assert!(history.refused > 0, "it wrote without looking, and the resource looked for it");
+    panic!("the checker did not find {sabotage:?}: {:?}", trial.history().faults());
 }
 
 #[test]
 fn the_checker_notices_a_holder_without_a_clock() {
-    let history = stop_a_holder(Some(Sabotage::ValidityIgnored), true);
-    assert!(history.faults().iter().any(|fault| fault.starts_with("two at once")));
+    is_found(Some(Sabotage::ValidityIgnored), true, "two at once");
 }
 
 #[test]
 fn the_checker_notices_a_release_without_an_owner() {
-    let history = stop_a_holder(Some(Sabotage::ReleaseWithoutOwnerCheck), true);
-    assert!(history.faults().iter().any(|fault| fault.starts_with("two at once")));
+    is_found(Some(Sabotage::ReleaseWithoutOwnerCheck), true, "two at once");
 }
 
 #[test]
 fn the_checker_notices_a_renewal_that_makes_the_key_again() {
-    let history = stop_a_holder(Some(Sabotage::RenewalRecreatesKey), true);
-    assert!(history.faults().iter().any(|fault| fault.starts_with("two at once")));
+    is_found(Some(Sabotage::RenewalRecreatesKey), true, "two at once");
 }
 
 #[test]
 fn the_checker_notices_tokens_that_do_not_rise() {
-    let history = stop_a_holder(Some(Sabotage::TokenStandsStill), true);
-    assert!(history.faults().iter().any(|fault| fault.starts_with("tokens do not rise")));
+    is_found(Some(Sabotage::TokenStandsStill), true, "tokens do not rise");
 }
 
 #[test]
 fn the_checker_notices_a_resource_that_does_not_look() {
-    let history = stop_a_holder(None, false);
-    assert!(history.faults().iter().any(|fault| fault.contains("token of the past")));
+    is_found(None, false, "token of the past");
 }
 
-#[test]
-fn a_killed_holder_costs_the_others_one_lease() {
-    let trial = Trial::new(&ServerBuilder::redis(), Duration::from_secs(3));
+fn kill_a_holder(site: Site) {
+    let trial = Trial::new(site);
     let sleeper = trial.task.start("sleeper", Role::Sleeper);
-    trial.await_line("the sleeper holds", |line| line.contains("sleeper valid"));
+    trial.await_more("it holds", 0, |line| line.contains("sleeper valid"));
     let workers = trial.busy(3);
-    thread::sleep(LEASE);
     sleeper.signal(Signal::KILL);
     drop(sleeper);
+    trial.await_more("others go on", MEANWHILE, is_acquired_by_another);
     let history = trial.end(workers);
     assert_eq!(history.faults(), Vec::<String>::new());
-    let last = history.holds.iter().find(|seen| seen.worker == "sleeper").expect("it held");
-    let next = history.holds.iter().find(|seen| seen.from_nanos > last.to_nanos);
-    let gap = Duration::from_nanos(next.expect("others went on").from_nanos - last.to_nanos);
-    assert!(gap < LEASE + Duration::from_millis(500), "{gap:?}");
 }
 
 #[test]
-fn waiting_survives_the_death_of_subscriptions_only() {
-    let trial = Trial::new(&ServerBuilder::redis(), Duration::from_secs(3));
-    let workers = trial.busy(4);
-    let mut client = trial.server.connect().expect("connected");
-    let end = Instant::now() + Duration::from_millis(2500);
-    while Instant::now() < end {
-        client.call(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("answered");
-        thread::sleep(Duration::from_millis(40));
-    }
-    let history = trial.end(workers);
-    assert_eq!(history.faults(), Vec::<String>::new());
-    assert!(history.holds.len() > 30, "they went on: {}", history.holds.len());
+fn a_killed_holder_leaves_the_lock_to_the_others_on_redis() {
+    kill_a_holder(Site::redis());
 }
 
 #[test]
-fn cut_connections_and_lost_replies_break_nothing() {
-    let mut trial = Trial::new(&ServerBuilder::redis(), Duration::from_secs(4));
-    let proxy = FaultProxy::start(trial.server.port()).expect("a proxy");
-    trial.task.url = proxy.url();
+fn a_killed_holder_leaves_the_lock_to_the_others_on_the_engine() {
+    kill_a_holder(Site::engine());
+}
+
+#[test]
+fn a_killed_holder_leaves_the_lock_to_the_others_on_a_cluster() {
+    kill_a_holder(Site::cluster());
+}
+
+/// First only subscriptions die, then all connections, and where there is a proxy between some
+/// requests and replies are lost.
+fn cut_off(site: Site) {
+    let trial = Trial::new(site);
     let workers = trial.busy(4);
     trial.await_all(&workers);
-    proxy.drop_reply(On::command("EVALSHA").probability(0.05));
-    proxy.drop_request(On::command("EVALSHA").probability(0.05));
-    let end = Instant::now() + Duration::from_millis(3000);
-    while Instant::now() < end {
-        proxy.cut_all();
+    trial.until_holds(25, || {
+        trial.site.kill_subscriptions();
+        thread::sleep(Duration::from_millis(40));
+    });
+    trial.site.lose_some();
+    trial.until_holds(20, || {
+        trial.site.cut();
         thread::sleep(Duration::from_millis(150));
-    }
-    proxy.heal();
+    });
+    trial.site.heal();
     let history = trial.end(workers);
     assert_eq!(history.faults(), Vec::<String>::new());
-    assert!(history.holds.len() > 20, "they went on: {}", history.holds.len());
+}
+
+#[test]
+fn cuts_and_losses_break_nothing_on_redis() {
+    cut_off(Site::redis());
+}
+
+#[test]
+fn cuts_and_losses_break_nothing_on_the_engine() {
+    cut_off(Site::engine());
+}
+
+#[test]
+fn cuts_and_losses_break_nothing_on_a_cluster() {
+    cut_off(Site::cluster());
+}
+
+/// Restarts three times, and lets them hold in between.
+fn restart(server: &ServerBuilder) -> History {
+    let mut trial = Trial::new(Site::redis_with(server));
+    let workers = trial.busy(3);
+    trial.await_all(&workers);
+    for _ in 0..3 {
+        trial.site.restart();
+        trial.until_holds(7, || thread::sleep(Duration::from_millis(2)));
+    }
+    trial.end(workers)
 }
 
 #[test]
 fn a_server_that_restarts_with_its_log_breaks_nothing() {
-    let server = ServerBuilder::redis().args(["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut trial = Trial::new(&server, Duration::from_secs(4));
-    let workers = trial.busy(3);
-    trial.await_all(&workers);
-    for _ in 0..3 {
-        thread::sleep(Duration::from_millis(400));
-        trial.server.restart().expect("it starts again");
-    }
-    let history = trial.end(workers);
+    let args = ["--appendonly", "yes", "--appendfsync", "always"];
+    let history = restart(&ServerBuilder::redis().args(args));
     assert_eq!(history.faults(), Vec::<String>::new());
-    assert!(history.holds.len() > 20, "they went on: {}", history.holds.len());
 }
 
 /// Exclusion is not promised over a lost database; that tokens rise is.
 #[test]
 fn a_server_that_restarts_empty_gives_higher_tokens() {
-    let mut trial = Trial::new(&ServerBuilder::redis(), Duration::from_secs(4));
-    let workers = trial.busy(3);
-    trial.await_all(&workers);
-    for _ in 0..3 {
-        thread::sleep(Duration::from_millis(400));
-        trial.server.restart().expect("it starts again");
-    }
-    let by_epoch = by_token(&trial.end(workers));
+    let by_epoch = by_token(&restart(&ServerBuilder::redis()));
     let resets = by_epoch.windows(2).filter(|w| w[1].token.sequence < w[0].token.sequence);
     assert!(resets.count() >= 1, "the sequence tells of the loss");
 }
 
 /// A fail-over may forget a lock, and with it exclusion; tokens rise all the same.
 #[test]
-fn a_fail_over_gives_higher_tokens() {
+fn a_fail_over_gives_higher_tokens_on_sentinel() {
     let set = SentinelSet::start().expect("a Sentinel set");
     let url = set.url();
-    let trial = Trial::on(set, url, Duration::from_secs(10));
+    let trial = Trial::on(set, url);
     let workers = trial.busy(3);
     trial.await_all(&workers);
-    let lost = trial.server.kill_primary().expect("killed");
-    trial.server.await_failover(lost).expect("another took over");
-    let before = lines(&trial.task.history()).len();
-    let history = trial.task.history();
-    let deadline = Instant::now() + PATIENCE;
-    while !lines(&history)[before..].iter().any(|line| line.contains(" acquired ")) {
-        assert!(Instant::now() < deadline, "nobody holds after the fail-over");
-        thread::sleep(Duration::from_millis(20));
-    }
+    let lost = trial.site.kill_primary().expect("killed");
+    trial.site.await_failover(lost).expect("another took over");
+    trial.until_holds(3, || thread::sleep(Duration::from_millis(2)));
     by_token(&trial.end(workers));
+}
+
+/// A Cluster that hands over loses nothing.
+#[test]
+fn a_hand_over_breaks_nothing_on_a_cluster() {
+    let trial = Trial::new(Site::cluster());
+    let workers = trial.busy(3);
+    trial.await_all(&workers);
+    let Site::Cluster(cluster) = &trial.site else { unreachable!("it was asked for") };
+    let primary = cluster.primary_of(b"{x}").expect("it answers");
+    cluster.failover(primary).expect("it hands over");
+    trial.until_holds(7, || thread::sleep(Duration::from_millis(2)));
+    let history = trial.end(workers);
+    assert_eq!(history.faults(), Vec::<String>::new());
 }
 
 /// The holds in the order of their tokens, none of which was given twice; and the resource accepted

@@ -20,6 +20,10 @@ use crate::{
 };
 
 const VARIABLE: &str = "SEAWALL_LOCK_WORKER";
+/// It ends after this long, should nobody tell it to.
+const LIFETIME: Duration = Duration::from_secs(120);
+/// How long it waits for the lock before it looks whether the trial is over.
+const WAIT: Duration = Duration::from_secs(1);
 /// Pause between two looks at one's own lock.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -38,7 +42,6 @@ pub(crate) struct Task {
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
     pub(crate) lease: Duration,
-    pub(crate) lifetime: Duration,
     /// How long the busy ones hold.
     pub(crate) hold: Duration,
     pub(crate) sabotage: Option<Sabotage>,
@@ -54,13 +57,17 @@ impl Task {
         Resource::new(&self.folder.join("resource"), self.resource_looks)
     }
 
-    /// Starts a process; it ends by itself when its lifetime is over.
+    /// Tells all processes that the trial is over.
+    pub(crate) fn end(&self) {
+        fs::write(over(&self.folder), "").expect("the folder is there");
+    }
+
+    /// Starts a process; it ends by itself when the trial is over.
     pub(crate) fn start(&self, name: &str, role: Role) -> Worker {
         let words = [
             self.url.clone(),
             self.folder.display().to_string(),
             self.lease.as_millis().to_string(),
-            self.lifetime.as_millis().to_string(),
             self.hold.as_millis().to_string(),
             format!("{:?}", self.sabotage),
             self.resource_looks.to_string(),
@@ -75,8 +82,8 @@ impl Task {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
     let Ok(words) = std::env::var(VARIABLE) else { return };
-    let [url, folder, lease, lifetime, busy, sabotage, looks, name, role] =
-        words.split(' ').collect::<Vec<_>>().try_into().expect("nine words");
+    let [url, folder, lease, busy, sabotage, looks, name, role] =
+        words.split(' ').collect::<Vec<_>>().try_into().expect("eight words");
     let millis = |text: &str| Duration::from_millis(text.parse().expect("a number"));
     let folder = Path::new(folder);
     let mut recorder = Recorder::open(&folder.join("history"), name);
@@ -95,13 +102,13 @@ async fn work() {
         lock = lock.sabotage(fault);
     }
     let sleeps = role == format!("{:?}", Role::Sleeper);
-    let end = Instant::now() + millis(lifetime);
-    while Instant::now() < end {
-        let left = end.saturating_duration_since(Instant::now());
+    let (over, end) = (over(folder), Instant::now() + LIFETIME);
+    while !over.exists() && Instant::now() < end {
         // Outages are part of the trials; whoever fails just tries again.
-        if let Ok(Attempt::Acquired(guard)) = lock.acquire(left).await {
+        if let Ok(Attempt::Acquired(guard)) = lock.acquire(WAIT).await {
             let until = if sleeps { end } else { Instant::now() + millis(busy) };
-            hold(guard, until, sleeps, &mut recorder, &resource).await;
+            let is_over = || Instant::now() >= until || sleeps && over.exists();
+            hold(guard, is_over, sleeps, &mut recorder, &resource).await;
         } else {
             tokio::time::sleep(LOOK).await;
         }
@@ -111,7 +118,7 @@ async fn work() {
 
 async fn hold(
     guard: Guard,
-    until: Instant,
+    is_over: impl Fn() -> bool,
     blind: bool,
     recorder: &mut Recorder,
     resource: &Resource,
@@ -132,13 +139,18 @@ async fn hold(
             recorder.note(at, "lost", token);
             return;
         }
-        if Instant::now() >= until {
+        if is_over() {
             // What became of it is in the next holder's history.
             let _ = guard.release().await;
             return;
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// There when the trial is over.
+fn over(folder: &Path) -> PathBuf {
+    folder.join("over")
 }
 
 /// The lines of a history that was begun.
