@@ -30,7 +30,10 @@ mod read;
 mod read_types;
 mod recent;
 mod repair;
+mod repair_log;
 pub mod sabotage;
+mod settings;
+mod sweep;
 mod write;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -43,14 +46,14 @@ pub use filter_keys::{KeyFilter, KeySink};
 pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
 pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
-pub use repair::{FileRepairLog, RepairLog};
+pub use repair_log::{FileRepairLog, RepairLog};
 use serde::{Serialize, de::DeserializeOwned};
 pub use write::Invalidation;
 
 use self::{
     codec::Format, filter::Filter, flight::Flights, level1::Level1, level2::Level2,
-    metrics::Metrics, names::Names, options::Settings, read_types::Tags, recent::Recent,
-    repair::Repairs,
+    metrics::Metrics, names::Names, read_types::Tags, recent::Recent, repair::Repairs,
+    settings::Settings, sweep::Sweep,
 };
 use crate::{
     clock::Clock,
@@ -146,7 +149,7 @@ where
         let level1 = (settings.level1_bytes > 0)
             .then(|| Arc::new(Level1::new(settings.level1_bytes, expected)));
         let metrics = Arc::new(Metrics::new(name));
-        let repairs = Repairs::open(name, settings.repair_log.clone())?;
+        let repairs = Repairs::open(name, settings.repair_limit, settings.repair_log.clone())?;
         let filter = settings.filter.take().map(|plan| {
             let filter = Filter::new(name);
             seawall.spawn(filter::keep(
@@ -180,6 +183,7 @@ where
         seawall.spawn(repair::replay(
             Arc::clone(&repairs),
             Arc::clone(&level2),
+            if settings.clearable { Sweep::Generation } else { Sweep::Search },
             seawall.clock().clone(),
             seawall.stopping(),
         ));

@@ -52,6 +52,19 @@ impl Names {
         with_prefix(&self.entry_prefix, id)
     }
 
+    /// A pattern that all entries match.
+    pub(super) fn entries_pattern(&self) -> Vec<u8> {
+        let mut pattern = Vec::with_capacity(self.entry_prefix.len() + 1);
+        for &byte in &self.entry_prefix {
+            if matches!(byte, b'*' | b'?' | b'[' | b']' | b'^' | b'\\') {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        pattern
+    }
+
     pub(super) fn counter(&self) -> &[u8] {
         &self.messages
     }

@@ -1,4 +1,4 @@
-//! A cache's settings, and the sentences that refuse those which contradict each other.
+//! How a cache is built: a method for each setting.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -8,7 +8,8 @@ use super::{
     Cache,
     codec::{Codec, Format, fingerprint},
     filter_keys::KeyFilter,
-    repair::RepairLog,
+    repair_log::RepairLog,
+    settings::{LONGEST, Settings},
 };
 use crate::{
     error::{Error, Result},
@@ -59,8 +60,6 @@ pub enum OnInvalidate {
     KeepForStale,
 }
 
-type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
-
 /// Builds a [`Cache`]; every setting has a default that is right for most.
 ///
 /// ```
@@ -98,34 +97,6 @@ pub struct CacheBuilder<K, V> {
     shape: PhantomData<fn() -> V>,
 }
 
-/// Settings that the running cache reads.
-pub(super) struct Settings<K> {
-    pub(super) mode: Mode,
-    pub(super) fresh_for: Duration,
-    pub(super) stale_for: Duration,
-    pub(super) missing_for: Duration,
-    pub(super) jitter: f64,
-    pub(super) sliding: bool,
-    pub(super) early_refresh: Option<f64>,
-    pub(super) lease_for: Duration,
-    pub(super) load_within: Duration,
-    pub(super) deadline: Duration,
-    pub(super) wait_budget: Duration,
-    pub(super) when_busy: WhenBusy,
-    pub(super) on_invalidate: OnInvalidate,
-    pub(super) second_invalidation_after: Option<Duration>,
-    pub(super) level1_bytes: u64,
-    pub(super) level1_for: Duration,
-    pub(super) outage_copies_for: Duration,
-    pub(super) tags: Option<TagsOf<K>>,
-    pub(super) clearable: bool,
-    pub(super) governor: Option<Governor>,
-    pub(super) repair_log: Option<Arc<dyn RepairLog>>,
-    pub(super) filter: Option<KeyFilter<K>>,
-}
-
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
 impl<K, V> CacheBuilder<K, V>
 where
     K: KeyPart + Clone + Send + Sync + 'static,
@@ -135,30 +106,7 @@ where
         CacheBuilder {
             seawall,
             name: name.to_owned(),
-            settings: Settings {
-                mode: Mode::Lease,
-                fresh_for: Duration::from_secs(300),
-                stale_for: Duration::from_secs(60),
-                missing_for: Duration::from_secs(10),
-                jitter: 0.1,
-                sliding: false,
-                early_refresh: None,
-                lease_for: Duration::from_secs(10),
-                load_within: Duration::from_secs(5),
-                deadline: Duration::from_secs(10),
-                wait_budget: Duration::from_millis(200),
-                when_busy: WhenBusy::Wait,
-                on_invalidate: OnInvalidate::Drop,
-                second_invalidation_after: None,
-                level1_bytes: 64 << 20,
-                level1_for: Duration::from_secs(30),
-                outage_copies_for: Duration::from_secs(1),
-                tags: None,
-                clearable: false,
-                governor: None,
-                repair_log: None,
-                filter: None,
-            },
+            settings: Settings::default(),
             codec: Codec::default(),
             compress_above_bytes: 2048,
             max_value_bytes: 1 << 20,
@@ -304,6 +252,13 @@ where
         self
     }
 
+    /// How many invalidations that Redis did not take are kept one by one; 100,000 without it. When
+    /// there are more, every entry of the cache is invalidated instead as soon as Redis answers.
+    pub fn repair_limit(mut self, entries: usize) -> Self {
+        self.settings.repair_limit = entries;
+        self
+    }
+
     /// Stops keys that cannot exist before any level is asked: see [`KeyFilter`].
     pub fn filter(mut self, filter: KeyFilter<K>) -> Self {
         self.settings.filter = Some(filter);
@@ -339,7 +294,15 @@ where
     /// # Errors
     /// [`Error::Invalid`] names the settings that contradict each other.
     pub fn build(mut self) -> Result<Cache<K, V>> {
-        self.check()?;
+        let refuse =
+            |sentence: String| Error::Invalid(format!("cache {:?}: {sentence}", self.name));
+        if self.name.is_empty() || self.name.contains(['{', '}', ':', '%']) {
+            return Err(refuse("its name must not be empty nor have any of { } : %".into()));
+        }
+        if self.max_value_bytes == 0 {
+            return Err(refuse("max_value_bytes is 0: nothing could be cached".into()));
+        }
+        self.settings.check().map_err(refuse)?;
         if self.settings.mode == Mode::LogicalExpiry {
             self.settings.stale_for = LONGEST;
         }
@@ -350,75 +313,6 @@ where
             fingerprint: fingerprint::<V>(self.schema),
         };
         Cache::open(self.seawall, &self.name, self.settings, format)
-    }
-
-    fn check(&self) -> Result<()> {
-        let settings = &self.settings;
-        let refuse =
-            |sentence: String| Err(Error::Invalid(format!("cache {:?}: {sentence}", self.name)));
-        if self.name.is_empty() || self.name.contains(['{', '}', ':', '%']) {
-            return refuse("its name must not be empty nor have any of { } : %".into());
-        }
-        for (name, time) in [
-            ("fresh_for", settings.fresh_for),
-            ("lease_for", settings.lease_for),
-            ("load_within", settings.load_within),
-            ("deadline", settings.deadline),
-        ] {
-            if time < Duration::from_millis(1) {
-                return refuse(format!("{name} is {time:?}, it must be at least 1 ms"));
-            }
-        }
-        for (name, time) in [("fresh_for", settings.fresh_for), ("stale_for", settings.stale_for)] {
-            if time > LONGEST {
-                return refuse(format!("{name} is {time:?}, the most is ten years"));
-            }
-        }
-        if settings.load_within >= settings.lease_for {
-            return refuse(format!(
-                "load_within ({:?}) must be shorter than lease_for ({:?}), or the lease ends before the load",
-                settings.load_within, settings.lease_for
-            ));
-        }
-        if settings.wait_budget > settings.deadline {
-            return refuse(format!(
-                "wait_budget ({:?}) must not be longer than deadline ({:?})",
-                settings.wait_budget, settings.deadline
-            ));
-        }
-        if !(0.0..1.0).contains(&settings.jitter) {
-            return refuse(format!(
-                "jitter is {}, it must be at least 0 and below 1",
-                settings.jitter
-            ));
-        }
-        if let Some(factor) = settings.early_refresh
-            && !(factor > 0.0 && factor <= 100.0)
-        {
-            return refuse(format!(
-                "early_refresh is {factor}, it must be above 0 and at most 100"
-            ));
-        }
-        if settings.sliding && settings.mode == Mode::LogicalExpiry {
-            return refuse(
-                "sliding and Mode::LogicalExpiry exclude each other: such values never end".into(),
-            );
-        }
-        if settings.mode == Mode::LogicalExpiry && settings.when_busy != WhenBusy::Wait {
-            return refuse(
-                "when_busy and Mode::LogicalExpiry exclude each other: nobody waits there".into(),
-            );
-        }
-        if let Some(Err(sentence)) = settings.filter.as_ref().map(KeyFilter::check) {
-            return refuse(sentence);
-        }
-        if self.max_value_bytes == 0 {
-            return refuse("max_value_bytes is 0: nothing could be cached".into());
-        }
-        if settings.level1_bytes > 0 && settings.level1_for.is_zero() {
-            return refuse("level1_for is 0 but level1_bytes is not: to do without a first level set level1_bytes to 0".into());
-        }
-        Ok(())
     }
 }
 

@@ -4,12 +4,13 @@
 //! this process reads it past the cache. With a [`RepairLog`] it survives a restart; a database with
 //! an outbox table is the best one, because it can be written in the transaction of the change
 //! itself.
+//!
+//! The set is bounded, by number and by bytes. What does not fit is not forgotten: the set collapses
+//! into "every entry", this process reads all keys past the cache, and when Redis answers the whole
+//! namespace is invalidated (`sweep.rs`). That costs loads, never a promise.
 
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
-    io::{self, Read, Write},
-    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -19,7 +20,12 @@ use std::{
 
 use tokio::sync::{Notify, watch};
 
-use super::{level2::Level2, messages::about_keys};
+use super::{
+    level2::Level2,
+    messages::about_keys,
+    repair_log::RepairLog,
+    sweep::{Sweep, sweep},
+};
 use crate::{
     clock::Clock,
     error::{Error, Result},
@@ -27,89 +33,96 @@ use crate::{
 
 /// How many entries are replayed in one go.
 const BATCH: usize = 256;
+/// How many bytes of entries are kept.
+const MAX_BYTES: usize = 32 << 20;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Keeps entries whose invalidation is still to be done, across restarts.
-///
-/// An outbox table is the best one. Here it is in memory, with the SQL that it stands for:
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use std::{collections::BTreeSet, io, sync::{Arc, Mutex}};
-/// use seawall::{Seawall, cache::{Cache, RepairLog}};
-///
-/// #[derive(Default)]
-/// struct Outbox {
-///     rows: Mutex<BTreeSet<(String, Vec<u8>)>>, // primary key (cache, entry)
-/// }
-///
-/// impl RepairLog for Outbox {
-///     fn add(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
-///         // insert into outbox values (cache, entry), … on conflict do nothing
-///         let rows = entries.iter().map(|entry| (cache.to_owned(), entry.clone()));
-///         self.rows.lock().unwrap().extend(rows);
-///         Ok(())
-///     }
-///
-///     fn load(&self, cache: &str) -> io::Result<Vec<Vec<u8>>> {
-///         // select entry from outbox where cache = …
-///         let rows = self.rows.lock().unwrap();
-///         Ok(rows.iter().filter(|row| row.0 == cache).map(|row| row.1.clone()).collect())
-///     }
-///
-///     fn keep_only(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
-///         // delete from outbox where cache = … and entry not in (…)
-///         self.rows.lock().unwrap().retain(|row| row.0 != cache || entries.contains(&row.1));
-///         Ok(())
-///     }
-/// }
-///
-/// // What an earlier process left behind is invalidated in the background.
-/// let outbox = Arc::new(Outbox::default());
-/// outbox.add("shop", &[b"shop:42".to_vec()])?;
-/// let seawall = Seawall::connect("embedded:").await?;
-/// let shops: Cache<u64, String> = seawall.cache("shop").repair_log(outbox.clone()).build()?;
-/// while !outbox.load("shop")?.is_empty() {
-///     tokio::task::yield_now().await;
-/// }
-/// assert!(!shops.explain(&42).await?.waits_for_repair);
-/// # seawall.shutdown().await; Ok(()) }
-/// ```
-pub trait RepairLog: Send + Sync {
-    /// Adds entries of a cache; they are on stable storage when this returns.
-    ///
-    /// # Errors
-    /// When they could not be written.
-    fn add(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()>;
-
-    /// What is left from before, at start.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    fn load(&self, cache: &str) -> io::Result<Vec<Vec<u8>>>;
-
-    /// Everything of this cache is done, except these.
-    ///
-    /// # Errors
-    /// When that could not be written; the entries will be invalidated once more after a restart.
-    fn keep_only(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()>;
-}
+/// What stands for every entry in a [`RepairLog`].
+const EVERYTHING: &[u8] = b"";
 
 /// Entries, each with the number of its last addition: one that is added again while it is being
 /// replayed stays.
-#[derive(Default)]
 struct Queue {
     entries: BTreeMap<Vec<u8>, u64>,
+    bytes: usize,
+    limit: usize,
+    /// Set when every entry has to be invalidated: the number of the addition that was too much.
+    everything: Option<u64>,
     additions: u64,
 }
 
+/// What is to be invalidated next.
+#[derive(Debug, PartialEq, Eq)]
+enum Batch {
+    Nothing,
+    /// These, each with its number.
+    Entries(Vec<(Vec<u8>, u64)>),
+    /// Every entry, which covers all additions up to this one.
+    Everything(u64),
+}
+
 impl Queue {
-    fn extend(&mut self, entries: Vec<Vec<u8>>) {
+    fn new(limit: usize) -> Self {
+        Queue { entries: BTreeMap::new(), bytes: 0, limit, everything: None, additions: 0 }
+    }
+
+    /// Adds entries; whether they were too much.
+    fn extend(&mut self, entries: Vec<Vec<u8>>) -> bool {
         self.additions += 1;
+        let mut too_much = false;
         for entry in entries {
-            self.entries.insert(entry, self.additions);
+            if entry == EVERYTHING {
+                too_much = true;
+                continue;
+            }
+            let bytes = entry.len();
+            if self.entries.insert(entry, self.additions).is_none() {
+                self.bytes += bytes;
+            }
         }
+        too_much |= self.entries.len() > self.limit || self.bytes > MAX_BYTES;
+        if too_much {
+            (self.entries, self.bytes) = (BTreeMap::new(), 0);
+            self.everything = Some(self.additions);
+        }
+        too_much
+    }
+
+    fn next_batch(&self) -> Batch {
+        if self.everything.is_some() {
+            return Batch::Everything(self.additions);
+        }
+        let some = self.entries.iter().take(BATCH);
+        let some: Vec<_> = some.map(|(entry, number)| (entry.clone(), *number)).collect();
+        if some.is_empty() { Batch::Nothing } else { Batch::Entries(some) }
+    }
+
+    fn done(&mut self, batch: &Batch) {
+        match batch {
+            Batch::Nothing => {}
+            Batch::Entries(entries) => {
+                for (entry, number) in entries {
+                    if self.entries.get(entry) == Some(number) {
+                        self.entries.remove(entry);
+                    }
+                }
+            }
+            Batch::Everything(covered) => {
+                self.everything = self.everything.filter(|number| number > covered);
+                self.entries.retain(|_, number| *number > *covered);
+            }
+        }
+        self.bytes = self.entries.keys().map(Vec::len).sum();
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len() + usize::from(self.everything.is_some())
+    }
+
+    /// What a log has to keep.
+    fn left(&self) -> Vec<Vec<u8>> {
+        let everything = self.everything.map(|_| EVERYTHING.to_vec());
+        everything.into_iter().chain(self.entries.keys().cloned()).collect()
     }
 }
 
@@ -121,34 +134,44 @@ pub(super) struct Repairs {
     count: AtomicUsize,
     log: Option<Arc<dyn RepairLog>>,
     /// Held while log and queue are changed together: what is added to the log must not be taken out
-    /// of it by a batch that ends before it is in the queue. Readers do not take it.
-    logging: Mutex<()>,
+    /// of it by a batch that ends before it is in the queue. Readers do not take it. How many entries
+    /// the log has.
+    logged: Mutex<usize>,
     added: Notify,
 }
 
 impl Repairs {
-    pub(super) fn open(cache: &str, log: Option<Arc<dyn RepairLog>>) -> Result<Arc<Self>> {
+    pub(super) fn open(
+        cache: &str,
+        limit: usize,
+        log: Option<Arc<dyn RepairLog>>,
+    ) -> Result<Arc<Self>> {
         let left = match &log {
             None => Vec::new(),
             Some(log) => log.load(cache).map_err(|error| {
                 Error::Invalid(format!("the repair log of cache {cache:?} cannot be read: {error}"))
             })?,
         };
-        let mut queue = Queue::default();
+        let logged = Mutex::new(left.len());
+        let mut queue = Queue::new(limit);
         queue.extend(left);
         Ok(Arc::new(Repairs {
             cache: cache.to_owned(),
-            count: AtomicUsize::new(queue.entries.len()),
+            count: AtomicUsize::new(queue.len()),
             queue: Mutex::new(queue),
             log,
-            logging: Mutex::default(),
+            logged,
             added: Notify::new(),
         }))
     }
 
     /// Whether this entry waits for its invalidation.
     pub(super) fn concerns(&self, entry: &[u8]) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.lock().entries.contains_key(entry)
+        if self.count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let queue = self.lock();
+        queue.everything.is_some() || queue.entries.contains_key(entry)
     }
 
     /// Whether none waits.
@@ -156,48 +179,62 @@ impl Repairs {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// How many wait.
+    /// How many wait; one for "every entry".
     pub(super) fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
     /// Queues entries.
     pub(super) fn add(&self, entries: Vec<Vec<u8>>) {
-        let _together = self.logging.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = &self.log
-            && let Err(error) = log.add(&self.cache, &entries)
-        {
-            tracing::error!(cache = self.cache, %error, "a queued invalidation would not survive a restart");
-        }
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        self.log_addition(&entries, &mut logged);
         let mut queue = self.lock();
-        queue.extend(entries);
-        self.count.store(queue.entries.len(), Ordering::Release);
+        let too_much = queue.extend(entries);
+        self.count.store(queue.len(), Ordering::Release);
         drop(queue);
+        if too_much {
+            tracing::warn!(
+                cache = self.cache,
+                "too many invalidations wait for Redis: all entries will be invalidated"
+            );
+            let everything = [EVERYTHING.to_vec()];
+            self.log_addition(&everything, &mut logged);
+            self.shorten_log(&everything, &mut logged);
+        }
         self.added.notify_one();
     }
 
-    fn next_batch(&self) -> Vec<(Vec<u8>, u64)> {
-        self.lock()
-            .entries
-            .iter()
-            .take(BATCH)
-            .map(|(entry, number)| (entry.clone(), *number))
-            .collect()
+    fn next_batch(&self) -> Batch {
+        self.lock().next_batch()
     }
 
-    fn done(&self, batch: &[(Vec<u8>, u64)]) {
-        let _together = self.logging.lock().unwrap_or_else(PoisonError::into_inner);
+    fn done(&self, batch: &Batch) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queue = self.lock();
-        for (entry, number) in batch {
-            if queue.entries.get(entry) == Some(number) {
-                queue.entries.remove(entry);
-            }
+        queue.done(batch);
+        self.count.store(queue.len(), Ordering::Release);
+        // Only now and then, so that a long queue is not written again for each batch of it.
+        let worth_it = queue.len() == 0 || queue.len() * 2 <= *logged;
+        let left = if self.log.is_some() && worth_it { Some(queue.left()) } else { None };
+        drop(queue);
+        if let Some(left) = left {
+            self.shorten_log(&left, &mut logged);
         }
-        self.count.store(queue.entries.len(), Ordering::Release);
-        if let Some(log) = &self.log {
-            let left: Vec<Vec<u8>> = queue.entries.keys().cloned().collect();
-            drop(queue);
-            if let Err(error) = log.keep_only(&self.cache, &left) {
+    }
+
+    fn log_addition(&self, entries: &[Vec<u8>], logged: &mut usize) {
+        let Some(log) = &self.log else { return };
+        *logged += entries.len();
+        if let Err(error) = log.add(&self.cache, entries) {
+            tracing::error!(cache = self.cache, %error, "a queued invalidation would not survive a restart");
+        }
+    }
+
+    fn shorten_log(&self, left: &[Vec<u8>], logged: &mut usize) {
+        let Some(log) = &self.log else { return };
+        match log.keep_only(&self.cache, left) {
+            Ok(()) => *logged = left.len(),
+            Err(error) => {
                 tracing::warn!(cache = self.cache, %error, "the repair log could not be shortened");
             }
         }
@@ -212,22 +249,33 @@ impl Repairs {
 pub(super) async fn replay(
     repairs: Arc<Repairs>,
     level2: Arc<Level2>,
+    way: Sweep,
     clock: Clock,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut pause = FIRST_PAUSE;
     loop {
         let batch = repairs.next_batch();
-        if batch.is_empty() {
-            tokio::select! {
-                biased;
-                () = repairs.added.notified() => continue,
-                _ = stop.wait_for(|stop| *stop) => return,
+        let repaired = match &batch {
+            Batch::Nothing => {
+                tokio::select! {
+                    biased;
+                    () = repairs.added.notified() => continue,
+                    _ = stop.wait_for(|stop| *stop) => return,
+                }
             }
-        }
-        let entries: Vec<Vec<u8>> = batch.iter().map(|(entry, _)| entry.clone()).collect();
-        match level2.invalidate(&entries, false, &about_keys(&entries)).await {
-            Ok(_) => {
+            Batch::Entries(entries) => {
+                let entries: Vec<Vec<u8>> =
+                    entries.iter().map(|(entry, _)| entry.clone()).collect();
+                level2.invalidate(&entries, false, &about_keys(&entries)).await.map(drop)
+            }
+            Batch::Everything(_) => tokio::select! {
+                swept = sweep(&level2, way) => swept,
+                _ = stop.wait_for(|stop| *stop) => return,
+            },
+        };
+        match repaired {
+            Ok(()) => {
                 repairs.done(&batch);
                 pause = FIRST_PAUSE;
             }
@@ -242,138 +290,56 @@ pub(super) async fn replay(
     }
 }
 
-/// A [`RepairLog`] in a file for each cache, for services without an outbox table. Each process needs
-/// a directory of its own.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use std::sync::Arc;
-/// use seawall::{Seawall, cache::{Cache, FileRepairLog}};
-///
-/// # let folder = tempfile::tempdir()?;
-/// # let directory = folder.path().join("repairs");
-/// let log = Arc::new(FileRepairLog::open(directory)?);
-/// let seawall = Seawall::connect("embedded:").await?;
-/// let shops: Cache<u64, String> = seawall.cache("shop").repair_log(log).build()?;
-/// # seawall.shutdown().await; Ok(()) }
-/// ```
-///
-/// ```text
-/// (length:u32 entry checksum:u32)*     a damaged tail is ignored
-/// ```
-#[derive(Debug)]
-pub struct FileRepairLog {
-    directory: PathBuf,
-}
-
-impl FileRepairLog {
-    /// A log in this directory, which is made if it is not there.
-    ///
-    /// # Errors
-    /// When it cannot be made.
-    pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
-        let directory = directory.into();
-        std::fs::create_dir_all(&directory)?;
-        Ok(FileRepairLog { directory })
-    }
-
-    fn path(&self, cache: &str) -> PathBuf {
-        // Names of caches have no separators that matter to file systems, except this one.
-        self.directory.join(format!("{}.repairs", cache.replace('/', "%2F")))
-    }
-
-    fn write(file: &mut File, entries: &[Vec<u8>]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        for entry in entries {
-            bytes.extend_from_slice(&(entry.len() as u32).to_be_bytes());
-            bytes.extend_from_slice(entry);
-            bytes.extend_from_slice(&checksum(entry).to_be_bytes());
-        }
-        file.write_all(&bytes)?;
-        file.sync_data()
-    }
-}
-
-fn checksum(entry: &[u8]) -> u32 {
-    xxhash_rust::xxh3::xxh3_64(entry) as u32
-}
-
-impl RepairLog for FileRepairLog {
-    fn add(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
-        let mut file = OpenOptions::new().create(true).append(true).open(self.path(cache))?;
-        Self::write(&mut file, entries)
-    }
-
-    fn load(&self, cache: &str) -> io::Result<Vec<Vec<u8>>> {
-        let mut bytes = Vec::new();
-        match File::open(self.path(cache)) {
-            Ok(mut file) => file.read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut rest = bytes.as_slice();
-        let mut entries = Vec::new();
-        while let Some((length, tail)) = rest.split_first_chunk::<4>()
-            && let Some((entry, tail)) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)
-            && let Some((sum, tail)) = tail.split_first_chunk::<4>()
-            && u32::from_be_bytes(*sum) == checksum(entry)
-        {
-            entries.push(entry.to_vec());
-            rest = tail;
-        }
-        if !rest.is_empty() {
-            // What is added from now on must not lie behind the damage.
-            let good = (bytes.len() - rest.len()) as u64;
-            OpenOptions::new().write(true).open(self.path(cache))?.set_len(good)?;
-        }
-        Ok(entries)
-    }
-
-    fn keep_only(&self, cache: &str, entries: &[Vec<u8>]) -> io::Result<()> {
-        let path = self.path(cache);
-        if entries.is_empty() {
-            return match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
-        }
-        let new = path.with_extension("new");
-        Self::write(&mut File::create(&new)?, entries)?;
-        std::fs::rename(new, path)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::repair_log::FileRepairLog, *};
+
+    fn entries(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
+        numbers.map(|number| number.to_be_bytes().to_vec()).collect()
+    }
 
     #[test]
-    fn the_file_gives_back_what_was_added_and_bears_damage() {
+    fn too_many_become_everything_and_later_ones_are_kept() {
+        let mut queue = Queue::new(10);
+        assert!(!queue.extend(entries(0..10)));
+        assert!(!queue.extend(entries(5..10)), "the same once more");
+        assert!(queue.extend(entries(10..11)));
+        assert_eq!((queue.len(), queue.bytes), (1, 0), "no memory for what did not fit");
+        let batch = queue.next_batch();
+        assert!(matches!(batch, Batch::Everything(_)));
+        // While everything is being invalidated another one comes.
+        assert!(!queue.extend(entries(3..4)));
+        queue.done(&batch);
+        let Batch::Entries(left) = queue.next_batch() else { panic!("one is left: {batch:?}") };
+        assert_eq!(left[0].0, 3_u64.to_be_bytes());
+        queue.done(&Batch::Entries(left));
+        assert_eq!(queue.next_batch(), Batch::Nothing);
+    }
+
+    #[test]
+    fn large_entries_are_bounded_by_their_bytes() {
+        let mut queue = Queue::new(1000);
+        let large = |number: u8| vec![vec![number; MAX_BYTES / 2]];
+        assert!(!queue.extend(large(1)));
+        assert!(!queue.extend(large(2)));
+        assert!(queue.extend(large(3)));
+    }
+
+    #[test]
+    fn a_restart_remembers_that_it_was_too_much() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let log = FileRepairLog::open(folder.path()).expect("an empty folder");
-        assert!(log.load("shop").expect("nothing there").is_empty());
-        log.add("shop", &[b"a".to_vec(), b"b".to_vec()]).expect("room for two");
-        log.add("shop", &[b"c\0:".to_vec()]).expect("room for one more");
-        let all = log.load("shop").expect("readable");
-        assert_eq!(all, [b"a".to_vec(), b"b".to_vec(), b"c\0:".to_vec()]);
-        let path = log.path("shop");
-        let bytes = std::fs::read(&path).expect("readable");
-        for length in 0..bytes.len() {
-            std::fs::write(&path, &bytes[..length]).expect("writable");
-            assert!(
-                all.starts_with(&log.load("shop").expect("readable")),
-                "a prefix, cut at {length}"
-            );
-        }
-        std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("writable");
-        assert_eq!(log.load("shop").expect("readable").len(), 2);
-        log.add("shop", &[b"d".to_vec()]).expect("room for one more");
-        assert_eq!(
-            log.load("shop").expect("readable"),
-            [b"a".to_vec(), b"b".to_vec(), b"d".to_vec()],
-            "what was added after the damage counts"
-        );
-        log.keep_only("shop", &[]).expect("removable");
-        assert!(log.load("shop").expect("nothing there").is_empty());
+        let log: Arc<dyn RepairLog> = Arc::new(FileRepairLog::open(folder.path()).expect("empty"));
+        let open = || Repairs::open("shop", 3, Some(Arc::clone(&log))).expect("readable");
+        let repairs = open();
+        repairs.add(entries(0..3));
+        assert!(!repairs.concerns(b"any"));
+        repairs.add(entries(3..4));
+        assert!(repairs.concerns(b"any"));
+        assert_eq!(log.load("shop").expect("readable"), [EVERYTHING.to_vec()], "the log is short");
+        let again = open();
+        assert!(again.concerns(b"any"));
+        again.done(&again.next_batch());
+        assert!(!again.concerns(b"any"));
+        assert!(log.load("shop").expect("readable").is_empty());
     }
 }

@@ -12,6 +12,7 @@ mod ghosts;
 mod listening;
 mod oracle;
 mod outage;
+mod overflow;
 #[path = "../support/process.rs"]
 mod process;
 mod puts;
