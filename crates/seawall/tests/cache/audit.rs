@@ -1,12 +1,14 @@
-//! The auditor on a clock that is advanced by hand: what it must report, and what it must not.
+//! The auditor: what it must report, and what it must not; on a clock that is advanced by hand, and
+//! on every backend.
 
 use std::{
     collections::HashMap,
     io,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use crate::setup::{Setup, on_every_backend};
 use seawall::{
     cache::{AuditReport, Auditor, AuditorBuilder, Cache, Loaded},
     testing::Stage,
@@ -194,4 +196,38 @@ async fn it_is_bounded_and_ends() {
     until(&again, |report| report.failed == 1).await;
     stage.seawall().shutdown().await;
     assert_eq!(again.report().sampled, 1, "shutting down did not wait for it");
+}
+
+on_every_backend! {
+    what_is_wrong_is_told_from_what_is_right
+}
+
+async fn what_is_wrong_is_told_from_what_is_right(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall.cache("audited").build().expect("options agree");
+    let table = Table::default();
+    for key in 0..10 {
+        table.set(key, key);
+    }
+    table.warm(&cache, &(0..10).collect::<Vec<_>>()).await;
+    let auditor = table.auditor(&cache).repair().start().expect("a good rate");
+    // Rows 8 and 9 are changed past the cache.
+    table.set(8, 80);
+    table.set(9, 90);
+    for key in 0..10 {
+        let read = cache.get(&key).await.expect("an answer").expect("cached");
+        assert_eq!(read.value.as_deref(), Some(&key));
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while auditor.report().repaired < 2 {
+        assert!(Instant::now() < deadline, "{:?}", auditor.report());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let report = auditor.report();
+    let mut wrong = report.different_keys.clone();
+    wrong.sort_unstable();
+    assert_eq!((wrong.as_slice(), report.different, report.failed), (&[8, 9][..], 2, 0));
+    assert_eq!(report.equal, 8, "{report:?}");
+    assert!(cache.get(&9).await.expect("an answer").is_none(), "it was taken out");
+    seawall.shutdown().await;
 }

@@ -1,5 +1,7 @@
 //! What `explain` says about a key in each state it can be in, and that asking changes nothing.
 
+use serde_json::json;
+
 use std::{io, sync::Arc, time::Duration};
 
 use seawall::{
@@ -23,6 +25,7 @@ on_every_backend! {
     a_kept_value_is_said_to_be_invalidated
     what_is_not_ours_is_said_to_be_foreign
     a_cleared_tag_shows
+    it_can_be_read_by_machines
     the_filter_has_an_opinion
 }
 
@@ -274,4 +277,29 @@ async fn an_outage_and_the_repair_queue_show() {
     }
     assert_eq!(cache.explain(&1).await.expect("a good key").level2, Level2State::None);
     stage.shutdown().await;
+}
+
+async fn it_can_be_read_by_machines(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, String> = seawall.cache("json").jitter(0.0).build().expect("agree");
+    let said = cache.explain(&1).await.expect("a good key");
+    let json = serde_json::to_value(&said).expect("it is plain data");
+    assert_eq!(json["entry"], setup.entry("json:1"));
+    assert_eq!((&json["level1"], &json["level2"]), (&json!(null), &json!("none")));
+    fill(&cache, Some("tea house")).await;
+    let said = explain_copied(&cache).await;
+    let json = serde_json::to_value(&said).expect("it is plain data");
+    let (copy, seen) = (said.level1.as_ref().expect("a copy"), entry(&said));
+    assert_eq!(json["level1"]["version"], copy.version);
+    assert_eq!(json["level1"]["negative"], false);
+    let told = &json["level2"]["entry"];
+    assert_eq!(told["kind"], "value");
+    assert_eq!(told["codec"], "messagepack");
+    assert_eq!(told["version"], seen.version);
+    assert_eq!((&told["lease_millis"], &told["source_version"]), (&json!(null), &json!(0)));
+    assert_eq!(told["fresh_millis"], seen.fresh_millis);
+    assert_eq!((&json["breaker"], &json["filter"]), (&json!("closed"), &json!(null)));
+    assert_eq!(json["waits_for_repair"], false);
+    assert!(json.to_string().len() < 1000, "it says where the value is, not what it is");
+    seawall.shutdown().await;
 }

@@ -1,35 +1,137 @@
-//! A server that comes back with an older state brings back what was invalidated.
+//! A server that comes back with an older state brings back what was invalidated: one that restarts
+//! from a snapshot, and a replica that took over without having heard of it.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Loaded},
+    cache::{Cache, Freshness, Invalidation, Loaded, sabotage::CacheSabotage},
     cmd,
 };
-use seawall_testkit::ServerProcess;
+use seawall_testkit::{Node, SentinelSet, ServerProcess, free_port};
+
+use crate::process::Worker;
 
 /// Nothing stale is left this long after the server is back.
 const HEALED: Duration = Duration::from_secs(5);
+/// Tells a process of this binary to plant the bug.
+const VARIABLE: &str = "SEAWALL_CACHE_PLANTED";
+const KEYS: u64 = 50;
+const OLD: u64 = 1;
+const NEW: u64 = 2;
 
-async fn read(cache: &Cache<u64, u64>, value: u64) -> Option<u64> {
-    let load = move || async move { Ok::<_, io::Error>(Loaded::Found(value)) };
-    let read = cache.get_or_load_as(Freshness::Strong, &1, load).await.expect("an answer");
+fn build(seawall: &Seawall) -> Cache<u64, u64> {
+    let builder = seawall.cache("ghost").fresh_for(Duration::from_secs(600)).level1_bytes(0);
+    builder.build().expect("options agree")
+}
+
+async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> Option<u64> {
+    let load = move || async move { Ok::<_, io::Error>(Loaded::Found(newest)) };
+    let read = cache.get_or_load_as(Freshness::Strong, &key, load).await.expect("an answer");
     read.value.as_deref().copied()
+}
+
+/// How many old values are left when the time for them is over; at most all keys.
+async fn left(caches: &[&Cache<u64, u64>], healed: Instant) -> usize {
+    loop {
+        let mut old = 0;
+        for cache in caches {
+            for key in 0..KEYS {
+                old += usize::from(read(cache, key, NEW).await != Some(NEW));
+            }
+        }
+        if old == 0 || healed.elapsed() > HEALED {
+            return old;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn invalidate_all(cache: &Cache<u64, u64>) {
+    let keys: Vec<u64> = (0..KEYS).collect();
+    let done = cache.invalidate_many(&keys).await.expect("good keys");
+    assert!(matches!(done, Invalidation::Applied(_)), "it was acknowledged");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acknowledged_invalidation_that_the_server_forgot_is_done_again() {
     let mut server = ServerProcess::redis().expect("it starts");
     let seawall = Seawall::connect(&server.url()).await.expect("it answers");
-    let cache: Cache<u64, u64> =
-        seawall.cache("ghost").fresh_for(Duration::from_secs(600)).build().expect("options agree");
-    assert_eq!(read(&cache, 1).await, Some(1));
-    seawall.link().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old value");
-    assert!(matches!(cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
-    assert_eq!(read(&cache, 2).await, Some(2));
+    let cache = build(&seawall);
+    for key in 0..KEYS {
+        assert_eq!(read(&cache, key, OLD).await, Some(OLD));
+    }
+    seawall.link().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
+    invalidate_all(&cache).await;
     server.restart().expect("it starts from the snapshot");
-    tokio::time::sleep(HEALED).await;
-    assert_eq!(read(&cache, 2).await, Some(2), "the old entry was back and is gone");
+    assert_eq!(left(&[&cache], Instant::now()).await, 0, "the old entries were back and are gone");
     seawall.shutdown().await;
+}
+
+/// Whether this server has all entries.
+fn has_all(node: &Node) -> bool {
+    let mut client = node.connect().expect("it answers");
+    let has = |key| client.call(&["EXISTS", &format!("ghost:{key}")]).expect("answered").as_int();
+    (0..KEYS).map(has).all(|count| count == Some(1))
+}
+
+/// The replicas are cut off, all entries are invalidated, which the primary acknowledges, and it is
+/// gone: one of the replicas takes over with the old entries. How many of those are served when it is
+/// over, by the process that invalidated and by another one.
+async fn fail_over_with_a_loss() -> usize {
+    let set = SentinelSet::start().expect("a Sentinel set starts");
+    let connect = async || Seawall::connect(&set.url()).await.expect("it answers");
+    let (writer, reader) = (connect().await, connect().await);
+    let (writes, reads) = (build(&writer), build(&reader));
+    for key in 0..KEYS {
+        assert_eq!(read(&writes, key, OLD).await, Some(OLD));
+    }
+    let lost = tokio::task::block_in_place(|| {
+        let replicas = set.replicas().expect("the sentinels answer");
+        let nobody = free_port().expect("a free port").to_string();
+        let deadline = Instant::now() + HEALED * 4;
+        for replica in replicas {
+            while !has_all(replica) {
+                assert!(Instant::now() < deadline, "the replica does not follow");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let mut client = replica.connect().expect("it answers");
+            client.call(&["REPLICAOF", "127.0.0.1", &nobody]).expect("answered");
+        }
+        set.primary().expect("the sentinels answer")
+    });
+    invalidate_all(&writes).await;
+    let healed = tokio::task::block_in_place(|| {
+        // Stopped, not killed: its connections stay open, as those of a machine that vanished.
+        lost.pause().expect("it runs");
+        let heir = set.await_failover(lost).expect("another takes over");
+        assert_ne!(heir.port(), lost.port());
+        Instant::now()
+    });
+    let old = left(&[&writes, &reads], healed).await;
+    writer.shutdown().await;
+    reader.shutdown().await;
+    old
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fail_over_that_loses_invalidations_serves_nothing_old_for_long() {
+    assert_eq!(fail_over_with_a_loss().await, 0);
+}
+
+/// The same in a process where the bug is planted; as a test without the variable it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planted() {
+    if std::env::var_os(VARIABLE).is_some() {
+        CacheSabotage::ForgetAtOnce.plant();
+        assert!(fail_over_with_a_loss().await > 0, "the old entries were lost by themselves");
+    }
+}
+
+#[test]
+fn a_cache_that_forgets_is_found() {
+    Worker::start("ghosts::planted", VARIABLE, &["yes".to_owned()]).join();
 }

@@ -3,11 +3,12 @@
 use std::{
     io,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Loaded, PutOutcome, Read},
+    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, PutOutcome, Read},
 };
 use seawall_testkit::{FaultProxy, ServerProcess, proxy::On};
 use tokio::sync::Semaphore;
@@ -87,6 +88,15 @@ async fn a_request_for_a_lease_that_comes_late_revives_nothing() {
     seawall.shutdown().await;
 }
 
+/// Asks again and again until it is so.
+async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !so().await {
+        assert!(Instant::now() < deadline, "it does not come to this: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// Clearing a namespace or a tag leaves leases alone: neither those who come after it nor the first
 /// level may get what was loaded before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,8 +109,11 @@ async fn a_load_from_before_a_clear_is_for_nobody_after_it() {
         let cache = cache.clone();
         async move { seen(&cache, Freshness::Strong, 2).await }
     });
-    // It has to be waiting for the load to be deceived by it.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    eventually("it waits for the load that could deceive it", async || {
+        let said = cache.explain(&1).await.expect("an answer");
+        matches!(said.level2, Level2State::Entry(entry) if entry.awaited)
+    })
+    .await;
     assert_eq!(held.finish().await.value.as_deref(), Some(&1), "it began before");
     assert_eq!(late.await.expect("no panic"), Some(2), "it began after the clear");
     for freshness in [Freshness::Cached, Freshness::Strong] {
@@ -112,14 +125,30 @@ async fn a_load_from_before_a_clear_is_for_nobody_after_it() {
 /// The same without anybody who comes after: the first level alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_from_before_a_clear_stays_out_of_the_first_level() {
-    let seawall = Seawall::connect("embedded:").await.expect("the engine starts");
-    let cache: Cache<u64, u64> = seawall.cache("clear").clearable().build().expect("agree");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().join("s");
+    let builder = Seawall::builder("embedded:").engine_socket(&socket);
+    let seawall = builder.connect().await.expect("the engine starts");
+    let other = Seawall::connect(&format!("unix:{}", socket.display())).await.expect("connected");
+    let build = |seawall: &Seawall| -> Cache<u64, u64> {
+        seawall.cache("clear").clearable().build().expect("agree")
+    };
+    let (cache, teller) = (build(&seawall), build(&other));
     let held = Held::start(&cache, 1).await;
     cache.clear().await.expect("cleared");
-    // The message about it has arrived long before the load ends.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    // Messages come one after the other: when a later one has arrived, so has that of the clear.
+    let copied = async || cache.explain(&2).await.expect("an answer").level1.is_some();
+    eventually("another key is copied", async || {
+        let load = || async { found(0) };
+        let _ = cache.get_or_load(&2, load).await.expect("an answer");
+        copied().await
+    })
+    .await;
+    let _ = teller.invalidate(&2).await.expect("a good key");
+    eventually("the message arrives", async || !copied().await).await;
     assert_eq!(held.finish().await.value.as_deref(), Some(&1), "it began before");
     assert_eq!(seen(&cache, Freshness::Cached, 2).await, Some(2));
+    other.shutdown().await;
     seawall.shutdown().await;
 }
 
