@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     clock::Clock,
     error::{Error, Result},
+    hotkey::HotKeys,
     key::{self, KeyPart},
     link::{
         Cluster, Link, Node, Route, Sentinels, Topology,
@@ -57,6 +58,8 @@ struct Inner {
     tasks: TaskTracker,
     /// Renews locks; there once the first lock was taken.
     keeper: OnceLock<Arc<Keeper>>,
+    /// Finds hot keys; there once the first cache was built.
+    hot: OnceLock<HotKeys>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<Arc<seawall_server::Handle>>>,
 }
@@ -119,6 +122,11 @@ impl Seawall {
     /// What renews and gives back this handle's locks; its task starts with the first use.
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         self.inner.keeper.get_or_init(|| Keeper::start(self))
+    }
+
+    /// What finds this handle's hot keys; its tasks start with the first cache.
+    pub(crate) fn hot(&self) -> &HotKeys {
+        self.inner.hot.get_or_init(|| HotKeys::new(self))
     }
 
     /// Turns true when the handle is shut down.
@@ -381,6 +389,7 @@ impl Builder {
                 stop,
                 tasks,
                 keeper: OnceLock::new(),
+                hot: OnceLock::new(),
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),
             }),

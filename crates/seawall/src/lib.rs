@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`link`] | direct access: commands, scripts, subscriptions |
+//! | [`hotkey`] | keys that everybody reads at once: found, told to all, held in memory, copied |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
 //! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
 //! | [`id`] | global ids that cost no round trip, and snowflakes |
@@ -24,6 +25,7 @@ pub mod clock;
 pub mod error;
 pub mod guard;
 mod handle;
+pub mod hotkey;
 pub mod id;
 pub mod key;
 pub mod limit;

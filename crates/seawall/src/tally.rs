@@ -52,7 +52,7 @@ impl Tally {
 }
 
 /// Which stripe this thread counts in.
-fn stripe() -> usize {
+pub(crate) fn stripe() -> usize {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     thread_local! {
         static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };

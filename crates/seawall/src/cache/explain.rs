@@ -20,7 +20,12 @@ use super::{
     level2::stamp_of,
     read::flight_key,
 };
-use crate::{error::Result, guard::BreakerState, key::KeyPart};
+use crate::{
+    error::Result,
+    guard::BreakerState,
+    hotkey::{HotKey, HotReason},
+    key::KeyPart,
+};
 
 /// Where one key stands: see [`Cache::explain`]. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,6 +49,8 @@ pub struct Explanation {
     pub loading: bool,
     /// Whether this process is refreshing it in the background.
     pub refreshing: bool,
+    /// What the fleet says about it, if it is hot.
+    pub hot: Option<HotKey>,
 }
 
 /// A copy in this process' memory.
@@ -174,6 +181,7 @@ where
             loading: inner.flights.has(entry)
                 || stamp.is_some_and(|stamp| inner.flights.has(&flight_key(&subject, stamp))),
             refreshing: inner.refreshes.has(entry),
+            hot: inner.heat.keys.find(entry),
         })
     }
 }
@@ -285,6 +293,14 @@ impl fmt::Display for Explanation {
             if self.waits_for_repair { "this key waits" } else { "this key does not wait" };
         writeln!(f, "  repair  {repair}, {} in the queue", self.repair_queue)?;
         writeln!(f, "  breaker {}", self.breaker)?;
+        if let Some(hot) = &self.hot {
+            let why = if hot.reason == HotReason::Declared { "declared, " } else { "" };
+            writeln!(
+                f,
+                "  hot     {why}{} reads in {:?} by {} processes, {} writes",
+                hot.reads, hot.window, hot.sources, hot.writes
+            )?;
+        }
         write!(
             f,
             "  here    {}",

@@ -18,6 +18,7 @@ use super::{Subject, envelope::Kind, names::Names};
 use crate::{
     error::{Error, Result},
     guard::{Breaker, BreakerState, Outcome},
+    hotkey::copies::Copies,
     link::{Call, Link, Reply, Script, Topology},
 };
 
@@ -40,6 +41,8 @@ pub(super) struct Level2 {
     fingerprint: u32,
     pub(super) lease_for: Duration,
     breakers: Breakers,
+    /// Where copies of very hot entries lie, on a Cluster.
+    pub(super) copies: Option<Copies>,
 }
 
 /// What the lease script says.
@@ -87,7 +90,7 @@ pub(super) enum Versioned {
 impl Level2 {
     pub(super) fn new(link: Link, names: Names, fingerprint: u32, lease_for: Duration) -> Self {
         let breakers = Breakers::new(&names);
-        Level2 { link, names, fingerprint, lease_for, breakers }
+        Level2 { link, names, fingerprint, lease_for, breakers, copies: None }
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -331,6 +334,7 @@ impl Level2 {
             for reply in self.link.run_all(&calls).await {
                 version = version.max(redis::from_redis_value(reply?)?);
             }
+            self.drop_copies(keys).await?;
             if !super::sabotage::announces_first() {
                 self.announce(message).await?;
             }
@@ -347,6 +351,18 @@ impl Level2 {
             version = version.max(self.link.eval(&call).await?);
         }
         Ok(version)
+    }
+
+    /// Drops whatever copies these entries have, and kills the leases of those that are being made.
+    pub(super) async fn drop_copies(&self, keys: &[Vec<u8>]) -> Result<()> {
+        let Some(copies) = &self.copies else { return Ok(()) };
+        if crate::hotkey::sabotage::skips_copies() {
+            return Ok(());
+        }
+        let names = copies.names(keys);
+        let calls: Vec<Call> =
+            names.iter().map(|name| self.invalidate_call(&[name], 1, false, b"")).collect();
+        self.link.run_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     fn invalidate_call<K: AsRef<[u8]>>(

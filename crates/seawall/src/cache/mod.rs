@@ -16,6 +16,7 @@ mod explain;
 mod filter;
 mod filter_keys;
 mod flight;
+mod heat;
 mod level1;
 mod level2;
 mod listener;
@@ -36,14 +37,18 @@ mod settings;
 mod sweep;
 mod write;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 pub use audit::{AuditReport, Auditor, AuditorBuilder};
 pub use codec::Codec;
 pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2State};
 pub use filter::FilterStatus;
 pub use filter_keys::{KeyFilter, KeySink};
-pub use options::{CacheBuilder, Mode, OnInvalidate, WhenBusy};
+pub use options::{CacheBuilder, Level1Keeps, Mode, OnInvalidate, WhenBusy};
 pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
 pub use repair_log::{FileRepairLog, RepairLog};
@@ -51,7 +56,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use write::Invalidation;
 
 use self::{
-    codec::Format, filter::Filter, flight::Flights, level1::Level1, level2::Level2,
+    codec::Format, filter::Filter, flight::Flights, heat::Heat, level1::Level1, level2::Level2,
     metrics::Metrics, names::Names, read_types::Tags, recent::Recent, repair::Repairs,
     settings::Settings, sweep::Sweep,
 };
@@ -59,7 +64,9 @@ use crate::{
     clock::Clock,
     error::Result,
     handle::Seawall,
+    hotkey::{Member, Shelf, copies::Copies},
     key::{KeyBuffer, KeyPart},
+    link::Topology,
 };
 
 /// How often counts of hot paths are handed to the metrics recorder.
@@ -101,6 +108,7 @@ struct Inner<K, V> {
     recent: Arc<Recent>,
     metrics: Arc<Metrics>,
     tap: audit::Tap<K, V>,
+    heat: Heat,
 }
 
 /// One key, as the levels know it.
@@ -142,7 +150,12 @@ where
     ) -> Result<Self> {
         let names = Names::new(seawall.prefix(), name);
         let link = seawall.link().clone();
-        let level2 = Arc::new(Level2::new(link, names, format.fingerprint, settings.lease_for));
+        let mut level2 = Level2::new(link, names, format.fingerprint, settings.lease_for);
+        // One server has nothing to spread over.
+        if settings.copies > 0 && seawall.link().topology() == Topology::Cluster {
+            level2.copies = Some(Copies::new(seawall.prefix(), settings.copies));
+        }
+        let level2 = Arc::new(level2);
         // Half a kilobyte is a guess at the usual entry; it only sizes the first table.
         let expected =
             usize::try_from(settings.level1_bytes / 512).unwrap_or(usize::MAX).clamp(64, 1 << 20);
@@ -195,6 +208,11 @@ where
                 counted.flush();
             }
         });
+        let heat = Heat {
+            keys: seawall.hot_keys(),
+            counts: settings.hot_rules.count_reads(),
+            hot_only: settings.level1_keeps == Level1Keeps::HotOnly,
+        };
         let inner = Inner {
             clock: seawall.clock().clone(),
             seawall,
@@ -209,8 +227,17 @@ where
             recent,
             metrics,
             tap: audit::Tap::default(),
+            heat,
         };
-        Ok(Cache { inner: Arc::new(inner) })
+        let inner = Arc::new(inner);
+        let shelf: Weak<dyn Shelf> = Arc::<Inner<K, V>>::downgrade(&inner);
+        let member = Member {
+            entry_prefix: inner.level2.names.entry_prefix().to_vec(),
+            rules: inner.settings.hot_rules.clone(),
+            shelf,
+        };
+        inner.heat.keys.join(&inner.seawall, member);
+        Ok(Cache { inner })
     }
 
     /// The cache's name.

@@ -15,6 +15,7 @@ use crate::{
     error::{Error, Result},
     guard::Governor,
     handle::Seawall,
+    hotkey::HotRules,
     key::KeyPart,
 };
 
@@ -58,6 +59,18 @@ pub enum OnInvalidate {
     /// It is kept for readers who say [`Freshness::StaleOk`](super::Freshness::StaleOk), until its
     /// stale time is over.
     KeepForStale,
+}
+
+/// What the first level keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Level1Keeps {
+    /// Whatever is read, as far as there is room.
+    #[default]
+    Everything,
+    /// Keys that are hot in the fleet, or declared so (see [`crate::hotkey`]): for values that must
+    /// not be a moment behind unless their key would overrun Redis.
+    HotOnly,
 }
 
 /// Builds a [`Cache`]; every setting has a default that is right for most.
@@ -262,6 +275,30 @@ where
     /// Stops keys that cannot exist before any level is asked: see [`KeyFilter`].
     pub fn filter(mut self, filter: KeyFilter<K>) -> Self {
         self.settings.filter = Some(filter);
+        self
+    }
+
+    /// When a key is hot, and what follows; a thousand reads a second without it. See
+    /// [`crate::hotkey`].
+    pub fn hot_keys(mut self, rules: HotRules) -> Self {
+        self.settings.hot_rules = rules;
+        self
+    }
+
+    /// What the first level keeps; whatever is read without it.
+    pub fn level1_keeps(mut self, what: Level1Keeps) -> Self {
+        self.settings.level1_keeps = what;
+        self
+    }
+
+    /// On a Cluster, how many copies of a very hot entry ([`HotRule::copies_at`]) lie on other nodes,
+    /// so that reads which reach Redis spread over them; none without it, 8 at most. Every
+    /// invalidation and every write then goes to the nodes of all copies, and is applied only when
+    /// all of them have it. Strong reads use the entry alone.
+    ///
+    /// [`HotRule::copies_at`]: crate::hotkey::HotRule::copies_at
+    pub fn copies(mut self, count: usize) -> Self {
+        self.settings.copies = count;
         self
     }
 

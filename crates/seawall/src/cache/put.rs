@@ -91,9 +91,11 @@ where
             inner.level2.stamp_for(&subject),
         )?;
         let fill = inner.written(encoded.codec, encoded.bytes, stamp);
+        inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
         match inner.level2.fill_reserved(subject.entry(), token, reserved, &fill).await? {
             Put::Stored(version) => {
+                inner.level2.drop_copies(&[subject.entry().to_vec()]).await?;
                 inner.level2.announce(&about_keys(&[subject.entry()])).await?;
                 Ok(Version(version))
             }
@@ -135,6 +137,7 @@ where
             }
             None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
         };
+        inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
         let outcome = match inner.level2.put_if_newer(subject.entry(), version, &fill).await? {
             Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
@@ -142,6 +145,7 @@ where
             Versioned::Older => return Ok(PutOutcome::Older),
             Versioned::Same => return Ok(PutOutcome::Unchanged),
         };
+        inner.level2.drop_copies(&[subject.entry().to_vec()]).await?;
         inner.level2.announce(&about_keys(&[subject.entry()])).await?;
         Ok(outcome)
     }

@@ -78,7 +78,10 @@ where
                 inner.tap.see(key, &read);
                 return Ok(read);
             }
-            let looked = inner.look_level2(&subject).await;
+            if let Some(rationed) = inner.ration(subject.entry(), older.as_ref()) {
+                return rationed;
+            }
+            let looked = inner.look_level2(&subject, freshness).await;
             if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
                 inner.tap.see(key, &read);
                 return Ok(read);
@@ -128,7 +131,10 @@ where
         if let Some(read) = hit {
             return Ok(Some(read));
         }
-        let looked = inner.look_level2(&subject).await;
+        if let Some(rationed) = inner.ration(subject.entry(), older.as_ref()) {
+            return rationed.map(Some);
+        }
+        let looked = inner.look_level2(&subject, freshness).await;
         Inner::read_below(inner, subject, freshness, older, looked, None).await
     }
 }
@@ -154,6 +160,7 @@ where
             return Some(read);
         }
         let read = level1.fresh(entry.as_bytes(), freshness, now)?;
+        self.heat.count(entry.as_bytes());
         self.metrics.level1_hits.count();
         if read.value.is_none() {
             self.metrics.negative_hits.increment(1);
@@ -168,6 +175,7 @@ where
         freshness: Freshness,
         now: Moment,
     ) -> (Option<Read<V>>, Option<Entry<V>>) {
+        self.heat.count(key);
         if let Some(read) = self.filtered(key, freshness, now) {
             return (Some(read), None);
         }
@@ -189,10 +197,18 @@ where
     }
 
     /// What Redis has, and what is needed to use it rightly.
-    async fn look_level2(&self, subject: &Subject) -> Looked<V> {
+    pub(super) async fn look_level2(
+        self: &Arc<Self>,
+        subject: &Subject,
+        freshness: Freshness,
+    ) -> Looked<V> {
         // Both before the command is sent: what comes after it must not be taken for older.
         let began = self.flights.next();
         let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
+        if let Some((entry, stamp)) = self.look_copy(subject, freshness).await {
+            let at = self.clock.now();
+            return Looked { began, ticket, at, found: Ok((Some(entry), stamp)) };
+        }
         let found = self.level2.get(subject.entry(), &subject.generations).await;
         let at = self.clock.now();
         let found = found
@@ -220,7 +236,9 @@ where
 
     /// Keeps a copy in the first level.
     pub(super) fn keep(&self, subject: &Subject, entry: &Entry<V>, ticket: Option<Ticket>) {
-        if let (Some(level1), Some(ticket)) = (&self.level1, ticket) {
+        if let (Some(level1), Some(ticket)) = (&self.level1, ticket)
+            && self.heat.admits(subject.entry())
+        {
             level1.insert(subject.entry(), self.for_level1(entry), ticket);
         }
     }
@@ -243,7 +261,7 @@ where
             }
             let Looked { began, ticket, at: now, found } = match first.take() {
                 Some(looked) => looked,
-                None => this.look_level2(&subject).await,
+                None => this.look_level2(&subject, freshness).await,
             };
             let (found, stamp) = match found {
                 Ok(found) => found,
@@ -546,13 +564,13 @@ where
 }
 
 /// What a look into Redis found.
-struct Looked<V> {
+pub(super) struct Looked<V> {
     /// The reader's number: loads with a later one are new enough for it.
     began: u64,
-    ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     /// When the answer came.
-    at: Moment,
-    found: Result<(Option<Entry<V>>, u64), Error>,
+    pub(super) at: Moment,
+    pub(super) found: Result<(Option<Entry<V>>, u64), Error>,
 }
 
 /// Who shares a load: those who want the same entry and saw the same generations. A load that began

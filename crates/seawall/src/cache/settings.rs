@@ -5,10 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     filter_keys::KeyFilter,
-    options::{Mode, OnInvalidate, WhenBusy},
+    options::{Level1Keeps, Mode, OnInvalidate, WhenBusy},
     repair_log::RepairLog,
 };
-use crate::{guard::Governor, key::KeyPart};
+use crate::{
+    guard::Governor,
+    hotkey::{HotRules, copies::MAX_COPIES},
+    key::KeyPart,
+};
 
 type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
@@ -37,6 +41,9 @@ pub(super) struct Settings<K> {
     pub(super) repair_log: Option<Arc<dyn RepairLog>>,
     pub(super) repair_limit: usize,
     pub(super) filter: Option<KeyFilter<K>>,
+    pub(super) hot_rules: HotRules,
+    pub(super) level1_keeps: Level1Keeps,
+    pub(super) copies: usize,
 }
 
 /// The longest lifetime.
@@ -68,6 +75,9 @@ impl<K> Default for Settings<K> {
             repair_log: None,
             repair_limit: 100_000,
             filter: None,
+            hot_rules: HotRules::default(),
+            level1_keeps: Level1Keeps::Everything,
+            copies: 0,
         }
     }
 }
@@ -122,6 +132,18 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
         }
         if self.repair_limit == 0 {
             return Err("repair_limit is 0: no invalidation could be kept".into());
+        }
+        self.hot_rules.check().map_err(|error| error.to_string())?;
+        if self.copies > MAX_COPIES {
+            return Err(format!("copies is {}, the most is {MAX_COPIES}", self.copies));
+        }
+        if self.copies == 0 && self.hot_rules.want_copies() {
+            return Err("a hot rule has copies_at, but copies is 0".into());
+        }
+        if self.level1_keeps == Level1Keeps::HotOnly && self.level1_bytes == 0 {
+            return Err(
+                "level1_keeps is HotOnly but level1_bytes is 0: there is no first level".into()
+            );
         }
         if let Some(Err(sentence)) = self.filter.as_ref().map(KeyFilter::check) {
             return Err(sentence);

@@ -158,6 +158,7 @@ where
 {
     /// Invalidates entries: here at once, in Redis with a few tries, else by the repair queue.
     pub(super) async fn invalidate(&self, entries: Vec<Vec<u8>>) -> Invalidation {
+        entries.iter().for_each(|entry| self.heat.keys.wrote(entry));
         self.drop_copies(&entries);
         let message = about_keys(&entries);
         let keep = self.settings.on_invalidate == OnInvalidate::KeepForStale;

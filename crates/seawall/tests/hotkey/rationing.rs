@@ -1,0 +1,93 @@
+//! What a hot key may ask of Redis and of the source.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall::{
+    Error,
+    cache::{Cache, CacheError, Loaded},
+    guard::Rate,
+    hotkey::{HotRule, HotRules},
+    testing::Stage,
+};
+
+use crate::finding::until;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_its_limit_a_hot_key_is_shed_and_others_are_not() {
+    let stage = Stage::start().await.expect("the engine starts");
+    let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(10));
+    // Without a first level every read asks Redis.
+    let cache: Cache<u64, u64> = stage
+        .seawall()
+        .cache("limited")
+        .level1_bytes(0)
+        .hot_keys(HotRules::off().prefix(1, rule))
+        .build()
+        .expect("settings that agree");
+    let loads = Arc::new(AtomicU64::new(0));
+    let read = async |key: u64| {
+        let loads = Arc::clone(&loads);
+        let load = move || async move {
+            loads.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Error>(Loaded::DontCache(key))
+        };
+        cache.get_or_load(&key, load).await
+    };
+    for _ in 0..50 {
+        assert!(read(1).await.is_ok(), "not hot yet");
+    }
+    cache.declare_hot(&1, Duration::from_secs(60)).await.expect("declared");
+    cache.declare_hot(&2, Duration::from_secs(60)).await.expect("declared");
+    until("both are hot", async || stage.seawall().hot_keys().here().len() == 2).await;
+    let before = loads.load(Ordering::SeqCst);
+    let mut shed = 0;
+    for _ in 0..100 {
+        match read(1).await {
+            Ok(_) => {}
+            Err(CacheError::Shed { retry_after }) => {
+                assert!(!retry_after.is_zero());
+                shed += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(read(2).await.is_ok(), "hot, but its rule has no limit");
+    }
+    assert!(shed >= 85, "{shed} of 100 were shed");
+    let loaded = loads.load(Ordering::SeqCst) - before;
+    assert!(loaded <= 100 + 15, "{loaded} loads");
+    stage.advance(Duration::from_secs(1)).await;
+    assert!(read(1).await.is_ok(), "a second later there is more");
+    stage.shutdown().await;
+}
+
+/// The copy that is past its lifetime is better than nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_its_limit_a_hot_key_gives_its_older_copy() {
+    let stage = Stage::start().await.expect("the engine starts");
+    let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(1));
+    let cache: Cache<u64, u64> = stage
+        .seawall()
+        .cache("limited")
+        .level1_for(Duration::from_millis(10))
+        .hot_keys(HotRules::all(rule))
+        .build()
+        .expect("settings that agree");
+    cache.put(&1, &10).await.expect("stored");
+    cache.declare_hot(&1, Duration::from_secs(60)).await.expect("declared");
+    until("it is hot", async || !stage.seawall().hot_keys().here().is_empty()).await;
+    let mut sources = Vec::new();
+    for _ in 0..5 {
+        let read = cache.get(&1).await.expect("an answer").expect("a value");
+        assert_eq!(read.value.as_deref(), Some(&10));
+        sources.push(read.source);
+        stage.advance(Duration::from_millis(11)).await;
+    }
+    assert!(sources.contains(&seawall::cache::Source::Stale), "{sources:?}");
+    stage.shutdown().await;
+}
