@@ -41,6 +41,9 @@ pub enum Error {
     /// A reply was not of the shape that the command has: another version, or a key that is not ours.
     #[error("unexpected reply from Redis: {0}")]
     Unexpected(Arc<str>),
+    /// The source behind a structure in Redis (a loader of the caller's) failed; what it said.
+    #[error("the source failed: {0}")]
+    Source(Arc<str>),
     /// The handle was shut down.
     #[error("the connection was shut down")]
     Closed,
@@ -67,7 +70,7 @@ impl Error {
                     | "MISCONF"
                     | "NOREPLICAS"
             ),
-            Error::Invalid(_) | Error::Unexpected(_) | Error::Closed => false,
+            Error::Invalid(_) | Error::Unexpected(_) | Error::Source(_) | Error::Closed => false,
         }
     }
 

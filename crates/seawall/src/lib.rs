@@ -16,10 +16,14 @@
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
 //! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
 //! | [`id`] | global ids that cost no round trip, and snowflakes |
+//! | [`bloom`] | a filter in Redis that says what cannot exist, rebuilt without a gap |
+//! | [`session`] | sessions by random token that slide, and end all at once |
+//! | [`social`] | likes, leaderboards, follows, inboxes, places, sign-ins, visits, order lists |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
 
+pub mod bloom;
 pub mod cache;
 pub mod clock;
 pub mod error;
@@ -31,6 +35,9 @@ pub mod key;
 pub mod limit;
 pub mod link;
 pub mod lock;
+pub mod member;
+pub mod session;
+pub mod social;
 mod tally;
 pub mod testing;
 

@@ -164,7 +164,7 @@ impl Bits {
     }
 
     fn hash(&self, entry: &[u8]) -> u64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(entry, self.seed)
+        crate::bloom::hash64(entry, self.seed)
     }
 
     pub(super) fn insert(&self, entry: &[u8]) {

@@ -1,0 +1,99 @@
+//! Which generation answers: one hash in Redis, remembered in the process.
+//!
+//! What is remembered may be old. Nothing rests on it: a part that is gone or marked says so, and the
+//! hash is read again.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use redis::cmd;
+
+use super::shape::Shape;
+use crate::{
+    Seawall,
+    error::{Error, Result},
+    link::Link,
+};
+
+/// A generation of bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Generation {
+    pub(super) number: u64,
+    pub(super) shape: Shape,
+}
+
+/// The hash, as it was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Control {
+    /// Which one answers; none before the first build.
+    pub(super) current: Option<Generation>,
+    /// Which one is being built.
+    pub(super) next: Option<Generation>,
+    /// Which one is being taken away.
+    pub(super) old: Option<Generation>,
+}
+
+impl Control {
+    pub(super) fn read(fields: &HashMap<String, String>) -> Result<Self> {
+        let generation = |field: &str| -> Result<Option<Generation>> {
+            let Some(number) = fields.get(field) else { return Ok(None) };
+            let strange = || Error::unexpected(format!("a filter's {field} is {number:?}"));
+            let shape = fields.get(&format!("s:{number}")).ok_or_else(strange)?;
+            let number = number.parse().map_err(|_| strange())?;
+            Ok(Some(Generation { number, shape: shape.parse()? }))
+        };
+        Ok(Control {
+            current: generation("current")?,
+            next: generation("next")?,
+            old: generation("old")?,
+        })
+    }
+
+    /// Everything that takes additions.
+    pub(super) fn all(&self) -> impl Iterator<Item = Generation> {
+        [self.current, self.next, self.old].into_iter().flatten()
+    }
+}
+
+/// Where a filter's keys are, and what is known of its hash.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) seawall: Seawall,
+    pub(super) name: String,
+    pub(super) key: Vec<u8>,
+    known: ArcSwapOption<Control>,
+}
+
+impl Place {
+    pub(super) fn new(seawall: &Seawall, name: String) -> Result<Self> {
+        let key = seawall.key("bloom", &name)?;
+        Ok(Place { seawall: seawall.clone(), name, key, known: ArcSwapOption::empty() })
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        self.seawall.link()
+    }
+
+    pub(super) fn part(&self, generation: Generation, part: u32) -> Result<Vec<u8>> {
+        self.seawall.key("bloom", &(self.name.as_str(), generation.number, part))
+    }
+
+    pub(super) fn parts(&self, generation: Generation) -> Result<Vec<Vec<u8>>> {
+        (0..generation.shape.parts).map(|part| self.part(generation, part)).collect()
+    }
+
+    /// What is known; read when nothing is.
+    pub(super) async fn control(&self) -> Result<Arc<Control>> {
+        match self.known.load_full() {
+            Some(known) if known.current.is_some() => Ok(known),
+            _ => self.refresh().await,
+        }
+    }
+
+    pub(super) async fn refresh(&self) -> Result<Arc<Control>> {
+        let fields = self.link().query(&self.key, cmd("HGETALL").arg(&self.key)).await?;
+        let control = Arc::new(Control::read(&fields)?);
+        self.known.store(Some(Arc::clone(&control)));
+        Ok(control)
+    }
+}

@@ -1,0 +1,20 @@
+-- Begins a generation.
+--
+-- KEYS  1 control
+-- ARGV  1 token, 2 lease in ms, 3 shape, 4 'create' (only when there is none) or 'rebuild'
+-- Returns {0, ms} while somebody else builds, {2} when there is one and it should be created, else
+-- {1, number of the generation}; and after these, field and value, what the hash said before.
+--
+-- Atomic, because of two who begin one must win, and the number is theirs alone.
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+if ARGV[4] == 'create' and redis.call('HEXISTS', KEYS[1], 'current') == 1 then return {2, 0, {}} end
+local till = redis.call('HGET', KEYS[1], 'until')
+if till and tonumber(till) > now then return {0, tonumber(till) - now, {}} end
+local before = redis.call('HGETALL', KEYS[1])
+local stale = redis.call('HGET', KEYS[1], 'next')
+if stale then redis.call('HDEL', KEYS[1], 's:' .. stale) end
+local number = redis.call('HINCRBY', KEYS[1], 'last', 1)
+redis.call('HSET', KEYS[1], 'next', number, 's:' .. number, ARGV[3], 'token', ARGV[1],
+  'until', string.format('%.0f', now + ARGV[2]))
+return {1, number, before}

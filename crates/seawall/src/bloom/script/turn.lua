@@ -1,0 +1,29 @@
+-- What the one who builds a generation may do: go on, flip, give up; and what comes after a flip.
+--
+-- KEYS  1 control
+-- ARGV  1 token (or for 'forget' the generation), 2 'extend', 'flip', 'abandon' or 'forget',
+--       3 lease in ms
+-- Returns 1, or 0 when the token is not the one that builds.
+--
+-- Atomic, because who has lost the lease must not flip.
+if ARGV[2] == 'forget' then
+  if redis.call('HGET', KEYS[1], 'old') ~= ARGV[1] then return 0 end
+  return redis.call('HDEL', KEYS[1], 'old', 's:' .. ARGV[1]) > 0 and 1 or 0
+end
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+if ARGV[2] == 'extend' then
+  redis.call('HSET', KEYS[1], 'until', string.format('%.0f', now + ARGV[3]))
+  return 1
+end
+local number = redis.call('HGET', KEYS[1], 'next')
+redis.call('HDEL', KEYS[1], 'next', 'token', 'until')
+if ARGV[2] == 'abandon' then
+  redis.call('HDEL', KEYS[1], 's:' .. number)
+  return 1
+end
+local current = redis.call('HGET', KEYS[1], 'current')
+if current then redis.call('HSET', KEYS[1], 'old', current) end
+redis.call('HSET', KEYS[1], 'current', number)
+return 1

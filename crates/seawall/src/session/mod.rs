@@ -1,0 +1,27 @@
+//! Sessions: a random token, a hash of fields in Redis that slides, an index for each user.
+//!
+//! ```text
+//! session:{NAME:DIGEST}      hash   ~user, ~until, ~at and the fields; lives `idle` after its last use
+//! session-of:{NAME:USER}     zset   digest → when the session ends at the latest
+//! ```
+//!
+//! - **Only a digest of the token is in Redis** (SHA-256), in the key's name. Whoever reads a backup,
+//!   a MONITOR or a slow log learns of no session that could be used. Tokens have 128 random bits
+//!   from the operating system, so the digest needs no salt. [`Token`] shows itself nowhere but by
+//!   [`Token::reveal`].
+//! - **Reading slides.** One script reads the fields and extends the lifetime, at most once in a
+//!   fraction of it (an eighth by default): most reads write nothing. It never goes beyond `longest`.
+//! - **The index comes first.** A session is entered in its user's index as being opened, then
+//!   created, then entered as open. Who ends sessions deletes them first and takes them out of the
+//!   index afterwards, each only as it was read: one that was being opened then and is open now
+//!   stays. Whatever fails or races, no live session is missing in the index, so that
+//!   [`Sessions::revoke_all`] ends all that were opened before it. The index may name sessions that
+//!   are not there; they are skipped.
+//!
+//! Index and session lie in different slots, so that sessions spread over a Cluster.
+
+mod store;
+mod token;
+
+pub use store::{Fields, Load, Revoke, Session, SessionInfo, Sessions, SessionsBuilder};
+pub use token::{SessionId, Token};

@@ -1,0 +1,14 @@
+-- Replaces the fields of a session.
+--
+-- KEYS  1 session
+-- ARGV  fields and values
+-- Returns 1, or 0 when there is no session.
+--
+-- Atomic, because fields written to a session that has just ended would make one without an end.
+local kept = redis.call('HMGET', KEYS[1], '~user', '~until')
+if not kept[1] then return 0 end
+local left = redis.call('PTTL', KEYS[1])
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], '~user', kept[1], '~until', kept[2], unpack(ARGV))
+redis.call('PEXPIRE', KEYS[1], left)
+return 1

@@ -1,0 +1,383 @@
+//! Opening, reading and ending sessions.
+
+use std::{collections::BTreeMap, marker::PhantomData, time::Duration};
+
+use redis::{Cmd, cmd};
+
+use super::{SessionId, Token};
+use crate::{
+    Seawall,
+    error::{Error, Result},
+    link::Script,
+    member::Member,
+};
+
+/// Most fields of a session.
+const MAX_FIELDS: usize = 64;
+/// What a session's fields may have together.
+const MAX_BYTES: usize = 4096;
+/// Commands in one pipeline, and ids in one command.
+const SLICE: usize = 500;
+
+static OPEN: Script = Script::new(include_str!("script/open.lua"));
+static INDEX: Script = Script::new(include_str!("script/index.lua"));
+static DROP: Script = Script::new(include_str!("script/drop.lua"));
+static LOAD: Script = Script::new(include_str!("script/load.lua"));
+static CHANGE: Script = Script::new(include_str!("script/change.lua"));
+
+/// What a session carries: names and values, 64 and 4 KB at most. No secrets: it is there to be read.
+pub type Fields = BTreeMap<String, String>;
+
+impl Seawall {
+    /// Begins sessions by their name.
+    #[must_use]
+    pub fn sessions<M: Member>(&self, name: impl Into<String>) -> SessionsBuilder<M> {
+        SessionsBuilder {
+            seawall: self.clone(),
+            name: name.into(),
+            idle: Duration::from_secs(30 * 60),
+            longest: Duration::from_secs(7 * 24 * 3600),
+            slides: 8,
+            most: 100,
+            user: PhantomData,
+        }
+    }
+}
+
+/// Settings of [`Sessions`].
+#[derive(Debug, Clone)]
+pub struct SessionsBuilder<M> {
+    seawall: Seawall,
+    name: String,
+    idle: Duration,
+    longest: Duration,
+    slides: u32,
+    most: usize,
+    user: PhantomData<fn(M) -> M>,
+}
+
+impl<M: Member> SessionsBuilder<M> {
+    /// How long a session lives without being read; 30 minutes without it.
+    #[must_use]
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.idle = time;
+        self
+    }
+
+    /// How long a session lives at most; 7 days without it.
+    #[must_use]
+    pub fn longest(mut self, time: Duration) -> Self {
+        self.longest = time;
+        self
+    }
+
+    /// How often it slides in an idle time at most: a read extends it only when the last extension is
+    /// `idle / slides` ago. 8 without it.
+    #[must_use]
+    pub fn slides(mut self, count: u32) -> Self {
+        self.slides = count;
+        self
+    }
+
+    /// How many sessions a user may have: a further one ends the oldest. 100 without it.
+    #[must_use]
+    pub fn per_user(mut self, most: usize) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// Builds them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense.
+    pub fn build(self) -> Result<Sessions<M>> {
+        if self.idle < Duration::from_millis(10) || self.longest < self.idle {
+            return Err(Error::Invalid(format!(
+                "sessions: idle is {:?} and longest {:?}: at least 10 ms, and not less than idle",
+                self.idle, self.longest
+            )));
+        }
+        if self.slides == 0 || self.most == 0 || self.most > 1000 {
+            return Err(Error::Invalid(
+                "sessions: slides is at least 1, per_user 1 to 1,000".into(),
+            ));
+        }
+        Ok(Sessions { settings: self })
+    }
+}
+
+/// Sessions of all users.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, session::Fields};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let sessions = seawall.sessions::<u64>("web").build()?;
+/// let token = sessions.open(&42, &Fields::from([("role".into(), "user".into())])).await?;
+/// let session = sessions.load(&token).await?.found().expect("just opened");
+/// assert_eq!((session.user, session.fields["role"].as_str()), (42, "user"));
+/// sessions.revoke_all(&42).await?;
+/// assert!(sessions.load(&token).await?.found().is_none());
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Sessions<M> {
+    settings: SessionsBuilder<M>,
+}
+
+/// What loading a session came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Load<M> {
+    /// It is there, and has slid.
+    Found(Session<M>),
+    /// There is none, or not any more.
+    Unknown,
+}
+
+impl<M> Load<M> {
+    /// The session, if there is one.
+    #[must_use]
+    pub fn found(self) -> Option<Session<M>> {
+        match self {
+            Load::Found(session) => Some(session),
+            Load::Unknown => None,
+        }
+    }
+}
+
+/// A session that was loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session<M> {
+    /// Whose it is.
+    pub user: M,
+    /// What it carries.
+    pub fields: Fields,
+    /// When it ends at the latest, in milliseconds of the server's clock.
+    pub until: i64,
+    /// Whether this read extended its lifetime: once in a fraction of it somebody is told, who may
+    /// then let a copy elsewhere follow.
+    pub slid: bool,
+}
+
+/// A session in a user's list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its public name.
+    pub id: SessionId,
+    /// When it was opened, in milliseconds of the server's clock.
+    pub opened: i64,
+    /// When it ends at the latest.
+    pub until: i64,
+    /// How long it still lives if nobody reads it.
+    pub idle_left: Duration,
+}
+
+/// What ending a session came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Revoke {
+    /// By this call.
+    Revoked,
+    /// There was none.
+    Unknown,
+}
+
+impl<M: Member> Sessions<M> {
+    /// Opens a session. When the reply is lost, nobody knows its token, and it ends by itself.
+    ///
+    /// # Errors
+    /// When Redis does not answer; [`Error::Invalid`] for fields that are too many, too large, or
+    /// begin with `~`.
+    pub async fn open(&self, user: &M, fields: &Fields) -> Result<Token> {
+        check(fields)?;
+        let token = Token::random()?;
+        let id = token.id();
+        self.enter(user, &id, None).await?;
+        let settings = &self.settings;
+        let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(settings.idle));
+        call = call.arg(millis(settings.longest)).arg(&*user.to_member()?);
+        for (name, value) in fields {
+            call = call.arg(name).arg(value);
+        }
+        let until: i64 = settings.seawall.link().eval(&call).await?;
+        // Again, and as an open one: who ended all sessions in between found none here yet, and took
+        // the entry or is about to.
+        self.enter(user, &id, Some(until)).await?;
+        Ok(token)
+    }
+
+    /// Enters a session in its user's index, and ends those that are too many.
+    async fn enter(&self, user: &M, id: &SessionId, until: Option<i64>) -> Result<()> {
+        let index = self.index(user)?;
+        let call = INDEX.on(&[&index]).arg(id.as_str());
+        let call = call.arg(millis(self.settings.longest)).arg(self.settings.most);
+        let call = call.arg(until.map_or(String::new(), |until| until.to_string()));
+        let over: Vec<(String, f64)> = self.settings.seawall.link().eval(&call).await?;
+        self.end(&index, &entries(over)).await.map(drop)
+    }
+
+    /// Ends sessions and then takes them out of the index, so that what fails is found again; how
+    /// many there were.
+    async fn end(&self, index: &[u8], ids: &[(SessionId, f64)]) -> Result<usize> {
+        let link = self.settings.seawall.link();
+        let mut live = 0;
+        for slice in ids.chunks(SLICE) {
+            let commands = slice.iter().map(|(id, _)| self.on_session("DEL", id));
+            for reply in link.send_all(commands.collect::<Result<_>>()?).await {
+                live += redis::from_redis_value::<usize>(reply?)?;
+            }
+            let mut call = DROP.on(&[index]);
+            for (id, score) in slice {
+                call = call.arg(id.as_str()).arg(*score);
+            }
+            link.run(&call).await?;
+        }
+        Ok(live)
+    }
+
+    /// Reads a session and lets it slide, in one round trip.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn load(&self, token: &Token) -> Result<Load<M>> {
+        let settings = &self.settings;
+        let call = LOAD
+            .on(&[self.key(&token.id())?])
+            .arg(millis(settings.idle))
+            .arg(millis(settings.idle / settings.slides));
+        type Reply = Option<(Vec<u8>, i64, u8, Vec<(String, String)>)>;
+        let Some((user, until, slid, fields)) =
+            settings.seawall.link().eval::<Reply>(&call).await?
+        else {
+            return Ok(Load::Unknown);
+        };
+        let fields = fields.into_iter().collect();
+        Ok(Load::Found(Session { user: M::from_member(&user)?, fields, until, slid: slid == 1 }))
+    }
+
+    /// Replaces what a session carries. May be repeated.
+    ///
+    /// # Errors
+    /// As [`Sessions::open`].
+    pub async fn replace(&self, token: &Token, fields: &Fields) -> Result<Load<M>> {
+        check(fields)?;
+        let mut call = CHANGE.on(&[self.key(&token.id())?]);
+        for (name, value) in fields {
+            call = call.arg(name).arg(value);
+        }
+        match self.settings.seawall.link().eval::<u8>(&call).await? {
+            1 => self.load(token).await,
+            _ => Ok(Load::Unknown),
+        }
+    }
+
+    /// Ends a session. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer: it may still be there.
+    pub async fn revoke(&self, token: &Token) -> Result<Revoke> {
+        self.revoke_by_id(&token.id()).await
+    }
+
+    /// Ends a session by its public name, as from a list of devices. Check whose it is:
+    /// [`Sessions::list`] has one's own.
+    ///
+    /// # Errors
+    /// As [`Sessions::revoke`].
+    pub async fn revoke_by_id(&self, id: &SessionId) -> Result<Revoke> {
+        let link = self.settings.seawall.link();
+        let key = self.key(id)?;
+        let user: Option<Vec<u8>> = link.query(&key, cmd("HGET").arg(&key).arg("~user")).await?;
+        let gone: u8 = link.query(&key, cmd("DEL").arg(&key)).await?;
+        if let Some(user) = user {
+            let index = self.index(&M::from_member(&user)?)?;
+            link.send(&index, cmd("ZREM").arg(&index).arg(id.as_str())).await?;
+        }
+        Ok(if gone == 1 { Revoke::Revoked } else { Revoke::Unknown })
+    }
+
+    /// Ends all sessions of a user that were opened before; how many there were. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer: some may still be there, and are still in the list.
+    pub async fn revoke_all(&self, user: &M) -> Result<usize> {
+        let index = self.index(user)?;
+        let ids = self.indexed(&index).await?;
+        self.end(&index, &ids).await
+    }
+
+    /// The sessions of a user, the newest first.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn list(&self, user: &M) -> Result<Vec<SessionInfo>> {
+        let link = self.settings.seawall.link();
+        let index = self.index(user)?;
+        let mut live = Vec::new();
+        for slice in self.indexed(&index).await?.chunks(SLICE) {
+            let commands = slice.iter().map(|(id, _)| self.on_session("PTTL", id));
+            let replies = link.send_all(commands.collect::<Result<_>>()?).await;
+            for ((id, until), reply) in slice.iter().zip(replies) {
+                let left: i64 = redis::from_redis_value(reply?)?;
+                if let Ok(left) = u64::try_from(left) {
+                    live.push(SessionInfo {
+                        id: id.clone(),
+                        opened: *until as i64 - millis(self.settings.longest),
+                        until: *until as i64,
+                        idle_left: Duration::from_millis(left),
+                    });
+                }
+            }
+        }
+        live.reverse();
+        Ok(live)
+    }
+
+    /// What a user's index names, with its scores, the oldest first.
+    async fn indexed(&self, index: &[u8]) -> Result<Vec<(SessionId, f64)>> {
+        let mut command = cmd("ZRANGE");
+        // The index is cut to what a user may have, 1,000 at most.
+        command.arg(index).arg(0).arg(-1).arg("WITHSCORES");
+        Ok(entries(self.settings.seawall.link().query(index, &command).await?))
+    }
+
+    fn on_session(&self, name: &str, id: &SessionId) -> Result<(Vec<u8>, Cmd)> {
+        let key = self.key(id)?;
+        let mut command = cmd(name);
+        command.arg(&key);
+        Ok((key, command))
+    }
+
+    fn key(&self, id: &SessionId) -> Result<Vec<u8>> {
+        self.settings.seawall.key("session", &(self.settings.name.as_str(), id.as_str()))
+    }
+
+    fn index(&self, user: &M) -> Result<Vec<u8>> {
+        let user = user.to_member()?;
+        self.settings.seawall.key("session-of", &(self.settings.name.as_str(), &*user))
+    }
+}
+
+fn entries(named: Vec<(String, f64)>) -> Vec<(SessionId, f64)> {
+    named.into_iter().filter_map(|(id, score)| Some((SessionId::parse(&id)?, score))).collect()
+}
+
+fn check(fields: &Fields) -> Result<()> {
+    let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if fields.len() > MAX_FIELDS || bytes > MAX_BYTES {
+        return Err(Error::Invalid(format!(
+            "a session of {} fields and {bytes} bytes: {MAX_FIELDS} and {MAX_BYTES} are allowed",
+            fields.len()
+        )));
+    }
+    if fields.keys().any(|name| name.is_empty() || name.starts_with('~')) {
+        return Err(Error::Invalid("a field's name is not empty and begins with no ~".into()));
+    }
+    Ok(())
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

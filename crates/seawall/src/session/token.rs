@@ -1,0 +1,107 @@
+//! The secret that a client shows, and the digest of it that everything else uses.
+
+use std::fmt;
+
+use rand::{TryRng as _, rngs::SysRng};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+
+/// Length of a token's text.
+const TOKEN_CHARS: usize = 32;
+/// Length of an id's text.
+const ID_CHARS: usize = 64;
+
+/// The secret of one session: 128 random bits in hexadecimal. Its `Debug` says nothing.
+///
+/// ```
+/// use seawall::session::Token;
+///
+/// let token = Token::parse("00112233445566778899aabbccddeeff").expect("well formed");
+/// assert_eq!(format!("{token:?}"), "Token(…)");
+/// assert!(Token::parse("'; DROP TABLE").is_none());
+/// ```
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// A new one, from the operating system's generator.
+    pub(super) fn random() -> Result<Self> {
+        let mut bytes = [0; TOKEN_CHARS / 2];
+        SysRng.try_fill_bytes(&mut bytes).map_err(|error| {
+            Error::Unavailable(format!("the system gives no random bytes: {error}").into())
+        })?;
+        Ok(Token(hex(&bytes)))
+    }
+
+    /// A token as a client wrote it; `None` for what can be none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        is_hex(text, TOKEN_CHARS).then(|| Token(text.to_owned()))
+    }
+
+    /// The text that the client gets. Not for logs.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What the session is called in Redis, and may be called in front of others.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        SessionId(hex(&Sha256::digest(self.0.as_bytes())))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A session's public name: the digest of its token. Nobody can use a session by it, but its user can
+/// end one by it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// An id as it was written by [`SessionId::as_str`]; `None` for what can be none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        is_hex(text, ID_CHARS).then(|| SessionId(text.to_owned()))
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_hex(text: &str, chars: usize) -> bool {
+    text.len() == chars && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_random_hexadecimal_and_tell_nothing() {
+        let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
+        assert_ne!(one.reveal(), other.reveal());
+        assert!(Token::parse(one.reveal()).is_some());
+        assert!(!format!("{one:?}{:?}", Some(&one)).contains(one.reveal()));
+        assert!(!one.id().as_str().contains(one.reveal()));
+        for bad in ["", "0", "}{", "GGGGGGGGGGGGGGGGGGGGGGGGGGGGGGGG", &"a".repeat(33)] {
+            assert!(Token::parse(bad).is_none() && SessionId::parse(bad).is_none(), "{bad}");
+        }
+        // SHA-256 of the text, as other programs compute it.
+        let known = Token::parse("00000000000000000000000000000000").unwrap();
+        assert!(known.id().as_str().starts_with("84e0c0eafaa95a34"));
+    }
+}

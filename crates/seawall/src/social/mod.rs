@@ -1,0 +1,58 @@
+//! Small typed structures of a community, each over one key template.
+//!
+//! | | | in Redis |
+//! | --- | --- | --- |
+//! | [`Seawall::likes`](crate::Seawall::likes) | who likes what, who was first | sorted set, member → ms |
+//! | [`Seawall::leaderboard`](crate::Seawall::leaderboard) | scores, ranks, pages around a member, seasons | sorted sets and a hash |
+//! | [`Seawall::follows`](crate::Seawall::follows) | who follows whom, whom two have in common | set, rebuilt from a source |
+//! | [`Seawall::inbox`](crate::Seawall::inbox) | a feed that is scrolled while it grows | sorted set, post → ms |
+//! | [`Seawall::places`](crate::Seawall::places) | what is near | geo set |
+//! | [`Seawall::sign_ins`](crate::Seawall::sign_ins) | a calendar of days, and streaks | bitmap a month |
+//! | [`Seawall::visits`](crate::Seawall::visits) | page views and different visitors | counter and HyperLogLog a day |
+//! | [`Seawall::order_index`](crate::Seawall::order_index) | the newest orders of a user, older ones from the source | sorted set, order → ms·1000 |
+//!
+//! A handle is made once for a template (`seawall.likes::<u64>("note")`) and gives a view of one
+//! subject (`likes.of(&42)?`): one key, or a few that share its slot. What must be atomic is one
+//! script in that slot; what spans subjects is cut into bounded pieces and works on a Cluster.
+//!
+//! Invariants: no command of ours carries more than [`SLICE`] members. Times are the server's. What
+//! can be repeated after a lost reply says so. A structure that has a source behind it never takes
+//! an absent key for an empty one (`rebuild`).
+
+mod cursor;
+mod day;
+mod follow;
+mod follow_meet;
+mod inbox;
+mod inbox_box;
+mod leaderboard;
+mod likes;
+mod merge;
+mod order_index;
+mod order_page;
+mod places;
+mod rebuild;
+#[cfg(feature = "sabotage")]
+mod sabotage;
+mod sign_in;
+mod template;
+mod visits;
+
+pub use cursor::{Cursor, Scroll};
+pub use day::{Day, Month};
+pub use follow::{Follow, FollowBuilder, Follows, FollowsOf, Unfollow};
+pub use inbox::{FanOut, Inbox, Post};
+pub use inbox_box::{InboxOf, Page, ScrollPage};
+pub use leaderboard::{Leaderboard, MAX_SCORE, Season, Standing};
+pub use likes::{Change, Likes, LikesOf, Toggle};
+pub use merge::merge;
+pub use order_index::{Add, Audit, Order, OrderIndex, OrderIndexBuilder, OrdersOf};
+pub use order_page::OrderPage;
+pub use places::{Nearby, Place, Places, PlacesIn, Point, Resolved};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Bug;
+pub use sign_in::{Calendar, Sign, SignIns, SignInsOf};
+pub use visits::{Visits, VisitsOf};
+
+/// Most members in one command.
+pub const SLICE: usize = 1000;

@@ -1,0 +1,26 @@
+-- Likes, takes a like back, or turns it round.
+--
+-- KEYS  1 likes (zset member -> ms), 2 the remembered outcome of this toggle
+-- ARGV  1 'like', 'unlike' or 'toggle', 2 member, 3 for how long an outcome is remembered, in ms
+-- Returns 0 when nothing changed, 1 when the member was added, 2 when it was removed.
+--
+-- Atomic, because the direction of a toggle and the change must be one: of two clicks at once the
+-- second has to see the first. The time is taken here, so that "first" means first on the server.
+local mode = ARGV[1]
+if mode == 'toggle' then
+  local known = redis.call('GET', KEYS[2])
+  if known then return tonumber(known) end
+end
+local outcome
+if mode ~= 'like' and redis.call('ZREM', KEYS[1], ARGV[2]) == 1 then
+  outcome = 2
+elseif mode == 'unlike' then
+  return 0
+else
+  local t = redis.call('TIME')
+  local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+  if redis.call('ZADD', KEYS[1], 'NX', now, ARGV[2]) == 0 then return 0 end
+  outcome = 1
+end
+if mode == 'toggle' then redis.call('SET', KEYS[2], outcome, 'PX', ARGV[3]) end
+return outcome

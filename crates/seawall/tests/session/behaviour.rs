@@ -1,0 +1,168 @@
+//! Opening, sliding, ending, and what is never to be seen.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use seawall::{
+    cmd,
+    session::{Fields, Load, Revoke, Token},
+    testing::Stage,
+};
+
+use crate::setup::{Setup, on_every_backend};
+
+on_every_backend! {
+    sessions_are_opened_listed_and_ended
+    all_sessions_of_a_user_end_while_others_are_opened
+}
+
+fn fields(role: &str) -> Fields {
+    Fields::from([("role".to_owned(), role.to_owned()), ("nick".to_owned(), "Ann".to_owned())])
+}
+
+async fn sessions_are_opened_listed_and_ended(setup: Setup) {
+    let seawall = setup.connect().await;
+    let sessions = seawall.sessions::<u64>("web").per_user(3).build().expect("valid");
+    let token = sessions.open(&42, &fields("user")).await.expect("answered");
+    let session = sessions.load(&token).await.expect("answered").found().expect("open");
+    assert_eq!((session.user, &session.fields, session.slid), (42, &fields("user"), false));
+    // A token that a client wrote.
+    let written = Token::parse(token.reveal()).expect("our own text");
+    assert!(sessions.load(&written).await.expect("answered").found().is_some());
+    let guess = Token::parse(&"0".repeat(32)).expect("well formed");
+    assert_eq!(sessions.load(&guess).await.expect("answered"), Load::Unknown);
+
+    // The token is nowhere in Redis: its digest names the key.
+    let key = setup.entry(&format!("session:{{web:{}}}", token.id().as_str()));
+    let link = seawall.link();
+    let there: u64 = link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
+    assert_eq!(there, 1);
+    let hash: Vec<String> =
+        link.query(key.as_bytes(), cmd("HGETALL").arg(&key)).await.expect("fields");
+    assert!(hash.iter().all(|text| !text.contains(token.reveal())), "{hash:?}");
+
+    let changed = sessions.replace(&token, &fields("admin")).await.expect("answered");
+    assert_eq!(changed.found().expect("open").fields["role"], "admin");
+    let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+    assert!((1..=30 * 60 * 1000).contains(&left), "{left}");
+    assert_eq!(sessions.replace(&guess, &fields("x")).await.expect("answered"), Load::Unknown);
+
+    // Limits.
+    let many: Fields = (0..65).map(|n| (n.to_string(), String::new())).collect();
+    let large = Fields::from([("a".to_owned(), "x".repeat(4097))]);
+    let ours = Fields::from([("~user".to_owned(), "1".to_owned())]);
+    for bad in [many, large, ours] {
+        assert!(sessions.open(&42, &bad).await.is_err());
+    }
+
+    // A fourth session ends the oldest.
+    let mut tokens = vec![token];
+    for _ in 0..3 {
+        tokens.push(sessions.open(&42, &Fields::new()).await.expect("answered"));
+    }
+    assert_eq!(sessions.load(&tokens[0]).await.expect("answered"), Load::Unknown);
+    let listed = sessions.list(&42).await.expect("answered");
+    let ids: BTreeSet<_> = listed.iter().map(|info| info.id.clone()).collect();
+    assert_eq!(ids, tokens[1..].iter().map(Token::id).collect());
+    assert!(listed.iter().all(|info| info.idle_left > Duration::from_secs(1_700)));
+
+    assert_eq!(sessions.revoke(&tokens[1]).await.expect("answered"), Revoke::Revoked);
+    assert_eq!(sessions.revoke(&tokens[1]).await.expect("answered"), Revoke::Unknown);
+    assert_eq!(sessions.revoke_by_id(&tokens[2].id()).await.expect("answered"), Revoke::Revoked);
+    assert_eq!(sessions.list(&42).await.expect("answered").len(), 1);
+    let other = sessions.open(&43, &Fields::new()).await.expect("answered");
+    assert_eq!(sessions.revoke_all(&42).await.expect("answered"), 1);
+    assert_eq!(sessions.revoke_all(&42).await.expect("answered"), 0);
+    assert!(sessions.list(&42).await.expect("answered").is_empty());
+    assert!(sessions.load(&other).await.expect("answered").found().is_some(), "not concerned");
+    seawall.shutdown().await;
+}
+
+async fn all_sessions_of_a_user_end_while_others_are_opened(setup: Setup) {
+    let seawall = setup.connect().await;
+    let sessions = seawall.sessions::<u64>("web").per_user(500).build().expect("valid");
+    let mut tasks = Vec::new();
+    for task in 0..16 {
+        let sessions = sessions.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut opened = Vec::new();
+            for _ in 0..8 {
+                if task % 4 == 0 {
+                    sessions.revoke_all(&1).await.expect("answered");
+                } else {
+                    opened.push(sessions.open(&1, &Fields::new()).await.expect("answered"));
+                }
+            }
+            opened
+        }));
+    }
+    let mut opened = Vec::new();
+    for task in tasks {
+        opened.extend(task.await.expect("no panic"));
+    }
+    // Every session that lives is in the list: none can escape the next end of all.
+    let listed: BTreeSet<_> =
+        sessions.list(&1).await.expect("answered").into_iter().map(|info| info.id).collect();
+    for token in &opened {
+        let lives = sessions.load(token).await.expect("answered").found().is_some();
+        assert_eq!(lives, listed.contains(&token.id()));
+    }
+    sessions.revoke_all(&1).await.expect("answered");
+    for token in &opened {
+        assert_eq!(sessions.load(token).await.expect("answered"), Load::Unknown);
+    }
+    seawall.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_session_slides_once_in_a_fraction_and_never_beyond_its_longest() {
+    let stage = Stage::start().await.expect("a stage");
+    let minute = Duration::from_secs(60);
+    let builder = stage.seawall().sessions::<u64>("web").idle(40 * minute).longest(100 * minute);
+    let sessions = builder.slides(4).build().expect("valid");
+    let token = sessions.open(&1, &Fields::new()).await.expect("answered");
+    let slid = async || sessions.load(&token).await.expect("answered").found().map(|s| s.slid);
+    assert_eq!(slid().await, Some(false));
+    stage.advance(9 * minute).await;
+    assert_eq!(slid().await, Some(false), "not a quarter yet");
+    stage.advance(minute).await;
+    assert_eq!(slid().await, Some(true));
+    assert_eq!(slid().await, Some(false), "once");
+    stage.advance(39 * minute).await;
+    assert_eq!(slid().await, Some(true), "it lives from the last read on");
+    stage.advance(30 * minute).await;
+    assert_eq!(slid().await, Some(true), "79 of 100: by what is left of the longest");
+    stage.advance(20 * minute).await;
+    assert!(slid().await.is_some(), "99");
+    stage.advance(minute).await;
+    assert_eq!(slid().await, None, "100");
+    assert!(sessions.list(&1).await.expect("answered").is_empty());
+
+    let token = sessions.open(&1, &Fields::new()).await.expect("answered");
+    stage.advance(40 * minute).await;
+    assert!(sessions.load(&token).await.expect("answered").found().is_none(), "idle");
+    // Nothing is left once the longest life is over.
+    stage.advance(61 * minute).await;
+    let left: Vec<String> =
+        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
+    assert!(left.is_empty(), "{left:?}");
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn settings_that_make_no_sense_are_named() {
+    let stage = Stage::start().await.expect("a stage");
+    let make = || stage.seawall().sessions::<u64>("web");
+    assert!(make().idle(Duration::ZERO).build().is_err());
+    assert!(make().longest(Duration::from_secs(1)).build().is_err());
+    assert!(make().slides(0).build().is_err());
+    assert!(make().per_user(0).build().is_err());
+    // A lost reply while opening: nobody knows the token, and nothing stays for ever.
+    let sessions = make().build().expect("valid");
+    stage.faults().lose_replies(1);
+    assert!(sessions.open(&1, &Fields::new()).await.is_err());
+    stage.advance(Duration::from_secs(8 * 24 * 3600)).await;
+    let left: Vec<String> =
+        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
+    assert!(left.is_empty(), "{left:?}");
+    stage.shutdown().await;
+}

@@ -1,0 +1,108 @@
+//! Sign-ins and visits, by day.
+
+use seawall::{
+    cmd,
+    social::{Day, Sign},
+};
+
+use crate::setup::{Setup, on_every_backend};
+
+on_every_backend! {
+    streaks_cross_months_and_years
+    visitors_of_a_range_are_a_union
+}
+
+fn day(text: &str) -> Day {
+    text.parse().expect("a day")
+}
+
+async fn streaks_cross_months_and_years(setup: Setup) {
+    let seawall = setup.connect().await;
+    let daily = seawall.sign_ins::<u64>("daily");
+    let ann = daily.of(&1).expect("valid");
+    for text in ["2026-11-01", "2026-11-02", "2026-11-04"] {
+        assert_eq!(ann.sign(day(text)).await.expect("answered"), Sign::Signed);
+        assert_eq!(ann.sign(day(text)).await.expect("answered"), Sign::Already);
+    }
+    // The value of the documents, as we read it and as Redis does.
+    let november = ann.calendar(day("2026-11-04").month()).await.expect("answered");
+    assert_eq!(november.leading(4), 13);
+    let key = setup.entry("sign:{daily:1}:202611");
+    let mut raw = cmd("BITFIELD");
+    raw.arg(&key).arg("GET").arg("u4").arg(0);
+    assert_eq!(seawall.link().query::<Vec<u64>>(key.as_bytes(), &raw).await.expect("bits"), [13]);
+    assert_eq!((november.count(), november.first_unsigned()), (3, Some(3)));
+    assert_eq!(november.signed().collect::<Vec<_>>(), [1, 2, 4]);
+    assert_eq!(ann.streak(day("2026-11-04")).await.expect("answered"), 1);
+    assert_eq!(ann.streak(day("2026-11-03")).await.expect("answered"), 2, "until yesterday");
+    assert_eq!(ann.streak(day("2026-11-06")).await.expect("answered"), 0);
+
+    // The documents' streak stops at the first of a month; ours goes on: from 2024-12-30, over a leap
+    // year's February before it, for 800 days.
+    let ben = daily.of(&2).expect("valid");
+    let mut at = day("2024-01-15");
+    let mut days = Vec::new();
+    for _ in 0..800 {
+        days.push(at);
+        at = at.next();
+    }
+    ben.restore(&days).await.expect("answered");
+    let last = days[799];
+    assert_eq!(ben.streak(last).await.expect("answered"), 800);
+    assert_eq!(ben.streak(last.next()).await.expect("answered"), 800);
+    assert_eq!(ben.streak(last.next().next()).await.expect("answered"), 0);
+    assert_eq!(ben.streak(day("2024-03-01")).await.expect("answered"), 17 + 29 + 1);
+    assert_eq!(ben.streak(day("2024-02-01")).await.expect("answered"), 18);
+
+    // Today is the first of a month and not signed: the streak ends in the month before.
+    let eve = daily.of(&3).expect("valid");
+    for text in ["2026-12-30", "2026-12-31"] {
+        let _ = eve.sign(day(text)).await.expect("answered");
+    }
+    assert_eq!(eve.streak(day("2027-01-01")).await.expect("answered"), 2);
+    assert_eq!(eve.sign(day("2027-01-01")).await.expect("answered"), Sign::Signed);
+    assert_eq!(eve.streak(day("2027-01-01")).await.expect("answered"), 3);
+    assert_eq!(eve.streak(day("1970-01-01")).await.expect("answered"), 0);
+    let year = eve.back_from(day("2027-01-01").month()).await.expect("answered");
+    let counts: Vec<u32> = year.iter().map(|month| month.count()).collect();
+    assert_eq!(counts, [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    seawall.shutdown().await;
+}
+
+async fn visitors_of_a_range_are_a_union(setup: Setup) {
+    let seawall = setup.connect().await;
+    // Several pages, in several slots; the days of each in one.
+    for page in ["home", "shop", "feed"] {
+        let page = seawall.visits("page").of(page).expect("valid");
+        let (first, second) = (day("2026-11-30"), day("2026-12-01"));
+        page.visit_all(first, &(0..2_500_u64).collect::<Vec<_>>()).await.expect("answered");
+        page.visit_all(second, &(1_500..4_000_u64).collect::<Vec<_>>()).await.expect("answered");
+        page.visit(second, &"somebody".to_owned()).await.expect("answered");
+        assert_eq!(page.views(first..=second).await.expect("answered"), 5_001);
+        assert_eq!(page.views(second..=second).await.expect("answered"), 2_501);
+        let visitors = page.visitors(first..=second).await.expect("answered");
+        assert!((3_900..4_100).contains(&visitors), "{visitors} of 4,001");
+        assert_eq!(page.visitors(second..=first).await.expect("answered"), 0, "no day");
+        assert!(page.visitors(day("2020-01-01")..=first).await.is_err(), "too many");
+    }
+    seawall.shutdown().await;
+}
+
+/// 50,000 visitors in the tests, a million in soak.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_million_visitors_are_counted_within_two_and_a_half_per_cent() {
+    let soak = std::env::var_os("SEAWALL_SOAK").is_some();
+    let count: u64 = if soak { 1_000_000 } else { 50_000 };
+    let seawall = seawall::Seawall::connect("embedded:").await.expect("it starts");
+    let site = seawall.visits("site").of("all").expect("valid");
+    let today = day("2026-11-16");
+    for from in (0..count).step_by(10_000) {
+        let visitors: Vec<u64> = (from..from + 10_000).collect();
+        site.visit_all(today, &visitors).await.expect("answered");
+    }
+    let counted = site.visitors(today..=today).await.expect("answered");
+    let off = (counted as f64 - count as f64).abs() / count as f64;
+    assert!(off < 0.025, "{counted} of {count}");
+    assert_eq!(site.views(today..=today).await.expect("answered"), count);
+    seawall.shutdown().await;
+}

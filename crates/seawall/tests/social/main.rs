@@ -1,0 +1,13 @@
+//! Social structures, on every backend and under faults.
+
+mod board;
+mod days;
+mod feed;
+mod feed_model;
+mod follow;
+mod likes;
+mod lost_replies;
+mod orders;
+mod places;
+#[path = "../cache/setup.rs"]
+mod setup;
