@@ -1,9 +1,15 @@
 //! A backend for one test, and handles on it under a prefix of the test's own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use seawall::Seawall;
 use seawall_testkit::backend::{Backend, Stand};
+
+/// Nothing is away here, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A backend and a prefix that no other test has.
 pub(crate) struct Setup {
@@ -37,6 +43,7 @@ impl Setup {
             (true, false) => Seawall::builder(&format!("unix:{}", socket.display())),
             (false, _) => Seawall::builder(self.stand.url()),
         };
+        let builder = builder.response_timeout(PATIENCE);
         builder.prefix(&self.prefix).connect().await.expect("the backend answers")
     }
 
