@@ -24,6 +24,10 @@ const CALM: Duration = Duration::from_secs(4);
 /// A campaign that does not get on is a failed one.
 const LIMIT: Duration = Duration::from_secs(200);
 const SEED_VARIABLE: &str = "SEAWALL_ORACLE_SEED";
+/// Ends each campaign of a soak after so many seconds, however many reads there were.
+const SECONDS_VARIABLE: &str = "SEAWALL_SOAK_SECONDS";
+/// How often a long campaign says how far it is.
+const PROGRESS: Duration = Duration::from_secs(30);
 
 /// What a campaign is to do.
 #[derive(Debug, Clone)]
@@ -116,6 +120,7 @@ impl Report {
 }
 
 /// Runs a campaign; `between` is an event of the test's own in the middle, such as a fail-over.
+#[expect(clippy::print_stdout, reason = "a long campaign says how far it is")]
 pub(crate) async fn run(
     name: &str,
     ground: &Ground,
@@ -147,7 +152,16 @@ pub(crate) async fn run(
     let mut faults = BTreeMap::new();
     let found = |database: &Database| plan.until_violation && database.violations() > 0;
     let mut turned = false;
-    while database.count(Tally::Reads) < plan.reads && !found(&database) {
+    let seconds = std::env::var(SECONDS_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let budget = seconds.map_or(Duration::MAX, Duration::from_secs);
+    let mut told = began;
+    while database.count(Tally::Reads) < plan.reads && !found(&database) && began.elapsed() < budget
+    {
+        if told.elapsed() > PROGRESS {
+            told = Instant::now();
+            let (reads, violations) = (database.count(Tally::Reads), database.violations());
+            println!("{name}: {reads} reads, {violations} violations, {:?}", began.elapsed());
+        }
         assert!(
             began.elapsed() < LIMIT * if plan.reads > 100_000 { 100 } else { 1 },
             "only {} reads",
@@ -158,7 +172,9 @@ pub(crate) async fn run(
             let what = strike(ground, &mut workers, &task, &mut chance).await;
             *faults.entry(what).or_insert(0) += 1;
         }
-        if !turned && database.count(Tally::Reads) * 2 >= plan.reads {
+        let halfway =
+            database.count(Tally::Reads) * 2 >= plan.reads || began.elapsed() * 2 > budget;
+        if !turned && halfway {
             turned = true;
             between(ground).await;
         }

@@ -1,6 +1,7 @@
 //! The cache's promises under faults: lost and late replies, cuts, pauses, kills, fail-overs.
 //!
-//! `SEAWALL_SOAK=1` runs the large counts; `SEAWALL_ORACLE_SEED` repeats the chances of a run.
+//! `SEAWALL_SOAK=1` runs the large counts, `SEAWALL_SOAK_SECONDS` ends each campaign of it after that
+//! time; `SEAWALL_ORACLE_SEED` repeats the chances of a run.
 
 mod campaign;
 #[path = "../support/chance.rs"]
