@@ -26,6 +26,7 @@ pub mod proxy;
 mod reply;
 mod rng;
 mod sentinel;
+mod settle;
 mod tls;
 pub mod transcript;
 

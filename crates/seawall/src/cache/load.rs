@@ -3,43 +3,22 @@
 //! A load runs in a task of its own, so that a caller who gives up does not take down those who wait
 //! with it. It goes through the governor, and has a deadline shorter than its lease.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::future::BoxFuture;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    CacheError, Inner, LoadError, Loaded, Subject,
-    envelope::Kind,
+    CacheError, Inner, Loaded, Subject,
     flight::{Fault, Pilot},
     level2::{Fill, Lease, Stored},
-    read_types::{Entry, Tags},
+    product::Prepared,
+    read_types::Entry,
 };
-use crate::{clock::Moment, error::Error, guard::CallError, key::KeyPart};
-
-type Loader<V> = Box<dyn FnOnce() -> BoxFuture<'static, Result<Loaded<V>, LoadError>> + Send>;
-
-/// A reader's loader, which runs at most once: for everybody, or for the reader alone.
-pub(super) struct LoaderSlot<V>(Arc<Mutex<Option<Loader<V>>>>);
-
-impl<V> LoaderSlot<V> {
-    pub(super) fn new(loader: Loader<V>) -> Self {
-        LoaderSlot(Arc::new(Mutex::new(Some(loader))))
-    }
-
-    fn take(&self) -> Option<Loader<V>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl<V> Clone for LoaderSlot<V> {
-    fn clone(&self) -> Self {
-        LoaderSlot(Arc::clone(&self.0))
-    }
-}
+pub(super) use super::{
+    loader::{LoaderSlot, not_modified},
+    product::moment,
+};
+use crate::{error::Error, key::KeyPart};
 
 /// What a load is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,12 +37,6 @@ const LONGEST_NAP: Duration = Duration::from_millis(500);
 const MAX_RESENDS: u32 = 3;
 /// How many tokens of lost replies are remembered; older leases have ended by then.
 const MAX_FORMER: usize = 8;
-
-/// What a load produced, before it is stored.
-pub(super) struct Product<V> {
-    pub(super) loaded: Loaded<V>,
-    cost: Duration,
-}
 
 /// The token that a lease is asked for with, and those of requests whose replies were lost.
 pub(super) struct Claim {
@@ -91,13 +64,6 @@ impl Claim {
         }
         self.former.push(std::mem::replace(&mut self.token, new_token()));
     }
-}
-
-/// What is to be done with a product.
-enum Prepared<V> {
-    Store(Fill, Option<Arc<V>>),
-    Pass(Option<Arc<V>>),
-    NotModified,
 }
 
 impl<K, V> Inner<K, V>
@@ -296,190 +262,15 @@ where
         pilot.land(started, Ok(entry));
     }
 
-    /// Calls the loader through the governor.
-    pub(super) async fn call(&self, loader: &LoaderSlot<V>) -> Result<Product<V>, CacheError> {
-        let began = self.clock.now();
-        let loaded = self.call_any(loader).await?;
-        Ok(Product { loaded, cost: self.clock.now().since(began) })
-    }
-
-    /// The same for whatever a loader loads: one value, or a whole batch.
-    pub(super) async fn call_any<T>(
-        &self,
-        loader: &LoaderSlot<T>,
-    ) -> Result<Loaded<T>, CacheError> {
-        let Some(loader) = loader.take() else {
-            // It ran already, and what it found was overtaken.
-            return Err(CacheError::Busy);
-        };
-        let began = self.clock.now();
-        let deadline = began + self.settings.load_within;
-        self.metrics.loads.increment(1);
-        let work = async {
-            match &self.settings.governor {
-                Some(governor) => governor.call(deadline, loader).await,
-                None => match self.clock.timeout(self.settings.load_within, loader()).await {
-                    Some(result) => result.map_err(CallError::Failed),
-                    None => Err(CallError::DeadlineExceeded { ran: self.settings.load_within }),
-                },
-            }
-        };
-        let mut stop = self.seawall.stopping();
-        let result = tokio::select! {
-            result = work => result,
-            // The lease is given back on the way out: nobody elsewhere waits for it to end.
-            _ = stop.wait_for(|stop| *stop) => return Err(CacheError::Redis(Error::Closed)),
-        };
-        self.metrics.load_seconds.record(self.clock.now().since(began));
-        result.map_err(|error| {
-            self.metrics.load_failures.increment(1);
-            match error {
-                CallError::Shed(shed) => {
-                    self.metrics.sheds.increment(1);
-                    CacheError::Shed { retry_after: shed.retry_after }
-                }
-                CallError::DeadlineExceeded { ran } => CacheError::Deadline(ran),
-                CallError::Failed(error) => CacheError::Load(error),
-            }
-        })
-    }
-
-    fn prepare(&self, product: Product<V>, stamp: u64) -> Prepared<V> {
-        let (value, fresh_for) = match product.loaded {
-            Loaded::Found(value) => (value, self.settings.fresh_for),
-            Loaded::FoundFor(value, fresh_for) => (value, fresh_for),
-            Loaded::DontCache(value) => return Prepared::Pass(Some(Arc::new(value))),
-            Loaded::Missing if self.settings.missing_for.is_zero() => return Prepared::Pass(None),
-            Loaded::Missing => return Prepared::Store(self.absent(product.cost, stamp), None),
-            Loaded::NotModified => return Prepared::NotModified,
-        };
-        match self.fill(&value, fresh_for, product.cost, stamp) {
-            Some(fill) => Prepared::Store(fill, Some(Arc::new(value))),
-            None => Prepared::Pass(Some(Arc::new(value))),
-        }
-    }
-
-    /// A value as it is stored; `None` when it cannot be.
-    pub(super) fn fill(
-        &self,
-        value: &V,
-        fresh_for: Duration,
-        cost: Duration,
-        stamp: u64,
-    ) -> Option<Fill> {
-        match self.format.encode(value) {
-            Ok(encoded) => Some(Fill {
-                kind: Kind::Value,
-                codec: encoded.codec,
-                bytes: encoded.bytes,
-                fresh_for: self.vary(fresh_for),
-                stale_for: self.settings.stale_for,
-                cost,
-                stamp,
-            }),
-            Err(error) => {
-                self.metrics.oversized.increment(1);
-                tracing::warn!(cache = self.level2.names.name(), %error, "a value is not cached");
-                None
-            }
-        }
-    }
-
-    /// "There is none" as it is stored.
-    pub(super) fn absent(&self, cost: Duration, stamp: u64) -> Fill {
-        Fill {
-            kind: Kind::Absent,
-            codec: 0,
-            bytes: Vec::new(),
-            fresh_for: self.vary(self.settings.missing_for),
-            stale_for: Duration::ZERO,
-            cost,
-            stamp,
-        }
-    }
-
     async fn give_back(&self, subject: &Subject, token: u64, fresh_again: Option<Duration>) {
         // Not given back, the lease ends by itself.
         if let Err(error) = self.level2.release(subject.entry(), token, fresh_again).await {
             tracing::debug!(%error, "a lease could not be given back");
         }
     }
-
-    /// Varies a lifetime, so that what was stored together does not end together.
-    pub(super) fn vary(&self, time: Duration) -> Duration {
-        let part = self.settings.jitter;
-        if part == 0.0 {
-            return time;
-        }
-        let factor = 1.0 - part + 2.0 * part * rand::random::<f64>();
-        time.mul_f64(factor).max(Duration::from_millis(1))
-    }
-
-    /// An entry that was just stored.
-    pub(super) fn entry(
-        &self,
-        value: Option<Arc<V>>,
-        stored: &Stored,
-        fill: &Fill,
-        subject: &Subject,
-    ) -> Entry<V> {
-        self.known(subject.entry(), value.is_some());
-        let now = self.clock.now();
-        let server = self.level2.link.server_millis_at(now);
-        Entry {
-            value,
-            version: stored.version,
-            fresh_until: moment(stored.fresh_until, now, server),
-            stale_until: moment(stored.stale_until, now, server),
-            written: now,
-            cost: fill.cost,
-            bytes: u32::try_from(fill.bytes.len()).unwrap_or(u32::MAX),
-            invalidated: false,
-            tags: subject.tags.clone(),
-        }
-    }
-
-    /// A copy for the first level, which keeps it for a shorter time.
-    pub(super) fn for_level1(&self, entry: &Entry<V>) -> Entry<V> {
-        let limit = self.clock.now() + self.settings.level1_for;
-        Entry { fresh_until: entry.fresh_until.min(limit), ..entry.clone() }
-    }
-}
-
-impl<V> Entry<V> {
-    /// A value that is not in Redis.
-    pub(super) fn uncached(value: Option<Arc<V>>, now: Moment, tags: &Tags) -> Self {
-        Entry {
-            value,
-            version: 0,
-            fresh_until: now,
-            stale_until: now,
-            written: now,
-            cost: Duration::ZERO,
-            bytes: 0,
-            invalidated: false,
-            tags: tags.clone(),
-        }
-    }
-}
-
-/// A time of the server's clock as a moment of ours.
-pub(super) fn moment(server_millis: u64, now: Moment, server_now: i64) -> Moment {
-    let ahead = i64::try_from(server_millis).unwrap_or(i64::MAX).saturating_sub(server_now);
-    let nanos = ahead.unsigned_abs().saturating_mul(1_000_000);
-    Moment::from_nanos(if ahead >= 0 {
-        now.as_nanos().saturating_add(nanos)
-    } else {
-        now.as_nanos().saturating_sub(nanos)
-    })
 }
 
 /// A token that nobody else has; never 0, which means "no lease".
 pub(super) fn new_token() -> u64 {
     rand::random::<u64>() | 1
-}
-
-pub(super) fn not_modified() -> CacheError {
-    let text = "the loader said NotModified, but there is nothing that it could mean";
-    CacheError::Load(Arc::new(std::io::Error::other(text)))
 }

@@ -1,9 +1,6 @@
 //! What a first level does not hear, or hears too late.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::{io, time::Duration};
 
 use seawall::{
     Seawall,
@@ -15,12 +12,13 @@ use seawall_testkit::{
     proxy::{FaultProxy, On},
 };
 
-use crate::process::Worker;
+use crate::{
+    eventually::{PATIENCE, eventually},
+    process::Worker,
+};
 
 /// Tells a process of this binary to plant the bug.
 const VARIABLE: &str = "SEAWALL_CACHE_PLANTED";
-/// Long enough for anything that should happen, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
@@ -32,14 +30,6 @@ async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> (Option<u64>, S
     let load = move || async move { Ok::<_, io::Error>(Loaded::Found(newest)) };
     let read = cache.get_or_load(&key, load).await.expect("an answer");
     (read.value.as_deref().copied(), read.source)
-}
-
-async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !so().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }
 
 /// Reads until the copy is there.

@@ -7,6 +7,8 @@ mod campaign;
 #[path = "../support/chance.rs"]
 mod chance;
 mod database;
+#[path = "../support/eventually.rs"]
+mod eventually;
 mod failover;
 mod faults;
 mod ghosts;

@@ -1,9 +1,6 @@
 //! More invalidations wait for Redis than are kept one by one.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::{io, time::Duration};
 
 use seawall::{
     Seawall,
@@ -11,11 +8,9 @@ use seawall::{
     cmd,
 };
 
-use crate::faults::Ground;
+use crate::{eventually::eventually, faults::Ground};
 
 const KEYS: u64 = 30;
-/// Long enough for anything that should happen, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn read(cache: &Cache<u64, u64>, freshness: Freshness, key: u64, newest: u64) -> Option<u64> {
     let load = move || async move { Ok::<_, io::Error>(Loaded::Found(newest)) };
@@ -53,24 +48,22 @@ async fn collapses(
     // This process reads past the cache at once, whatever the key.
     assert_eq!(read(&writes, Freshness::Cached, KEYS - 1, 2).await, Some(2));
     ground.heal();
-    let deadline = Instant::now() + PATIENCE;
     for key in 0..KEYS - 5 {
         for cache in [&writes, &reads] {
-            while read(cache, Freshness::Strong, key, 2).await != Some(2) {
-                assert!(Instant::now() < deadline, "{key} is stale");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            eventually("Redis has nothing old", async || {
+                read(cache, Freshness::Strong, key, 2).await == Some(2)
+            })
+            .await;
         }
     }
-    while writes.explain(&0).await.expect("an answer").repair_queue > 0 {
-        assert!(Instant::now() < deadline, "the queue is not done");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // First levels follow, also for what others changed.
-    while read(&reads, Freshness::Cached, 0, 2).await != Some(2) {
-        assert!(Instant::now() < deadline, "the first level is stale");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("the queue is done", async || {
+        writes.explain(&0).await.expect("an answer").repair_queue == 0
+    })
+    .await;
+    eventually("first levels follow, also for what others changed", async || {
+        read(&reads, Freshness::Cached, 0, 2).await == Some(2)
+    })
+    .await;
     for (key, kind) in [("much[*]:shop:note", "string"), ("much[*]:shop:list", "list")] {
         let found: String =
             reader.link().query(key.as_bytes(), cmd("TYPE").arg(key)).await.expect("an answer");

@@ -3,7 +3,6 @@
 use std::{
     io,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use seawall::{
@@ -12,6 +11,8 @@ use seawall::{
 };
 use seawall_testkit::{FaultProxy, ServerProcess, proxy::On};
 use tokio::sync::Semaphore;
+
+use crate::eventually::eventually;
 
 fn found(value: u64) -> Result<Loaded<u64>, io::Error> {
     Ok(Loaded::Found(value))
@@ -86,15 +87,6 @@ async fn a_request_for_a_lease_that_comes_late_revives_nothing() {
         "the old value was stored after its invalidation"
     );
     seawall.shutdown().await;
-}
-
-/// Asks again and again until it is so.
-async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !so().await {
-        assert!(Instant::now() < deadline, "it does not come to this: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }
 
 /// Clearing a namespace or a tag leaves leases alone: neither those who come after it nor the first

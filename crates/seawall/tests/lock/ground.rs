@@ -1,9 +1,6 @@
 //! Where a test runs: one backend, and any number of handles to it that stand for processes.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use seawall::{
     Seawall,
@@ -12,8 +9,7 @@ use seawall::{
 use seawall_testkit::backend::{Backend, Stand};
 use tempfile::TempDir;
 
-/// Long enough for anything that should happen, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) use crate::eventually::{PATIENCE, eventually};
 
 /// One backend with keys of the test's own.
 pub(crate) struct Ground {
@@ -78,15 +74,6 @@ pub(crate) async fn wait_for(lock: &Lock) -> Guard {
 pub(crate) async fn assert_busy(lock: &Lock) {
     let attempt = lock.try_acquire().await.expect("answered");
     assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
-}
-
-/// Asks again and again until it is so.
-pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !so().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// Makes one test for each backend out of each of these functions.

@@ -2,6 +2,8 @@
 
 mod behaviour;
 mod cancel;
+#[path = "../support/eventually.rs"]
+mod eventually;
 mod ground;
 mod history;
 mod kinds;

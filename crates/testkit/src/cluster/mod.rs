@@ -11,12 +11,12 @@ mod slot;
 mod view;
 
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::node::{Node, order};
+use crate::settle::settle;
 pub use form::ClusterBuilder;
 
 pub use reshape::MovingSlot;
@@ -25,8 +25,6 @@ use view::Seen;
 
 /// How long the nodes may take to be of one mind.
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
-/// Pause between two looks at the nodes.
-const POLL_PAUSE: Duration = Duration::from_millis(20);
 
 /// A Cluster that ends with this value.
 #[derive(Debug)]
@@ -131,19 +129,7 @@ impl Cluster {
     ///
     /// `TimedOut` with what was last seen.
     pub fn settle(&self, limit: Duration) -> io::Result<()> {
-        let deadline = Instant::now() + limit;
-        loop {
-            let doubt = match self.doubt() {
-                Ok(None) => return Ok(()),
-                Ok(Some(doubt)) => doubt,
-                Err(error) => error.to_string(),
-            };
-            if Instant::now() > deadline {
-                let message = format!("the Cluster is not settled after {limit:?}: {doubt}");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-            }
-            thread::sleep(POLL_PAUSE);
-        }
+        settle("the Cluster", limit, || self.doubt())
     }
 
     /// What keeps the Cluster from being settled.

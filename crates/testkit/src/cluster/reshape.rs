@@ -7,8 +7,9 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Cluster, POLL_PAUSE, SETTLE_LIMIT, slot_of};
+use super::{Cluster, SETTLE_LIMIT, slot_of};
 use crate::node::{Node, Role, order};
+use crate::settle::POLL_PAUSE;
 
 /// Keys taken at once from a slot that moves.
 const MIGRATE_BATCH: &str = "100";

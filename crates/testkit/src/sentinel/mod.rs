@@ -13,13 +13,12 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::node::{Node, order};
+use crate::settle::{POLL_PAUSE, settle};
 
 /// The name under which the sentinels know the primary.
 const MASTER: &str = "seawall-primary";
 /// How long the set may take to be of one mind.
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
-/// Pause between two looks at the nodes.
-const POLL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Periods of a sentinel in milliseconds. Invariant: a busy machine must not look like a jump of the
 /// clock, after which a sentinel does nothing for its tilt period.
@@ -178,19 +177,7 @@ impl SentinelSet {
     ///
     /// `TimedOut` with what was last seen.
     pub fn settle(&self, limit: Duration) -> io::Result<()> {
-        let deadline = Instant::now() + limit;
-        loop {
-            let doubt = match self.doubt() {
-                Ok(None) => return Ok(()),
-                Ok(Some(doubt)) => doubt,
-                Err(error) => error.to_string(),
-            };
-            if Instant::now() > deadline {
-                let message = format!("the Sentinel set is not settled after {limit:?}: {doubt}");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-            }
-            thread::sleep(POLL_PAUSE);
-        }
+        settle("the Sentinel set", limit, || self.doubt())
     }
 
     /// What keeps the set from being settled.
