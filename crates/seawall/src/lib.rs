@@ -19,6 +19,7 @@
 //! | [`bloom`] | a filter in Redis that says what cannot exist, rebuilt without a gap |
 //! | [`session`] | sessions by random token that slide, and end all at once |
 //! | [`social`] | likes, leaderboards, follows, inboxes, places, sign-ins, visits, order lists |
+//! | [`stream`] | streams with workers: at least once, parked rather than lost |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
@@ -38,6 +39,7 @@ pub mod lock;
 pub mod member;
 pub mod session;
 pub mod social;
+pub mod stream;
 mod tally;
 pub mod testing;
 

@@ -1,0 +1,67 @@
+//! Streams with workers: every entry is handled at least once, and parked rather than lost.
+//!
+//! A [`Stream`] is appended to; a [`Worker`] of a consumer group hands its entries to a handler and
+//! acknowledges each one after the handler has returned [`Outcome::Done`]. What a dead worker held is
+//! taken over after a while, what fails is tried again, what fails too often goes to the parked ones
+//! with its reason. Guarantees and their edges: `docs/streams.md`.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+//! use seawall::{Seawall, stream::{Delivery, Outcome}};
+//!
+//! let seawall = Seawall::connect("embedded:").await?;
+//! let orders = seawall.stream::<u64>("orders")?;
+//! orders.append(&42).await?;
+//!
+//! let (seen, mut handled) = tokio::sync::mpsc::unbounded_channel();
+//! let worker = orders.worker("billing").consumer("host-1").run(move |order: Delivery<u64>| {
+//!     let seen = seen.clone();
+//!     async move {
+//!         // Commit here, together with `order.reference()`; only then is it acknowledged.
+//!         seen.send(*order.payload()).ok();
+//!         Outcome::Done
+//!     }
+//! })?;
+//! assert_eq!(handled.recv().await, Some(42));
+//! worker.stop().await;
+//! # seawall.shutdown().await; Ok(()) }
+//! ```
+//!
+//! How a worker is put together, for each group of streams that one connection can read:
+//!
+//! ```text
+//!  reader ──entries──▶ dispatcher ──spawns──▶ handlers ──verdicts──▶ settler ──XACK, park──▶ Redis
+//!    ▲  reads, drains its own                                          │ retakes, renews
+//!    └─ pending, claims the dead's                     dispatcher ◀────┘ what is due again
+//! ```
+//!
+//! Invariants: an entry is in the group's pending list from its delivery until its handler has
+//! committed; an acknowledgement is only ever sent for a verdict; parking and acknowledging are one
+//! step. Deliberately absent: exactly-once delivery, which does not exist. Exactly-once *effects* are
+//! the handler's transaction over [`Delivery::reference`].
+
+mod builder;
+pub(crate) mod crew;
+mod delivery;
+mod dispatch;
+mod entry;
+mod hand;
+mod intake;
+mod parked;
+mod producer;
+mod reader;
+#[cfg(feature = "sabotage")]
+mod sabotage;
+mod settle;
+mod status;
+mod worker;
+
+pub use builder::{Retention, Start, WorkerBuilder};
+pub use delivery::{Delivery, Outcome};
+pub use entry::{EntryId, Fields};
+pub use parked::{Parked, Redriven};
+pub use producer::{Appended, MAX_PAYLOAD_BYTES, Stream};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Bug;
+pub use status::{Counts, Status, StreamStatus};
+pub use worker::{Drained, Worker};

@@ -1,0 +1,331 @@
+//! The part of a worker that carries out verdicts: acknowledge, park, try again, and renew meanwhile.
+//!
+//! Acknowledgements that come while one is under way go together in the next: the busier, the larger.
+//! What Redis did not answer is sent again until it does; all of it may be repeated. An entry keeps
+//! its room among those in hand until it is settled, so a Redis that is away stops the reading.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+
+#[cfg(feature = "sabotage")]
+use super::sabotage::Bug;
+use super::{
+    delivery::Outcome,
+    dispatch::{Holding, Verdict},
+    hand::Place,
+    intake::{AT_ONCE, Post, Taken},
+};
+use crate::clock::Moment;
+
+/// Verdicts and acknowledgements that go together at most.
+const MOST: usize = 1_024;
+/// Entries that may wait for another attempt without taking room among those in hand.
+const MAX_WAITING: usize = 4_096;
+/// Longest pause between two attempts at an entry that failed.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// Pauses after Redis did not answer: doubled up to the longer one.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to settle what is left when the worker ends.
+const LAST_ATTEMPTS: usize = 3;
+
+/// An entry that waits for another attempt.
+struct Waiting {
+    /// Whether that will count.
+    counts: bool,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) struct Settler<T> {
+    post: Arc<Post<T>>,
+    inbox: mpsc::UnboundedReceiver<Verdict>,
+    again: mpsc::UnboundedSender<Vec<Taken>>,
+    /// Turns true when no more attempts are begun.
+    stop: watch::Receiver<bool>,
+    /// Turns true when all handlers have ended.
+    finish: watch::Receiver<bool>,
+    acks: Vec<Holding>,
+    parks: Vec<(Holding, String)>,
+    waiting: BTreeMap<(Moment, Place), Waiting>,
+    renew_at: Moment,
+    /// Not before this is anything sent that failed.
+    not_before: Moment,
+    pause: Duration,
+}
+
+impl<T> Settler<T> {
+    pub(super) fn new(
+        post: Arc<Post<T>>,
+        inbox: mpsc::UnboundedReceiver<Verdict>,
+        again: mpsc::UnboundedSender<Vec<Taken>>,
+        stop: watch::Receiver<bool>,
+        finish: watch::Receiver<bool>,
+    ) -> Self {
+        let now = post.clock.now();
+        Settler {
+            renew_at: now + post.renew_after() / 2,
+            not_before: now,
+            post,
+            inbox,
+            again,
+            stop,
+            finish,
+            acks: Vec::new(),
+            parks: Vec::new(),
+            waiting: BTreeMap::new(),
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    /// Carries out verdicts until the end.
+    pub(super) async fn run(mut self) {
+        let clock = self.post.clock.clone();
+        let mut finish = self.finish.clone();
+        let mut verdicts = Vec::new();
+        loop {
+            let mut finishing = false;
+            let wake_at = self.wake_at();
+            tokio::select! {
+                biased;
+                _ = self.inbox.recv_many(&mut verdicts, MOST) => {}
+                _ = finish.wait_for(|finish| *finish) => finishing = true,
+                () = clock.sleep_until(wake_at) => {}
+            }
+            verdicts.drain(..).for_each(|verdict| self.sort(verdict));
+            if finishing {
+                return self.end().await;
+            }
+            if clock.now() >= self.not_before {
+                self.settle().await;
+                if !*self.stop.borrow() {
+                    self.begin_again().await;
+                }
+            }
+            if clock.now() >= self.renew_at {
+                self.renew().await;
+                self.renew_at = clock.now() + self.post.renew_after() / 2;
+            }
+        }
+    }
+
+    /// When something has to be done although no verdict comes.
+    fn wake_at(&self) -> Moment {
+        let mut wake = self.renew_at;
+        if !self.acks.is_empty() || !self.parks.is_empty() {
+            wake = wake.min(self.not_before);
+        }
+        if let Some(((due, _), _)) = self.waiting.first_key_value()
+            && !*self.stop.borrow()
+        {
+            wake = wake.min((*due).max(self.not_before));
+        }
+        wake
+    }
+
+    /// What is left when all handlers have ended; what cannot be settled now stays pending.
+    async fn end(mut self) {
+        while let Ok(verdict) = self.inbox.try_recv() {
+            self.sort(verdict);
+        }
+        for _ in 0..LAST_ATTEMPTS {
+            self.settle().await;
+            if self.acks.is_empty() && self.parks.is_empty() {
+                break;
+            }
+            tokio::time::sleep(self.pause).await;
+        }
+    }
+
+    /// Decides what a verdict means for each of its entries.
+    fn sort(&mut self, verdict: Verdict) {
+        let limit = self.post.settings.deliveries;
+        #[cfg(feature = "sabotage")]
+        let limit = if self.post.settings.has(Bug::NoLimit) { u64::MAX } else { limit };
+        for holding in verdict.of {
+            let last = holding.attempts >= limit;
+            match &verdict.outcome {
+                Outcome::Done => self.acks.push(holding),
+                Outcome::Park(reason) => self.parks.push((holding, reason.clone())),
+                Outcome::Failed(reason) if last => self.parks.push((holding, reason.clone())),
+                Outcome::Retry(_) if last => {
+                    let reason = format!("not done after {} attempts", holding.attempts);
+                    self.parks.push((holding, reason));
+                }
+                Outcome::Failed(reason) => {
+                    let id = holding.place.id;
+                    tracing::warn!(entry = %id, attempt = holding.attempts, reason, "tried again");
+                    let doubled = u32::try_from(holding.attempts.clamp(1, 16)).unwrap_or(16) - 1;
+                    let pause = self.post.settings.retry_after * 2_u32.pow(doubled);
+                    self.wait(holding, pause.min(LONGEST_RETRY), true);
+                }
+                Outcome::Retry(after) => self.wait(holding, *after, true),
+                Outcome::Postpone(after) => self.wait(holding, *after, false),
+            }
+        }
+    }
+
+    fn wait(&mut self, holding: Holding, after: Duration, counts: bool) {
+        self.post.meter.retried(1);
+        self.post.hand.rest(holding.place);
+        let room = if self.waiting.len() < MAX_WAITING { None } else { holding.room };
+        let due = self.post.clock.now() + after;
+        self.waiting.insert((due, holding.place), Waiting { counts, room });
+    }
+
+    /// Acknowledges and parks what is to be.
+    async fn settle(&mut self) {
+        let mut failed = self.acknowledge().await;
+        for (holding, reason) in std::mem::take(&mut self.parks) {
+            if failed {
+                self.parks.push((holding, reason));
+                continue;
+            }
+            match self.post.park(holding.place, &reason, holding.attempts).await {
+                Ok(parked) => {
+                    if parked {
+                        let id = holding.place.id;
+                        tracing::error!(entry = %id, attempts = holding.attempts, reason, "parked");
+                        self.post.meter.parked(1);
+                    }
+                    self.post.hand.release([holding.place]);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "not parked yet");
+                    self.parks.push((holding, reason));
+                    failed = true;
+                }
+            }
+        }
+        self.reckon(failed);
+    }
+
+    /// Acknowledges; true when something has to be sent again.
+    async fn acknowledge(&mut self) -> bool {
+        if self.acks.is_empty() {
+            return false;
+        }
+        let mut acks = std::mem::take(&mut self.acks);
+        if self.post.streams.len() > 1 {
+            acks.sort_unstable_by_key(|holding| holding.place.stream);
+        }
+        let mut groups: Vec<Vec<Holding>> = Vec::new();
+        for holding in acks {
+            match groups.last_mut() {
+                Some(group)
+                    if group.len() < MOST && group[0].place.stream == holding.place.stream =>
+                {
+                    group.push(holding);
+                }
+                _ => groups.push(vec![holding]),
+            }
+        }
+        let places: Vec<Vec<Place>> = groups
+            .iter()
+            .map(|group| group.iter().map(|holding| holding.place).collect())
+            .collect();
+        let commands = places.iter().map(|places| self.post.acknowledgement(places)).collect();
+        let mut failed = false;
+        for ((reply, group), places) in
+            self.post.link.send_all(commands).await.into_iter().zip(groups).zip(places)
+        {
+            match reply {
+                Ok(_) => {
+                    self.post.meter.handled(places.len());
+                    self.post.hand.release(places);
+                }
+                Err(error) => {
+                    failed = true;
+                    tracing::debug!(%error, "not acknowledged yet");
+                    self.acks.extend(group);
+                }
+            }
+        }
+        failed
+    }
+
+    /// Begins once more what is due.
+    async fn begin_again(&mut self) {
+        let now = self.post.clock.now();
+        let mut due: Vec<Vec<(Place, Waiting)>> = Vec::new();
+        while let Some(first) = self.waiting.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let ((_, place), waiting) = first.remove_entry();
+            let fits = |group: &&mut Vec<(Place, Waiting)>| {
+                group[0].0.stream == place.stream && group.len() < AT_ONCE
+            };
+            match due.iter_mut().find(fits) {
+                Some(group) => group.push((place, waiting)),
+                None => due.push(vec![(place, waiting)]),
+            }
+        }
+        let mut failed = false;
+        for group in due {
+            let ids = group.iter().map(|(place, waiting)| (place.id, waiting.counts));
+            match self.post.retake(group[0].0.stream, ids).await {
+                Ok(mut taken) => {
+                    for (place, waiting) in group {
+                        match taken.iter_mut().find(|taken| taken.place == place) {
+                            Some(taken) => {
+                                taken.room = waiting.room;
+                                self.post.hand.resume(place);
+                            }
+                            // Another worker's by now, or gone.
+                            None => self.post.hand.release([place]),
+                        }
+                    }
+                    // Once the dispatcher has ended, so has this.
+                    let _ = self.again.send(taken);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "not taken again yet");
+                    failed = true;
+                    for (place, waiting) in group {
+                        self.waiting.insert((now, place), waiting);
+                    }
+                }
+            }
+        }
+        if failed {
+            self.reckon(true);
+        }
+    }
+
+    /// Says what is still being worked on, so that others leave it alone.
+    async fn renew(&mut self) {
+        let mut places = self.post.hand.to_renew(self.post.renew_after(), self.post.clock.now());
+        places.sort_unstable_by_key(|place| place.stream);
+        for group in places.chunk_by(|one, other| one.stream == other.stream) {
+            for some in group.chunks(AT_ONCE) {
+                match self.post.renew(some[0].stream, some).await {
+                    Ok(lost) => self.let_go(&lost),
+                    Err(error) => tracing::debug!(%error, "not renewed"),
+                }
+            }
+        }
+    }
+
+    /// Entries that another worker has taken over: what waits is theirs to try. What a handler is at
+    /// goes on, and its acknowledgement counts.
+    fn let_go(&mut self, lost: &[Place]) {
+        if lost.is_empty() {
+            return;
+        }
+        let waiting = |place: &&Place| self.waiting.keys().any(|(_, waits)| waits == *place);
+        let theirs: Vec<Place> = lost.iter().filter(waiting).copied().collect();
+        self.waiting.retain(|(_, place), _| !theirs.contains(place));
+        self.post.hand.release(theirs);
+        tracing::debug!(entries = lost.len(), "taken over by others");
+    }
+
+    fn reckon(&mut self, failed: bool) {
+        if failed {
+            self.not_before = self.post.clock.now() + self.pause;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        } else {
+            self.pause = SHORTEST_PAUSE;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The end of a worker: it finishes what it has in hand, and leaves nothing half done.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall::stream::{Delivery, Drained, Outcome};
+use tokio::sync::Semaphore;
+
+use crate::{
+    eventually,
+    setup::{Setup, on_every_backend},
+};
+
+on_every_backend! {
+    a_worker_that_stops_finishes_what_it_has_in_hand
+    what_takes_too_long_stays_pending_and_goes_on_under_the_same_name
+}
+
+async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
+    let seawall = setup.connect().await;
+    let stream = seawall.stream::<u64>("drain").expect("a name");
+    let appended = stream.append_all(&(0..200).collect::<Vec<_>>()).await.expect("valid");
+    assert!(appended.iter().all(Result::is_ok));
+    let (gate, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
+    let (held, count) = (Arc::clone(&gate), Arc::clone(&done));
+    let worker =
+        stream.worker("g").consumer("c").concurrency(4).batch(8).run(move |_: Delivery<u64>| {
+            let (held, count) = (Arc::clone(&held), Arc::clone(&count));
+            async move {
+                held.acquire().await.expect("open").forget();
+                count.fetch_add(1, Ordering::SeqCst);
+                Outcome::Done
+            }
+        });
+    let worker = worker.expect("valid");
+    gate.add_permits(20);
+    eventually("some are done", async || done.load(Ordering::SeqCst) == 20).await;
+    let stopping = tokio::spawn(worker.stop());
+    gate.add_permits(1_000);
+    assert_eq!(stopping.await.expect("no panic"), Drained::Clean);
+    let finished = done.load(Ordering::SeqCst);
+    let status = stream.status("g").await.expect("answered");
+    assert_eq!(status.pending, 0, "what was in hand is done and acknowledged");
+    assert!(finished < 200, "reading has stopped");
+    let lag = status.lag.unwrap_or(200 - finished);
+    assert_eq!(lag, 200 - finished, "the rest was never delivered");
+    seawall.shutdown().await;
+}
+
+async fn what_takes_too_long_stays_pending_and_goes_on_under_the_same_name(setup: Setup) {
+    let seawall = setup.connect().await;
+    let stream = seawall.stream::<u64>("slow").expect("a name");
+    for number in 0..3 {
+        stream.append(&number).await.expect("appended");
+    }
+    let builder = || stream.worker("g").consumer("same").claim_after(Duration::from_secs(600));
+    let begun = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&begun);
+    let hangs = builder().drain_limit(Duration::from_millis(50)).run(move |_: Delivery<u64>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<Outcome>()
+    });
+    let hangs = hangs.expect("valid");
+    eventually("all are in hand", async || begun.load(Ordering::SeqCst) == 3).await;
+    assert_eq!(hangs.stop().await, Drained::Pending(3));
+    assert_eq!(stream.status("g").await.expect("answered").pending, 3);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let next = builder().concurrency(1).run(move |delivery: Delivery<u64>| {
+        tell.send((*delivery.payload(), delivery.attempt())).expect("the test listens");
+        async { Outcome::Done }
+    });
+    let next = next.expect("valid");
+    for number in 0..3 {
+        assert_eq!(told.recv().await, Some((number, 2)), "in order, and counted");
+    }
+    // The handle's own end is a worker's, too.
+    seawall.shutdown().await;
+    assert_eq!(next.stop().await, Drained::Clean);
+    assert!(told.try_recv().is_err(), "each once");
+}

@@ -1,0 +1,152 @@
+//! What cannot be handled is parked with its reason, while others go on, and can be driven again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall::{
+    cmd,
+    stream::{Bug, Delivery, Outcome, Redriven, WorkerBuilder},
+};
+
+use crate::{
+    eventually,
+    setup::{Setup, on_every_backend},
+};
+
+on_every_backend! {
+    poison_is_parked_while_others_go_on
+    a_parked_entry_is_driven_again_under_its_reference
+}
+
+const POISON: u64 = 3;
+
+fn quick(builder: WorkerBuilder<u64>) -> WorkerBuilder<u64> {
+    builder.delivery_limit(3).retry_after(Duration::from_millis(2))
+}
+
+async fn poison_is_parked_while_others_go_on(setup: Setup) {
+    let seawall = setup.connect().await;
+    let stream = seawall.stream::<u64>("poison").expect("a name");
+    for number in 0..20 {
+        stream.append(&number).await.expect("appended");
+    }
+    let key = stream.key().to_vec();
+    let mut foreign = cmd("XADD");
+    foreign.arg(&key).arg("*").arg("data").arg("no number").arg("more").arg("fields");
+    seawall.link().send(&key, &foreign).await.expect("appended");
+    let handled = Arc::new(AtomicU64::new(0));
+    let attempts = Arc::new(AtomicU64::new(0));
+    let (count, tries) = (Arc::clone(&handled), Arc::clone(&attempts));
+    let worker = quick(stream.worker("g")).concurrency(2).run(move |delivery: Delivery<u64>| {
+        let (count, tries) = (Arc::clone(&count), Arc::clone(&tries));
+        async move {
+            match *delivery.payload() {
+                POISON => {
+                    tries.fetch_add(1, Ordering::SeqCst);
+                    panic!("poison")
+                }
+                4 => return Outcome::Park("it can never be".to_owned()),
+                5 => return Outcome::Retry(Duration::from_millis(1)),
+                6 if delivery.attempt() < 3 => return Outcome::Failed("not yet".to_owned()),
+                _ => {}
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            Outcome::Done
+        }
+    });
+    let worker = worker.expect("valid");
+    eventually("all others are handled, four are parked", async || {
+        handled.load(Ordering::SeqCst) == 17 && stream.parked_count().await.expect("answered") == 4
+    })
+    .await;
+    assert_eq!(attempts.load(Ordering::SeqCst), 3);
+    let parked = stream.parked(None).await.expect("answered");
+    let of = |wanted: &str| {
+        let found = parked.iter().find(|parked| parked.reason.contains(wanted));
+        found.unwrap_or_else(|| panic!("{wanted} in {parked:?}"))
+    };
+    assert_eq!(of("panicked: poison").attempts, 3);
+    assert_eq!(of("it can never be").attempts, 1);
+    assert_eq!(of("not done after 3 attempts").attempts, 3);
+    let foreign = of("not understood");
+    assert_eq!(foreign.fields.get("more"), Some(&b"fields"[..]), "nothing of it is lost");
+    assert_eq!(stream.parked(Some(parked[3].id)).await.expect("answered"), []);
+    eventually("nothing is pending", async || {
+        worker.status().await.expect("answered").streams[0].pending == 0
+    })
+    .await;
+    assert_eq!(worker.counts().parked, 4);
+    let _ = worker.stop().await;
+    seawall.shutdown().await;
+}
+
+async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
+    let seawall = setup.connect().await;
+    let stream = seawall.stream::<u64>("again").expect("a name");
+    let broken = Arc::new(AtomicBool::new(true));
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let fails = Arc::clone(&broken);
+    let worker = quick(stream.worker("g")).run(move |delivery: Delivery<u64>| {
+        let outcome = if fails.load(Ordering::SeqCst) {
+            Err("broken")
+        } else {
+            tell.send((delivery.reference(), delivery.attempt())).expect("the test listens");
+            Ok(())
+        };
+        async move { outcome }
+    });
+    let worker = worker.expect("valid");
+    let id = stream.append(&1).await.expect("appended");
+    let _ = stream.append_once("own", &2).await.expect("appended");
+    eventually("both are parked", async || stream.parked_count().await.expect("answered") == 2)
+        .await;
+    broken.store(false, Ordering::SeqCst);
+    let mut parked = stream.parked(None).await.expect("answered");
+    parked.sort_by_key(|parked| parked.original);
+    assert_eq!(parked[0].original, id);
+    let ids: Vec<_> = parked.iter().map(|parked| parked.id).collect();
+    let driven = stream.redrive(&ids).await.expect("answered");
+    assert!(driven.iter().all(|driven| matches!(driven, Redriven::As(new) if *new > id)));
+    let mut references = [told.recv().await.expect("handled"), told.recv().await.expect("handled")];
+    references.sort();
+    let mut expected = [(format!("again:{id}"), 1), ("again:own".to_owned(), 1)];
+    expected.sort();
+    assert_eq!(references, expected);
+    let repeated = stream.redrive(&ids).await.expect("answered");
+    assert_eq!(repeated, [Redriven::NotParked, Redriven::NotParked]);
+    assert_eq!(stream.discard_parked(&ids).await.expect("answered"), 0);
+    let _ = worker.stop().await;
+    seawall.shutdown().await;
+}
+
+/// How often the poison was tried before it was parked, or when it was given up on.
+async fn tries(plant: impl Fn(WorkerBuilder<u64>) -> WorkerBuilder<u64>) -> u64 {
+    let seawall = seawall::Seawall::connect("embedded:").await.expect("in");
+    let stream = seawall.stream::<u64>("limit").expect("a name");
+    stream.append(&POISON).await.expect("appended");
+    let tried = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&tried);
+    let worker = plant(quick(stream.worker("g"))).run(move |_: Delivery<u64>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Outcome::Retry(Duration::ZERO) }
+    });
+    let worker = worker.expect("valid");
+    eventually("it is parked, or tried too often", async || {
+        stream.parked_count().await.expect("answered") == 1 || tried.load(Ordering::SeqCst) > 3
+    })
+    .await;
+    let _ = worker.stop().await;
+    seawall.shutdown().await;
+    tried.load(Ordering::SeqCst)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_is_the_limit_and_a_worker_without_one_is_noticed() {
+    assert_eq!(tries(|builder| builder).await, 3);
+    assert!(tries(|builder| builder.sabotage(Bug::NoLimit)).await > 3);
+}
