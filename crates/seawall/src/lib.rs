@@ -20,6 +20,7 @@
 //! | [`session`] | sessions by random token that slide, and end all at once |
 //! | [`social`] | likes, leaderboards, follows, inboxes, places, sign-ins, visits, order lists |
 //! | [`stream`] | streams with workers: at least once, parked rather than lost |
+//! | [`queue`] | delayed items with leases, a simple list, a broadcast |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
@@ -39,6 +40,7 @@ pub mod lock;
 pub mod member;
 pub mod session;
 pub mod social;
+pub mod queue;
 pub mod stream;
 mod tally;
 pub mod testing;

@@ -1,0 +1,392 @@
+//! A queue of items that become due at a time.
+//!
+//! An item waits in a sorted set by the millisecond at which it is due, is leased to one consumer at a
+//! time, and ends by an acknowledgement or among the dead. All of that is decided by scripts on the
+//! server's clock. A lease has a token that grows with each time the item is handed out, so that a
+//! consumer whose lease ended cannot settle what another one has by now.
+//!
+//! All keys of a queue lie in one slot; a queue that is too much for one node is split in shards, each
+//! in a slot of its own, and an item's id decides which.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    job::{Acked, Added, Changed, Claim, Dead, DelayedStatus, Given, Job},
+    shard::{Back, Change, Claimed, Shard, Terms},
+    worker::DelayedWorkerBuilder,
+};
+use crate::{
+    Seawall,
+    error::{Error, Result},
+};
+
+/// Most shards that a queue can have.
+pub const MAX_SHARDS: usize = 256;
+/// Longest id and payload that are accepted.
+const MAX_ID_BYTES: usize = 1_024;
+const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+/// Items of one call at most.
+const MAX_AT_ONCE: usize = 1_000;
+
+impl Seawall {
+    /// Begins a delayed queue of `T` by its name.
+    #[must_use]
+    pub fn delayed_queue<T>(&self, name: impl Into<String>) -> DelayedBuilder<T> {
+        DelayedBuilder {
+            seawall: self.clone(),
+            name: name.into(),
+            shards: 1,
+            terms: Terms {
+                lease: Duration::from_secs(30),
+                attempts: 5,
+                remember: Duration::from_secs(300),
+            },
+            payload: PhantomData,
+        }
+    }
+}
+
+/// Settings of a [`Delayed`]; all processes that use the queue must use the same.
+#[derive(Debug)]
+pub struct DelayedBuilder<T> {
+    seawall: Seawall,
+    name: String,
+    shards: usize,
+    terms: Terms,
+    payload: PhantomData<fn() -> T>,
+}
+
+impl<T> DelayedBuilder<T> {
+    /// In how many parts the queue is split; 1 without it. Order by due time holds within a shard. The
+    /// number cannot be changed while there are items.
+    #[must_use]
+    pub fn shards(mut self, count: usize) -> Self {
+        self.shards = count;
+        self
+    }
+
+    /// How long a consumer may keep an item without a sign of life; 30 s without it.
+    #[must_use]
+    pub fn lease(mut self, time: Duration) -> Self {
+        self.terms.lease = time;
+        self
+    }
+
+    /// How often an item is handed out before it is dead; 5 without it. Leases that ended count.
+    #[must_use]
+    pub fn attempts(mut self, count: u64) -> Self {
+        self.terms.attempts = count;
+        self
+    }
+
+    /// For how long the id of a finished item cannot be added again, so that repeating an `add` whose
+    /// reply was lost does not do the work twice; 5 min without it.
+    #[must_use]
+    pub fn remember(mut self, time: Duration) -> Self {
+        self.terms.remember = time;
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense.
+    pub fn build(self) -> Result<Delayed<T>> {
+        if self.shards == 0 || self.shards > MAX_SHARDS {
+            return Err(Error::Invalid(format!("shards must be from 1 to {MAX_SHARDS}")));
+        }
+        if self.terms.lease < Duration::from_millis(10) {
+            return Err(Error::Invalid("a lease below 10 ms ends before it begins".into()));
+        }
+        if self.terms.attempts == 0 {
+            return Err(Error::Invalid("attempts is 0: everything would be dead at once".into()));
+        }
+        let key = |number: usize| match self.shards {
+            1 => self.seawall.key("delayed", &self.name),
+            _ => self.seawall.key("delayed", &(&self.name, number)),
+        };
+        let link = self.seawall.link();
+        let shards = (0..self.shards)
+            .map(|number| Ok(Shard::new(link.clone(), &key(number)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let core = Core { name: self.name.clone(), shards, terms: self.terms };
+        Ok(Delayed { seawall: self.seawall, core: Arc::new(core), payload: PhantomData })
+    }
+}
+
+/// A queue of items that become due at a time; a cheap clone. See the [module](super) for an example.
+pub struct Delayed<T> {
+    pub(super) seawall: Seawall,
+    pub(super) core: Arc<Core>,
+    payload: PhantomData<fn() -> T>,
+}
+
+/// What a worker knows of a queue: everything but the handle, which its tasks must not keep alive.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) name: String,
+    pub(super) shards: Vec<Shard>,
+    pub(super) terms: Terms,
+}
+
+impl Core {
+    fn shard(&self, id: &str) -> Result<&Shard> {
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return Err(Error::Invalid(format!("an id has from 1 to {MAX_ID_BYTES} bytes")));
+        }
+        Ok(&self.shards[self.number(id)])
+    }
+
+    fn number(&self, id: &str) -> usize {
+        (xxh3_64(id.as_bytes()) % self.shards.len() as u64) as usize
+    }
+
+    /// Understands what was claimed; what cannot be understood is dead at once.
+    pub(super) async fn open<T: DeserializeOwned>(
+        &self,
+        shard: usize,
+        claimed: Vec<Claimed>,
+    ) -> Result<Vec<Job<T>>> {
+        let mut jobs = Vec::with_capacity(claimed.len());
+        for Claimed { id, token, attempt, payload } in claimed {
+            match serde_json::from_slice(&payload) {
+                Ok(payload) => jobs.push(Job { shard, id, token, attempt, payload }),
+                Err(error) => {
+                    let reason = format!("not understood: {error}");
+                    tracing::error!(queue = self.name, id, reason, "dead");
+                    let back = Back::Dead;
+                    let given =
+                        self.shards[shard].give_back((&id, token), Duration::ZERO, back, &reason);
+                    let _ = given.await?;
+                }
+            }
+        }
+        Ok(jobs)
+    }
+}
+
+impl<T> Delayed<T> {
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// Finishes a job.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); it can be repeated.
+    pub async fn ack(&self, job: &Job<T>) -> Result<Acked> {
+        let shard = &self.core.shards[job.shard];
+        let outcome = shard.ack(&[(&job.id, job.token)], self.core.terms).await?;
+        outcome.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
+    }
+
+    /// Gives a job back for another attempt after this time, or to the dead if it was the last one.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); repeated, it says [`Given::Lost`].
+    pub async fn nack(&self, job: &Job<T>, after: Duration, reason: &str) -> Result<Given> {
+        let back = Back::Counted { limit: self.core.terms.attempts };
+        self.core.shards[job.shard].give_back((&job.id, job.token), after, back, reason).await
+    }
+
+    /// Gives a job back for another attempt after this time, without counting this one.
+    ///
+    /// # Errors
+    /// As [`Delayed::nack`].
+    pub async fn postpone(&self, job: &Job<T>, after: Duration) -> Result<Given> {
+        self.core.shards[job.shard].give_back((&job.id, job.token), after, Back::Free, "").await
+    }
+
+    /// Gives a job to the dead, with a reason.
+    ///
+    /// # Errors
+    /// As [`Delayed::nack`].
+    pub async fn bury(&self, job: &Job<T>, reason: &str) -> Result<Given> {
+        let shard = &self.core.shards[job.shard];
+        shard.give_back((&job.id, job.token), Duration::ZERO, Back::Dead, reason).await
+    }
+
+    /// Extends a job's lease to this time from now.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); it can be repeated.
+    pub async fn extend(&self, job: &Job<T>, lease: Duration) -> Result<Acked> {
+        let outcome = self.core.shards[job.shard].extend(&[(&job.id, job.token)], lease).await?;
+        Ok(if outcome == [true] { Acked::Done } else { Acked::Lost })
+    }
+
+    /// Removes an item that waits or is dead.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); repeated, it says [`Changed::Unknown`].
+    pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Changed> {
+        self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Cancel).await
+    }
+
+    /// Makes an item that waits due after this time from now.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); it can be repeated.
+    pub async fn reschedule(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
+        self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Move(after)).await
+    }
+
+    /// Gives a dead item all of its attempts again, the first after this time from now.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); repeated, it says [`Changed::Unknown`].
+    pub async fn revive(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
+        self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Revive(after)).await
+    }
+
+    /// Dead items, those that died first before the others, at most so many of each shard (and never
+    /// more than a thousand).
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send).
+    pub async fn dead(&self, count: usize) -> Result<Vec<Dead>> {
+        let mut all = Vec::new();
+        for shard in &self.core.shards {
+            for (id, [note, token, payload]) in shard.dead(count.min(MAX_AT_ONCE)).await? {
+                let text = |bytes: Option<Vec<u8>>| {
+                    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+                };
+                all.push(Dead {
+                    id,
+                    reason: text(note),
+                    attempts: text(token).parse().unwrap_or(0),
+                    payload: payload.unwrap_or_default(),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// How many items are where.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send).
+    pub async fn status(&self) -> Result<DelayedStatus> {
+        let mut status = DelayedStatus::default();
+        for shard in &self.core.shards {
+            let [waiting, leased, dead] = shard.counts().await?;
+            status.waiting += waiting;
+            status.leased += leased;
+            status.dead += dead;
+        }
+        Ok(status)
+    }
+
+    /// Begins a worker on this queue.
+    #[must_use]
+    pub fn worker(&self) -> DelayedWorkerBuilder<T> {
+        DelayedWorkerBuilder::new(self)
+    }
+}
+
+impl<T: Serialize> Delayed<T> {
+    /// Adds an item that becomes due after this time, by the server's clock. An id that is in the
+    /// queue, or was finished lately, is not added again.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an id or payload that is too long; else as
+    /// [`Link::send`](crate::Link::send): it can be repeated.
+    pub async fn add(&self, id: impl AsRef<str>, payload: &T, after: Duration) -> Result<Added> {
+        let id = id.as_ref();
+        let shard = self.core.shard(id)?;
+        let added = shard.add(&[(id, encode(payload)?, after)]).await?;
+        added.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
+    }
+
+    /// Adds several items, one round trip for each shard and thousand; an outcome for each, in order.
+    ///
+    /// # Errors
+    /// As [`Delayed::add`]; those before may have been added. It can be repeated.
+    pub async fn add_all(&self, items: &[(String, T, Duration)]) -> Result<Vec<Added>> {
+        let mut parts: Vec<Vec<usize>> = vec![Vec::new(); self.core.shards.len()];
+        for (index, (id, _, _)) in items.iter().enumerate() {
+            self.core.shard(id)?;
+            parts[self.core.number(id)].push(index);
+        }
+        let mut outcomes = vec![Added::Now; items.len()];
+        for (shard, indexes) in self.core.shards.iter().zip(parts) {
+            for some in indexes.chunks(MAX_AT_ONCE) {
+                let batch = some
+                    .iter()
+                    .map(|&index| {
+                        let (id, payload, after) = &items[index];
+                        Ok((id.as_str(), encode(payload)?, *after))
+                    })
+                    .collect::<Result<Vec<_>>>()?;
+                for (&index, added) in some.iter().zip(shard.add(&batch).await?) {
+                    outcomes[index] = added;
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+impl<T: DeserializeOwned> Delayed<T> {
+    /// Takes up to so many items that are due (and never more than a thousand), each under a lease.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send). When the reply is lost, what was taken comes back when its
+    /// lease ends, and has had an attempt.
+    pub async fn claim(&self, count: usize) -> Result<Claim<T>> {
+        let count = count.min(MAX_AT_ONCE);
+        let mut claim = Claim { jobs: Vec::new(), next_in: None };
+        // Another shard first each time: none of them starves.
+        let first = rand::random_range(0..self.core.shards.len());
+        for turn in 0..self.core.shards.len() {
+            let number = (first + turn) % self.core.shards.len();
+            let left = count - claim.jobs.len();
+            if left == 0 {
+                break;
+            }
+            let (claimed, next) = self.core.shards[number].claim(left, self.core.terms).await?;
+            claim.jobs.extend(self.core.open(number, claimed).await?);
+            claim.next_in = match (claim.next_in, next) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+        Ok(claim)
+    }
+}
+
+fn encode(payload: &impl Serialize) -> Result<Vec<u8>> {
+    let bytes = serde_json::to_vec(payload)
+        .map_err(|error| Error::Invalid(format!("the payload cannot be written: {error}")))?;
+    if bytes.len() > MAX_PAYLOAD_BYTES {
+        let length = bytes.len();
+        return Err(Error::Invalid(format!(
+            "a payload of {length} bytes is longer than the {MAX_PAYLOAD_BYTES} that are allowed"
+        )));
+    }
+    Ok(bytes)
+}
+
+impl<T> Clone for Delayed<T> {
+    fn clone(&self) -> Self {
+        Delayed {
+            seawall: self.seawall.clone(),
+            core: Arc::clone(&self.core),
+            payload: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Delayed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delayed")
+            .field("name", &self.core.name)
+            .field("shards", &self.core.shards.len())
+            .finish_non_exhaustive()
+    }
+}

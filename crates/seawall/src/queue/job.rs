@@ -1,0 +1,134 @@
+//! What a delayed queue hands out, and its answers.
+
+use std::time::Duration;
+
+/// An item in a consumer's hands, under a lease.
+#[derive(Debug, Clone)]
+pub struct Job<T> {
+    pub(super) shard: usize,
+    pub(super) id: String,
+    pub(super) token: u64,
+    pub(super) attempt: u64,
+    pub(super) payload: T,
+}
+
+impl<T> Job<T> {
+    /// The item's id: what names it through every attempt. A handler that writes it under a unique key
+    /// in its own transaction applies the item once, however often it is handed out.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// How often it was handed out, this time included; 1 the first time.
+    #[must_use]
+    pub fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// What was added.
+    #[must_use]
+    pub fn payload(&self) -> &T {
+        &self.payload
+    }
+
+    /// What was added, to keep.
+    #[must_use]
+    pub fn into_payload(self) -> T {
+        self.payload
+    }
+}
+
+/// What [`Delayed::claim`](super::Delayed::claim) found.
+#[derive(Debug)]
+pub struct Claim<T> {
+    /// What is due, the earliest first; each is under a lease from now on.
+    pub jobs: Vec<Job<T>>,
+    /// How long until something more is due or a lease ends, by the server's clock; nothing when the
+    /// queue is empty.
+    pub next_in: Option<Duration>,
+}
+
+/// What became of an item that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Added {
+    /// It is there now.
+    Now,
+    /// There was one of its id before; nothing was changed.
+    Before(Whereabouts),
+}
+
+/// Where an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It waits until it is due, or until a consumer is free.
+    Waiting,
+    /// A consumer has it in hand.
+    Leased,
+    /// It failed too often.
+    Dead,
+    /// It was finished lately.
+    Finished,
+}
+
+/// What became of an item that was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Acked {
+    /// It is finished.
+    Done,
+    /// Its lease had ended and somebody else has it: it will be done once more.
+    Lost,
+}
+
+/// What became of an item that was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Given {
+    /// It waits for its next attempt.
+    Waiting,
+    /// That was its last attempt: it is among the dead.
+    Dead,
+    /// Its lease had ended and somebody else has it, or had.
+    Lost,
+}
+
+/// What became of a wish to cancel, move or revive an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Changed {
+    /// It is done.
+    Done,
+    /// A consumer has the item in hand: too late, or too early.
+    Leased,
+    /// The item is among the dead: it can be revived or cancelled.
+    Dead,
+    /// There is no such item, or not where it would have to be.
+    Unknown,
+}
+
+/// An item that failed too often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dead {
+    /// Its id.
+    pub id: String,
+    /// Why it died.
+    pub reason: String,
+    /// How often it was handed out.
+    pub attempts: u64,
+    /// What was added, as it is in Redis.
+    pub payload: Vec<u8>,
+}
+
+/// How many items are where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct DelayedStatus {
+    /// Those that wait, due or not.
+    pub waiting: u64,
+    /// Those in consumers' hands.
+    pub leased: u64,
+    /// Those that failed too often.
+    pub dead: u64,
+}

@@ -1,0 +1,38 @@
+-- Ends items that are done.
+--
+-- KEYS[1]  leased: sorted set of ids by the end of their lease
+-- KEYS[2]  payloads, by id
+-- KEYS[3]  tokens, by id
+-- KEYS[4]  finished lately: sorted set of ids by the time of their end
+-- KEYS[5]  notes, by id
+-- ARGV[1]  milliseconds for which a finished id is remembered
+-- ARGV[2…] pairs: id, token
+--
+-- Returns  for each item: 1 when it is finished (now or before), 0 when the lease was
+--          lost to another consumer
+--
+-- Atomic, because between seeing whose an item is and ending it, it could become another's.
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local remember = tonumber(ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', string.format('(%.0f', now - remember))
+local outcomes = {}
+for index = 2, #ARGV, 2 do
+  local id = ARGV[index]
+  local outcome = 0
+  if redis.call('ZSCORE', KEYS[1], id) and redis.call('HGET', KEYS[3], id) == ARGV[index + 1] then
+    redis.call('ZREM', KEYS[1], id)
+    redis.call('HDEL', KEYS[2], id)
+    redis.call('HDEL', KEYS[3], id)
+    redis.call('HDEL', KEYS[5], id)
+    if remember > 0 then
+      redis.call('ZADD', KEYS[4], string.format('%.0f', now), id)
+    end
+    outcome = 1
+  elseif redis.call('ZSCORE', KEYS[4], id) then
+    outcome = 1
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+return outcomes

@@ -1,0 +1,53 @@
+-- Cancels or reschedules an item that is not in anybody's hands.
+--
+-- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[3]  payloads, by id
+-- KEYS[4]  tokens, by id
+-- KEYS[5]  dead: sorted set of ids by the time of their end
+-- KEYS[6]  notes, by id: of the living how many attempts do not count, of the dead the reason
+-- ARGV[1]  id
+-- ARGV[2]  'cancel', 'move' (only what waits), or 'revive' (only what is dead, with new attempts)
+-- ARGV[3]  milliseconds from now until it is due
+-- ARGV[4]  channel on which consumers listen
+--
+-- Returns  'done', 'leased' when a consumer has it, 'dead' when only reviving could help, or 'unknown'
+--
+-- Atomic, because a consumer could take the item between looking and changing.
+
+local id, what = ARGV[1], ARGV[2]
+if redis.call('ZSCORE', KEYS[2], id) then
+  return 'leased'
+end
+local waits = redis.call('ZSCORE', KEYS[1], id)
+local dead = redis.call('ZSCORE', KEYS[5], id)
+if not waits and not dead then
+  return 'unknown'
+end
+if what == 'cancel' then
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZREM', KEYS[5], id)
+  for key = 3, 4 do
+    redis.call('HDEL', KEYS[key], id)
+  end
+  redis.call('HDEL', KEYS[6], id)
+  return 'done'
+end
+if what == 'move' and dead then
+  return 'dead'
+end
+if what == 'revive' then
+  if not dead then
+    return 'unknown'
+  end
+  redis.call('ZREM', KEYS[5], id)
+  -- Tokens go on, so that no consumer of the past has one that counts again.
+  redis.call('HSET', KEYS[6], id, redis.call('HGET', KEYS[4], id) or '0')
+end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), id)
+if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == id then
+  redis.call('PUBLISH', ARGV[4], 'due')
+end
+return 'done'

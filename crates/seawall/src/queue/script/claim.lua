@@ -1,0 +1,58 @@
+-- Hands out items that are due, each under a lease.
+--
+-- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[3]  payloads, by id
+-- KEYS[4]  tokens, by id: how often the item was handed out
+-- KEYS[5]  dead: sorted set of ids by the time of their end
+-- KEYS[6]  notes, by id: of the living how many attempts do not count, of the dead the reason
+-- ARGV[1]  how many at most
+-- ARGV[2]  lease in milliseconds
+-- ARGV[3]  attempts after which an item is dead
+-- ARGV[4]  leases that are looked at at most
+--
+-- Returns  {milliseconds until the next item is due or a lease ends (-1 when there is none),
+--          how many died, {{id, token, attempt, payload}, …}}, the earliest first
+--
+-- Atomic, so that an item is handed to one consumer, and so that its token is that
+-- consumer's alone. The time is the server's: consumers with any clock agree on what is due.
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local limit = tonumber(ARGV[3])
+local number = function(value) return string.format('%.0f', value) end
+local free = function(id) return tonumber(redis.call('HGET', KEYS[6], id) or '0') or 0 end
+
+-- Items whose consumer was not heard of until its lease ended are due again, at once.
+local died = 0
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[4])) do
+  redis.call('ZREM', KEYS[2], id)
+  if tonumber(redis.call('HGET', KEYS[4], id) or '0') - free(id) >= limit then
+    redis.call('ZADD', KEYS[5], number(now), id)
+    redis.call('HSET', KEYS[6], id, 'its lease ended ' .. ARGV[3] .. ' times')
+    died = died + 1
+  else
+    redis.call('ZADD', KEYS[1], number(now), id)
+  end
+end
+
+local taken = {}
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'LIMIT', 0, ARGV[1])
+for index, id in ipairs(due) do
+  redis.call('ZREM', KEYS[1], id)
+  redis.call('ZADD', KEYS[2], number(now + tonumber(ARGV[2])), id)
+  local token = redis.call('HINCRBY', KEYS[4], id, 1)
+  taken[index] = {id, token, token - free(id), redis.call('HGET', KEYS[3], id)}
+end
+
+local wait = -1
+for key = 1, 2 do
+  local first = redis.call('ZRANGE', KEYS[key], 0, 0, 'WITHSCORES')
+  if first[2] then
+    local left = math.max(0, tonumber(first[2]) - now)
+    if wait < 0 or left < wait then
+      wait = left
+    end
+  end
+end
+return {wait, died, taken}

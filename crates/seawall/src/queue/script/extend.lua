@@ -1,0 +1,25 @@
+-- Extends leases.
+--
+-- KEYS[1]  leased: sorted set of ids by the end of their lease
+-- KEYS[2]  tokens, by id
+-- ARGV[1]  lease in milliseconds, from now on
+-- ARGV[2…] pairs: id, token
+--
+-- Returns  for each item: 1 when it was extended, 0 when it is not under this token's lease
+--
+-- Atomic, because between seeing whose an item is and extending its lease, it could become another's.
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local until_then = string.format('%.0f', now + tonumber(ARGV[1]))
+local outcomes = {}
+for index = 2, #ARGV, 2 do
+  local id = ARGV[index]
+  if redis.call('ZSCORE', KEYS[1], id) and redis.call('HGET', KEYS[2], id) == ARGV[index + 1] then
+    redis.call('ZADD', KEYS[1], until_then, id)
+    outcomes[#outcomes + 1] = 1
+  else
+    outcomes[#outcomes + 1] = 0
+  end
+end
+return outcomes

@@ -1,0 +1,39 @@
+-- Gives an item back that was not done.
+--
+-- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[3]  tokens, by id
+-- KEYS[4]  dead: sorted set of ids by the time of their end
+-- KEYS[5]  notes, by id: of the living how many attempts do not count, of the dead the reason
+-- ARGV[1]  id
+-- ARGV[2]  token
+-- ARGV[3]  milliseconds until it is due again
+-- ARGV[4]  attempts after which it is dead; 0 for at once; -1 when this attempt does not count
+-- ARGV[5]  reason
+-- ARGV[6]  channel on which consumers listen
+--
+-- Returns  'waiting', 'dead', or 'lost' when it is not under this token's lease
+--
+-- Atomic, because between seeing whose an item is and moving it, it could become another's.
+
+if not redis.call('ZSCORE', KEYS[2], ARGV[1]) or redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then
+  return 'lost'
+end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local limit = tonumber(ARGV[4])
+redis.call('ZREM', KEYS[2], ARGV[1])
+local free = tonumber(redis.call('HGET', KEYS[5], ARGV[1]) or '0') or 0
+if limit >= 0 and tonumber(ARGV[2]) - free >= limit then
+  redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
+  redis.call('HSET', KEYS[5], ARGV[1], ARGV[5])
+  return 'dead'
+end
+if limit < 0 then
+  redis.call('HINCRBY', KEYS[5], ARGV[1], 1)
+end
+redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), ARGV[1])
+if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then
+  redis.call('PUBLISH', ARGV[6], 'due')
+end
+return 'waiting'

@@ -1,0 +1,28 @@
+-- Puts back what a consumer had in hand that has not been heard of for long.
+--
+-- KEYS[1]  the queue
+-- KEYS[2]  what that consumer has in hand
+-- KEYS[3]  consumers: sorted set of names by the millisecond at which they were last heard of
+-- ARGV[1]  consumer
+-- ARGV[2]  milliseconds of silence
+-- ARGV[3]  how many elements at most
+--
+-- Returns  how many were put back; the consumer is forgotten once it has nothing left.
+--
+-- Atomic, because the consumer may be back between looking and moving. The oldest ends up where the
+-- next one is taken from: order is kept.
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local heard = redis.call('ZSCORE', KEYS[3], ARGV[1])
+if heard and tonumber(heard) > now - tonumber(ARGV[2]) then
+  return 0
+end
+local moved = 0
+while moved < tonumber(ARGV[3]) and redis.call('LMOVE', KEYS[2], KEYS[1], 'LEFT', 'RIGHT') do
+  moved = moved + 1
+end
+if redis.call('EXISTS', KEYS[2]) == 0 then
+  redis.call('ZREM', KEYS[3], ARGV[1])
+end
+return moved

@@ -1,0 +1,252 @@
+//! One part of a delayed queue: its keys, all in one slot, and the scripts over them.
+
+use std::time::Duration;
+
+use redis::{Value, cmd};
+
+use super::job::{Acked, Added, Changed, Given, Whereabouts};
+use crate::{
+    Script,
+    error::{Error, Result},
+    link::{Call, Link},
+};
+
+/// Ended leases that one claim looks at.
+const LEASES_AT_ONCE: usize = 256;
+
+static ADD: Script = Script::new(include_str!("script/add.lua"));
+static CLAIM: Script = Script::new(include_str!("script/claim.lua"));
+static ACK: Script = Script::new(include_str!("script/ack.lua"));
+static NACK: Script = Script::new(include_str!("script/nack.lua"));
+static EXTEND: Script = Script::new(include_str!("script/extend.lua"));
+static CHANGE: Script = Script::new(include_str!("script/change.lua"));
+
+/// The keys of one part.
+#[derive(Debug)]
+pub(super) struct Shard {
+    link: Link,
+    waiting: Vec<u8>,
+    leased: Vec<u8>,
+    payloads: Vec<u8>,
+    tokens: Vec<u8>,
+    dead: Vec<u8>,
+    notes: Vec<u8>,
+    finished: Vec<u8>,
+    pub(super) channel: Vec<u8>,
+}
+
+/// How long, how often.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) lease: Duration,
+    pub(super) attempts: u64,
+    pub(super) remember: Duration,
+}
+
+/// An item as a claim returns it.
+pub(super) struct Claimed {
+    pub(super) id: String,
+    pub(super) token: u64,
+    pub(super) attempt: u64,
+    pub(super) payload: Vec<u8>,
+}
+
+/// How an item is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Back {
+    /// For another attempt; dead after this many.
+    Counted { limit: u64 },
+    /// For another attempt, as if this had not been one.
+    Free,
+    /// For good.
+    Dead,
+}
+
+/// What is to happen to an item in nobody's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Cancel,
+    Move(Duration),
+    Revive(Duration),
+}
+
+impl Shard {
+    pub(super) fn new(link: Link, base: &[u8]) -> Self {
+        let part = |name: &str| [base, b":", name.as_bytes()].concat();
+        Shard {
+            link,
+            waiting: base.to_vec(),
+            leased: part("leased"),
+            payloads: part("payloads"),
+            tokens: part("tokens"),
+            dead: part("dead"),
+            notes: part("notes"),
+            finished: part("finished"),
+            channel: part("due"),
+        }
+    }
+
+    pub(super) async fn add(&self, items: &[(&str, Vec<u8>, Duration)]) -> Result<Vec<Added>> {
+        let keys = [&self.waiting, &self.leased, &self.payloads, &self.finished];
+        let mut call = ADD.on(&keys).arg(&self.channel);
+        for (id, payload, after) in items {
+            call = call.arg(*id).arg(payload).arg(millis(*after));
+        }
+        let outcomes: Vec<String> = self.link.eval(&call).await?;
+        let added = |outcome: String| {
+            Ok(match &*outcome {
+                "added" => Added::Now,
+                "waiting" => Added::Before(Whereabouts::Waiting),
+                "leased" => Added::Before(Whereabouts::Leased),
+                "dead" => Added::Before(Whereabouts::Dead),
+                "finished" => Added::Before(Whereabouts::Finished),
+                _ => return Err(strange(&outcome)),
+            })
+        };
+        outcomes.into_iter().map(added).collect()
+    }
+
+    /// What is due, and how long until the next is.
+    pub(super) async fn claim(
+        &self,
+        count: usize,
+        terms: Terms,
+    ) -> Result<(Vec<Claimed>, Option<Duration>)> {
+        let keys =
+            [&self.waiting, &self.leased, &self.payloads, &self.tokens, &self.dead, &self.notes];
+        let call = CLAIM
+            .on(&keys)
+            .arg(count)
+            .arg(millis(terms.lease))
+            .arg(terms.attempts)
+            .arg(LEASES_AT_ONCE);
+        type Row = (String, u64, u64, Option<Vec<u8>>);
+        let (wait, died, rows): (i64, u64, Vec<Row>) = self.link.eval(&call).await?;
+        if died > 0 {
+            tracing::error!(items = died, "leases ended too often: dead");
+            metrics::counter!("seawall_queue_items_total", "outcome" => "dead").increment(died);
+        }
+        let claimed = rows.into_iter().map(|(id, token, attempt, payload)| Claimed {
+            id,
+            token,
+            attempt,
+            payload: payload.unwrap_or_default(),
+        });
+        Ok((claimed.collect(), u64::try_from(wait).ok().map(Duration::from_millis)))
+    }
+
+    pub(super) async fn ack(&self, items: &[(&str, u64)], terms: Terms) -> Result<Vec<Acked>> {
+        let keys = [&self.leased, &self.payloads, &self.tokens, &self.finished, &self.notes];
+        let call = pairs(ACK.on(&keys).arg(millis(terms.remember)), items);
+        let outcomes: Vec<u64> = self.link.eval(&call).await?;
+        Ok(outcomes
+            .into_iter()
+            .map(|done| if done == 1 { Acked::Done } else { Acked::Lost })
+            .collect())
+    }
+
+    pub(super) async fn give_back(
+        &self,
+        (id, token): (&str, u64),
+        after: Duration,
+        back: Back,
+        reason: &str,
+    ) -> Result<Given> {
+        let keys = [&self.waiting, &self.leased, &self.tokens, &self.dead, &self.notes];
+        let limit = match back {
+            Back::Counted { limit } => limit.to_string(),
+            Back::Free => "-1".to_owned(),
+            Back::Dead => "0".to_owned(),
+        };
+        let call = NACK.on(&keys).arg(id).arg(token).arg(millis(after)).arg(limit).arg(reason);
+        let outcome: String = self.link.eval(&call.arg(&self.channel)).await?;
+        Ok(match &*outcome {
+            "waiting" => Given::Waiting,
+            "dead" => Given::Dead,
+            "lost" => Given::Lost,
+            _ => return Err(strange(&outcome)),
+        })
+    }
+
+    /// Extends leases from now on; false for those that are lost.
+    pub(super) async fn extend(&self, items: &[(&str, u64)], lease: Duration) -> Result<Vec<bool>> {
+        let keys = [&self.leased, &self.tokens];
+        let call = pairs(EXTEND.on(&keys).arg(millis(lease)), items);
+        let outcomes: Vec<u64> = self.link.eval(&call).await?;
+        Ok(outcomes.into_iter().map(|extended| extended == 1).collect())
+    }
+
+    pub(super) async fn change(&self, id: &str, change: Change) -> Result<Changed> {
+        let keys =
+            [&self.waiting, &self.leased, &self.payloads, &self.tokens, &self.dead, &self.notes];
+        let (word, after) = match change {
+            Change::Cancel => ("cancel", Duration::ZERO),
+            Change::Move(after) => ("move", after),
+            Change::Revive(after) => ("revive", after),
+        };
+        let call = CHANGE.on(&keys).arg(id).arg(word).arg(millis(after)).arg(&self.channel);
+        let outcome: String = self.link.eval(&call).await?;
+        Ok(match &*outcome {
+            "done" => Changed::Done,
+            "leased" => Changed::Leased,
+            "dead" => Changed::Dead,
+            "unknown" => Changed::Unknown,
+            _ => return Err(strange(&outcome)),
+        })
+    }
+
+    /// How many wait, are leased, are dead.
+    pub(super) async fn counts(&self) -> Result<[u64; 3]> {
+        let count = |key: &Vec<u8>| (key.clone(), cmd("ZCARD").arg(key).to_owned());
+        let commands = vec![count(&self.waiting), count(&self.leased), count(&self.dead)];
+        let mut counts = [0; 3];
+        for (place, reply) in counts.iter_mut().zip(self.link.send_all(commands).await) {
+            *place = redis::from_redis_value(reply?)?;
+        }
+        Ok(counts)
+    }
+
+    /// Ids of the dead, with note, token and payload of each.
+    pub(super) async fn dead(&self, count: usize) -> Result<Vec<(String, [Option<Vec<u8>>; 3])>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut range = cmd("ZRANGE");
+        range.arg(&self.dead).arg(0).arg(count - 1);
+        let ids: Vec<String> = self.link.query(&self.dead, &range).await?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fields = |key: &Vec<u8>| (key.clone(), cmd("HMGET").arg(key).arg(&ids).to_owned());
+        let commands = vec![fields(&self.notes), fields(&self.tokens), fields(&self.payloads)];
+        let mut columns = Vec::with_capacity(3);
+        for reply in self.link.send_all(commands).await {
+            let column: Vec<Value> = redis::from_redis_value(reply?)?;
+            columns.push(column);
+        }
+        let cell = |column: usize, row: usize| {
+            columns.get(column).and_then(|values| match values.get(row) {
+                Some(Value::BulkString(bytes)) => Some(bytes.clone()),
+                _ => None,
+            })
+        };
+        let row = |(row, id)| (id, [cell(0, row), cell(1, row), cell(2, row)]);
+        Ok(ids.into_iter().enumerate().map(row).collect())
+    }
+}
+
+fn pairs(mut call: Call, items: &[(&str, u64)]) -> Call {
+    for (id, token) in items {
+        call = call.arg(*id).arg(*token);
+    }
+    call
+}
+
+fn strange(outcome: &str) -> Error {
+    Error::unexpected(format!("{outcome:?} is not an answer of the queue's"))
+}
+
+/// Whole milliseconds, and never so many that a Lua number could not hold the sum with the time.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
+}

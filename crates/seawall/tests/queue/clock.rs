@@ -1,0 +1,122 @@
+//! Time in our hands: due times, leases, order and memory, on a clock that is advanced by hand.
+
+use std::time::Duration;
+
+use seawall::{
+    queue::{Acked, Added, Delayed, Job, Whereabouts},
+    stream::Outcome,
+    testing::Stage,
+};
+use tokio::sync::mpsc::unbounded_channel;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn due(queue: &Delayed<u64>) -> Vec<u64> {
+    let claim = queue.claim(100).await.expect("answered");
+    claim.jobs.into_iter().map(Job::into_payload).collect()
+}
+
+#[tokio::test]
+async fn items_come_when_they_are_due_in_that_order_and_not_before() {
+    let stage = Stage::start().await.expect("it starts");
+    let queue = stage.seawall().delayed_queue::<u64>("due").build().expect("valid");
+    for number in [30, 10, 50, 20, 40, 11] {
+        let added = queue.add(format!("{number}"), &number, Duration::from_secs(number)).await;
+        assert_eq!(added.expect("answered"), Added::Now);
+    }
+    assert!(due(&queue).await.is_empty());
+    let next = queue.claim(1).await.expect("answered").next_in;
+    assert_eq!(next, Some(10 * SECOND));
+    stage.advance(10 * SECOND - Duration::from_millis(1)).await;
+    assert!(due(&queue).await.is_empty());
+    stage.advance(Duration::from_millis(1)).await;
+    assert_eq!(due(&queue).await, [10]);
+    stage.advance(20 * SECOND).await;
+    assert_eq!(due(&queue).await, [11, 20, 30]);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_item_whose_consumer_died_comes_back_when_its_lease_ends() {
+    let stage = Stage::start().await.expect("it starts");
+    let seawall = stage.seawall();
+    let queue = seawall.delayed_queue::<u64>("lease").lease(10 * SECOND).attempts(3).build();
+    let queue = queue.expect("valid");
+    let _ = queue.add("a", &1, Duration::ZERO).await.expect("answered");
+    let mut jobs = queue.claim(1).await.expect("answered").jobs;
+    let dead = jobs.pop().expect("due");
+    stage.advance(8 * SECOND).await;
+    assert_eq!(queue.extend(&dead, 10 * SECOND).await.expect("answered"), Acked::Done);
+    stage.advance(8 * SECOND).await;
+    assert!(due(&queue).await.is_empty(), "it was extended");
+    stage.advance(2 * SECOND).await;
+    let heir = queue.claim(1).await.expect("answered").jobs.pop().expect("the lease has ended");
+    assert_eq!(heir.attempt(), 2);
+    assert_eq!(queue.ack(&dead).await.expect("answered"), Acked::Lost);
+    // Late, but nobody else has it.
+    stage.advance(11 * SECOND).await;
+    assert_eq!(queue.ack(&heir).await.expect("answered"), Acked::Done);
+    let _ = queue.add("b", &2, Duration::ZERO).await.expect("answered");
+    for _ in 0..3 {
+        assert_eq!(due(&queue).await, [2]);
+        stage.advance(11 * SECOND).await;
+    }
+    assert!(due(&queue).await.is_empty());
+    let dead = queue.dead(10).await.expect("answered");
+    assert!(dead[0].reason.contains("lease ended 3 times"), "{dead:?}");
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_finished_id_is_remembered_for_a_while() {
+    let stage = Stage::start().await.expect("it starts");
+    let seawall = stage.seawall();
+    let queue = seawall.delayed_queue::<u64>("memory").remember(60 * SECOND).build();
+    let queue = queue.expect("valid");
+    let add = async || queue.add("a", &1, Duration::ZERO).await.expect("answered");
+    let finish = async || {
+        let job = queue.claim(1).await.expect("answered").jobs.pop().expect("due");
+        assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+    };
+    assert_eq!(add().await, Added::Now);
+    finish().await;
+    stage.advance(59 * SECOND).await;
+    assert_eq!(add().await, Added::Before(Whereabouts::Finished));
+    // The memory is tidied up when something else is finished.
+    stage.advance(2 * SECOND).await;
+    let _ = queue.add("b", &2, Duration::ZERO).await.expect("answered");
+    finish().await;
+    assert_eq!(add().await, Added::Now);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
+    let stage = Stage::start().await.expect("it starts");
+    let queue = stage.seawall().delayed_queue::<u64>("wake").build().expect("valid");
+    let (tell, mut told) = unbounded_channel();
+    // It would look only once an hour.
+    let worker = queue.worker().poll(3600 * SECOND).run(move |job: Job<u64>| {
+        tell.send(*job.payload()).expect("the test listens");
+        async { Outcome::Done }
+    });
+    let worker = worker.expect("valid");
+    let _ = queue.add("late", &2, 100 * SECOND).await.expect("answered");
+    let _ = queue.add("early", &1, 10 * SECOND).await.expect("answered");
+    assert!(told.try_recv().is_err());
+    let mut passed = Duration::ZERO;
+    for (number, at) in [(1, 10 * SECOND), (2, 100 * SECOND)] {
+        crate::eventually("it is handled when it is due", async || {
+            // Until the worker has heard the message it sleeps: the hand moves on in small steps.
+            if passed < at + SECOND {
+                stage.advance(SECOND).await;
+                passed += SECOND;
+            }
+            told.try_recv().is_ok_and(|seen| seen == number)
+        })
+        .await;
+        assert!(passed >= at, "{passed:?}");
+    }
+    worker.stop().await;
+    stage.shutdown().await;
+}

@@ -1,0 +1,150 @@
+//! What a delayed queue promises to those who claim by hand.
+
+use std::time::Duration;
+
+use seawall::queue::{Acked, Added, Changed, Delayed, Given, Job, Whereabouts};
+
+use crate::setup::{Setup, on_every_backend};
+
+const NOW: Duration = Duration::ZERO;
+const LATER: Duration = Duration::from_secs(3600);
+
+on_every_backend! {
+    an_item_is_added_once_and_handed_to_one_consumer
+    what_is_given_back_comes_again_or_dies
+    items_are_cancelled_and_moved_by_their_id
+    a_sharded_queue_is_one_queue
+    what_cannot_be_understood_is_dead_and_not_lost
+}
+
+async fn claim(queue: &Delayed<u64>) -> Vec<Job<u64>> {
+    queue.claim(100).await.expect("answered").jobs
+}
+
+async fn one(queue: &Delayed<u64>) -> Job<u64> {
+    let mut jobs = claim(queue).await;
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    jobs.pop().expect("one")
+}
+
+async fn an_item_is_added_once_and_handed_to_one_consumer(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<u64>("once").build().expect("valid");
+    let add = async |after| queue.add("a", &1, after).await.expect("answered");
+    assert_eq!(add(NOW).await, Added::Now);
+    assert_eq!(add(LATER).await, Added::Before(Whereabouts::Waiting));
+    let job = one(&queue).await;
+    assert_eq!((job.id(), job.attempt(), *job.payload()), ("a", 1, 1));
+    assert_eq!(add(NOW).await, Added::Before(Whereabouts::Leased));
+    let nothing = queue.claim(10).await.expect("answered");
+    assert!(nothing.jobs.is_empty());
+    let next = nothing.next_in.expect("the lease ends");
+    assert!(next <= Duration::from_secs(30) && next > Duration::from_secs(10), "{next:?}");
+    assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+    assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done, "it can be repeated");
+    assert_eq!(add(NOW).await, Added::Before(Whereabouts::Finished));
+    let empty = queue.claim(10).await.expect("answered");
+    assert_eq!((empty.jobs.len(), empty.next_in), (0, None));
+    let status = queue.status().await.expect("answered");
+    assert_eq!((status.waiting, status.leased, status.dead), (0, 0, 0));
+    seawall.shutdown().await;
+}
+
+async fn what_is_given_back_comes_again_or_dies(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<u64>("back").attempts(2).build().expect("valid");
+    assert_eq!(queue.add("a", &1, NOW).await.expect("answered"), Added::Now);
+    let first = one(&queue).await;
+    assert_eq!(queue.postpone(&first, NOW).await.expect("answered"), Given::Waiting);
+    let again = one(&queue).await;
+    assert_eq!(again.attempt(), 1, "that did not count");
+    assert_eq!(queue.nack(&again, NOW, "busy").await.expect("answered"), Given::Waiting);
+    assert_eq!(queue.nack(&again, NOW, "busy").await.expect("answered"), Given::Lost);
+    let last = one(&queue).await;
+    assert_eq!(last.attempt(), 2);
+    for stale in [&first, &again] {
+        assert_eq!(queue.ack(stale).await.expect("answered"), Acked::Lost);
+        assert_eq!(queue.extend(stale, LATER).await.expect("answered"), Acked::Lost);
+    }
+    assert_eq!(queue.extend(&last, LATER).await.expect("answered"), Acked::Done);
+    assert_eq!(queue.nack(&last, NOW, "too busy").await.expect("answered"), Given::Dead);
+    assert!(claim(&queue).await.is_empty());
+    let dead = queue.dead(10).await.expect("answered");
+    assert_eq!(dead.len(), 1);
+    assert_eq!((dead[0].id.as_str(), dead[0].reason.as_str()), ("a", "too busy"));
+    assert_eq!(dead[0].payload, b"1");
+    assert_eq!(queue.add("a", &1, NOW).await.expect("answered"), Added::Before(Whereabouts::Dead));
+    assert_eq!(queue.reschedule("a", NOW).await.expect("answered"), Changed::Dead);
+    assert_eq!(queue.revive("a", NOW).await.expect("answered"), Changed::Done);
+    assert_eq!(queue.revive("a", NOW).await.expect("answered"), Changed::Unknown);
+    let revived = one(&queue).await;
+    assert_eq!(revived.attempt(), 1);
+    assert_eq!(queue.ack(&last).await.expect("answered"), Acked::Lost, "a token of the past");
+    assert_eq!(queue.bury(&revived, "enough").await.expect("answered"), Given::Dead);
+    assert_eq!(queue.dead(10).await.expect("answered")[0].reason, "enough");
+    assert_eq!(queue.cancel("a").await.expect("answered"), Changed::Done);
+    assert!(queue.dead(10).await.expect("answered").is_empty());
+    seawall.shutdown().await;
+}
+
+async fn items_are_cancelled_and_moved_by_their_id(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<u64>("change").build().expect("valid");
+    for (id, number) in [("a", 1), ("b", 2), ("c", 3)] {
+        assert_eq!(queue.add(id, &number, LATER).await.expect("answered"), Added::Now);
+    }
+    assert!(claim(&queue).await.is_empty(), "none is due");
+    assert_eq!(queue.cancel("a").await.expect("answered"), Changed::Done);
+    assert_eq!(queue.cancel("a").await.expect("answered"), Changed::Unknown);
+    assert_eq!(queue.reschedule("b", NOW).await.expect("answered"), Changed::Done);
+    assert_eq!(queue.reschedule("x", NOW).await.expect("answered"), Changed::Unknown);
+    let job = one(&queue).await;
+    assert_eq!(job.id(), "b");
+    assert_eq!(queue.cancel("b").await.expect("answered"), Changed::Leased);
+    assert_eq!(queue.reschedule("b", NOW).await.expect("answered"), Changed::Leased);
+    assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+    assert_eq!(queue.add("a", &9, NOW).await.expect("answered"), Added::Now, "it was cancelled");
+    assert_eq!(*one(&queue).await.payload(), 9);
+    seawall.shutdown().await;
+}
+
+async fn a_sharded_queue_is_one_queue(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<u64>("shards").shards(5).build().expect("valid");
+    let items: Vec<_> = (0..50).map(|number| (format!("item-{number}"), number, NOW)).collect();
+    let added = queue.add_all(&items).await.expect("answered");
+    assert!(added.iter().all(|added| *added == Added::Now));
+    let again = queue.add_all(&items).await.expect("answered");
+    assert!(again.iter().all(|added| *added == Added::Before(Whereabouts::Waiting)));
+    assert_eq!(queue.status().await.expect("answered").waiting, 50);
+    let mut seen = Vec::new();
+    for turn in 0..50 {
+        let claimed = queue.claim(7).await.expect("answered").jobs;
+        assert!(claimed.len() <= 7);
+        for job in claimed {
+            assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+            seen.push(job.into_payload());
+        }
+        if seen.len() == 50 {
+            break;
+        }
+        assert!(turn < 49, "{seen:?}");
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..50).collect::<Vec<_>>());
+    seawall.shutdown().await;
+}
+
+async fn what_cannot_be_understood_is_dead_and_not_lost(setup: Setup) {
+    let seawall = setup.connect().await;
+    let words = seawall.delayed_queue::<String>("words").build().expect("valid");
+    assert_eq!(words.add("w", &"text".to_owned(), NOW).await.expect("answered"), Added::Now);
+    let numbers = seawall.delayed_queue::<u64>("words").build().expect("valid");
+    assert!(claim(&numbers).await.is_empty());
+    let dead = numbers.dead(10).await.expect("answered");
+    assert!(dead[0].reason.contains("not understood"), "{dead:?}");
+    assert_eq!(dead[0].payload, b"\"text\"");
+    assert_eq!(words.revive("w", NOW).await.expect("answered"), Changed::Done);
+    assert_eq!(words.claim(1).await.expect("answered").jobs[0].payload(), "text");
+    seawall.shutdown().await;
+}

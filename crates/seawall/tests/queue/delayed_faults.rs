@@ -1,0 +1,153 @@
+//! Consumers that are killed, replies that are lost: every item is done, and by its id once.
+
+use std::{
+    collections::BTreeSet,
+    fs::OpenOptions,
+    io::Write,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rustix::process::{Signal, getpid, kill_process};
+use seawall::{
+    Seawall,
+    queue::{Added, Bug, Delayed, Job},
+    stream::Outcome,
+};
+use seawall_testkit::{
+    ServerProcess,
+    backend::{Backend, Stand},
+    proxy::{FaultProxy, On},
+};
+
+use crate::{eventually, process::Process};
+
+const VARIABLE: &str = "SEAWALL_QUEUE_WORKER";
+const ITEMS: u64 = 60;
+
+fn queue(seawall: &Seawall) -> Delayed<u64> {
+    let builder = seawall.delayed_queue::<u64>("faults");
+    builder.lease(Duration::from_millis(500)).attempts(1_000).build().expect("valid")
+}
+
+async fn add(queue: &Delayed<u64>, number: u64) {
+    let mut added = None;
+    eventually("it is added", async || {
+        added = queue.add(format!("i-{number}"), &number, Duration::ZERO).await.ok();
+        added.is_some()
+    })
+    .await;
+    assert!(matches!(added, Some(Added::Now | Added::Before(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_replies_and_cuts_lose_nothing() {
+    let server = ServerProcess::redis().expect("a server");
+    let proxy = FaultProxy::start(server.port()).expect("a proxy");
+    let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(200));
+    let seawall = builder.connect().await.expect("in");
+    let queue = queue(&seawall);
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let noted = Arc::clone(&seen);
+    let worker = queue.worker().poll(Duration::from_millis(100)).run(move |job: Job<u64>| {
+        noted.lock().expect("no panic").insert(*job.payload());
+        async { Outcome::Done }
+    });
+    let worker = worker.expect("valid");
+    proxy.drop_reply(On::command("EVALSHA").probability(0.1));
+    proxy.drop_request(On::command("EVALSHA").probability(0.05));
+    for number in 0..ITEMS {
+        add(&queue, number).await;
+        if number % 20 == 19 {
+            proxy.cut_all();
+        }
+    }
+    proxy.heal();
+    eventually("all are done", async || {
+        let done = seen.lock().expect("no panic").len() as u64 == ITEMS;
+        let left = queue.status().await.map(|status| status.waiting + status.leased + status.dead);
+        done && left.is_ok_and(|left| left == 0)
+    })
+    .await;
+    worker.stop().await;
+    seawall.shutdown().await;
+}
+
+/// A consumer that kills itself at its third item, before or after it has written that down; as a test
+/// without the variable it does nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consume() {
+    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let [url, path, death, bug] =
+        words.split(' ').collect::<Vec<_>>().try_into().expect("four words");
+    let seawall = Seawall::connect(url).await.expect("in");
+    let file = OpenOptions::new().append(true).create(true).open(path).expect("a file");
+    let shared = Arc::new(Mutex::new((file, 0)));
+    let death = death.to_owned();
+    let mut builder = queue(&seawall).worker().concurrency(2).poll(Duration::from_millis(100));
+    if bug == "ack-first" {
+        builder = builder.sabotage(Bug::AckFirst);
+    }
+    let worker = builder.run(move |job: Job<u64>| {
+        let die = |here: &str, count: u64| {
+            if death == here && count == 3 {
+                kill_process(getpid(), Signal::KILL).expect("ourselves");
+            }
+        };
+        {
+            let (file, count) = &mut *shared.lock().expect("no panic");
+            *count += 1;
+            die("before", *count);
+            writeln!(file, "{}", job.payload()).expect("written");
+            die("after", *count);
+        }
+        async { Outcome::Done }
+    });
+    let _worker = worker.expect("valid");
+    // The parent ends it.
+    std::future::pending::<()>().await;
+}
+
+fn done(path: &Path) -> BTreeSet<u64> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
+/// Which items are never done although consumers come back after each kill.
+async fn lost(kills: usize, bug: &str) -> usize {
+    let stand = Stand::private(Backend::Redis).expect("a server");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("done");
+    let seawall = Seawall::connect(stand.url()).await.expect("in");
+    let queue = queue(&seawall);
+    for number in 0..ITEMS {
+        add(&queue, number).await;
+    }
+    let start = |death: &str| {
+        let words = [stand.url(), &path.display().to_string(), death, bug];
+        Process::start("delayed_faults::consume", VARIABLE, &words.map(str::to_owned))
+    };
+    for number in 0..kills {
+        let mut consumer = start(if number % 2 == 0 { "before" } else { "after" });
+        eventually("it has killed itself", async || consumer.ended() == Some(true)).await;
+    }
+    let _last = start("never");
+    eventually("nothing is left", async || {
+        let status = queue.status().await.expect("answered");
+        status.waiting + status.leased + status.dead == 0
+    })
+    .await;
+    seawall.shutdown().await;
+    (0..ITEMS).filter(|number| !done(&path).contains(number)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_that_are_killed_lose_nothing() {
+    assert_eq!(lost(8, "none").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_checker_notices_an_acknowledgement_before_the_work() {
+    assert!(lost(4, "ack-first").await > 0);
+}

@@ -1,0 +1,28 @@
+//! Delayed queue, list, broadcast: on every backend and under faults.
+
+mod broadcast;
+mod clock;
+mod delayed;
+mod delayed_faults;
+mod input;
+mod listed;
+#[path = "../support/process.rs"]
+mod process;
+#[path = "../cache/setup.rs"]
+#[expect(dead_code, reason = "keys are the queues' own")]
+mod setup;
+mod work;
+
+use std::time::{Duration, Instant};
+
+/// Long enough for anything that should happen, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks again and again until it is so.
+pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so().await {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
