@@ -47,13 +47,17 @@ enum Subject {
 }
 
 /// Tests that run a twentieth of their counts unless they are told otherwise.
-const TESTS: [(&str, &[&str]); 4] = [
+const TESTS: [(&str, &[&str]); 5] = [
     (
         "power cuts, bit flips, full disks",
         &["test", "-p", "seawall-server", "--lib", "--test", "recovery*"],
     ),
     ("random histories from their log", &["test", "-p", "seawall-engine", "--lib", "dump"]),
     ("kills under load", &["test", "-p", "seawall-cli", "--test", "durability"]),
+    (
+        "killed stream workers against their ledger",
+        &["test", "-p", "seawall", "--test", "stream", "kills", "--", "--test-threads=1"],
+    ),
     (
         "the cache against its oracle",
         &[

@@ -251,7 +251,7 @@ impl<T: Send + 'static> WorkerBuilder<T> {
         R: Future<Output: Into<Outcome>> + Send + 'static,
     {
         let each = move |delivery| handler(delivery).map(Into::into).boxed();
-        self.start_with(Handler::Each(Arc::new(each)))
+        self.start_with(&Handler::Each(Arc::new(each)))
     }
 
     /// Starts the worker; `handler` is called with up to a batch of entries, for one transaction over
@@ -266,12 +266,12 @@ impl<T: Send + 'static> WorkerBuilder<T> {
         R: Future<Output: Into<Outcome>> + Send + 'static,
     {
         let batch = move |deliveries| handler(deliveries).map(Into::into).boxed();
-        self.start_with(Handler::Batch(Arc::new(batch)))
+        self.start_with(&Handler::Batch(Arc::new(batch)))
     }
 
-    fn start_with(self, handler: Handler<T>) -> Result<Worker> {
+    fn start_with(self, handler: &Handler<T>) -> Result<Worker> {
         self.check()?;
-        Ok(Worker::start(&self.seawall, self.streams, self.settings, &handler))
+        Ok(Worker::start(&self.seawall, self.streams, self.settings, handler))
     }
 }
 

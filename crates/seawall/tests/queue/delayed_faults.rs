@@ -21,7 +21,7 @@ use seawall_testkit::{
     proxy::{FaultProxy, On},
 };
 
-use crate::{eventually, process::Process};
+use crate::{ended, eventually, process::Worker as Process};
 
 const VARIABLE: &str = "SEAWALL_QUEUE_WORKER";
 const ITEMS: u64 = 60;
@@ -130,7 +130,7 @@ async fn lost(kills: usize, bug: &str) -> usize {
     };
     for number in 0..kills {
         let mut consumer = start(if number % 2 == 0 { "before" } else { "after" });
-        eventually("it has killed itself", async || consumer.ended() == Some(true)).await;
+        eventually("it has killed itself", async || ended(&mut consumer) == Some(true)).await;
     }
     let _last = start("never");
     eventually("nothing is left", async || {

@@ -7,6 +7,7 @@ mod delayed_faults;
 mod input;
 mod listed;
 #[path = "../support/process.rs"]
+#[expect(dead_code, reason = "processes of these tests end themselves")]
 mod process;
 #[path = "../cache/setup.rs"]
 #[expect(dead_code, reason = "keys are the queues' own")]
@@ -17,6 +18,11 @@ use std::time::{Duration, Instant};
 
 /// Long enough for anything that should happen, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether a process has ended, and then whether by a signal.
+pub(crate) fn ended(process: &mut process::Worker) -> Option<bool> {
+    process.child.try_wait().expect("our child").map(|status| status.code().is_none())
+}
 
 /// Asks again and again until it is so.
 pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {

@@ -11,9 +11,9 @@ use seawall_testkit::backend::{Backend, Stand};
 use tempfile::TempDir;
 
 use crate::{
-    PATIENCE,
+    PATIENCE, ended,
     ledger::{Key, applied, digest},
-    process::Process,
+    process::Worker as Process,
     worker::{Death, IDLE, Task},
 };
 
@@ -93,7 +93,7 @@ impl Trial {
         let deadline = Instant::now() + PATIENCE * u32::try_from(1 + self.kills / 20).expect("few");
         while killed < self.kills {
             for (place, worker) in running.iter_mut().enumerate() {
-                if let Some(by_signal) = worker.1.ended() {
+                if let Some(by_signal) = ended(&mut worker.1) {
                     assert!(by_signal, "a worker ended by itself");
                     killed += 1;
                     next += 1;

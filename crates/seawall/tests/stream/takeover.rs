@@ -16,7 +16,7 @@ use seawall_testkit::backend::{Backend, Stand};
 
 use crate::{
     eventually,
-    process::Process,
+    process::Worker as Process,
     setup::{Setup, on_every_backend},
 };
 

@@ -10,7 +10,7 @@ use seawall::{
 
 use crate::{
     ledger::{Key, Ledger},
-    process::Process,
+    process::Worker as Process,
 };
 
 const VARIABLE: &str = "SEAWALL_STREAM_WORKER";

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// A running process; killed when it is dropped.
 pub(crate) struct Worker {
-    child: Child,
+    pub(crate) child: Child,
 }
 
 impl Worker {
