@@ -150,13 +150,15 @@ impl Hub {
         let mailbox = Arc::new(Mailbox::default());
         entry.subscribers.insert(number, Arc::clone(&mailbox));
         let confirmed = entry.confirmed.subscribe();
+        let joined_live = *confirmed.borrow();
         drop(channels);
         // The hub's task closes its inbox before it empties the list of channels: whoever was not
         // on that list is told here.
         if self.shared.requests.is_closed() {
             mailbox.close();
         }
-        Subscription { name, number, mailbox, confirmed, shared: Arc::clone(&self.shared) }
+        let shared = Arc::clone(&self.shared);
+        Subscription { name, number, mailbox, confirmed, joined_live, shared }
     }
 
     /// Whether there is a connection for messages now.
@@ -184,10 +186,17 @@ pub struct Subscription {
     number: u64,
     mailbox: Arc<Mailbox>,
     confirmed: watch::Receiver<bool>,
+    joined_live: bool,
     shared: Arc<Shared>,
 }
 
 impl Subscription {
+    /// Whether the channel was confirmed when this subscription joined it: otherwise its first event
+    /// is [`Event::Resumed`], which then says that it begins.
+    pub(crate) fn joined_live(&self) -> bool {
+        self.joined_live
+    }
+
     /// Whether the server has confirmed it on the connection of now.
     pub(crate) fn is_confirmed(&self) -> bool {
         *self.confirmed.borrow()

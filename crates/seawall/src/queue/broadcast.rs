@@ -69,7 +69,7 @@ impl<T> Broadcast<T> {
     /// [`Error::Unavailable`] when the server cannot be reached.
     pub async fn listen(&self) -> Result<Listener<T>> {
         let mut subscription = self.link.hub().join(&self.key);
-        if !subscription.is_live() {
+        if !subscription.joined_live() {
             // Its first word is that it begins: nothing was missed before that.
             let limit = self.link.response_timeout();
             match tokio::time::timeout(limit, begun(&mut subscription)).await {
