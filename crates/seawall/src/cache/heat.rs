@@ -38,11 +38,16 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// Counts a read.
+    /// Whether the read that is going on is to be counted; the others count with it.
     #[inline]
+    pub(super) fn wants(&self) -> bool {
+        self.counts && self.keys.wants_sample()
+    }
+
+    /// Counts a read.
     pub(super) fn count(&self, entry: &[u8]) {
-        if self.counts {
-            self.keys.count(entry);
+        if self.wants() {
+            self.keys.sample(entry);
         }
     }
 

@@ -8,8 +8,8 @@
 //! cache miss, no more.
 //!
 //! A hit takes about as long as a few fetches of memory, so what lies where is most of its cost:
-//! short keys lie beside their copy instead of behind a pointer, and a copy is one cache line of what
-//! hits need.
+//! short keys lie beside their copy instead of behind a pointer, a copy is one cache line of what
+//! hits need, and what all keys of the cache begin with is left out of them.
 
 use std::{
     hash::{BuildHasher, Hash, Hasher, RandomState},
@@ -37,6 +37,8 @@ pub(super) struct Level1<V> {
     values: QuickCache<Name, Held<V>, ByBytes>,
     buckets: Box<[Mutex<u64>]>,
     hasher: RandomState,
+    /// How many bytes all entries have in common at their beginning.
+    prefix_bytes: usize,
 }
 
 /// A key that is kept.
@@ -125,20 +127,27 @@ pub(super) struct Ticket {
 }
 
 impl<V> Level1<V> {
-    pub(super) fn new(max_bytes: u64, expected_items: usize) -> Self {
+    pub(super) fn new(prefix_bytes: usize, max_bytes: u64, expected_items: usize) -> Self {
         Level1 {
             values: QuickCache::with_weighter(expected_items, max_bytes, ByBytes),
             buckets: (0..BUCKETS).map(|_| Mutex::new(0)).collect(),
             hasher: RandomState::new(),
+            prefix_bytes,
         }
     }
 
-    /// A copy that is fresh and suits the reader, as its answer.
+    /// What an entry is kept under.
+    fn id<'a>(&self, entry: &'a [u8]) -> Sought<'a> {
+        Sought(entry.get(self.prefix_bytes..).unwrap_or_default())
+    }
+
+    /// A copy that is fresh and suits the reader, as its answer. The id is an entry without what all
+    /// of them begin with.
     #[inline]
-    pub(super) fn fresh(&self, key: &[u8], freshness: Freshness, now: Moment) -> Option<Read<V>> {
+    pub(super) fn fresh(&self, id: &[u8], freshness: Freshness, now: Moment) -> Option<Read<V>> {
         // Taken apart in place: moving the whole of it costs as much as finding it.
         let Some(Held { value, version, fresh_until, stale_until, written, .. }) =
-            self.values.get(&Sought(key))
+            self.values.get(&Sought(id))
         else {
             return None;
         };
@@ -148,12 +157,12 @@ impl<V> Level1<V> {
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<Entry<V>> {
-        self.values.get(&Sought(key)).map(Entry::from)
+        self.values.get(&self.id(key)).map(Entry::from)
     }
 
     /// The same for onlookers: it counts as no use of the copy.
     pub(super) fn peek(&self, key: &[u8]) -> Option<Entry<V>> {
-        self.values.peek(&Sought(key)).map(Entry::from)
+        self.values.peek(&self.id(key)).map(Entry::from)
     }
 
     /// To be taken before the value is read.
@@ -171,11 +180,11 @@ impl<V> Level1<V> {
         // Reads of one key may overtake each other: the newer value stays. What was loaded without
         // Redis has no version, and is the newest.
         if entry.version != 0
-            && self.values.peek(&Sought(key)).is_some_and(|old| old.version > entry.version)
+            && self.values.peek(&self.id(key)).is_some_and(|old| old.version > entry.version)
         {
             return false;
         }
-        self.values.insert(Name(SmallVec::from_slice(key)), entry.into());
+        self.values.insert(Name(SmallVec::from_slice(self.id(key).0)), entry.into());
         true
     }
 
@@ -183,7 +192,7 @@ impl<V> Level1<V> {
     pub(super) fn invalidate(&self, key: &[u8]) {
         let mut count = self.lock(self.bucket(key));
         *count += 1;
-        self.values.remove(&Sought(key));
+        self.values.remove(&self.id(key));
     }
 
     /// Removes everything, and refuses whatever is being read.
@@ -238,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_was_read_before_an_invalidation_is_not_stored_after_it() {
-        let level = Level1::new(1 << 20, 100);
+        let level = Level1::new(0, 1 << 20, 100);
         let early = level.ticket(b"k");
         level.invalidate(b"k");
         assert!(!level.insert(b"k", entry(1), early));
@@ -252,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_tag_takes_its_own_along() {
-        let level = Level1::new(1 << 20, 100);
+        let level = Level1::new(0, 1 << 20, 100);
         for version in 0..10_u64 {
             let key = version.to_be_bytes();
             assert!(level.insert(&key, entry(version), level.ticket(&key)));

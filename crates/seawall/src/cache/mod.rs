@@ -161,8 +161,10 @@ where
         // Half a kilobyte is a guess at the usual entry; it only sizes the first table.
         let expected =
             usize::try_from(settings.level1_bytes / 512).unwrap_or(usize::MAX).clamp(64, 1 << 20);
-        let level1 = (settings.level1_bytes > 0)
-            .then(|| Arc::new(Level1::new(settings.level1_bytes, expected)));
+        let level1 = (settings.level1_bytes > 0).then(|| {
+            let prefix_bytes = level2.names.entry_prefix().len();
+            Arc::new(Level1::new(prefix_bytes, settings.level1_bytes, expected))
+        });
         let metrics = Arc::new(Metrics::new(name));
         let repairs = Repairs::open(name, settings.repair_limit, settings.repair_log.clone())?;
         let filter = settings.filter.take().map(|plan| {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -37,17 +37,16 @@ where
     ///
     /// # Cancel safety
     /// A load that began goes on and is stored; others who wait for it are not affected.
-    pub fn get_or_load<F, Fut, E>(
-        &self,
-        key: &K,
-        load: F,
-    ) -> impl Future<Output = Result<Read<V>, CacheError>> + Send
+    pub async fn get_or_load<F, Fut, E>(&self, key: &K, load: F) -> Result<Read<V>, CacheError>
     where
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.get_or_load_as(Freshness::Cached, key, load)
+        if let Some(read) = self.inner.hit_level1(key, Freshness::Cached) {
+            return Ok(read);
+        }
+        self.get_below(Freshness::Cached, key, load).await
     }
 
     /// The same for a reader with wishes of its own.
@@ -65,12 +64,26 @@ where
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let inner = &self.inner;
-        if let Some(read) = inner.hit_level1(key, freshness) {
-            inner.tap.see(key, &read);
+        if let Some(read) = self.inner.hit_level1(key, freshness) {
             return Ok(read);
         }
-        // Boxed, so that a hit in memory does not carry what only the others need.
+        self.get_below(freshness, key, load).await
+    }
+
+    /// Everything that is not a fresh copy in memory; boxed, so that such a hit does not carry what
+    /// only the others need.
+    fn get_below<'a, F, Fut, E>(
+        &'a self,
+        freshness: Freshness,
+        key: &'a K,
+        load: F,
+    ) -> BoxFuture<'a, Result<Read<V>, CacheError>>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let inner = &self.inner;
         Box::pin(async move {
             let subject = inner.subject(key)?;
             let (hit, older) = inner.look_level1(subject.entry(), freshness, inner.clock.now());
@@ -94,7 +107,6 @@ where
             read.inspect(|read| inner.tap.see(key, read))
                 .ok_or(CacheError::Deadline(inner.settings.deadline))
         })
-        .await
     }
 
     /// The value if a level has it; nothing is loaded. `None` means that nobody knows, not that
@@ -145,27 +157,35 @@ where
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     /// The usual case: a fresh copy in memory. The key's bytes stay where they are written, nothing
-    /// is prepared for the other cases, and the clock may be a few milliseconds behind: moving either
+    /// is prepared for the other cases, and the clock may be a few milliseconds behind: moving things
     /// around took longer than finding the copy.
     #[inline]
     fn hit_level1(&self, key: &K, freshness: Freshness) -> Option<Read<V>> {
         let level1 = self.level1.as_ref()?;
-        if freshness == Freshness::Strong || !self.repairs.is_empty() {
+        // The filter and the repair queue know whole entries.
+        if freshness == Freshness::Strong || self.filter.is_some() || !self.repairs.is_empty() {
             return None;
         }
-        let mut entry = KeyBuffer::starting_with(self.level2.names.entry_prefix());
-        key.write(&mut entry);
-        let now = self.clock.coarse_now();
-        if let Some(read) = self.filtered(entry.as_bytes(), freshness, now) {
-            return Some(read);
+        let mut id = KeyBuffer::default();
+        key.write(&mut id);
+        let read = level1.fresh(id.as_bytes(), freshness, self.clock.coarse_now())?;
+        if self.heat.wants() {
+            self.count_read(key);
         }
-        let read = level1.fresh(entry.as_bytes(), freshness, now)?;
-        self.heat.count(entry.as_bytes());
         self.metrics.level1_hits.count();
         if read.value.is_none() {
             self.metrics.negative_hits.increment(1);
         }
+        self.tap.see(key, &read);
         Some(read)
+    }
+
+    /// Counts a read of a key whose entry was not needed otherwise.
+    #[inline(never)]
+    fn count_read(&self, key: &K) {
+        if let Ok(entry) = self.level2.names.entry(key) {
+            self.heat.keys.sample(entry.as_bytes());
+        }
     }
 
     /// A fresh copy in the first level, or an older one that may stand in when all else fails.

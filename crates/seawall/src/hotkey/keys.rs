@@ -177,10 +177,15 @@ impl HotKeys {
         });
     }
 
-    /// Counts a read.
+    /// Whether the read that is going on is to be counted.
     #[inline]
-    pub(crate) fn count(&self, entry: &[u8]) {
-        self.shared.sketch.count(entry);
+    pub(crate) fn wants_sample(&self) -> bool {
+        self.shared.sketch.wants_sample()
+    }
+
+    /// Counts a read that was wanted.
+    pub(crate) fn sample(&self, entry: &[u8]) {
+        self.shared.sketch.sample(entry);
     }
 
     pub(crate) fn wrote(&self, entry: &[u8]) {

@@ -105,19 +105,25 @@ impl Sketch {
         self.name_at.store(u32::try_from(share.clamp(2, 64)).unwrap_or(64), Relaxed);
     }
 
-    /// Counts a read.
+    /// Whether the read that is going on is to be counted, by [`Sketch::sample`]; one that is not
+    /// needs no key.
     #[inline]
-    pub(super) fn count(&self, key: &[u8]) {
-        let stripe = &self.stripes[crate::tally::stripe() & (self.stripes.len() - 1)];
+    pub(super) fn wants_sample(&self) -> bool {
+        let stripe = self.stripe();
         let skip = stripe.skip.load(Relaxed);
         if skip > 0 {
             stripe.skip.store(skip - 1, Relaxed);
-            return;
         }
-        self.sample(stripe, key);
+        skip == 0
     }
 
-    fn sample(&self, stripe: &Stripe, key: &[u8]) {
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[crate::tally::stripe() & (self.stripes.len() - 1)]
+    }
+
+    /// Counts a read that was wanted.
+    pub(super) fn sample(&self, key: &[u8]) {
+        let stripe = self.stripe();
         let every = stripe.next_sample();
         let hash = xxh3_64(key);
         let (bucket, tag) = identity(hash);
@@ -256,6 +262,14 @@ impl Stripe {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Sketch {
+        fn count(&self, key: &[u8]) {
+            if self.wants_sample() {
+                self.sample(key);
+            }
+        }
+    }
 
     fn count_of(heavy: &[(Box<[u8]>, u64)], key: &[u8]) -> u64 {
         heavy.iter().find(|(name, _)| &**name == key).map_or(0, |(_, count)| *count)
