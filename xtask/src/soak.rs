@@ -47,7 +47,7 @@ enum Subject {
 }
 
 /// Tests that run a twentieth of their counts unless they are told otherwise.
-const TESTS: [(&str, &[&str]); 5] = [
+const TESTS: [(&str, &[&str]); 6] = [
     (
         "power cuts, bit flips, full disks",
         &["test", "-p", "seawall-server", "--lib", "--test", "recovery*"],
@@ -57,6 +57,10 @@ const TESTS: [(&str, &[&str]); 5] = [
     (
         "killed stream workers against their ledger",
         &["test", "-p", "seawall", "--test", "stream", "kills", "--", "--test-threads=1"],
+    ),
+    (
+        "a survey of a million keys",
+        &["test", "--release", "-p", "seawall", "--test", "survey", "the_top_equals_the_truth"],
     ),
     (
         "the cache against its oracle",

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::keys::args::KeysArgs;
+
 /// A market service, and the cache, lock and queue toolkit under it, with a Redis-compatible engine
 /// inside.
 ///
@@ -22,6 +24,8 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Serve the Redis-compatible engine to any Redis client.
     Engine(Box<EngineArgs>),
+    /// Find big keys, hot keys and skew, and delete keys gently.
+    Keys(Box<KeysArgs>),
 }
 
 impl Default for Command {
@@ -66,6 +70,15 @@ pub(crate) struct ServeArgs {
     /// Login codes that one address may ask for in an hour; not with --sms echo [default: 20]
     #[arg(long, value_name = "N")]
     pub(crate) code_ip_hourly: Option<String>,
+    /// When big keys are looked for every day, in the business zone: HH:MM, or off [default: 03:30]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) big_keys_at: Option<String>,
+    /// How many keys a second that looks at [default: 2000]
+    #[arg(long, value_name = "N")]
+    pub(crate) big_keys_rate: Option<String>,
+    /// Where an alarm about big keys is posted as JSON: http://HOST:PORT/PATH
+    #[arg(long, value_name = "URL")]
+    pub(crate) big_keys_hook: Option<String>,
     /// A TOML file of these settings, one `name = value` a line
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -86,6 +99,9 @@ impl ServeArgs {
             ("sms", &self.sms),
             ("zone", &self.zone),
             ("code-ip-hourly", &self.code_ip_hourly),
+            ("big-keys-at", &self.big_keys_at),
+            ("big-keys-rate", &self.big_keys_rate),
+            ("big-keys-hook", &self.big_keys_hook),
             ("log", &self.log),
         ];
         let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));

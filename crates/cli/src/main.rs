@@ -8,6 +8,7 @@ mod banner;
 mod config_file;
 mod data;
 mod engine;
+mod keys;
 mod open_files;
 mod serve;
 mod settings;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Serve(args) => serve::run(&args),
         Command::Engine(args) => engine::run(&args),
+        Command::Keys(args) => keys::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

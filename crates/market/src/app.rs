@@ -14,6 +14,7 @@ use seawall::{Seawall, cmd};
 
 use crate::{
     accounts::{Accounts, LogSender, SmsSender},
+    big_keys::{BigKeys, jobs::Schedule},
     config::{Config, Database},
     db::Db,
     demo,
@@ -86,6 +87,7 @@ pub struct Parts {
 pub struct App {
     state: Shared,
     workers: Workers,
+    schedule: Schedule,
 }
 
 impl App {
@@ -105,9 +107,11 @@ impl App {
         let orders = Arc::new(Orders::new(&seawall, Arc::clone(&db), parts.crash_points)?);
         orders.open_sales().await?;
         let workers = Workers::start(&orders, &instance(&config.data)?);
+        let big_keys = BigKeys::new(&seawall, Arc::clone(&db), config.big_keys.clone());
+        let schedule = Schedule::start(Arc::new(big_keys), config.zone.clone());
         let draining = AtomicBool::new(false);
         let state = Arc::new(State { config, seawall, db, accounts, shops, orders, draining });
-        Ok(App { state, workers })
+        Ok(App { state, workers, schedule })
     }
 
     /// Every route.
@@ -123,6 +127,7 @@ impl App {
     /// Writes the orders that wait, closes the database and the handle on Redis.
     pub async fn shutdown(self) {
         self.begin_drain();
+        self.schedule.stop().await;
         self.workers.stop().await;
         self.state.db.close().await;
         self.state.seawall.shutdown().await;

@@ -16,7 +16,10 @@ use sqlx::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::error::{Error, Result};
+use crate::{
+    big_keys,
+    error::{Error, Result},
+};
 
 /// Readers at the same time.
 const CONNECTIONS: u32 = 8;
@@ -49,6 +52,11 @@ impl Db {
     /// # Errors
     /// [`Error::Unavailable`] when the file cannot be opened.
     pub async fn open_sqlite(path: &Path) -> Result<Self> {
+        Self::open_sqlite_with(path, &[SCHEMA, big_keys::store::SCHEMA]).await
+    }
+
+    /// The same with another schema: statements with `;` between them.
+    pub(crate) async fn open_sqlite_with(path: &Path, schemas: &[&'static str]) -> Result<Self> {
         install_default_drivers();
         let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS)
@@ -60,7 +68,8 @@ impl Db {
             .await?;
         let db = Db { pool, writer: Semaphore::new(1) };
         let mut turn = db.write().await?;
-        for statement in SCHEMA.split(';').map(str::trim).filter(|text| !text.is_empty()) {
+        let statements = schemas.iter().flat_map(|schema| schema.split(';'));
+        for statement in statements.map(str::trim).filter(|text| !text.is_empty()) {
             sqlx::query(statement).execute(&mut *turn.transaction).await?;
         }
         turn.commit().await?;

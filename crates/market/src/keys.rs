@@ -10,6 +10,7 @@
 //! | `{sale:N}:buyers:ID` | hash: user → order | the same | `orders::sale` |
 //! | `{sale:N}:orders` | stream: what waits for the database | none; an entry goes when it is settled | `orders::jobs` |
 //! | `{sale:N}:queued` | hash: order → user and voucher, of what the stream holds | none; a field goes with its entry | `orders::sale` |
+//! | `big-keys:{survey}:day` | string: the day of the last survey | 3 days | `big_keys` |
 //! | `{sale:N}:dead` | stream: entries that nobody could handle | none; bounded by length | `orders::jobs` |
 //!
 //! The toolkit's own keys (caches, limits, ids) are listed with their capabilities.
@@ -18,6 +19,15 @@
 //! id modulo [`SALE_SHARDS`], and everything of one N lies together on one node of a Cluster.
 
 use std::fmt;
+
+/// The name of the lock under which big keys are looked for.
+pub const BIG_KEYS_LOCK: &str = "big-keys";
+
+/// The day of the last survey of big keys.
+#[must_use]
+pub fn big_keys_day() -> Vec<u8> {
+    b"big-keys:{survey}:day".to_vec()
+}
 
 /// Over how many slots flash sales are spread.
 pub const SALE_SHARDS: u64 = 16;

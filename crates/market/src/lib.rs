@@ -7,6 +7,7 @@
 
 pub mod accounts;
 mod app;
+pub mod big_keys;
 pub mod config;
 pub mod db;
 mod demo;

@@ -21,6 +21,7 @@
 //! | [`social`] | likes, leaderboards, follows, inboxes, places, sign-ins, visits, order lists |
 //! | [`stream`] | streams with workers: at least once, parked rather than lost |
 //! | [`queue`] | delayed items with leases, a simple list, a broadcast |
+//! | [`survey`] | what is in a Redis: big keys, hot keys, skew; live and from an RDB file |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
@@ -42,6 +43,7 @@ pub mod queue;
 pub mod session;
 pub mod social;
 pub mod stream;
+pub mod survey;
 mod tally;
 pub mod testing;
 

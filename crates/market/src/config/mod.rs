@@ -11,6 +11,7 @@ use std::{fmt, net::SocketAddr, path::PathBuf};
 use jiff::tz::TimeZone;
 
 pub use self::sources::Sources;
+use crate::big_keys;
 
 /// How login codes reach people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Config {
     pub zone: TimeZone,
     /// Login codes that one address may ask for in an hour.
     pub code_ip_hourly: u32,
+    /// The nightly survey of big keys.
+    pub big_keys: big_keys::Settings,
     /// Least important lines of the log.
     pub log: tracing::Level,
 }

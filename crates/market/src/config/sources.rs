@@ -18,9 +18,10 @@ use std::{
 use jiff::tz::TimeZone;
 
 use super::{Config, Database, Sms};
+use crate::big_keys;
 
 /// Names that the list has, with what they take.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 13] = [
     ("listen", "an address with a port, such as 127.0.0.1:8080"),
     (
         "redis",
@@ -37,6 +38,13 @@ const SETTINGS: [(&str, &str); 10] = [
     ("demo", "true or false"),
     ("zone", "a time zone such as Asia/Shanghai"),
     ("code-ip-hourly", "a whole number from 1 to 1000000"),
+    ("big-keys-at", "a time of day such as 03:30, or off"),
+    ("big-keys-rate", "keys a second, from 1 to 1000000"),
+    (
+        "big-keys-hook",
+        "http://HOST:PORT/PATH; for an https:// hook put a relay in between, this service has no TLS \
+         client",
+    ),
     ("log", "error, warn, info, debug or trace"),
 ];
 
@@ -170,6 +178,7 @@ impl Sources {
             demo: self.parsed("demo")?.unwrap_or(true),
             zone: self.zone()?,
             code_ip_hourly: self.code_ip_hourly()?,
+            big_keys: self.big_keys()?,
             log: self.parsed("log")?.unwrap_or(tracing::Level::INFO),
         })
     }
@@ -234,6 +243,28 @@ impl Sources {
             Some(count @ 1..=1_000_000) => Ok(count),
             Some(_) => Err(self.refuse("code-ip-hourly", "")),
         }
+    }
+
+    fn big_keys(&self) -> Result<big_keys::Settings, String> {
+        let mut settings = big_keys::Settings::default();
+        match self.text("big-keys-at") {
+            None => {}
+            Some("off") => settings.at = None,
+            Some(text) => {
+                let time = jiff::civil::Time::strptime("%H:%M", text);
+                settings.at = Some(time.map_err(|_| self.refuse("big-keys-at", ""))?);
+            }
+        }
+        match self.parsed("big-keys-rate")? {
+            None => {}
+            Some(rate @ 1..=1_000_000) => settings.rate = rate,
+            Some(_) => return Err(self.refuse("big-keys-rate", "")),
+        }
+        if let Some(url) = self.text("big-keys-hook") {
+            let hook = big_keys::Hook::parse(url);
+            settings.hook = Some(hook.ok_or_else(|| self.refuse("big-keys-hook", ""))?);
+        }
+        Ok(settings)
     }
 
     fn text(&self, name: &str) -> Option<&str> {

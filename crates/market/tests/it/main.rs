@@ -1,6 +1,7 @@
 //! The market's API, on SQLite with the embedded engine and with a real redis-server.
 
 mod accounts;
+mod big_keys;
 mod bounds;
 mod http;
 mod market;

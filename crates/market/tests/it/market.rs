@@ -73,6 +73,11 @@ impl Market {
         Self::start(stage.seawall().clone(), new_dir(), Parts::default(), &[]).await
     }
 
+    /// The same with settings of the test's own.
+    pub(crate) async fn on_stage_with(stage: &Stage, settings: &[(&str, &str)]) -> Self {
+        Self::start(stage.seawall().clone(), new_dir(), Parts::default(), settings).await
+    }
+
     /// A market whose workers are killed at crash points.
     pub(crate) async fn with_crashes(backend: Backend, crashes: CrashPoints) -> Self {
         let parts = Parts { crash_points: crashes, ..Parts::default() };

@@ -5,7 +5,7 @@
 //! connection in it may do nothing else, which is what we want of it, and every server from 6.2 on
 //! speaks it the same way.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, aio::PubSub};
 use rustls::pki_types::ServerName;
@@ -17,6 +17,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
+    monitored::Monitored,
     node::refused,
     url::Host,
     wire::{Stream, Wire},
@@ -30,6 +31,16 @@ pub(crate) enum Address {
     Unix(PathBuf),
     /// The engine inside this process.
     Embedded,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(host) => host.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Embedded => f.write_str("embedded"),
+        }
+    }
 }
 
 /// How connections are opened; shared by all of one handle.
@@ -77,6 +88,17 @@ impl Dialer {
             })
         })
         .await
+    }
+
+    /// A connection on which the server sends every command that it gets; see [`Monitored`].
+    pub(crate) async fn monitor(&self, address: &Address) -> Result<Monitored> {
+        let mut greeting = Pipeline::new();
+        if let Some(password) = &self.password {
+            greeting.cmd("AUTH").arg(&self.username).arg(password);
+        }
+        greeting.cmd("MONITOR");
+        let opened = async { Monitored::over(self.stream(address).await?, &greeting).await };
+        self.in_time(opened).await.map_err(nothing_sent)
     }
 
     /// What bytes go over.
@@ -170,8 +192,8 @@ fn keepalive() -> TcpKeepalive {
         .with_retries(3)
 }
 
-impl std::fmt::Debug for Dialer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Invariant: no password reaches a log.
         f.debug_struct("Dialer").field("database", &self.database).finish_non_exhaustive()
     }

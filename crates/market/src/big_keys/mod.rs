@@ -1,0 +1,155 @@
+//! Big keys, looked for every night: a row for each, and an alarm.
+//!
+//! One process of the fleet does it: a lock keeps others out while it runs, and a mark with the day
+//! keeps out those who come later. What is above a threshold is logged in `big_key_log`; when a key
+//! is critical, or was not there in the survey before, there is a warning in the log, a count in the
+//! metrics and, if one is set, a call of the web hook.
+//!
+//! Deliberately absent: doing anything about it. `seawall keys` shows more, and deletes.
+
+mod hook;
+pub(crate) mod jobs;
+mod schedule;
+pub(crate) mod store;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Bytes;
+use jiff::civil;
+use seawall::{
+    Seawall, cmd,
+    lock::Attempt,
+    survey::{End, Finding, Severity},
+};
+use serde_json::json;
+
+pub use self::{hook::Hook, store::BigKeyLog};
+use crate::{db::Db, error::Result, keys};
+
+/// How long the mark of a day's survey stays: longer than until the next one.
+const MARK_LIFETIME: Duration = Duration::from_secs(3 * 86_400);
+/// Keys that the alarm names.
+const NAMED: usize = 20;
+
+/// What can be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The time of day of the survey in the business zone; `None` for never.
+    pub at: Option<civil::Time>,
+    /// Keys a second.
+    pub rate: u64,
+    /// Where alarms go besides log and metrics.
+    pub hook: Option<Hook>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { at: Some(civil::time(3, 30, 0, 0)), rate: 2_000, hook: None }
+    }
+}
+
+/// What became of a day's survey.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Nightly {
+    /// It was done here.
+    Done {
+        /// Rows that were logged.
+        rows: usize,
+        /// Critical keys among them.
+        critical: usize,
+        /// Keys that the survey before did not have.
+        new: usize,
+    },
+    /// Another process does it or has done it.
+    Elsewhere,
+    /// A server or the lock was lost on the way: what was found is logged, another may try again.
+    Unfinished,
+}
+
+/// The surveys of this process.
+#[derive(Debug)]
+pub(crate) struct BigKeys {
+    seawall: Seawall,
+    log: BigKeyLog,
+    settings: Settings,
+}
+
+impl BigKeys {
+    pub(crate) fn new(seawall: &Seawall, db: Arc<Db>, settings: Settings) -> Self {
+        BigKeys { seawall: seawall.clone(), log: BigKeyLog::new(db), settings }
+    }
+
+    /// Does the survey of a day, unless somebody else does or did.
+    pub(crate) async fn survey(&self, day: civil::Date) -> Result<Nightly> {
+        let Attempt::Acquired(guard) = self.seawall.lock(keys::BIG_KEYS_LOCK).try_acquire().await?
+        else {
+            return Ok(Nightly::Elsewhere);
+        };
+        let link = self.seawall.link();
+        let (mark, today) = (keys::big_keys_day(), day.to_string());
+        let last: Option<String> = link.query(&mark, cmd("GET").arg(&mark)).await?;
+        if last.is_some_and(|last| last >= today) {
+            guard.release().await.map(drop)?;
+            return Ok(Nightly::Elsewhere);
+        }
+        let survey = self.seawall.survey().rate(self.settings.rate);
+        let surveyed = survey.run(|_| {}, guard.lost()).await?;
+        let known = self.log.latest().await?;
+        let found = &surveyed.report.flagged;
+        let rows = self.log.insert(found, link.server_millis()).await?;
+        let new: Vec<_> = found.iter().filter(|one| !known.contains(&one.key_text())).collect();
+        let critical: Vec<_> =
+            found.iter().filter(|one| one.severity == Severity::Critical).collect();
+        let complete = matches!(surveyed.end, End::Complete);
+        if complete {
+            let mut set = cmd("SET");
+            set.arg(&mark).arg(&today).arg("EX").arg(MARK_LIFETIME.as_secs());
+            link.send(&mark, &set).await?;
+        }
+        // When it was lost there is nothing to give back, and when Redis is away its lease ends it.
+        let _ = guard.release().await;
+        metrics::gauge!("seawall_big_keys", "severity" => "critical").set(critical.len() as f64);
+        metrics::gauge!("seawall_big_keys", "severity" => "warn")
+            .set((found.len() - critical.len()) as f64);
+        if !critical.is_empty() || !new.is_empty() {
+            self.alarm(&critical, &new).await;
+        }
+        let (keys, critical, new) = (surveyed.report.totals.keys, critical.len(), new.len());
+        if !complete {
+            tracing::warn!(end = ?surveyed.end, rows, "the survey of big keys did not end");
+            return Ok(Nightly::Unfinished);
+        }
+        tracing::info!(keys, rows, critical, new, "big keys surveyed");
+        Ok(Nightly::Done { rows, critical, new })
+    }
+
+    async fn alarm(&self, critical: &[&Finding], new: &[&Finding]) {
+        let named = |found: &[&Finding]| -> Vec<_> {
+            let one = |one: &&Finding| {
+                json!({
+                    "key": one.key_text(),
+                    "type": one.kind.name(),
+                    "bytes": one.bytes,
+                    "members": one.members,
+                    "severity": one.severity.name(),
+                    "node": &*one.node,
+                })
+            };
+            found.iter().take(NAMED).map(one).collect()
+        };
+        let first = critical.first().or(new.first()).map(|one| one.key_text()).unwrap_or_default();
+        tracing::warn!(critical = critical.len(), new = new.len(), first, "big keys");
+        metrics::counter!("seawall_big_key_alarms_total").increment(1);
+        let Some(hook) = &self.settings.hook else { return };
+        let body = json!({
+            "alarm": "big keys",
+            "critical": { "count": critical.len(), "keys": named(critical) },
+            "new": { "count": new.len(), "keys": named(new) },
+        });
+        if let Err(error) = hook.post(&Bytes::from(body.to_string())).await {
+            metrics::counter!("seawall_big_key_hook_failures_total").increment(1);
+            tracing::warn!(?hook, error, "the alarm's web hook was not reached");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The table `big_key_log`: what was found, one row a key and survey.
+//!
+//! All rows of one survey have the same `found_at`; that is how the latest one is known.
+
+use std::{collections::HashSet, path::Path, sync::Arc};
+
+use seawall::{id::Snowflake, survey::Finding};
+use sqlx::Row as _;
+
+use crate::{
+    db::Db,
+    error::{Error, Result},
+};
+
+/// The table; nothing in it is only understood by one database.
+pub(crate) const SCHEMA: &str = include_str!("schema.sql");
+/// Rows of one transaction.
+const ROWS: usize = 500;
+/// Keys of the latest survey that are compared with the new one.
+const LATEST: i64 = 10_000;
+
+/// The log of big keys in a database.
+#[derive(Debug, Clone)]
+pub struct BigKeyLog {
+    db: Arc<Db>,
+}
+
+impl BigKeyLog {
+    pub(crate) fn new(db: Arc<Db>) -> Self {
+        BigKeyLog { db }
+    }
+
+    /// Opens a SQLite file, and makes the table if it is not there; nothing else is touched.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the file cannot be opened.
+    pub async fn open_sqlite(path: &Path) -> Result<Self> {
+        Ok(BigKeyLog { db: Arc::new(Db::open_sqlite_with(path, &[SCHEMA]).await?) })
+    }
+
+    /// Adds what a survey found; how many rows that were.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the database is away; rows before that are there.
+    pub async fn insert(&self, found: &[Finding], found_at: i64) -> Result<usize> {
+        // The table may be shared: no two surveys should draw the same numbers.
+        let flakes = Snowflake::new(rand::random_range(0..1024))?;
+        for some in found.chunks(ROWS) {
+            let mut turn = self.db.write().await?;
+            for one in some {
+                let id = i64::try_from(flakes.next().await?.as_u64())
+                    .map_err(|_| Error::Internal("an id with its highest bit set".into()))?;
+                sqlx::query(
+                    "INSERT INTO big_key_log (id, `key`, type, bytes, members, node, found_at, \
+                     create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                )
+                .bind(id)
+                .bind(one.key_text())
+                .bind(one.kind.name())
+                .bind(i64::try_from(one.bytes).unwrap_or(i64::MAX))
+                .bind(i64::try_from(one.members).unwrap_or(i64::MAX))
+                .bind(one.node.to_string())
+                .bind(found_at)
+                .bind(found_at)
+                .bind(found_at)
+                .execute(turn.query())
+                .await?;
+            }
+            turn.commit().await?;
+        }
+        Ok(found.len())
+    }
+
+    /// The keys of the latest survey before this one, as text.
+    pub(crate) async fn latest(&self) -> Result<HashSet<String>> {
+        let rows = sqlx::query(
+            "SELECT `key` AS name FROM big_key_log WHERE found_at = (SELECT MAX(found_at) FROM \
+             big_key_log) ORDER BY bytes DESC LIMIT ?",
+        )
+        .bind(LATEST)
+        .fetch_all(self.db.read())
+        .await?;
+        rows.iter().map(|row| Ok(row.try_get::<String, _>("name")?)).collect()
+    }
+
+    /// Closes its connections.
+    pub async fn close(&self) {
+        self.db.close().await;
+    }
+}
