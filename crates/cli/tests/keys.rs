@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -10,14 +11,20 @@ use seawall_testkit::{Cluster, Reply, ServerProcess};
 use serde_json::Value;
 
 /// The binary without settings from this environment, in an empty folder.
-fn command(folder: &Path, args: &[&str]) -> Command {
+fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SEAWALL_") {
             command.env_remove(name);
         }
     }
-    command.current_dir(folder).arg("keys").args(args).stdin(Stdio::null());
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = program(folder);
+    command.arg("keys").args(args);
     command
 }
 
@@ -252,4 +259,28 @@ fn keys_are_deleted_when_that_is_meant() {
     assert!(said.out.contains("1 keys deleted, 1 were not there"), "{}", said.out);
     let mut client = server.connect().expect("it answers");
     assert_eq!(client.call(&["DBSIZE"]).expect("it answers"), Reply::Int(0));
+}
+
+#[test]
+fn without_a_url_the_embedded_engine_of_serve_is_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let mut serve = program(folder.path());
+    let mut child = serve
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(&data)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let out = BufReader::new(child.stdout.take().expect("it is piped"));
+    let ready = out.lines().map_while(Result::ok).any(|line| line.contains("Page"));
+    assert!(ready, "it serves");
+    let data = data.to_str().expect("text");
+    let said = run(&["big", "--data", data, "--output", "json"]);
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("no --redis: asking the embedded engine at"), "{}", said.err);
+    assert!(json(&said)["totals"]["keys"].as_u64().expect("a number") > 0);
 }

@@ -16,11 +16,15 @@ use crate::market::{Market, PATIENCE};
 const DAY: Duration = Duration::from_secs(86_400);
 
 async fn plant(market: &Market, key: &str, members: u32) {
-    let fill = "for i = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], i, i) end";
-    let members = members.to_string();
-    let mut command = seawall::cmd("EVAL");
-    command.arg(fill).arg(1).arg(key).arg(&members);
-    market.seawall.link().send(key.as_bytes(), &command).await.expect("it is written");
+    let fields: Vec<_> = (0..members).collect();
+    for some in fields.chunks(500) {
+        let mut command = seawall::cmd("HSET");
+        command.arg(key);
+        for field in some {
+            command.arg(field).arg(field);
+        }
+        market.seawall.link().send(key.as_bytes(), &command).await.expect("it is written");
+    }
 }
 
 /// The day of the last survey.
