@@ -232,6 +232,8 @@ fn hot_keys_say_what_to_set_and_are_shown() {
     }
     let report = json(&run(&["hot", "--redis", &url, "--output", "json"]));
     assert_eq!(report["keys"][0]["key"], "hot", "{report}");
+    let fleet = json(&run(&["hot", "--redis", &url, "--fleet", "--output", "json"]));
+    assert_eq!(fleet["keys"].as_array().map(Vec::len), Some(0), "nobody uses the cache: {fleet}");
     let said = run(&["hot", "--redis", &url, "--monitor", "1", "--output", "csv"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out.starts_with("key,score,reads,writes") && said.err.contains("MONITOR costs"));

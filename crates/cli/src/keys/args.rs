@@ -26,7 +26,8 @@ pub(crate) enum KeysCommand {
     #[command(before_help = "Examples:
   seawall keys hot --redis redis://10.0.0.5:6379             by the server's counters (LFU policy)
   seawall keys hot --redis redis://10.0.0.5:6379 --monitor 5 by listening for five seconds
-  seawall keys hot --redis redis://10.0.0.5:6379 --tracker 10 by HOTKEYS of Redis 8.6")]
+  seawall keys hot --redis redis://10.0.0.5:6379 --tracker 10 by HOTKEYS of Redis 8.6
+  seawall keys hot --fleet                                   by our own caches, for nothing")]
     Hot(Box<HotArgs>),
     /// Show how evenly data and accesses lie on slots and nodes
     #[command(before_help = "Examples:
@@ -148,6 +149,12 @@ pub(crate) struct HotArgs {
     /// Let the server track for this many seconds (HOTKEYS, from Redis 8.6 on)
     #[arg(long, value_name = "SECONDS")]
     pub(crate) tracker: Option<u64>,
+    /// Ask what the caches of the whole fleet have found hot themselves
+    #[arg(long, conflicts_with_all = ["monitor", "tracker"])]
+    pub(crate) fleet: bool,
+    /// With --fleet: what stands before every key of those services
+    #[arg(long, value_name = "PREFIX", default_value = "")]
+    pub(crate) prefix: String,
     /// How many keys are named
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,

@@ -16,8 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connects to what the command line, the environment or the data folder name.
 pub(super) async fn connect(target: &Target) -> Result<Seawall, Failure> {
+    connect_as(target, "").await
+}
+
+/// The same with the prefix of a service's own handle, where its keys are to be found.
+pub(super) async fn connect_as(target: &Target, prefix: &str) -> Result<Seawall, Failure> {
     let url = url(target)?;
-    let mut builder = Seawall::builder(&url).response_timeout(PATIENCE);
+    let mut builder = Seawall::builder(&url).response_timeout(PATIENCE).prefix(prefix);
     if let Some(path) = &target.redis_password_file {
         builder = builder.password(password(path)?);
     }

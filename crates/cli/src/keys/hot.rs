@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     args::{HotArgs, Output},
-    connect::connect,
+    connect::connect_as,
     csv, deliver, interrupted, progress, table,
     text::grouped,
 };
@@ -16,12 +16,13 @@ use crate::{Failure, terminal};
 /// Looks for hot keys and says what it found.
 pub(super) async fn run(args: &HotArgs) -> Result<(), Failure> {
     let listen = bounds(args.monitor, args.lines)?;
-    let seawall = connect(&args.target).await?;
+    let seawall = connect_as(&args.target, &args.prefix).await?;
     let mut survey = seawall.hot_survey().rate(args.walk.rate).top(args.top);
     if let Some(pattern) = &args.walk.pattern {
         survey = survey.matching(pattern);
     }
     let found = match (listen, args.tracker) {
+        _ if args.fleet => survey.by_fleet().await,
         (Some(bounds), _) => {
             terminal::remark(&format!(
                 "listening for {} s or {} lines; MONITOR costs the server a good part of its speed \

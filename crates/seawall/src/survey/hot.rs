@@ -5,9 +5,9 @@
 //! | [`HotSurvey::by_frequency`] | a scan at a rate | a logarithmic counter of uses; needs an LFU policy |
 //! | [`HotSurvey::by_monitor`] | high: the server writes every command to us | reads and writes apart, now |
 //! | [`HotSurvey::by_tracker`] | low | CPU time and bytes; Redis 8.6 and later |
+//! | [`HotSurvey::by_fleet`] | nothing | what this crate's caches found hot themselves |
 //!
-//! Primaries are asked, because that is where uses are counted. Keys that are read through this
-//! crate's cache are counted by the cache itself, for nothing.
+//! Primaries are asked, because that is where uses are counted.
 
 use std::{
     sync::Arc,
@@ -44,7 +44,7 @@ pub const MAX_LINES: u64 = 2_000_000;
 pub struct HotKey {
     /// The key, byte for byte.
     pub key: Arc<[u8]>,
-    /// The primary that has it.
+    /// The primary that has it; for the fleet, how many processes read it.
     pub node: Arc<str>,
     /// What it is ranked by: the counter of uses, uses that were heard, or microseconds of CPU time.
     pub score: u64,
@@ -231,6 +231,35 @@ impl HotSurvey {
         }
         let report = HotReport { keys: top.into_sorted(), examined: heard.uses, took, notes };
         Ok(HotFound::Found { report, end })
+    }
+
+    /// By what the caches of the whole fleet count themselves ([`hotkey`](crate::hotkey)): only keys
+    /// that are read through the cache, under the prefix of this handle. Costs a look at a few keys.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send).
+    pub async fn by_fleet(&self) -> Result<HotFound> {
+        let started = Instant::now();
+        let fleet = self.seawall.hot_keys().fleet().await?;
+        let pattern = self.route.pattern.as_ref().map(String::as_bytes);
+        let wanted = fleet
+            .iter()
+            .filter(|hot| pattern.is_none_or(|pattern| super::glob::matches(pattern, &hot.bytes)));
+        let keys: Vec<_> = wanted
+            .take(self.top)
+            .map(|hot| HotKey {
+                key: hot.bytes.as_slice().into(),
+                node: format!("{} processes", hot.sources).into(),
+                score: hot.reads,
+                reads: hot.reads,
+                writes: hot.writes,
+                net_bytes: 0,
+            })
+            .collect();
+        let notes = vec!["score: reads of the whole fleet in the rule's window".to_owned()];
+        let (examined, took) = (fleet.len() as u64, started.elapsed());
+        let report = HotReport { keys, examined, took, notes };
+        Ok(HotFound::Found { report, end: End::Complete })
     }
 
     /// By the server's own tracker, `HOTKEYS`, which Redis has from 8.6 on.

@@ -185,3 +185,33 @@ async fn a_server_that_dies_leaves_what_was_found() {
     assert!(surveyed.report.totals.keys >= 50, "{}", surveyed.report.totals.keys);
     ground.seawall.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_counted_once_while_the_table_grows_and_shrinks() {
+    let ground = Ground::open(Backend::Redis).await;
+    ground.fill(3_000).await;
+    let link = ground.seawall.link().clone();
+    // Up and down between 3,000 and 23,000 keys: the server's table is resized under the scan.
+    let churn = tokio::spawn(async move {
+        for round in 0u64.. {
+            let command = |number: u64| {
+                let key = format!("churn:{number}");
+                let command = match round % 2 {
+                    0 => cmd("SET").arg(&key).arg(1).take(),
+                    _ => cmd("DEL").arg(&key).take(),
+                };
+                (key.into_bytes(), command)
+            };
+            if link.send_all((0..20_000).map(command).collect()).await.iter().any(Result::is_err) {
+                return;
+            }
+        }
+    });
+    let survey = ground.seawall.survey().rate(20_000).matching("fill:*");
+    for _ in 0..3 {
+        let report = ground.survey(&survey).await;
+        assert_eq!(report.totals.keys, 3_000, "{} duplicates", report.duplicates);
+    }
+    churn.abort();
+    ground.seawall.shutdown().await;
+}

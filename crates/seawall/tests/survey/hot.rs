@@ -131,3 +131,16 @@ async fn a_server_without_a_tracker_says_so() {
     assert!(matches!(outcome, HotFound::Unsupported(text) if text.contains("8.6")));
     ground.seawall.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_fleet_declared_is_listed() {
+    let ground = Ground::open(Backend::Embedded).await;
+    let hot = ground.seawall.hot_keys();
+    hot.declare(b"sale:1", Duration::from_secs(600)).await.expect("it is declared");
+    let survey = ground.seawall.hot_survey();
+    let report = found(survey.by_fleet().await.expect("it is listed"));
+    assert_eq!(report.keys.iter().map(|hot| &*hot.key).collect::<Vec<_>>(), [&b"sale:1"[..]]);
+    let none = found(survey.matching("other:*").by_fleet().await.expect("it is listed"));
+    assert!(none.keys.is_empty());
+    ground.seawall.shutdown().await;
+}
