@@ -285,7 +285,7 @@ impl Known {
         let kind = match kind {
             Ok(name) => Kind::of_reply(&String::from_redis_value_ref(name)?),
             // It moved to another node between two commands.
-            Err(Error::Refused { .. }) => None,
+            Err(error @ Error::Refused { .. }) if !error.is_code("NOPERM") => None,
             Err(error) => return Err(error.clone()),
         };
         let (Some(kind), Some(bytes)) = (kind, number(bytes)?) else { return Ok(None) };

@@ -57,6 +57,11 @@ impl Pace {
         self.paused
     }
 
+    /// Goes on with another server, which is as far away as it is.
+    pub(super) fn turn(&mut self) {
+        self.best = None;
+    }
+
     /// Waits until this many keys may be looked at.
     pub(super) async fn admit(&self, keys: u64) -> Result<()> {
         let Some(bucket) = &self.bucket else { return Ok(()) };

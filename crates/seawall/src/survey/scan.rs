@@ -144,6 +144,7 @@ impl Walk {
             return Ok(None);
         };
         if !self.begun {
+            self.pace.turn();
             // Redis: from 7.2 on a connection may look without being noticed.
             let untouched = cmd("CLIENT").arg("NO-TOUCH").arg("ON").take();
             match place.lane.send::<Value>(&untouched, COMMAND_LIMIT).await {
