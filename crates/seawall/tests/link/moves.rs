@@ -14,12 +14,19 @@ const CHANNEL: &[u8] = b"news";
 
 /// Publishes again and again until it is heard.
 async fn heard(publisher: &Seawall, subscription: &mut Subscription, text: &str) {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        assert!(Instant::now() < deadline, "{text:?} is not heard");
+    let publish = async || {
         let command = cmd("PUBLISH").arg(CHANNEL).arg(text).to_owned();
         // There may be no primary at the moment.
         let _ = publisher.link().send(CHANNEL, &command).await;
+    };
+    heard_from(publish, subscription, text).await;
+}
+
+async fn heard_from(publish: impl AsyncFn(), subscription: &mut Subscription, text: &str) {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        assert!(Instant::now() < deadline, "{text:?} is not heard");
+        publish().await;
         let wait = Duration::from_millis(50);
         while let Ok(event) = tokio::time::timeout(wait, subscription.next()).await {
             if event.expect("the handle is open") == Event::Message(text.as_bytes().into()) {
@@ -71,24 +78,33 @@ fn client(node: &Node) -> Client {
 async fn the_hub_leaves_a_node_that_left() {
     let cluster = Cluster::start().expect("a Cluster starts");
     let listener = Seawall::connect(&cluster.url()).await.expect("in");
-    let publisher = Seawall::connect(&cluster.url()).await.expect("in");
     let mut subscription = listener.link().hub().subscribe(CHANNEL, LIMIT).await.expect("in");
-    heard(&publisher, &mut subscription, "before").await;
+    let subscribed = |node: &&Node| {
+        let list = client(node).call(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+        !list.expect("answered").text().is_empty()
+    };
+    let home = cluster.nodes().iter().find(subscribed).expect("it is subscribed somewhere");
+    let others: Vec<&Node> = cluster.nodes().iter().filter(|node| node.id() != home.id()).collect();
+    // Told to a node that stays: what the one that left is told itself, it passes on to its own.
+    let publish = |text: &'static str| {
+        let other = others[0];
+        async move || {
+            let told = client(other).call(&["PUBLISH", "news", text]).expect("answered");
+            assert!(!told.is_error(), "{told}");
+        }
+    };
+    heard_from(publish("before"), &mut subscription, "before").await;
     tokio::task::block_in_place(|| {
-        let subscribed = |node: &&Node| {
-            let list = client(node).call(&["CLIENT", "LIST", "TYPE", "pubsub"]);
-            !list.expect("answered").text().is_empty()
-        };
-        let home = cluster.nodes().iter().find(subscribed).expect("it is subscribed somewhere");
         cluster.failover(home).expect("it hands over");
-        client(home).call(&["CLUSTER", "RESET", "HARD"]).expect("answered");
-        for node in cluster.nodes().iter().filter(|node| node.id() != home.id()) {
-            client(node).call(&["CLUSTER", "FORGET", home.id()]).expect("answered");
+        let reset = client(home).call(&["CLUSTER", "RESET", "HARD"]).expect("answered");
+        assert!(!reset.is_error(), "{reset}");
+        for node in &others {
+            let forgot = client(node).call(&["CLUSTER", "FORGET", home.id()]).expect("answered");
+            assert!(!forgot.is_error(), "{forgot}");
         }
     });
-    heard(&publisher, &mut subscription, "after").await;
+    heard_from(publish("after"), &mut subscription, "after").await;
     listener.shutdown().await;
-    publisher.shutdown().await;
 }
 
 /// How often a node has read from a connection.
