@@ -47,7 +47,7 @@ enum Subject {
 }
 
 /// Tests that run a twentieth of their counts unless they are told otherwise.
-const TESTS: [(&str, &[&str]); 6] = [
+const TESTS: [(&str, &[&str]); 7] = [
     (
         "power cuts, bit flips, full disks",
         &["test", "-p", "seawall-server", "--lib", "--test", "recovery*"],
@@ -61,6 +61,10 @@ const TESTS: [(&str, &[&str]); 6] = [
     (
         "a survey of a million keys",
         &["test", "--release", "-p", "seawall", "--test", "survey", "the_top_equals_the_truth"],
+    ),
+    (
+        "stock under kills and lost replies",
+        &["test", "--release", "-p", "seawall", "--test", "stock", "--", "--test-threads=2"],
     ),
     (
         "the cache against its oracle",

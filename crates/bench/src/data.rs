@@ -54,8 +54,11 @@ impl From<Figure> for Findings {
 type Measure = fn(&Ground) -> BoxFuture<'_, Result<Findings, Box<dyn Error>>>;
 
 /// Every subject of the page, in its order: `("name", |ground| Box::pin(file::function(ground)))`.
-const SUBJECTS: &[(&str, Measure)] =
-    &[("stream", |ground| Box::pin(crate::data_stream::measure(ground)))];
+const SUBJECTS: &[(&str, Measure)] = &[
+    ("reserve", |ground| Box::pin(crate::data_stock::reserve(ground))),
+    ("sharded", |ground| Box::pin(crate::data_stock::sharded(ground))),
+    ("stream", |ground| Box::pin(crate::data_stream::measure(ground))),
+];
 
 pub(crate) async fn measure(ground: &Ground) -> Result<String, Box<dyn Error>> {
     let mut all = Findings::default();

@@ -35,6 +35,11 @@ impl KeyBuffer {
         }
     }
 
+    /// Appends parts that were written before.
+    pub(crate) fn push_written(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
     /// Ends a part.
     pub fn push_separator(&mut self) {
         self.0.push(b':');

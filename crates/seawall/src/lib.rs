@@ -22,6 +22,7 @@
 //! | [`stream`] | streams with workers: at least once, parked rather than lost |
 //! | [`queue`] | delayed items with leases, a simple list, a broadcast |
 //! | [`survey`] | what is in a Redis: big keys, hot keys, skew; live and from an RDB file |
+//! | [`stock`] | flash sales and sharded inventories that are sold exactly |
 //! | [`key`] | keys made of typed parts |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
@@ -42,6 +43,7 @@ pub mod member;
 pub mod queue;
 pub mod session;
 pub mod social;
+pub mod stock;
 pub mod stream;
 pub mod survey;
 mod tally;

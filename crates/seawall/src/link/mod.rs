@@ -329,6 +329,14 @@ impl Link {
         }
     }
 
+    /// The numbers of all primaries; none where there is only one server.
+    pub(crate) fn primaries(&self) -> Vec<u64> {
+        match &self.inner.route {
+            Route::Single(_) => Vec::new(),
+            Route::Cluster(cluster) => cluster.nodes().iter().map(|node| node.number()).collect(),
+        }
+    }
+
     /// The server's clock in milliseconds since the Unix epoch, as well as it is known here: the
     /// local monotonic clock and the offset that was last measured. Good enough for freshness, never
     /// used to decide who holds what.

@@ -1,0 +1,336 @@
+//! The units of one SKU, spread over shards in slots of their own.
+//!
+//! Each shard is four keys in one slot and is moved by scripts alone; `received = held + sold + left`
+//! holds at each of them whenever anybody looks. What concerns several shards is decided by one record
+//! at the *home* of its reference; the parts elsewhere are held until they have heard of the decision.
+//!
+//! ```text
+//! stock:{SKU}:layout                hash: salts, made
+//! stock:{SKU:SHARD:SALT}            hash: epoch, phase, received, held, sold, left
+//! stock:{SKU:SHARD:SALT}:records    hash: h:REFERENCE, p:REFERENCE, r:RECEIPT → record
+//! stock:{SKU:SHARD:SALT}:due        zset: when a hold ends, a record is forgotten
+//! stock:{SKU:SHARD:SALT}:parts      zset: when the home of a part is asked
+//! ```
+//!
+//! A shard that cannot be reached, has lost its data or is being rebuilt answers [`Error::Unavailable`]
+//! here: nothing was moved there. A movement whose reply is lost is asked for again, and then is
+//! [`Error::Indeterminate`].
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+#[cfg(feature = "sabotage")]
+use super::sabotage::Bug;
+use super::{
+    layout::{self, MAX_SHARDS},
+    levels,
+    reference::Reference,
+    sale::{ATTEMPTS, millis},
+};
+use crate::{
+    Seawall,
+    clock::{Clock, Moment},
+    error::{Error, Result},
+    key::KeyPart,
+    link::{Call, Link, Script},
+};
+
+/// How long a shard that failed is not chosen as a home.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How often a movement follows a shard to a new epoch.
+const MAX_EPOCHS: usize = 4;
+
+impl Seawall {
+    /// Begins an inventory of one SKU.
+    #[must_use]
+    pub fn inventory(&self, sku: &(impl KeyPart + ?Sized)) -> InventoryBuilder {
+        InventoryBuilder {
+            seawall: self.clone(),
+            sku: sku.to_key().map(Sku),
+            shards: 3,
+            rounds: 10,
+            kept: Duration::from_secs(7 * 24 * 3600),
+            sweep: Duration::from_secs(1),
+            #[cfg(feature = "sabotage")]
+            bug: None,
+        }
+    }
+}
+
+/// A key's parts that were joined before.
+#[derive(Debug, Clone)]
+pub(super) struct Sku(Vec<u8>);
+
+impl KeyPart for Sku {
+    fn write(&self, key: &mut crate::key::KeyBuffer) {
+        key.push_written(&self.0);
+    }
+}
+
+/// Settings of an [`Inventory`].
+#[derive(Debug, Clone)]
+pub struct InventoryBuilder {
+    seawall: Seawall,
+    sku: Result<Sku>,
+    shards: usize,
+    rounds: u64,
+    kept: Duration,
+    sweep: Duration,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<Bug>,
+}
+
+impl InventoryBuilder {
+    /// Over how many shards the units are spread when the SKU is first opened; 3 without it. An
+    /// inventory that exists keeps the number it was founded with.
+    #[must_use]
+    pub fn shards(mut self, count: usize) -> Self {
+        self.shards = count;
+        self
+    }
+
+    /// In how many rounds a receipt is written; 10 without it.
+    #[must_use]
+    pub fn rounds(mut self, count: u64) -> Self {
+        self.rounds = count;
+        self
+    }
+
+    /// For how long references and receipts that are finished are remembered, so that a repetition
+    /// finds them; 7 days without it.
+    #[must_use]
+    pub fn references_for(mut self, time: Duration) -> Self {
+        self.kept = time;
+        self
+    }
+
+    /// How often this handle looks for holds that have ended and parts that were left behind; every
+    /// second without it. Movements of a shard do the former as well.
+    #[must_use]
+    pub fn sweep_every(mut self, time: Duration) -> Self {
+        self.sweep = time;
+        self
+    }
+
+    /// Opens the inventory; founds it where there is none. Open it once and clone the handle: each
+    /// opening has a sweeper of its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense; else as [`Link::send`].
+    pub async fn open(self) -> Result<Inventory> {
+        if !(1..=MAX_SHARDS).contains(&self.shards) {
+            return Err(Error::Invalid(format!("an inventory has 1 to {MAX_SHARDS} shards")));
+        }
+        if self.rounds == 0 || self.sweep.is_zero() {
+            return Err(Error::Invalid("rounds and sweep_every must not be 0".into()));
+        }
+        let sku = self.sku?;
+        let shards = layout::open(&self.seawall, &sku, self.shards).await?;
+        let inner = Arc::new(Inner {
+            link: self.seawall.link().clone(),
+            name: String::from_utf8_lossy(&sku.0).into_owned(),
+            // Not all processes begin at the same shard.
+            turn: AtomicUsize::new(usize::try_from(rand::random::<u32>()).unwrap_or(0)),
+            shards,
+            rounds: self.rounds,
+            kept: self.kept,
+            #[cfg(feature = "sabotage")]
+            bug: self.bug,
+        });
+        let sweeping = levels::keep_sweeping(Arc::downgrade(&inner), self.sweep);
+        let mut stop = self.seawall.stopping();
+        self.seawall.spawn(async move {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = sweeping => {}
+            }
+        });
+        Ok(Inventory { inner })
+    }
+}
+
+/// The units of one SKU; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use std::time::Duration;
+/// use seawall::{Seawall, stock::{Held, Settled}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let stock = seawall.inventory(&("sku", 4711)).shards(3).open().await?;
+/// stock.receive("delivery-1", 300).await?;
+///
+/// let reference = stock.reference("order-17")?; // keep it with the order
+/// let held = stock.hold(&reference, 2, Duration::from_secs(900)).await?;
+/// assert!(matches!(held, Held::Held(_)));
+/// assert_eq!(stock.sell(&reference).await?, Settled::Now { units: 2 });
+/// assert_eq!(stock.sell(&reference).await?, Settled::Before { units: 2 });
+///
+/// let audit = stock.audit().await?;
+/// assert!(audit.is_conserved());
+/// assert_eq!(audit.total().left, 298);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Inventory {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) link: Link,
+    pub(super) name: String,
+    pub(super) shards: Vec<Shard>,
+    turn: AtomicUsize,
+    pub(super) rounds: u64,
+    pub(super) kept: Duration,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<Bug>,
+}
+
+/// One shard: its keys, and what this process knows about it.
+pub(super) struct Shard {
+    /// The shard, its records, due and parts, and the three that a rebuild writes.
+    pub(super) keys: [Vec<u8>; 7],
+    epoch: AtomicU64,
+    /// Until when it is not chosen as a home, in nanoseconds of our clock.
+    away_until: AtomicU64,
+}
+
+impl Shard {
+    pub(super) fn new(key: Vec<u8>) -> Self {
+        let with = |end: &[u8]| [key.as_slice(), end].concat();
+        let keys = [
+            key.clone(),
+            with(b":records"),
+            with(b":due"),
+            with(b":parts"),
+            with(b":new-records"),
+            with(b":new-due"),
+            with(b":new-parts"),
+        ];
+        Shard { keys, epoch: AtomicU64::new(0), away_until: AtomicU64::new(0) }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        &self.keys[0]
+    }
+
+    fn is_away(&self, now: Moment) -> bool {
+        self.away_until.load(Ordering::Relaxed) > now.as_nanos()
+    }
+}
+
+impl Inventory {
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.inner.shards.len()
+    }
+
+    /// The keys of a shard, of which the first holds its numbers; for those who look at Redis by hand.
+    #[must_use]
+    pub fn shard_keys(&self, shard: usize) -> Option<&[Vec<u8>]> {
+        self.inner.shards.get(shard).map(|shard| &shard.keys[..4])
+    }
+
+    /// A reference whose home is a shard that seems to be alive, another one each time.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is empty or too long.
+    pub fn reference(&self, name: &str) -> Result<Reference> {
+        Reference::at(name, self.inner.next_home(0))
+    }
+}
+
+impl Inner {
+    /// The next shard in turn that is not away, `skipped` of them left out.
+    pub(super) fn next_home(&self, skipped: usize) -> usize {
+        let (count, now) = (self.shards.len(), self.clock().now());
+        let first = self.turn.fetch_add(1, Ordering::Relaxed).wrapping_add(skipped);
+        let turn = (0..count).map(|step| first.wrapping_add(step) % count);
+        let mut alive = turn.filter(|shard| !self.shards[*shard].is_away(now));
+        alive.next().unwrap_or(first % count)
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        self.link.clock()
+    }
+
+    /// Runs a movement at a shard: following its epoch, and again where the reply was lost.
+    pub(super) async fn call(
+        &self,
+        shard: usize,
+        script: &'static Script,
+        arguments: impl Fn(Call) -> Call,
+    ) -> Result<Vec<String>> {
+        let at = &self.shards[shard];
+        let mut lost = 0;
+        for _ in 0..MAX_EPOCHS + ATTEMPTS {
+            let call = script
+                .on(&at.keys[..4])
+                .arg(at.epoch.load(Ordering::Relaxed))
+                .arg(millis(self.kept));
+            let reply: Result<Vec<String>> = self.link.eval(&arguments(call)).await;
+            match reply {
+                Ok(words) => match words.first().map(String::as_str) {
+                    Some("EPOCH") => {
+                        let epoch = words.get(1).and_then(|epoch| epoch.parse().ok());
+                        at.epoch.store(epoch.unwrap_or(0), Ordering::Relaxed);
+                    }
+                    Some("LOST") => return Err(self.unavailable(shard, "has lost its data")),
+                    Some("REBUILDING") => return Err(self.unavailable(shard, "is being rebuilt")),
+                    Some(_) => {
+                        at.away_until.store(0, Ordering::Relaxed);
+                        return Ok(words);
+                    }
+                    None => return Err(Error::unexpected("a shard answered nothing")),
+                },
+                Err(error) if error.is_indeterminate() && lost + 1 < ATTEMPTS => lost += 1,
+                Err(error) => {
+                    if !error.is_outage() {
+                        return Err(error);
+                    }
+                    let cause = error.to_string();
+                    let away = self.unavailable(shard, &cause);
+                    // What was refused once was not carried out, but an earlier sending may have been.
+                    return Err(if error.is_indeterminate() || lost > 0 {
+                        Error::Indeterminate {
+                            waited: self.link.response_timeout(),
+                            cause: cause.into(),
+                        }
+                    } else {
+                        away
+                    });
+                }
+            }
+        }
+        Err(self.unavailable(shard, "changes its epoch again and again"))
+    }
+
+    fn unavailable(&self, shard: usize, why: &str) -> Error {
+        let until = (self.clock().now() + PAUSE).as_nanos();
+        self.shards[shard].away_until.store(until, Ordering::Relaxed);
+        Error::Unavailable(format!("shard {shard} of {} {why}", self.name).into())
+    }
+}
+
+impl fmt::Debug for Inventory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inventory")
+            .field("sku", &self.inner.name)
+            .field("shards", &self.inner.shards.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("sku", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! How an inventory stands, whether every unit is accounted for, and what tidies up by itself.
+//!
+//! A hold that has ended goes back with the next movement of its shard, or when a sweeper comes by.
+//! Parts whose home has not told them anything are named by the same look, and their home is asked.
+
+use std::{ops::Add, sync::Weak, time::Duration};
+
+use futures_util::future::join_all;
+
+use super::{
+    inventory::{Inner, Inventory},
+    sale::millis,
+};
+use crate::{
+    error::{Error, Result},
+    link::Script,
+};
+
+/// Records that one look takes care of.
+const RECORDS_A_LOOK: u64 = 128;
+/// How often the same part asks its home.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+static LOOK: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/look.lua")));
+
+/// Units, by what has become of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Levels {
+    /// All that ever came in.
+    pub received: u64,
+    /// Held by somebody.
+    pub held: u64,
+    /// Sold.
+    pub sold: u64,
+    /// For sale.
+    pub left: u64,
+}
+
+impl Levels {
+    /// Whether `held + sold + left = received`.
+    #[must_use]
+    pub fn is_conserved(&self) -> bool {
+        self.held + self.sold + self.left == self.received
+    }
+}
+
+impl Add for Levels {
+    type Output = Levels;
+
+    fn add(self, other: Levels) -> Levels {
+        Levels {
+            received: self.received + other.received,
+            held: self.held + other.held,
+            sold: self.sold + other.sold,
+            left: self.left + other.left,
+        }
+    }
+}
+
+/// How all shards stand, each at one moment.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// By shard; `None` where it could not be reached.
+    pub shards: Vec<Option<Levels>>,
+}
+
+impl Audit {
+    /// The shards that answered, together.
+    #[must_use]
+    pub fn total(&self) -> Levels {
+        self.shards.iter().flatten().fold(Levels::default(), |sum, levels| sum + *levels)
+    }
+
+    /// Whether every shard that answered has `held + sold + left = received`.
+    #[must_use]
+    pub fn is_conserved(&self) -> bool {
+        self.shards.iter().flatten().all(Levels::is_conserved)
+    }
+
+    /// Whether every shard answered.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.shards.iter().all(Option::is_some)
+    }
+}
+
+/// What a look at one shard shows.
+struct Look {
+    levels: Levels,
+    /// Parts whose home is to be asked: "attempt home reference".
+    parts: Vec<String>,
+}
+
+impl Inventory {
+    /// How all shards stand. Right while others move units: each shard is read in one step.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send); a shard that cannot be reached is no error.
+    pub async fn audit(&self) -> Result<Audit> {
+        let looks = (0..self.shards()).map(|shard| self.inner.look(shard));
+        let mut shards = Vec::new();
+        for look in join_all(looks).await {
+            match look {
+                Ok(levels) => shards.push(Some(levels)),
+                Err(error) if error.is_outage() => shards.push(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Audit { shards })
+    }
+
+    /// Lets go what has ended, and settles parts that were left behind, as the sweeper in the
+    /// background does; true when there was nothing left to settle.
+    ///
+    /// # Errors
+    /// As [`Link::send`](crate::Link::send), from the first shard that failed; the others were swept.
+    pub async fn sweep(&self) -> Result<bool> {
+        self.inner.sweep().await
+    }
+}
+
+impl Inner {
+    pub(super) async fn look(&self, shard: usize) -> Result<Levels> {
+        Ok(self.look_after(shard, Duration::ZERO).await?.levels)
+    }
+
+    /// Looks at a shard, and takes on its parts that are due: nobody else is told of them for a while.
+    async fn look_after(&self, shard: usize, parts_for: Duration) -> Result<Look> {
+        let words =
+            self.call(shard, &LOOK, |call| call.arg(RECORDS_A_LOOK).arg(millis(parts_for))).await?;
+        let number = |at: usize| words.get(at).and_then(|number| number.parse::<u64>().ok());
+        match (number(1), number(2), number(3), number(4)) {
+            (Some(received), Some(held), Some(sold), Some(left)) => Ok(Look {
+                levels: Levels { received, held, sold, left },
+                parts: words.into_iter().skip(5).collect(),
+            }),
+            _ => Err(Error::unexpected(format!("{words:?} is not a shard"))),
+        }
+    }
+
+    pub(super) async fn sweep(&self) -> Result<bool> {
+        let mut outcome = Ok(true);
+        for shard in 0..self.shards.len() {
+            let swept = async {
+                let parts = self.look_after(shard, ASK_AGAIN).await?.parts;
+                for part in &parts {
+                    self.resolve(shard, part).await?;
+                }
+                Ok(parts.is_empty())
+            };
+            match swept.await {
+                Ok(nothing) => outcome = outcome.map(|clean| clean && nothing),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
+    }
+}
+
+/// Sweeps now and then, until the inventory is gone.
+pub(super) async fn keep_sweeping(inventory: Weak<Inner>, every: Duration) {
+    loop {
+        let Some(clock) = inventory.upgrade().map(|inner| inner.clock().clone()) else { return };
+        clock.sleep(every).await;
+        let Some(inner) = inventory.upgrade() else { return };
+        if let Err(error) = inner.sweep().await {
+            tracing::debug!(sku = %inner.name, %error, "not everything was swept");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Stock that is sold exactly: never over, never under, and every unit accounted for.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`FlashSale`] | a window, some units, one for each user; one script decides and queues the order |
+//! | [`Inventory`] | the units of one SKU over shards on different primaries: holds with a lifetime, sales, receipts in rounds, an audit, a rebuild from a database |
+//!
+//! Every movement carries a reference and may be repeated with it; a repetition gives the same answer.
+//! That is what makes lost replies harmless: whoever does not know asks again. Guarantees and their
+//! edges: `docs/stock.md`.
+//!
+//! Deliberately absent: prices, carts, and moving units between shards (a gathered hold makes up for
+//! an uneven spread).
+
+mod hold;
+mod inventory;
+mod layout;
+mod ledger;
+mod levels;
+mod rebuild;
+mod receive;
+mod reconcile;
+mod record;
+mod reference;
+#[cfg(feature = "sabotage")]
+mod sabotage;
+mod sale;
+mod sale_types;
+mod settle;
+mod survey;
+
+pub use hold::{Held, Hold};
+pub use inventory::{Inventory, InventoryBuilder};
+pub use layout::MAX_SHARDS;
+pub use ledger::{Ledger, Movement};
+pub use levels::{Audit, Levels};
+pub use receive::{Received, share};
+pub use reconcile::{Difference, Repair};
+pub use record::{Part, Standing};
+pub use reference::{MAX_REFERENCE_BYTES, Reference};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Bug;
+pub use sale::{FlashSale, FlashSaleBuilder};
+pub use sale_types::{
+    Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Phase, Receipt, Reserved,
+    SaleStatus, SaleWindow,
+};
+pub use settle::Settled;

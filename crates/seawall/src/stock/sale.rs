@@ -1,0 +1,401 @@
+//! A flash sale: a window, some units, one for each user, decided by one script.
+//!
+//! Everything of a sale lies in one slot, that of its *group*: the sale itself, who bought, the
+//! receipts by reference, and the stream that orders are appended to. Sales of one group share the
+//! stream, so that a fixed number of workers can serve any number of sales.
+//!
+//! ```text
+//! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed
+//! sale:{GROUP}:ID:buyers     hash: user → reference
+//! sale:{GROUP}:ID:receipts   hash: reference → "STATE sequence ms entry user"
+//! sale:{GROUP}               stream: reference, user, time, and what the caller adds
+//! ```
+//!
+//! Invariants: `left + reserved + confirmed = received`; a user has at most one unit; a reference
+//! that was given back never gets a unit again, even if its reservation arrives only afterwards.
+//!
+//! Deliberately absent: reading the stream (see the stream worker), and more than one unit for a user
+//! (see [`Inventory`](super::Inventory)).
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::sale_types::{
+    Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Phase, Receipt, Reserved,
+    SaleStatus, SaleWindow,
+};
+use crate::{
+    Seawall,
+    error::{Error, Result},
+    key::KeyPart,
+    link::{Call, Link, Script},
+};
+
+/// How often a movement whose reply was lost is asked for again; each is idempotent.
+pub(super) const ATTEMPTS: usize = 3;
+/// Buyers that one command of an opening carries.
+const BUYERS_A_STEP: usize = 500;
+/// Units that a sale can have; Lua counts exactly up to here.
+pub(super) const MAX_UNITS: u64 = 1 << 52;
+
+static OPEN: Script = Script::new(include_str!("script/sale_open.lua"));
+static RESERVE: Script = Script::new(include_str!("script/sale_reserve.lua"));
+static DECIDE: Script = Script::new(include_str!("script/sale_decide.lua"));
+static CHANGE: Script = Script::new(include_str!("script/sale_change.lua"));
+
+impl Seawall {
+    /// Begins a handle on the flash sale with this id.
+    #[must_use]
+    pub fn flash_sale(&self, id: &(impl KeyPart + ?Sized)) -> FlashSaleBuilder {
+        FlashSaleBuilder {
+            seawall: self.clone(),
+            stream: self.key("sale", id),
+            id: id.to_key(),
+            waiting: 0,
+            kept: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// Settings of a [`FlashSale`]; all processes must use the same ones for a sale.
+#[derive(Debug, Clone)]
+pub struct FlashSaleBuilder {
+    seawall: Seawall,
+    id: Result<Vec<u8>>,
+    stream: Result<Vec<u8>>,
+    waiting: u64,
+    kept: Duration,
+}
+
+impl FlashSaleBuilder {
+    /// The group whose slot and stream the sale shares; one of its own without it.
+    #[must_use]
+    pub fn group(mut self, group: &(impl KeyPart + ?Sized)) -> Self {
+        self.stream = self.seawall.key("sale", group);
+        self
+    }
+
+    /// Appends each order to the group's stream, unless `most` of them wait there already; nothing is
+    /// appended without it.
+    #[must_use]
+    pub fn orders(mut self, most: u64) -> Self {
+        self.waiting = most;
+        self
+    }
+
+    /// How long the sale and its references are kept beyond its end; a day without it.
+    #[must_use]
+    pub fn kept_for(mut self, time: Duration) -> Self {
+        self.kept = time;
+        self
+    }
+
+    /// Builds the handle; asks Redis for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names what makes no sense.
+    pub fn build(self) -> Result<FlashSale> {
+        let stream = self.stream?;
+        let sale = [stream.as_slice(), b":", &self.id?].concat();
+        if self.waiting > MAX_UNITS {
+            return Err(Error::Invalid("more orders may wait than can be counted".into()));
+        }
+        let inner = Inner {
+            link: self.seawall.link().clone(),
+            keys: [
+                sale.clone(),
+                [&sale, b":buyers".as_slice()].concat(),
+                [&sale, b":receipts".as_slice()].concat(),
+                stream,
+            ],
+            waiting: self.waiting,
+            kept: self.kept,
+        };
+        Ok(FlashSale { inner: Arc::new(inner) })
+    }
+}
+
+/// A flash sale; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use std::time::Duration;
+/// use seawall::{Seawall, stock::{Opened, OrderFields, Reserved, SaleWindow}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let sale = seawall.flash_sale(&35).group(&("voucher", 35 % 16)).orders(50_000).build()?;
+/// let window = SaleWindow::from_now(Duration::ZERO, Duration::from_secs(60))?;
+/// assert_eq!(sale.open("opening-1", window, 1).await?, Opened::Opened);
+///
+/// let order = OrderFields::new().field("voucher", 35);
+/// let answer = sale.reserve(&7, &"order-1", &order).await?;
+/// assert!(matches!(answer, Reserved::Reserved(_)));
+/// // The reply was lost? Ask again: the same receipt.
+/// assert_eq!(sale.reserve(&7, &"order-1", &order).await?.receipt(), answer.receipt());
+/// assert_eq!(sale.reserve(&8, &"order-2", &order).await?, Reserved::SoldOut);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct FlashSale {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    /// Sale, buyers, receipts, stream.
+    keys: [Vec<u8>; 4],
+    waiting: u64,
+    kept: Duration,
+}
+
+impl FlashSale {
+    /// Opens the sale with so many units. A sale that is open is not touched: not by the same opening
+    /// again, and not by another one; see [`FlashSale::top_up`].
+    ///
+    /// # Errors
+    /// As [`Link::send`]; may be repeated with the same reference.
+    pub async fn open(&self, reference: &str, window: SaleWindow, stock: u64) -> Result<Opened> {
+        self.open_with(reference, window, stock, std::iter::empty::<(u64, u64)>()).await
+    }
+
+    /// Opens the sale from a database: `stock` units are left, and these users have theirs already,
+    /// each with its reference.
+    ///
+    /// # Errors
+    /// As [`FlashSale::open`].
+    pub async fn open_with<U: KeyPart, R: KeyPart>(
+        &self,
+        reference: &str,
+        window: SaleWindow,
+        stock: u64,
+        buyers: impl IntoIterator<Item = (U, R)>,
+    ) -> Result<Opened> {
+        if stock > MAX_UNITS {
+            return Err(Error::Invalid("so many units cannot be counted exactly".into()));
+        }
+        // What another call of the same opening sends is not taken for this one's.
+        let call: u64 = rand::random();
+        let step = |step: &str| OPEN.on(&self.inner.keys[..3]).arg(step).arg(reference).arg(call);
+        let begin = step("BEGIN")
+            .arg(stock)
+            .arg(window.begin_millis)
+            .arg(window.end_millis)
+            .arg(millis(self.inner.kept))
+            .arg(window.from);
+        if let Some(answer) = opened(self.eval(&begin).await?)? {
+            return Ok(answer);
+        }
+        let mut buyers = buyers.into_iter().peekable();
+        while buyers.peek().is_some() {
+            let mut add = step("ADD");
+            for (user, reference) in buyers.by_ref().take(BUYERS_A_STEP) {
+                add = add.arg(user.to_key()?).arg(reference.to_key()?);
+            }
+            if let Some(answer) = opened(self.eval(&add).await?)? {
+                return Ok(answer);
+            }
+        }
+        match opened(self.eval(&step("FINISH")).await?)? {
+            // A finish that was repeated because its reply was lost finds its own work.
+            Some(Opened::Already) | None => Ok(Opened::Opened),
+            Some(answer) => Ok(answer),
+        }
+    }
+
+    /// Reserves one unit for a user, under a reference of the caller's choice such as an order's id.
+    /// With the same reference it may be repeated for as long as the sale is kept.
+    ///
+    /// # Errors
+    /// As [`Link::send`]. [`Error::Indeterminate`]: there may be a reservation; repeat, or
+    /// [`FlashSale::give_back`].
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have reserved: the same.
+    pub async fn reserve(
+        &self,
+        user: &(impl KeyPart + ?Sized),
+        reference: &(impl KeyPart + ?Sized),
+        order: &OrderFields,
+    ) -> Result<Reserved> {
+        if order.0.len() > MAX_ORDER_FIELDS * 2 {
+            return Err(Error::Invalid(format!(
+                "an order has {MAX_ORDER_FIELDS} further fields at most"
+            )));
+        }
+        let mut call = RESERVE
+            .on(&self.inner.keys)
+            .arg(user.to_key()?)
+            .arg(reference.to_key()?)
+            .arg(self.inner.waiting);
+        for part in &order.0 {
+            call = call.arg(part.as_slice());
+        }
+        reserved(self.eval(&call).await?)
+    }
+
+    /// Gives a unit back: for sale again, and its user may buy again with another reference.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; may be repeated.
+    pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
+        Ok(match self.decide(reference, "B").await?.as_str() {
+            "DONE" => GaveBack::Returned,
+            "ALREADY" => GaveBack::Already,
+            "NONE" => GaveBack::NeverReserved,
+            _ => GaveBack::Unknown,
+        })
+    }
+
+    /// Confirms a reservation, as when it was paid.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; may be repeated.
+    pub async fn confirm(&self, reference: &(impl KeyPart + ?Sized)) -> Result<Confirmed> {
+        Ok(match self.decide(reference, "C").await?.as_str() {
+            "DONE" => Confirmed::Confirmed,
+            "ALREADY" => Confirmed::Already,
+            "OVER" => Confirmed::GivenBack,
+            "NONE" => Confirmed::NeverReserved,
+            _ => Confirmed::Unknown,
+        })
+    }
+
+    /// Adds units, once for each reference.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; may be repeated.
+    pub async fn top_up(&self, reference: &str, units: u64) -> Result<Changed> {
+        if units > MAX_UNITS {
+            return Err(Error::Invalid("so many units cannot be counted exactly".into()));
+        }
+        let call = self.change("TOP_UP").arg(reference).arg(units);
+        changed(self.eval(&call).await?)
+    }
+
+    /// Ends the sale now.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; may be repeated.
+    pub async fn close(&self) -> Result<Changed> {
+        changed(self.eval(&self.change("CLOSE")).await?)
+    }
+
+    /// How the sale stands; `None` when there is none.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub async fn status(&self) -> Result<Option<SaleStatus>> {
+        Ok(match changed(self.eval(&self.change("LOOK")).await?)? {
+            Changed::Changed(status) | Changed::Already(status) => Some(status),
+            Changed::Unknown => None,
+        })
+    }
+
+    /// The key of the stream that orders are appended to.
+    #[must_use]
+    pub fn stream_key(&self) -> &[u8] {
+        &self.inner.keys[3]
+    }
+
+    fn change(&self, what: &str) -> Call {
+        CHANGE.on(&self.inner.keys[..1]).arg(what)
+    }
+
+    async fn decide(&self, reference: &(impl KeyPart + ?Sized), to: &str) -> Result<String> {
+        let call = DECIDE.on(&self.inner.keys[..3]).arg(reference.to_key()?).arg(to);
+        let reply: (String, String) = self.eval(&call).await?;
+        Ok(reply.0)
+    }
+
+    async fn eval<T: redis::FromRedisValue>(&self, call: &Call) -> Result<T> {
+        eval_again(&self.inner.link, call).await
+    }
+}
+
+/// Runs an idempotent script, again where its reply was lost.
+pub(super) async fn eval_again<T: redis::FromRedisValue>(link: &Link, call: &Call) -> Result<T> {
+    let mut attempt = 1;
+    loop {
+        match link.eval(call).await {
+            Err(error) if error.is_indeterminate() && attempt < ATTEMPTS => attempt += 1,
+            reply => return reply,
+        }
+    }
+}
+
+impl fmt::Debug for FlashSale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = String::from_utf8_lossy(&self.inner.keys[0]);
+        f.debug_struct("FlashSale").field("key", &key).finish_non_exhaustive()
+    }
+}
+
+/// `None`: go on.
+fn opened((word, reference): (String, Vec<u8>)) -> Result<Option<Opened>> {
+    match word.as_str() {
+        "GO_ON" => Ok(None),
+        "OPENED" => Ok(Some(Opened::Opened)),
+        "ALREADY" => Ok(Some(Opened::Already)),
+        "RUNNING" => Ok(Some(Opened::Running { reference })),
+        other => Err(Error::unexpected(format!("{other} is not an opening's answer"))),
+    }
+}
+
+fn reserved(reply: Vec<redis::Value>) -> Result<Reserved> {
+    let mut reply = reply.into_iter();
+    let mut next = || reply.next().unwrap_or(redis::Value::Nil);
+    let word: String = redis::from_redis_value(next())?;
+    let mut receipt = || -> Result<Receipt> {
+        let sequence = redis::from_redis_value(next())?;
+        let at_millis = redis::from_redis_value(next())?;
+        let entry: String = redis::from_redis_value(next())?;
+        Ok(Receipt { sequence, at_millis, entry: Some(entry).filter(|entry| entry != "-") })
+    };
+    Ok(match word.as_str() {
+        "RESERVED" => Reserved::Reserved(receipt()?),
+        "YOURS" => Reserved::AlreadyYours(receipt()?),
+        "DUPLICATE" => Reserved::Duplicate { reference: redis::from_redis_value(next())? },
+        "NOT_STARTED" => {
+            let wait: u64 = redis::from_redis_value(next())?;
+            Reserved::NotStarted { begins_in: Duration::from_millis(wait) }
+        }
+        "SOLD_OUT" => Reserved::SoldOut,
+        "ENDED" => Reserved::Ended,
+        "GIVEN_BACK" => Reserved::GivenBack,
+        "TAKEN" => Reserved::ReferenceTaken,
+        "BUSY" => Reserved::Busy,
+        "UNKNOWN" => Reserved::Unknown,
+        other => return Err(Error::unexpected(format!("{other} is not a sale's answer"))),
+    })
+}
+
+fn changed(reply: Vec<String>) -> Result<Changed> {
+    let [word, numbers @ ..] = reply.as_slice() else {
+        return Err(Error::unexpected("a sale answered nothing"));
+    };
+    if word == "UNKNOWN" {
+        return Ok(Changed::Unknown);
+    }
+    let numbers: Vec<i64> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
+    let [received, left, taken, back, confirmed, begin, end, now] = *numbers else {
+        return Err(Error::unexpected(format!("{numbers:?} is not a sale")));
+    };
+    let phase = match now {
+        now if now < begin => Phase::NotStarted,
+        now if now < end => Phase::Running,
+        _ => Phase::Ended,
+    };
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
+    let status = SaleStatus {
+        phase,
+        received: count(received),
+        left: count(left),
+        reserved: count(taken - back - confirmed),
+        confirmed: count(confirmed),
+    };
+    Ok(if word == "ALREADY" { Changed::Already(status) } else { Changed::Changed(status) })
+}
+
+pub(super) fn millis(time: Duration) -> i64 {
+    // Fits a sum with today's date, whatever the caller said.
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX).min(1 << 50)
+}

@@ -1,0 +1,19 @@
+-- Begins to gather units of several shards under a reference whose home is here.
+--
+-- KEYS, ARGV 1 to 2: see shard.lua
+-- ARGV  3 reference, 4 most units to take here, 5 ms that the gathering may take
+-- Returns {BEGUN, attempt, units taken here}, or IS with the record that decided before.
+--
+-- Atomic, because a new attempt must end the one before it together with what that one took here.
+sweep(16)
+local field = 'h:' .. ARGV[3]
+local r = read(field)
+if r and r.s == 'H' and r.ends <= now then expire(field, r) end
+if r and r.s ~= 'G' and r.s ~= 'N' then return answer('IS', r) end
+if r and r.s == 'G' then move('held', 'left', r.units) end
+local new = {s = 'G', units = math.min(left, tonumber(ARGV[4])), ends = now + ARGV[5],
+  attempt = (r and r.attempt or 0) + 1, rest = '-'}
+move('left', 'held', new.units)
+write(field, new)
+redis.call('ZADD', due, whole(new.ends), field)
+return {'BEGUN', whole(new.attempt), whole(new.units)}

@@ -1,0 +1,28 @@
+-- Holds units of this shard alone, or sells them at once.
+--
+-- KEYS, ARGV 1 to 2: see shard.lua
+-- ARGV  3 reference, 4 units, 5 ms that the hold lasts, 6 H to hold, S to sell
+-- Returns NEW or IS (the reference was here before) with the record, or {SHORT, left}.
+--
+-- Atomic, because checking and taking must see the same number.
+sweep(16)
+local field = 'h:' .. ARGV[3]
+local r = read(field)
+if r and r.s == 'H' and r.ends <= now then expire(field, r) end
+if r and r.s ~= 'G' and r.s ~= 'N' then return answer('IS', r) end
+local units = tonumber(ARGV[4])
+-- All that is left is enough: the last unit can be had.
+if left + (r and r.s == 'G' and r.units or 0) < units then return {'SHORT', whole(left)} end
+-- A repetition overtakes a gathering; its parts find another attempt here and go back.
+if r and r.s == 'G' then move('held', 'left', r.units) end
+local new = {s = 'H', units = units, ends = now + ARGV[5], attempt = (r and r.attempt or 0) + 1,
+  rest = '-'}
+if ARGV[6] == 'S' then
+  move('left', 'sold', units)
+  finish(field, new, 'S')
+else
+  move('left', 'held', units)
+  write(field, new)
+  redis.call('ZADD', due, whole(new.ends), field)
+end
+return answer('NEW', new)

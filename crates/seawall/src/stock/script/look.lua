@@ -1,0 +1,23 @@
+-- Lets return what is due, and says how the shard stands.
+--
+-- KEYS, ARGV 1 to 2: see shard.lua
+-- ARGV  3 most records to look at, 4 ms until the same parts are named again; 0 to name none
+-- Returns {LEVELS, received, held, sold, left, "attempt home reference" of parts whose home is to be
+-- asked…}.
+--
+-- Atomic, because the four numbers must be from one moment.
+sweep(tonumber(ARGV[3]))
+local has = redis.call('HMGET', shard, 'received', 'held', 'sold', 'left')
+local reply = {'LEVELS', has[1], has[2], has[3], has[4]}
+if ARGV[4] == '0' then return reply end
+local fields = redis.call('ZRANGEBYSCORE', parts, '-inf', whole(now), 'LIMIT', 0, ARGV[3])
+for _, field in ipairs(fields) do
+  local r = read(field)
+  if r and r.s == 'H' then
+    redis.call('ZADD', parts, whole(now + ARGV[4]), field)
+    reply[#reply + 1] = whole(r.attempt) .. ' ' .. r.rest .. ' ' .. string.sub(field, 3)
+  else
+    redis.call('ZREM', parts, field)
+  end
+end
+return reply

@@ -1,0 +1,48 @@
+-- Puts a shard together anew from a ledger.
+--
+-- KEYS  1 to 4 as in shard.lua, 5 to 7 the new records, due and parts
+-- ARGV  1 step, then
+--       BEGIN:  nothing; from now on all movements are refused
+--       ADD:    2 epoch, then field, record and ms of each record; ms 0: it is a part that asks its home
+--       FINISH: 2 epoch, 3 received, 4 held, 5 sold
+--       ABORT:  2 epoch; what was there is used again, if anything was
+-- Returns {OK, epoch}, or {EPOCH, epoch} when another rebuild came in between.
+--
+-- Atomic, because the shard must change from the old state to the new one in one step. The new epoch
+-- is what refuses movements that were sent before it.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if ARGV[1] == 'BEGIN' then
+  epoch = string.format('%.0f', math.max((tonumber(epoch) or 0) + 1, now))
+  redis.call('HSET', KEYS[1], 'epoch', epoch, 'phase', 'rebuilding')
+  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
+  return {'OK', epoch}
+end
+if epoch ~= ARGV[2] then return {'EPOCH', epoch or '0'} end
+if ARGV[1] == 'ADD' then
+  for i = 3, #ARGV, 3 do
+    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])
+    if ARGV[i + 2] == '0' then
+      redis.call('ZADD', KEYS[7], string.format('%.0f', now), ARGV[i])
+    else
+      redis.call('ZADD', KEYS[6], ARGV[i + 2], ARGV[i])
+    end
+  end
+  return {'OK', epoch}
+end
+if ARGV[1] == 'ABORT' then
+  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
+  if redis.call('HEXISTS', KEYS[1], 'received') == 1 then
+    redis.call('HSET', KEYS[1], 'phase', 'open')
+  end
+  return {'OK', epoch}
+end
+if redis.call('HGET', KEYS[1], 'phase') ~= 'rebuilding' then return {'OK', epoch} end
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+for i = 5, 7 do
+  if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('RENAME', KEYS[i], KEYS[i - 3]) end
+end
+redis.call('HSET', KEYS[1], 'phase', 'open', 'received', ARGV[3], 'held', ARGV[4], 'sold', ARGV[5],
+  'left', string.format('%.0f', ARGV[3] - ARGV[4] - ARGV[5]))
+return {'OK', epoch}

@@ -1,0 +1,32 @@
+-- Ends a flash sale now, adds units to it, or looks at it.
+--
+-- KEYS  1 sale
+-- ARGV  1 CLOSE | TOP_UP | LOOK, for TOP_UP also: 2 reference, 3 units
+-- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY or UNKNOWN
+-- (then nothing follows).
+--
+-- Atomic, because a top-up is counted once whatever is repeated, and the numbers of one look belong
+-- together.
+if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {'UNKNOWN'} end
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local word = 'DONE'
+if ARGV[1] == 'CLOSE' then
+  if tonumber(redis.call('HGET', KEYS[1], 'end')) <= now then
+    word = 'ALREADY'
+  else
+    redis.call('HSET', KEYS[1], 'end', string.format('%.0f', now))
+  end
+elseif ARGV[1] == 'TOP_UP' then
+  if redis.call('HSETNX', KEYS[1], 'top-up:' .. ARGV[2], ARGV[3]) == 0 then
+    word = 'ALREADY'
+  else
+    redis.call('HINCRBY', KEYS[1], 'received', ARGV[3])
+    redis.call('HINCRBY', KEYS[1], 'left', ARGV[3])
+  end
+end
+local has = redis.call('HMGET', KEYS[1], 'received', 'left', 'taken', 'back', 'confirmed', 'begin',
+  'end')
+table.insert(has, 1, word)
+table.insert(has, string.format('%.0f', now))
+return has

@@ -1,0 +1,49 @@
+-- Reserves one unit of a flash sale for a user and queues the order.
+--
+-- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}, 4 stream of orders
+-- ARGV  1 user, 2 reference, 3 most orders that may wait in the stream (0: there is no stream),
+--       then names and values for the order
+-- Returns {word, …}: RESERVED or YOURS with sequence, ms and entry of the receipt; DUPLICATE with the
+-- reference that the user has; NOT_STARTED with the ms until then; UNKNOWN, ENDED, SOLD_OUT, BUSY,
+-- GIVEN_BACK, TAKEN (the reference is another user's).
+--
+-- Atomic, because the checks and the reservation must see the same stock and the same buyers, and a
+-- reservation that is not in the stream would never become an order. A reference that has a receipt
+-- gets it again, so whoever lost the reply may ask once more.
+local sale = redis.call('HMGET', KEYS[1], 'state', 'left', 'begin', 'end', 'gone')
+if sale[1] ~= 'open' then return {'UNKNOWN'} end
+local receipt = redis.call('HGET', KEYS[3], ARGV[2])
+if receipt then
+  local state, sequence, at, entry, user =
+    string.match(receipt, '^(%u) (%d+) (%d+) (%S+) (.*)$')
+  if state == 'B' then return {'GIVEN_BACK'} end
+  if user ~= ARGV[1] then return {'TAKEN'} end
+  return {'YOURS', sequence, at, entry}
+end
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+if now < tonumber(sale[3]) then
+  return {'NOT_STARTED', string.format('%.0f', sale[3] - now)}
+end
+if now >= tonumber(sale[4]) then return {'ENDED'} end
+local had = redis.call('HGET', KEYS[2], ARGV[1])
+if had then return {'DUPLICATE', had} end
+-- The last unit is one: only below it there is nothing.
+if tonumber(sale[2]) < 1 then return {'SOLD_OUT'} end
+local most = tonumber(ARGV[3])
+if most > 0 and redis.call('XLEN', KEYS[4]) >= most then return {'BUSY'} end
+redis.call('HINCRBY', KEYS[1], 'left', -1)
+local sequence = redis.call('HINCRBY', KEYS[1], 'taken', 1)
+local at, entry = string.format('%.0f', now), '-'
+if most > 0 then
+  local order = {'XADD', KEYS[4], '*', 'reference', ARGV[2], 'user', ARGV[1], 'time', at}
+  for i = 4, #ARGV do order[#order + 1] = ARGV[i] end
+  entry = redis.call(unpack(order))
+end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+redis.call('HSET', KEYS[3], ARGV[2],
+  'R ' .. sequence .. ' ' .. at .. ' ' .. entry .. ' ' .. ARGV[1])
+for i = 2, 3 do
+  if redis.call('HLEN', KEYS[i]) == 1 then redis.call('PEXPIREAT', KEYS[i], sale[5]) end
+end
+return {'RESERVED', sequence, at, entry}

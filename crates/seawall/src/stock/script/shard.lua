@@ -1,0 +1,75 @@
+-- Begins every script on a shard of an inventory: what they share.
+--
+-- KEYS  1 shard {epoch, phase, received, held, sold, left}, 2 records by reference,
+--       3 what is due when (holds that end, records that are forgotten), 4 parts of holds whose home
+--       is another shard, by the time at which their home is to be asked
+-- ARGV  1 epoch that the caller knows, 2 ms that a finished record is kept
+-- Returns {LOST}, {EPOCH, epoch} or {REBUILDING} when nothing may be moved.
+--
+-- A record is "STATE units ms attempt rest". States: G gathering, H held, S sold, R released,
+-- X expired, N gathered in vain, B taken back, I received. Its field begins with h: at the home of a
+-- hold (rest: its parts, "shard:units,…" or "-"), p: for a part (rest: the home), r: for a receipt.
+--
+-- Atomic, because received = held + sold + left must hold whenever anybody looks.
+local shard, records, due, parts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local has = redis.call('HMGET', shard, 'epoch', 'phase', 'left')
+if not has[1] then return {'LOST'} end
+if has[1] ~= ARGV[1] then return {'EPOCH', has[1]} end
+if has[2] ~= 'open' then return {'REBUILDING'} end
+local left = tonumber(has[3])
+
+local function whole(number) return string.format('%.0f', number) end
+
+local function read(field)
+  local value = redis.call('HGET', records, field)
+  if not value then return nil end
+  local s, units, ends, attempt, rest = string.match(value, '^(%u) (%d+) (%d+) (%d+) (%S+)$')
+  return {s = s, units = tonumber(units), ends = tonumber(ends), attempt = tonumber(attempt),
+    rest = rest}
+end
+
+local function write(field, r)
+  redis.call('HSET', records, field, table.concat(
+    {r.s, whole(r.units), whole(r.ends), whole(r.attempt), r.rest}, ' '))
+end
+
+local function move(from, to, units)
+  if units == 0 then return end
+  redis.call('HINCRBY', shard, from, whole(-units))
+  redis.call('HINCRBY', shard, to, whole(units))
+  if from == 'left' then left = left - units end
+  if to == 'left' then left = left + units end
+end
+
+-- Ends a record in this state; it is remembered for a while.
+local function finish(field, r, s)
+  r.s, r.ends = s, now + ARGV[2]
+  write(field, r)
+  redis.call('ZREM', parts, field)
+  redis.call('ZADD', due, whole(r.ends), field)
+end
+
+local function expire(field, r)
+  move('held', 'left', r.units)
+  finish(field, r, r.s == 'G' and 'N' or 'X')
+end
+
+-- What is due, a few at a time.
+local function sweep(most)
+  local fields = redis.call('ZRANGEBYSCORE', due, '-inf', whole(now), 'LIMIT', 0, most)
+  for _, field in ipairs(fields) do
+    local r = read(field)
+    if r and (r.s == 'H' or r.s == 'G') then
+      expire(field, r)
+    else
+      redis.call('HDEL', records, field)
+      redis.call('ZREM', due, field)
+    end
+  end
+end
+
+local function answer(word, r)
+  return {word, r.s, whole(r.units), whole(r.ends), whole(r.attempt), r.rest, whole(left)}
+end
