@@ -51,7 +51,7 @@ pub(crate) async fn measure(ground: &Ground) -> Result<Findings, Box<dyn Error>>
             id?;
         }
     }
-    let plan = Plan { rounds: ground.plan.rounds, turn: ground.plan.turn, tasks: 1 };
+    let plan = Plan { tasks: 1, ..ground.plan };
     let bare = bare(&ground.url, stream.key());
     let mut findings = Findings::default();
     for (subject, manner) in [

@@ -14,7 +14,7 @@ use seawall::{
 
 use crate::{
     VALUE_BYTES,
-    sides::{Plan, Report, Side},
+    sides::{Plan, Report, Side, Time},
 };
 
 const KEYS: u64 = 1000;
@@ -76,7 +76,8 @@ pub(crate) async fn hits(seawall: &Seawall, plan: &Plan) -> Result<Report, Box<d
             count
         })
     });
-    Ok(plan
+    // Nothing is waited for: what counts is what a hit takes of a processor.
+    Ok(Plan { time: Time::Processor, ..*plan }
         .compare("hit in the first level", "quick_cache with a lifetime in the value", ours, theirs)
         .await)
 }

@@ -127,7 +127,7 @@ pub(crate) async fn hand_over(
     url: &str,
     plan: &Plan,
 ) -> Result<Vec<HandOver>, Box<dyn Error>> {
-    let plan = Plan { rounds: 1, turn: plan.turn * 4, tasks: WAITERS };
+    let plan = Plan { rounds: 1, turn: plan.turn * 4, tasks: WAITERS, ..*plan };
     let watch = Arc::new(Stopwatch::default());
     let ours = repeat((seawall.clone(), Arc::clone(&watch)), |(seawall, watch), _| async move {
         let attempt = seawall.lock("bench-contended").acquire(Duration::from_secs(10)).await;

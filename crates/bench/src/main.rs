@@ -21,7 +21,7 @@ use std::{error::Error, time::Duration};
 use redis::aio::MultiplexedConnection;
 use seawall::Seawall;
 
-use crate::sides::Plan;
+use crate::sides::{Plan, Time};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -62,6 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         rounds,
         turn: Duration::from_millis(if rounds > 3 { 400 } else { 150 }),
         tasks: TASKS,
+        time: Time::Wall,
     };
     let client = redis::Client::open(url.as_str())?;
     let config =

@@ -5,17 +5,40 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// How long and how often.
+#[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) turn: Duration,
     pub(crate) tasks: usize,
+    pub(crate) time: Time,
+}
+
+/// What a second is.
+#[derive(Clone, Copy)]
+pub(crate) enum Time {
+    /// By the clock: for work that a server shares in.
+    Wall,
+    /// Of this process' processor time: for work that happens here alone.
+    Processor,
+}
+
+impl Time {
+    fn now(self) -> Duration {
+        let clock = match self {
+            Time::Wall => ClockId::Monotonic,
+            Time::Processor => ClockId::ProcessCPUTime,
+        };
+        let now = clock_gettime(clock);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    }
 }
 
 /// What one subject came to: operations per second, and the median of the rounds' ratios.
@@ -69,7 +92,7 @@ impl Plan {
     /// Operations per second of one side in one turn.
     pub(crate) async fn take_turn(&self, side: &Side) -> f64 {
         let stop = Arc::new(AtomicBool::new(false));
-        let started = Instant::now();
+        let started = self.time.now();
         let tasks: Vec<_> =
             (0..self.tasks).map(|_| tokio::spawn(side(Arc::clone(&stop)))).collect();
         tokio::time::sleep(self.turn).await;
@@ -78,7 +101,7 @@ impl Plan {
         for task in tasks {
             operations += task.await.unwrap_or(0);
         }
-        operations as f64 / started.elapsed().as_secs_f64()
+        operations as f64 / (self.time.now() - started).as_secs_f64()
     }
 }
 

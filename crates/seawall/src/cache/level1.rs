@@ -144,6 +144,7 @@ impl<V> Level1<V> {
     /// A copy that is fresh and suits the reader, as its answer. The id is an entry without what all
     /// of them begin with.
     #[inline]
+    #[expect(clippy::question_mark, reason = "it would move the whole of what was found")]
     pub(super) fn fresh(&self, id: &[u8], freshness: Freshness, now: Moment) -> Option<Read<V>> {
         // Taken apart in place: moving the whole of it costs as much as finding it.
         let Some(Held { value, version, fresh_until, stale_until, written, .. }) =

@@ -42,7 +42,7 @@ const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
 /// Keys whose bytes are known at most.
 pub(super) const MAX_NAMES: usize = 1024;
 /// Reads that one stripe counts one by one in a tick; beyond that it samples.
-const SAMPLES: u64 = 20_000;
+const SAMPLES: u64 = 5_000;
 /// One read in this many is counted at least.
 const MAX_EVERY: u64 = 64;
 
