@@ -330,7 +330,7 @@ impl Link {
     }
 
     /// The numbers of all primaries; none where there is only one server.
-    pub(crate) fn primaries(&self) -> Vec<u64> {
+    pub(crate) fn primary_numbers(&self) -> Vec<u64> {
         match &self.inner.route {
             Route::Single(_) => Vec::new(),
             Route::Cluster(cluster) => cluster.nodes().iter().map(|node| node.number()).collect(),

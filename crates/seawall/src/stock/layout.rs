@@ -56,7 +56,7 @@ pub(super) async fn open(
 }
 
 fn propose(seawall: &Seawall, sku: &(impl KeyPart + ?Sized), shards: usize) -> Result<String> {
-    let primaries = seawall.link().primaries();
+    let primaries = seawall.link().primary_numbers();
     let salts: Vec<String> = (0..shards)
         .map(|shard| {
             let wanted = primaries.get(shard % primaries.len().max(1)).copied();
