@@ -13,6 +13,7 @@
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`link`] | direct access: commands, scripts, subscriptions |
 //! | [`hotkey`] | keys that everybody reads at once: found, told to all, held in memory, copied |
+//! | [`bigkey`] | values in parts, collections in buckets, deletion in slices |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
 //! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
 //! | [`id`] | global ids that cost no round trip, and snowflakes |
@@ -27,6 +28,7 @@
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`] | time, which tests can hold in their hands |
 
+pub mod bigkey;
 pub mod bloom;
 pub mod cache;
 pub mod clock;

@@ -20,6 +20,8 @@ pub enum Codec {
 }
 
 const COMPRESSED: u8 = 0x80;
+/// The entry holds a manifest; the value lies elsewhere, in parts.
+pub(super) const IN_PARTS: u8 = 0x40;
 
 impl Codec {
     const fn id(self) -> u8 {
@@ -32,7 +34,7 @@ impl Codec {
 
 /// What an entry's codec byte says, for people.
 pub(super) const fn describe(codec: u8) -> &'static str {
-    match (codec & !COMPRESSED, codec & COMPRESSED != 0) {
+    match (codec & !(COMPRESSED | IN_PARTS), codec & COMPRESSED != 0) {
         (1, false) => "json",
         (1, true) => "json+lz4",
         (2, false) => "messagepack",

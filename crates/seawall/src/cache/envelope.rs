@@ -9,13 +9,16 @@
 //!  1  u8   format, 1                  40  u64  stale until
 //!  2  u8   kind: 0 vacant             48  u32  what loading cost, in microseconds
 //!               1 value  2 absent     52  u32  fingerprint of the value's shape
-//!  3  u8   codec, +0x80 compressed    56  u64  stamp of the tags' generations
+//!  3  u8   codec, +0x80 compressed,   56  u64  stamp of the tags' generations
+//!          +0x40 in parts
 //!  4  u8   1 invalidated, 2 awaited   64  u64  the source's own version, 0 without one
 //!  5  u8×3 spare                      72  …    value
 //!  8  u64  version: microseconds of the server's clock when it was written, and always rising
 //! 16  u64  lease: token of who may fill it, 0 for nobody
 //! 24  u64  lease until
 //! ```
+//!
+//! A value that is too large for one command lies in parts; the entry then holds their manifest.
 //!
 //! The scripts in `script/` know these offsets; a test compares what they write with what this
 //! reads.

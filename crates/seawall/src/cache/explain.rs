@@ -18,6 +18,7 @@ use super::{
     codec::describe,
     envelope::{Header, Kind},
     level2::stamp_of,
+    parted::manifest,
     read::flight_key,
 };
 use crate::{
@@ -109,6 +110,8 @@ pub struct Level2Entry {
     pub codec: &'static str,
     /// The value's size in Redis.
     pub size_bytes: usize,
+    /// In how many parts it lies; 0 when it is in one piece.
+    pub parts: u32,
     /// How long the last load took, in microseconds.
     pub load_micros: u32,
     /// Whether this cache's type can read it.
@@ -222,6 +225,7 @@ impl<K: KeyPart, V> Inner<K, V> {
         let Some((header, value)) = Header::read(raw) else { return Level2State::NotOurs };
         let server = u64::try_from(self.level2.link.server_millis()).unwrap_or(0);
         let left = |until: u64| until.saturating_sub(server);
+        let parts = manifest(raw).map(|(manifest, _)| manifest);
         let leased = header.lease != 0 && header.lease_until > server;
         Level2State::Entry(Box::new(Level2Entry {
             kind: match header.kind {
@@ -243,7 +247,10 @@ impl<K: KeyPart, V> Inner<K, V> {
             awaited: header.awaited,
             invalidated: header.invalidated,
             codec: describe(header.codec),
-            size_bytes: value.len(),
+            size_bytes: parts.map_or(value.len(), |manifest| {
+                usize::try_from(manifest.total_bytes).unwrap_or(usize::MAX)
+            }),
+            parts: parts.map_or(0, |manifest| manifest.count),
             load_micros: header.cost_micros,
             readable: header.kind != Kind::Value || header.fingerprint == self.format.fingerprint,
             generations_match: header.kind == Kind::Vacant || stamp == Some(header.stamp),
@@ -330,6 +337,9 @@ impl fmt::Display for Level2Entry {
         if let Some(left) = self.lease_millis {
             let awaited = if self.awaited { ", others wait" } else { "" };
             writeln!(f, "          being loaded, lease for {:?}{awaited}", time(left))?;
+        }
+        if self.parts > 0 {
+            writeln!(f, "          in {} parts", self.parts)?;
         }
         for (holds, sentence) in [
             (self.invalidated, "invalidated, kept for those who ask for stale values"),

@@ -18,6 +18,7 @@ use super::{
     envelope::{Header, Kind},
     level2::Lease,
     load::new_token,
+    parted::is_in_parts,
     read_types::Entry,
 };
 use crate::{
@@ -167,7 +168,8 @@ where
     /// The entry as its copies have it, and how long they live; `None` when it is not fresh.
     async fn copyable(&self, subject: &Subject) -> Result<Option<(Vec<u8>, Duration)>> {
         let (raw, _) = self.level2.get(subject.entry(), &subject.generations).await?;
-        let Some(raw) = raw else { return Ok(None) };
+        // A value in parts lies on several nodes as it is.
+        let Some(raw) = raw.filter(|raw| !is_in_parts(raw)) else { return Ok(None) };
         let fresh_until = match Header::read(&raw) {
             Some((header, _)) if header.kind != Kind::Vacant && !header.invalidated => {
                 header.fresh_until

@@ -7,15 +7,26 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    sync::{PoisonError, RwLock},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
 use redis::{Value, cmd};
 
-use super::{Subject, envelope::Kind, names::Names};
+use super::{
+    Subject,
+    envelope::{HEADER_BYTES, Kind},
+    names::Names,
+};
 use crate::{
+    bigkey::{
+        MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS,
+        parts::{Manifest, Parts},
+    },
     error::{Error, Result},
     guard::{Breaker, BreakerState, Outcome},
     hotkey::copies::Copies,
@@ -38,6 +49,9 @@ const BATCH: usize = 64;
 pub(super) struct Level2 {
     pub(super) link: Link,
     pub(super) names: Names,
+    pub(super) parts: Parts,
+    /// How large the largest entry is, as far as batches saw.
+    largest_bytes: AtomicUsize,
     fingerprint: u32,
     pub(super) lease_for: Duration,
     breakers: Breakers,
@@ -68,6 +82,18 @@ pub(super) struct Fill {
     pub(super) stale_for: Duration,
     pub(super) cost: Duration,
     pub(super) stamp: u64,
+    /// Where the value lies when `bytes` are only its manifest.
+    pub(super) parts: Option<Manifest>,
+}
+
+impl Fill {
+    /// The value's size, wherever it lies.
+    pub(super) fn size_bytes(&self) -> usize {
+        match &self.parts {
+            None => self.bytes.len(),
+            Some(manifest) => usize::try_from(manifest.total_bytes).unwrap_or(usize::MAX),
+        }
+    }
 }
 
 /// Version and times of an entry that was stored, by the server's clock.
@@ -88,9 +114,17 @@ pub(super) enum Versioned {
 }
 
 impl Level2 {
-    pub(super) fn new(link: Link, names: Names, fingerprint: u32, lease_for: Duration) -> Self {
+    pub(super) fn new(
+        link: Link,
+        names: Names,
+        parts: Parts,
+        fingerprint: u32,
+        lease_for: Duration,
+    ) -> Self {
         let breakers = Breakers::new(&names);
-        Level2 { link, names, fingerprint, lease_for, breakers, copies: None }
+        // Nothing is known of their sizes yet: the first batch is read one by one.
+        let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
+        Level2 { link, names, parts, largest_bytes, fingerprint, lease_for, breakers, copies: None }
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -115,24 +149,12 @@ impl Level2 {
         &self,
         subjects: &[&Subject],
     ) -> Vec<Result<(Option<Bytes>, u64)>> {
-        let Some(first) = subjects.first() else { return Vec::new() };
+        if subjects.is_empty() {
+            return Vec::new();
+        }
         let plain = subjects.iter().all(|subject| subject.generations.is_empty());
         if plain && self.link.topology() != Topology::Cluster {
-            let mut get = cmd("MGET");
-            for subject in subjects {
-                get.arg(subject.entry());
-            }
-            let reply = self.guarded(first.entry(), self.link.fetch(first.entry(), &get)).await;
-            return match reply {
-                Ok(Reply::Array(entries)) => {
-                    entries.into_iter().map(|entry| bytes(entry).map(|entry| (entry, 0))).collect()
-                }
-                Ok(_) => {
-                    let error = Error::unexpected("MGET without an array");
-                    vec![Err(error); subjects.len()]
-                }
-                Err(error) => vec![Err(error); subjects.len()],
-            };
+            return self.get_in_slices(subjects).await;
         }
         if plain {
             let commands = subjects.iter().map(|subject| {
@@ -145,6 +167,48 @@ impl Level2 {
         }
         let each = subjects.iter().map(|subject| self.get(subject.entry(), &subject.generations));
         futures_util::future::join_all(each).await
+    }
+
+    /// Entries of one server, by MGETs that move no more than they may. How large entries are is
+    /// known from those that were read before.
+    async fn get_in_slices(&self, subjects: &[&Subject]) -> Vec<Result<(Option<Bytes>, u64)>> {
+        let believed = self.largest_bytes.load(Ordering::Relaxed);
+        let count = (MAX_COMMAND_BYTES / believed.max(1)).clamp(1, MAX_COMMAND_MEMBERS);
+        let slices = subjects.chunks(count).map(async |slice| {
+            let mut get = cmd("MGET");
+            for subject in slice {
+                get.arg(subject.entry());
+            }
+            let key = slice[0].entry();
+            self.guarded(key, self.link.fetch(key, &get)).await
+        });
+        // Sent together, and on one connection: as good as one command.
+        let replies = futures_util::future::join_all(slices).await;
+        let (mut found, mut largest) = (Vec::with_capacity(subjects.len()), 0);
+        for (slice, reply) in subjects.chunks(count).zip(replies) {
+            match reply {
+                Ok(Reply::Array(entries)) if entries.len() == slice.len() => {
+                    for entry in entries {
+                        let entry = bytes(entry);
+                        if let Ok(Some(entry)) = &entry {
+                            largest = entry.len().max(largest);
+                        }
+                        found.push(entry.map(|entry| (entry, 0)));
+                    }
+                }
+                Ok(_) => {
+                    let error = Error::unexpected("MGET without its entries");
+                    found.extend(slice.iter().map(|_| Err(error.clone())));
+                }
+                Err(error) => found.extend(slice.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        if largest > 0 {
+            // What is believed grows at once and shrinks slowly, except for the first guess.
+            let shrunk = if believed >= MAX_COMMAND_BYTES { 0 } else { believed - believed / 64 };
+            self.largest_bytes.store(largest.max(shrunk), Ordering::Relaxed);
+        }
+        found
     }
 
     async fn get_all(&self, key: &[u8], generations: &[Vec<u8>]) -> Result<Vec<Value>> {
@@ -250,7 +314,7 @@ impl Level2 {
         fill: &Fill,
     ) -> Result<Option<Stored>> {
         let call = self.fill_call(key, token, fill);
-        parse_stored(self.guarded(key, self.link.run(&call)).await?)
+        self.stored(self.guarded(key, self.link.run(&call)).await?).await
     }
 
     /// Stores several, each under its lease.
@@ -262,8 +326,32 @@ impl Level2 {
             .iter()
             .map(|(key, token, fill)| self.fill_call(key, Some(*token), fill))
             .collect();
-        let replies = self.link.run_all(&calls).await;
-        replies.into_iter().map(|reply| parse_stored(reply?)).collect()
+        for (_, _, fill) in fills {
+            self.largest_bytes.fetch_max(fill.bytes.len() + HEADER_BYTES, Ordering::Relaxed);
+        }
+        let mut stored = Vec::with_capacity(calls.len());
+        for reply in self.link.run_all(&calls).await {
+            stored.push(match reply {
+                Ok(reply) => self.stored(reply).await,
+                Err(error) => Err(error),
+            });
+        }
+        stored
+    }
+
+    async fn stored(&self, reply: Value) -> Result<Option<Stored>> {
+        let (stored, replaced) = parse_stored(reply)?;
+        self.retire(replaced).await;
+        Ok(stored)
+    }
+
+    /// Lets replaced parts end; most values have none.
+    pub(super) async fn retire(&self, manifest: Option<Value>) {
+        if let Some(Value::BulkString(manifest)) = manifest
+            && let Some(manifest) = Manifest::read(&manifest)
+        {
+            self.parts.retire(&manifest).await;
+        }
     }
 
     /// Gives a lease back; `fresh_again` when the value was found to be still right.
@@ -302,7 +390,11 @@ impl Level2 {
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)
             .arg(self.names.wake(key));
-        match self.guarded(key, self.link.eval::<Vec<Value>>(&call)).await?.as_slice() {
+        let mut reply = self.guarded(key, self.link.eval::<Vec<Value>>(&call)).await?;
+        if reply.len() == 3 {
+            self.retire(reply.pop()).await;
+        }
+        match reply.as_slice() {
             [Value::BulkString(word), Value::Int(version)] if word == b"stored" => {
                 Ok(Versioned::Stored(version.unsigned_abs()))
             }
@@ -332,7 +424,7 @@ impl Level2 {
             let calls: Vec<Call> =
                 keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
             for reply in self.link.run_all(&calls).await {
-                version = version.max(redis::from_redis_value(reply?)?);
+                version = version.max(self.invalidated(reply?).await?);
             }
             self.drop_copies(keys).await?;
             if !super::sabotage::announces_first() {
@@ -348,7 +440,17 @@ impl Level2 {
                 names.push(self.names.counter());
             }
             let call = self.invalidate_call(&names, chunk.len(), keep, message);
-            version = version.max(self.link.eval(&call).await?);
+            version = version.max(self.invalidated(self.link.run(&call).await?).await?);
+        }
+        Ok(version)
+    }
+
+    async fn invalidated(&self, reply: Value) -> Result<u64> {
+        let Value::Array(answer) = reply else { return Ok(redis::from_redis_value(reply)?) };
+        let mut answer = answer.into_iter();
+        let version = redis::from_redis_value(answer.next().unwrap_or(Value::Nil))?;
+        for manifest in answer {
+            self.retire(Some(manifest)).await;
         }
         Ok(version)
     }
@@ -500,11 +602,21 @@ fn parse_lease(reply: Value) -> Result<Lease> {
     }
 }
 
-fn parse_stored(reply: Value) -> Result<Option<Stored>> {
-    match redis::from_redis_value::<Vec<u64>>(reply)?.as_slice() {
-        [] | [_] => Ok(None),
-        &[version, fresh_until, stale_until] => {
-            Ok(Some(Stored { version, fresh_until, stale_until }))
+/// What was stored, and the manifest of the parts that it replaced.
+fn parse_stored(reply: Value) -> Result<(Option<Stored>, Option<Value>)> {
+    let Value::Array(mut reply) = reply else {
+        return Err(Error::unexpected("a fill that is no list"));
+    };
+    let replaced = if reply.len() == 4 { reply.pop() } else { None };
+    match reply.as_slice() {
+        [] | [_] => Ok((None, replaced)),
+        [Value::Int(version), Value::Int(fresh_until), Value::Int(stale_until)] => {
+            let stored = Stored {
+                version: version.unsigned_abs(),
+                fresh_until: fresh_until.unsigned_abs(),
+                stale_until: stale_until.unsigned_abs(),
+            };
+            Ok((Some(stored), replaced))
         }
         other => Err(Error::unexpected(format!("a fill that says {other:?}"))),
     }

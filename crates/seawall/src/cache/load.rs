@@ -11,6 +11,7 @@ use super::{
     CacheError, Inner, Loaded, Subject,
     flight::{Fault, Pilot},
     level2::{Fill, Lease, Stored},
+    parted::{Whole, is_in_parts},
     product::Prepared,
     read_types::Entry,
 };
@@ -96,10 +97,19 @@ where
                     return self.load_and_store(pilot, subject, stamp, token, loader).await;
                 }
                 Ok(Lease::Value(raw)) => {
-                    let result = match self.decode(&raw, stamp, &subject, self.clock.now()) {
-                        Some(entry) => Ok(entry),
-                        None => Err(Fault::Changed),
+                    let whole = if is_in_parts(&raw) {
+                        match self.gather(&subject, raw.into()).await {
+                            Ok(Whole::Entry(raw)) => raw,
+                            // Readers look again, and find out what is to be replaced.
+                            Ok(Whole::Lost(_)) | Err(_) => None,
+                        }
+                    } else {
+                        Some(raw.into())
                     };
+                    let now = self.clock.now();
+                    let result = whole
+                        .and_then(|raw| self.decode(&raw, stamp, &subject, now))
+                        .ok_or(Fault::Changed);
                     return pilot.land(asked, result);
                 }
                 Ok(Lease::Changed) => return pilot.land(asked, Err(Fault::Changed)),
@@ -187,15 +197,24 @@ where
             }
             Prepared::NotModified => {
                 let fresh_for = self.vary(self.settings.fresh_for);
+                self.prolong_parts(subject.entry(), fresh_for).await;
                 self.give_back(&subject, token, Some(fresh_for)).await;
                 // Readers look at the entry, which is fresh again.
                 return pilot.land(started, Err(Fault::Changed));
             }
         };
+        let fill = match self.cut(subject.entry(), fill).await {
+            Ok(fill) => fill,
+            Err(error) => {
+                tracing::debug!(%error, "a load could not be stored in parts");
+                self.give_back(&subject, token, None).await;
+                return pilot.land(started, Ok(uncached(value)));
+            }
+        };
         let stored_from = self.flights.next();
         match self.store(&subject, token, &fill).await {
             Ok(Some(stored)) => {
-                self.metrics.stored_bytes.increment(fill.bytes.len() as u64);
+                self.metrics.stored_bytes.increment(fill.size_bytes() as u64);
                 let entry = self.entry(value, &stored, &fill, &subject);
                 self.keep(&subject, &entry, ticket);
                 pilot.land(stored_from, Ok(entry));
@@ -203,11 +222,13 @@ where
             Ok(None) => {
                 self.metrics.refused_fills.increment(1);
                 pilot.land(started, Ok(uncached(value)));
+                self.discard(subject.entry(), &fill).await;
             }
             // Stored or not, nobody knows: good for those who came before the load, not for others.
             Err(error) => {
                 tracing::debug!(%error, "a load could not be stored");
                 pilot.land(started, Ok(uncached(value)));
+                self.discard(subject.entry(), &fill).await;
             }
         }
     }

@@ -14,6 +14,7 @@ use super::{
     level1::Ticket,
     level2::{Fill, Lease},
     load::{Claim, LoaderSlot, new_token},
+    parted::is_in_parts,
     read_types::Entry,
 };
 use crate::{error::Error, key::KeyPart};
@@ -109,6 +110,10 @@ where
         for (((index, subject), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
             // A key that failed is read by itself later, with all that a single read knows to do.
             let Ok((raw, stamp)) = found else { continue };
+            // So is one whose value lies in parts.
+            if raw.as_deref().is_some_and(is_in_parts) {
+                continue;
+            }
             let entry = raw.and_then(|raw| inner.decode(&raw, stamp, subject, now));
             match entry {
                 Some(entry) if now < entry.fresh_until && entry.suits(Freshness::Cached, now) => {
@@ -262,6 +267,17 @@ where
                 answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
                 continue;
             };
+            let fill = match inner.cut(subject.entry(), fill).await {
+                Ok(fill) => fill,
+                Err(error) => {
+                    tracing::debug!(%error, "a load could not be stored in parts");
+                    let _ = inner.level2.release(subject.entry(), missing.token, None).await;
+                    let now = inner.clock.now();
+                    let entry = Entry::uncached(value, now, &subject.tags);
+                    answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
+                    continue;
+                }
+            };
             fills.push((subject.entry().to_vec(), missing.token, fill));
             stored.push((missing.index, value, subject, missing.ticket));
         }
@@ -280,9 +296,13 @@ where
                 // before, and not kept.
                 Ok(None) => {
                     inner.metrics.refused_fills.increment(1);
+                    inner.discard(subject.entry(), fill).await;
                     Entry::uncached(value, now, &subject.tags)
                 }
-                Err(_) => Entry::uncached(value, now, &subject.tags),
+                Err(_) => {
+                    inner.discard(subject.entry(), fill).await;
+                    Entry::uncached(value, now, &subject.tags)
+                }
             };
             answers.push((index, Ok(entry.read(Source::Loaded, now))));
         }

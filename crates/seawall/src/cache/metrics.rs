@@ -24,6 +24,7 @@ pub(super) struct Metrics {
     pub(super) queued_invalidations: Counter,
     pub(super) gaps: Counter,
     pub(super) stored_bytes: Counter,
+    pub(super) lost_parts: Counter,
 }
 
 impl Metrics {
@@ -49,6 +50,7 @@ impl Metrics {
             queued_invalidations: counter("seawall_cache_queued_invalidations_total"),
             gaps: counter("seawall_cache_gaps_total"),
             stored_bytes: counter("seawall_cache_stored_bytes_total"),
+            lost_parts: counter("seawall_cache_lost_parts_total"),
         }
     }
 

@@ -27,6 +27,7 @@ mod messages;
 mod metrics;
 mod names;
 mod options;
+mod parted;
 mod product;
 mod put;
 mod read;
@@ -63,6 +64,7 @@ use self::{
     settings::Settings, sweep::Sweep,
 };
 use crate::{
+    bigkey::{Report, parts::Parts},
     clock::Clock,
     error::Result,
     handle::Seawall,
@@ -109,6 +111,7 @@ struct Inner<K, V> {
     repairs: Arc<Repairs>,
     recent: Arc<Recent>,
     metrics: Arc<Metrics>,
+    big: Report,
     tap: audit::Tap<K, V>,
     heat: Heat,
 }
@@ -152,7 +155,10 @@ where
     ) -> Result<Self> {
         let names = Names::new(seawall.prefix(), name);
         let link = seawall.link().clone();
-        let mut level2 = Level2::new(link, names, format.fingerprint, settings.lease_for);
+        let plan = settings.big;
+        let part_prefix = Names::part_prefix(seawall.prefix(), name);
+        let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes, plan.bug);
+        let mut level2 = Level2::new(link, names, parts, format.fingerprint, settings.lease_for);
         // One server has nothing to spread over.
         if settings.copies > 0 && seawall.link().topology() == Topology::Cluster {
             level2.copies = Some(Copies::new(seawall.prefix(), settings.copies));
@@ -230,6 +236,7 @@ where
             repairs,
             recent,
             metrics,
+            big: Report::new(name, plan.warn_above_bytes),
             tap: audit::Tap::default(),
             heat,
         };

@@ -3,6 +3,7 @@
 //! | | |
 //! | --- | --- |
 //! | `NAME:ID` | an entry |
+//! | `cache-part:NAME:ID:INDEX` | a part of a value that is too large for one command |
 //! | `cache-messages:NAME` | counts the messages of the namespace |
 //! | `cache-generation:NAME` | generation of the namespace, where it can be cleared |
 //! | `cache-tag:NAME:TAG` | generation of a tag |
@@ -63,6 +64,11 @@ impl Names {
         }
         pattern.push(b'*');
         pattern
+    }
+
+    /// What the names of parts begin with.
+    pub(super) fn part_prefix(prefix: &str, name: &str) -> String {
+        format!("{prefix}cache-part:{name}:")
     }
 
     pub(super) fn counter(&self) -> &[u8] {

@@ -12,6 +12,7 @@ use super::{
     settings::{LONGEST, Settings},
 };
 use crate::{
+    bigkey::PartsBug,
     error::{Error, Result},
     guard::Governor,
     handle::Seawall,
@@ -122,7 +123,7 @@ where
             settings: Settings::default(),
             codec: Codec::default(),
             compress_above_bytes: 2048,
-            max_value_bytes: 1 << 20,
+            max_value_bytes: 32 << 20,
             schema: 0,
             shape: PhantomData,
         }
@@ -314,7 +315,28 @@ where
         self
     }
 
-    /// Values larger than this are not cached; 1 MiB without it.
+    /// Values larger than this in Redis, after compression, are counted, reported now and then, and
+    /// listed by [`Cache::big_values`]; 64 KiB without it.
+    pub fn warn_above_bytes(mut self, bytes: usize) -> Self {
+        self.settings.big.warn_above_bytes = bytes;
+        self
+    }
+
+    /// Values larger than this in Redis, after compression, are cut into parts of this size, so that
+    /// no command moves more; 512 KiB without it.
+    pub fn split_above_bytes(mut self, bytes: usize) -> Self {
+        self.settings.big.split_above_bytes = bytes;
+        self
+    }
+
+    /// Plants a bug in how values are cut, to prove that a checker notices.
+    #[cfg(feature = "sabotage")]
+    pub fn sabotage_parts(mut self, bug: PartsBug) -> Self {
+        self.settings.big.bug = Some(bug);
+        self
+    }
+
+    /// Values larger than this, before compression, are not cached; 32 MiB without it.
     pub fn max_value_bytes(mut self, bytes: usize) -> Self {
         self.max_value_bytes = bytes;
         self

@@ -58,6 +58,7 @@ where
                 stale_for: self.settings.stale_for,
                 cost,
                 stamp,
+                parts: None,
             }),
             Err(error) => {
                 self.metrics.oversized.increment(1);
@@ -77,6 +78,7 @@ where
             stale_for: Duration::ZERO,
             cost,
             stamp,
+            parts: None,
         }
     }
 
@@ -108,7 +110,7 @@ where
             stale_until: moment(stored.stale_until, now, server),
             written: now,
             cost: fill.cost,
-            bytes: u32::try_from(fill.bytes.len()).unwrap_or(u32::MAX),
+            bytes: u32::try_from(fill.size_bytes()).unwrap_or(u32::MAX),
             invalidated: false,
             tags: subject.tags.clone(),
         }

@@ -87,13 +87,18 @@ where
         let encoded = inner.format.encode(value)?;
         let token = new_token();
         let (reserved, stamp) = futures_util::try_join!(
-            inner.level2.reserve(subject.entry(), token),
+            inner.level2.reserve(subject.entry(), token, encoded.bytes.len()),
             inner.level2.stamp_for(&subject),
         )?;
         let fill = inner.written(encoded.codec, encoded.bytes, stamp);
+        let fill = inner.cut(subject.entry(), fill).await?;
         inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
-        match inner.level2.fill_reserved(subject.entry(), token, reserved, &fill).await? {
+        let put = inner.level2.fill_reserved(subject.entry(), token, reserved, &fill).await;
+        if !matches!(put, Ok(Put::Stored(_))) {
+            inner.discard(subject.entry(), &fill).await;
+        }
+        match put? {
             Put::Stored(version) => {
                 inner.level2.drop_copies(&[subject.entry().to_vec()]).await?;
                 inner.level2.announce(&about_keys(&[subject.entry()])).await?;
@@ -137,9 +142,14 @@ where
             }
             None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
         };
+        let fill = inner.cut(subject.entry(), fill).await?;
         inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
-        let outcome = match inner.level2.put_if_newer(subject.entry(), version, &fill).await? {
+        let result = inner.level2.put_if_newer(subject.entry(), version, &fill).await;
+        if !matches!(result, Ok(Versioned::Stored(_))) {
+            inner.discard(subject.entry(), &fill).await;
+        }
+        let outcome = match result? {
             Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
             Versioned::Equal(version) => PutOutcome::Undecided(Version(version)),
             Versioned::Older => return Ok(PutOutcome::Older),
@@ -165,15 +175,20 @@ where
             stale_for: self.settings.stale_for,
             cost: Duration::ZERO,
             stamp,
+            parts: None,
         }
     }
 }
 
 impl Level2 {
     /// Takes the lease for a write, from whoever has it.
-    async fn reserve(&self, key: &[u8], token: u64) -> Result<Reserved> {
+    async fn reserve(&self, key: &[u8], token: u64, size_bytes: usize) -> Result<Reserved> {
         // Both requests are over by then, one way or the other; readers should not wait for longer.
-        let lives = self.lease_for.min(self.link.response_timeout() * 2);
+        let mut lives = self.lease_for.min(self.link.response_timeout() * 2);
+        if size_bytes > self.parts.part_bytes() {
+            // Its parts are written in between.
+            lives = self.lease_for;
+        }
         let call = RESERVE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(millis(lives));
         let (version, at_micros) = self.guarded(key, self.link.eval(&call)).await?;
         Ok(Reserved { version, at_micros })
@@ -197,8 +212,11 @@ impl Level2 {
         fill: &Fill,
     ) -> Result<Put> {
         let call = self.fill_call(key, Some(token), fill);
-        let reply: Value = self.guarded(key, self.link.run(&call)).await?;
-        Ok(match redis::from_redis_value::<Vec<u64>>(reply)?.as_slice() {
+        let mut reply: Vec<Value> = self.guarded(key, self.link.eval(&call)).await?;
+        if reply.len() == 4 {
+            self.retire(reply.pop()).await;
+        }
+        Ok(match redis::from_redis_value::<Vec<u64>>(Value::Array(reply))?.as_slice() {
             [version, _, _] => Put::Stored(*version),
             [version] if *version == reserved.version => Put::TookTooLong,
             _ => Put::Overtaken,

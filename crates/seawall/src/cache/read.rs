@@ -11,6 +11,7 @@ use super::{
     flight::{Fault, Flight, Landing},
     level1::Ticket,
     load::{LoaderSlot, Purpose, moment},
+    parted::{Whole, is_in_parts},
     read_types::Entry,
 };
 use crate::{
@@ -227,13 +228,28 @@ where
         let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
         if let Some((entry, stamp)) = self.look_copy(subject, freshness).await {
             let at = self.clock.now();
-            return Looked { began, ticket, at, found: Ok((Some(entry), stamp)) };
+            return Looked { began, ticket, at, found: Ok((Some(entry), stamp)), lost: None };
         }
-        let found = self.level2.get(subject.entry(), &subject.generations).await;
+        let mut found = self.level2.get(subject.entry(), &subject.generations).await;
+        let mut lost = None;
+        if let Ok((Some(raw), stamp)) = &mut found
+            && is_in_parts(raw)
+        {
+            // Boxed, so that other reads do not carry what only these need.
+            let (raw, stamp) = (std::mem::take(raw), *stamp);
+            found = match Box::pin(self.gather(subject, raw)).await {
+                Ok(Whole::Entry(raw)) => Ok((raw, stamp)),
+                Ok(Whole::Lost(version)) => {
+                    lost = Some(version);
+                    Ok((None, stamp))
+                }
+                Err(error) => Err(error),
+            };
+        }
         let at = self.clock.now();
         let found = found
             .map(|(raw, stamp)| (raw.and_then(|raw| self.decode(&raw, stamp, subject, at)), stamp));
-        Looked { began, ticket, at, found }
+        Looked { began, ticket, at, found, lost }
     }
 
     /// The usual case, without any preparation for the others: a fresh entry that wants no tending.
@@ -279,7 +295,7 @@ where
             if this.repairs.concerns(subject.entry()) {
                 return this.without_redis(&subject, freshness, None, loader, deadline).await;
             }
-            let Looked { began, ticket, at: now, found } = match first.take() {
+            let Looked { began, ticket, at: now, found, lost } = match first.take() {
                 Some(looked) => looked,
                 None => this.look_level2(&subject, freshness).await,
             };
@@ -298,7 +314,7 @@ where
                 }
                 Err(error) => return Err(error.into()),
             };
-            let mut replaces = None;
+            let mut replaces = lost;
             if let Some(entry) = found {
                 let fresh = now < entry.fresh_until && !entry.invalidated;
                 if fresh && entry.suits(freshness, now) {
@@ -502,7 +518,11 @@ where
             if let Some(pilot) = pilot {
                 let (level2, version) = (Arc::clone(&self.level2), entry.version);
                 let fresh_for = self.vary(self.settings.fresh_for);
+                let parted = self.may_be_in_parts(entry.bytes).then(|| Arc::clone(self));
                 self.seawall.spawn(async move {
+                    if let Some(this) = parted {
+                        this.prolong_parts(pilot.key(), fresh_for).await;
+                    }
                     // The pilot keeps others from sliding the same entry meanwhile.
                     if let Err(error) = level2.slide(pilot.key(), version, fresh_for).await {
                         tracing::debug!(%error, "an entry could not slide");
@@ -591,6 +611,8 @@ pub(super) struct Looked<V> {
     /// When the answer came.
     pub(super) at: Moment,
     pub(super) found: Result<(Option<Entry<V>>, u64), Error>,
+    /// The version of an entry whose parts are gone.
+    lost: Option<u64>,
 }
 
 /// Who shares a load: those who want the same entry and saw the same generations. A load that began

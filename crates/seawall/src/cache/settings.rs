@@ -1,7 +1,7 @@
 //! What a running cache reads of its settings, their defaults, and the sentences that refuse those
 //! which contradict each other.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{
     filter_keys::KeyFilter,
@@ -9,6 +9,7 @@ use super::{
     repair_log::RepairLog,
 };
 use crate::{
+    bigkey::PartsBug,
     guard::Governor,
     hotkey::{HotRules, copies::MAX_COPIES},
     key::KeyPart,
@@ -44,7 +45,19 @@ pub(super) struct Settings<K> {
     pub(super) hot_rules: HotRules,
     pub(super) level1_keeps: Level1Keeps,
     pub(super) copies: usize,
+    pub(super) big: BigPlan,
 }
+
+/// What is done about big values.
+#[derive(Clone, Copy)]
+pub(super) struct BigPlan {
+    pub(super) warn_above_bytes: usize,
+    pub(super) split_above_bytes: usize,
+    pub(super) bug: Option<PartsBug>,
+}
+
+/// From 1 KiB to what fits into one command with its key and header.
+const SPLIT_BYTES: RangeInclusive<usize> = 1 << 10..=1_000_000 - (16 << 10);
 
 /// The longest lifetime.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -78,6 +91,7 @@ impl<K> Default for Settings<K> {
             hot_rules: HotRules::default(),
             level1_keeps: Level1Keeps::Everything,
             copies: 0,
+            big: BigPlan { warn_above_bytes: 64 << 10, split_above_bytes: 512 << 10, bug: None },
         }
     }
 }
@@ -129,6 +143,14 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
             return Err(
                 "when_busy and Mode::LogicalExpiry exclude each other: nobody waits there".into()
             );
+        }
+        let split = self.big.split_above_bytes;
+        if !SPLIT_BYTES.contains(&split) {
+            return Err(format!(
+                "split_above_bytes is {split}, it must be from {} to {}: no command moves more than 1 MB",
+                SPLIT_BYTES.start(),
+                SPLIT_BYTES.end()
+            ));
         }
         if self.repair_limit == 0 {
             return Err("repair_limit is 0: no invalidation could be kept".into());

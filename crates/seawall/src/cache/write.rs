@@ -13,6 +13,7 @@ use super::{
     messages::{about_all, about_keys, about_tag, tag_hash},
 };
 use crate::{
+    bigkey::MAX_COMMAND_MEMBERS,
     error::{Error, Result},
     key::KeyPart,
 };
@@ -96,7 +97,7 @@ where
         Ok(self.inner.invalidate(vec![subject.entry().to_vec()]).await)
     }
 
-    /// The same for many keys, in one step each server and one message.
+    /// The same for many keys, up to 1,000 in one step and one message.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key that makes no sense; none is invalidated then.
@@ -107,7 +108,16 @@ where
         if entries.is_empty() {
             return Ok(Invalidation::Applied(Version(0)));
         }
-        Ok(self.inner.invalidate(entries).await)
+        let mut result = Invalidation::Applied(Version(0));
+        for slice in entries.chunks(MAX_COMMAND_MEMBERS) {
+            result = match (result, self.inner.invalidate(slice.to_vec()).await) {
+                (Invalidation::Applied(one), Invalidation::Applied(other)) => {
+                    Invalidation::Applied(Version(one.0.max(other.0)))
+                }
+                _ => Invalidation::Queued,
+            };
+        }
+        Ok(result)
     }
 
     /// Drops everything with this tag, in one step.

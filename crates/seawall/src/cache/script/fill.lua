@@ -10,9 +10,9 @@
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry
 --
--- Returns  {version, fresh until, stale until}; when the lease was taken away {version} of what is
---          there, or {} when nothing is: an invalidation came between, and what was loaded may be
---          older than it.
+-- Returns  {version, fresh until, stale until} and, if it replaced parts, their manifest; when the
+--          lease was taken away {version} of what is there, or {} when nothing is: an invalidation
+--          came between, and what was loaded may be older than it.
 --
 -- Atomic, because the check and the store must see the same lease.
 
@@ -28,10 +28,14 @@ local now = math.floor(micros / 1000)
 local version = micros
 local awaited = false
 local source_version = none
+local replaced
 if ours then
   version = math.max(version, struct.unpack('>I8', head, 9) + 1)
   awaited = string.byte(head, 5) >= 2
   source_version = string.sub(head, 65, 72)
+  if string.byte(head, 4) % 128 >= 64 then
+    replaced = redis.call('GETRANGE', KEYS[1], 72, -1)
+  end
 end
 local fresh_until = now + ARGV[3]
 local stale_until = fresh_until + ARGV[4]
@@ -41,4 +45,4 @@ redis.call('SET', KEYS[1], entry, 'PX', ARGV[3] + ARGV[4])
 if awaited then
   redis.call('PUBLISH', ARGV[8], '')
 end
-return {version, fresh_until, stale_until}
+return {version, fresh_until, stale_until, replaced}

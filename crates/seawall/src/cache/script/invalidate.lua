@@ -8,7 +8,8 @@
 -- ARGV[4]  channel of the namespace
 -- ARGV[5]  body of the message
 --
--- Returns  the version from which on readers see what came after.
+-- Returns  the version from which on readers see what came after; where values in parts were dropped
+--          a list, with their manifests behind the version.
 --
 -- Atomic, because the lease must die together with the value, and because a message must not be
 -- numbered before its entry is gone.
@@ -17,6 +18,7 @@ local none = string.rep('\0', 8)
 local time = redis.call('TIME')
 local version = time[1] * 1000000 + time[2]
 local count = tonumber(ARGV[1])
+local answer = {0}
 for index = 1, count do
   local head = redis.call('GETRANGE', KEYS[index], 0, 71)
   local awaited = false
@@ -26,6 +28,9 @@ for index = 1, count do
     awaited = flags >= 2
     local next_version = struct.unpack('>I8', head, 9) + 1
     version = math.max(version, next_version)
+    if string.byte(head, 4) % 128 >= 64 and not (ARGV[2] == 'keep' and kind == 1) then
+      answer[#answer + 1] = redis.call('GETRANGE', KEYS[index], 72, -1)
+    end
     if ARGV[2] == 'keep' and kind == 1 then
       dropped = false
       redis.call('SETRANGE', KEYS[index], 4, '\1\0\0\0' .. struct.pack('>I8', version) .. string.rep('\0', 16))
@@ -48,4 +53,5 @@ if #KEYS > count then
   redis.call('SET', counter, version, 'NX')
   redis.call('PUBLISH', ARGV[4], string.format('%.0f', redis.call('INCR', counter)) .. ' ' .. ARGV[5])
 end
-return version
+answer[1] = version
+return #answer > 1 and answer or version

@@ -10,10 +10,12 @@
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry
 --
--- Returns  {'stored', version}   it is there now, and whatever was being loaded is refused
+-- Returns  {'stored', version}   it is there now, and whatever was being loaded is refused; a third
+--                                item is the manifest of the parts that were replaced
 --          {'older'}             something newer is there
 --          {'equal', version}    the same version with another value: nobody can tell which is
---                                later, so the entry is emptied and the next reader asks the source
+--                                later, so the entry is emptied and the next reader asks the source;
+--                                a third item as above
 --          {'same'}              the same version with the same value
 --
 -- Atomic, because comparing and storing must see the same version. Versions are compared in halves:
@@ -29,6 +31,7 @@ local version = micros
 local awaited = false
 local kind = string.sub(ARGV[2], 1, 1)
 local outcome = 'stored'
+local replaced
 if ours then
   version = math.max(version, struct.unpack('>I8', entry, 9) + 1)
   awaited = string.byte(entry, 5) >= 2
@@ -38,10 +41,17 @@ if ours then
     return {'older'}
   end
   if new_high == old_high and new_low == old_low then
-    if string.sub(entry, 3, 3) == kind and string.sub(entry, 73) == ARGV[7] then
+    local last = -1
+    if string.byte(entry, 4) % 128 >= 64 and string.byte(ARGV[2], 2) % 128 >= 64 then
+      last = 36 -- Manifests: all but the id, which is never the same.
+    end
+    if string.sub(entry, 3, 3) == kind and string.sub(string.sub(entry, 73), 1, last) == string.sub(ARGV[7], 1, last) then
       return {'same'}
     end
     outcome = 'equal'
+  end
+  if string.byte(entry, 4) % 128 >= 64 then
+    replaced = string.sub(entry, 73)
   end
 end
 local head = struct.pack('>I8', version) .. none .. none
@@ -56,4 +66,4 @@ end
 if awaited then
   redis.call('PUBLISH', ARGV[8], '')
 end
-return {outcome, version}
+return {outcome, version, replaced}
