@@ -6,16 +6,23 @@
 //!
 //! The cache cuts large values by itself (`split_above_bytes`); docs/big-keys.md tells how.
 
+mod bucketed;
 pub(crate) mod parts;
 mod report;
 mod sabotage;
+mod unlink;
 
+pub use bucketed::{
+    BucketedHash, BucketedList, BucketedSet, BucketedSortedSet, Cursor, Element, Growth,
+    MAX_BUCKETS, Order, Packed, Place,
+};
 pub use report::BigValue;
 pub(crate) use report::Report;
-#[cfg(feature = "sabotage")]
-pub use sabotage::PartsBug;
 #[cfg(not(feature = "sabotage"))]
 pub(crate) use sabotage::PartsBug;
+#[cfg(feature = "sabotage")]
+pub use sabotage::{BucketBug, PartsBug};
+pub use unlink::{Unlinked, unlink_slowly};
 
 /// No command moves more bytes than this.
 pub const MAX_COMMAND_BYTES: usize = 1 << 20;

@@ -44,6 +44,11 @@ impl Setup {
         builder.prefix(&self.prefix).connect().await.expect("the backend answers")
     }
 
+    /// What every key of this test begins with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// All keys of this test that look like this, on all nodes.
     pub(crate) async fn keys(&self, seawall: &Seawall, pattern: &str) -> Vec<String> {
         keys(seawall, &format!("{}{pattern}", self.prefix)).await

@@ -1,0 +1,33 @@
+-- Changes which buckets a collection has.
+--
+-- KEYS[1]  directory: `epoch` and `buckets`, and while it grows `next_epoch` and `next_buckets`;
+--          `plain` is the key that the collection was before it had buckets
+-- ARGV[1]  'create', 'grow' or 'flip'
+-- ARGV[2]  for 'create' the key that it was, or ''; else the epoch that the caller knows
+-- ARGV[3]  how many buckets; for 'flip' the epoch that is to be
+--
+-- Returns  {epoch, buckets, next epoch, next buckets, plain} as they are now, with '' for none.
+--
+-- Atomic, because two who grow it at once must mean the same buckets. Epochs are the server's time:
+-- no later one is ever called like an earlier one, even after the collection was removed.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if ARGV[1] == 'create' and not epoch then
+  redis.call('HSET', KEYS[1], 'epoch', string.format('%.0f', now), 'buckets', ARGV[2] ~= '' and 1 or ARGV[3])
+  if ARGV[2] ~= '' then
+    redis.call('HSET', KEYS[1], 'plain', ARGV[2])
+  end
+elseif ARGV[1] == 'grow' and epoch == ARGV[2] and redis.call('HEXISTS', KEYS[1], 'next_epoch') == 0 then
+  local next_epoch = string.format('%.0f', math.max(now, epoch + 1))
+  redis.call('HSET', KEYS[1], 'next_epoch', next_epoch, 'next_buckets', ARGV[3])
+elseif ARGV[1] == 'flip' and epoch == ARGV[2] and redis.call('HGET', KEYS[1], 'next_epoch') == ARGV[3] then
+  redis.call('HSET', KEYS[1], 'epoch', ARGV[3], 'buckets', redis.call('HGET', KEYS[1], 'next_buckets'))
+  redis.call('HDEL', KEYS[1], 'next_epoch', 'next_buckets', 'plain')
+end
+local answer = redis.call('HMGET', KEYS[1], 'epoch', 'buckets', 'next_epoch', 'next_buckets', 'plain')
+for index = 1, 5 do
+  answer[index] = answer[index] or ''
+end
+return answer
