@@ -47,7 +47,7 @@ enum Subject {
 }
 
 /// Tests that run a twentieth of their counts unless they are told otherwise.
-const TESTS: [(&str, &[&str]); 7] = [
+const TESTS: [(&str, &[&str]); 8] = [
     (
         "power cuts, bit flips, full disks",
         &["test", "-p", "seawall-server", "--lib", "--test", "recovery*"],
@@ -65,6 +65,10 @@ const TESTS: [(&str, &[&str]); 7] = [
     (
         "stock under kills and lost replies",
         &["test", "--release", "-p", "seawall", "--test", "stock", "--", "--test-threads=2"],
+    ),
+    (
+        "collections that grow under load",
+        &["test", "--release", "-p", "seawall", "--test", "bigkey", "growing"],
     ),
     (
         "the cache against its oracle",

@@ -6,13 +6,16 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, cmd};
+use redis::cmd;
 
 use super::MAX_COMMAND_MEMBERS;
 use crate::{
     error::{Error, Result},
     handle::Seawall,
+    link::Script,
 };
+
+static PICK: Script = Script::new(include_str!("script/slice.lua"));
 
 /// Collections with at most this many members are unlinked at once.
 const MODERATE: u64 = 5000;
@@ -97,20 +100,7 @@ async fn slice(seawall: &Seawall, key: &[u8], kind: &str, left: u64) -> Result<u
             let keep = left.saturating_sub(whole);
             link.query(key, cmd("XTRIM").arg(key).arg("MAXLEN").arg(keep)).await
         }
-        "hash" | "set" => {
-            // A random choice, because a scan from the start again and again would walk over what
-            // is empty by now.
-            let (pick, remove) = match kind {
-                "hash" => ("HRANDFIELD", "HDEL"),
-                _ => ("SRANDMEMBER", "SREM"),
-            };
-            let picked: Vec<Vec<u8>> = link.query(key, cmd(pick).arg(key).arg(SLICE)).await?;
-            if picked.is_empty() {
-                return Ok(0);
-            }
-            let remove: Cmd = cmd(remove).arg(key).arg(&picked).to_owned();
-            link.query(key, &remove).await
-        }
+        "hash" | "set" => link.eval(&PICK.on(&[key]).arg(kind).arg(SLICE)).await,
         "string" | "none" => Ok(0),
         other => Err(Error::unexpected(format!("a key of type {other}"))),
     }

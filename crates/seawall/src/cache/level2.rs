@@ -42,6 +42,8 @@ static GENERATION: Script = Script::new(include_str!("script/generation.lua"));
 static SLIDE: Script = Script::new(include_str!("script/slide.lua"));
 static PUT_IF_NEWER: Script = Script::new(include_str!("script/put_if_newer.lua"));
 
+/// What fills of one batch may have on their way at a time.
+const FILLED_AT_ONCE_BYTES: usize = 4 << 20;
 /// Entries that one invalidation script takes at most.
 const BATCH: usize = 64;
 
@@ -322,19 +324,30 @@ impl Level2 {
         &self,
         fills: &[(Vec<u8>, u64, Fill)],
     ) -> Vec<Result<Option<Stored>>> {
-        let calls: Vec<Call> = fills
-            .iter()
-            .map(|(key, token, fill)| self.fill_call(key, Some(*token), fill))
-            .collect();
         for (_, _, fill) in fills {
             self.largest_bytes.fetch_max(fill.bytes.len() + HEADER_BYTES, Ordering::Relaxed);
         }
-        let mut stored = Vec::with_capacity(calls.len());
-        for reply in self.link.run_all(&calls).await {
-            stored.push(match reply {
-                Ok(reply) => self.stored(reply).await,
-                Err(error) => Err(error),
+        let mut stored = Vec::with_capacity(fills.len());
+        let mut rest = fills;
+        while !rest.is_empty() {
+            // So many at once that a slow connection still answers in time.
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|(_, _, fill)| {
+                bytes += fill.bytes.len();
+                bytes <= FILLED_AT_ONCE_BYTES
             });
+            let (now, later) = rest.split_at(fits.count().max(1));
+            rest = later;
+            let calls: Vec<Call> = now
+                .iter()
+                .map(|(key, token, fill)| self.fill_call(key, Some(*token), fill))
+                .collect();
+            for reply in self.link.run_all(&calls).await {
+                stored.push(match reply {
+                    Ok(reply) => self.stored(reply).await,
+                    Err(error) => Err(error),
+                });
+            }
         }
         stored
     }

@@ -194,14 +194,14 @@ where
             }
             match lease {
                 Ok(Lease::Granted) => granted.push((missing, key, subject)),
-                Ok(Lease::Value(raw)) => {
+                Ok(Lease::Value(raw)) if !is_in_parts(&raw) => {
                     let now = inner.clock.now();
                     if let Some(entry) = inner.decode(&raw, missing.stamp, &subject, now) {
                         answers.push((missing.index, Ok(inner.hit(&entry, now))));
                     }
                 }
                 // Read one by one later.
-                Ok(Lease::Busy(_) | Lease::Changed) | Err(_) => {}
+                Ok(Lease::Value(_) | Lease::Busy(_) | Lease::Changed) | Err(_) => {}
             }
         }
         if granted.is_empty() {

@@ -19,8 +19,8 @@ pub(crate) fn content(version: u64, size_bytes: usize) -> String {
     let mut block = 0_u64;
     while text.len() < size_bytes {
         let cut = xxh3_64_with_seed(&block.to_le_bytes(), version) as usize % BLOCK;
-        text.push_str(&NOISE[cut..]);
-        text.push_str(&NOISE[..cut]);
+        let left = size_bytes - text.len();
+        text.push_str(&NOISE[cut..BLOCK.min(cut + left)]);
         block += 1;
     }
     text.truncate(size_bytes.max(21));

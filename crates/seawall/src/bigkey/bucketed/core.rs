@@ -39,6 +39,8 @@ pub(super) const MAX_MEMBER_BYTES: usize = 4096;
 pub(super) const MAX_VALUE_BYTES: usize = 64 << 10;
 /// What members and values of one command may add up to.
 pub(super) const BATCH_BYTES: usize = MAX_COMMAND_BYTES / 2;
+/// What one call may have on its way to and from the servers.
+const BYTES_IN_FLIGHT: usize = 4 << 20;
 /// How long a closed gate is remembered: whoever comes later than this with an old idea of the
 /// buckets is not stopped by it any more, but reads the directory first.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
@@ -205,9 +207,7 @@ impl Core {
                 calls.push((bucket.clone(), moved, items));
             }
         }
-        let scripts: Vec<Call> =
-            calls.iter().map(|(bucket, _, items)| self.apply(bucket, operation, items)).collect();
-        let answers = self.seawall().link().run_all(&scripts).await;
+        let answers = self.send(operation, &calls).await;
         let mut stale = false;
         for ((bucket, moved, items), answer) in calls.into_iter().zip(answers) {
             let mut answer = redis::from_redis_value::<Vec<Value>>(answer?)?.into_iter();
@@ -258,6 +258,31 @@ impl Core {
             }
         }
         Ok(again)
+    }
+
+    /// Sends the commands of a round, with so many on the way that a slow connection still answers
+    /// in time.
+    async fn send(
+        &self,
+        operation: Operation,
+        calls: &[(Bucket, bool, Vec<Open>)],
+    ) -> Vec<Result<Value>> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let (mut window, mut bytes) = (Vec::new(), 0);
+        for (bucket, _, items) in calls {
+            bytes += match operation.command {
+                "HGET" => (items.len() * MAX_VALUE_BYTES).min(BATCH_BYTES),
+                _ => items.iter().flat_map(|item| &item.args).map(Vec::len).sum(),
+            };
+            window.push(self.apply(bucket, operation, items));
+            if bytes > BYTES_IN_FLIGHT {
+                answers.extend(self.seawall().link().run_all(&window).await);
+                window.clear();
+                bytes = 0;
+            }
+        }
+        answers.extend(self.seawall().link().run_all(&window).await);
+        answers
     }
 
     fn generation(&self, layout: &Layout, moved: bool) -> Generation {

@@ -12,7 +12,7 @@
 //! writer who meets the slice, does not finish. Nothing is ever in no place, and a member that is in
 //! two (between 2 and 3) cannot be changed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use redis::Value;
 
@@ -188,6 +188,7 @@ impl Core {
         let unseal = UNSEAL.on(&from.keys()).arg(self.kind().type_word()).arg(number);
         if self.bug == Some(BucketBug::UnsealFirst) {
             let left = self.seawall().link().eval(&unseal).await?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
             self.seawall().link().run_all(&calls).await;
             return Ok(left);
         }
