@@ -176,7 +176,8 @@ async fn growth_that_dies_anywhere_is_finished_by_others() {
     let server = ServerProcess::redis().expect("a server");
     let proxy = FaultProxy::start(server.port()).expect("a port");
     let connect = async |url: String| {
-        Seawall::builder(&url).prefix("dying:").connect().await.expect("it answers")
+        let builder = Seawall::builder(&url).prefix("dying:");
+        builder.response_timeout(Duration::from_secs(20)).connect().await.expect("it answers")
     };
     let (steady, dying) = (connect(server.url()).await, connect(proxy.url()).await);
     let hash: BucketedHash<u64, i64> = steady.bucketed_hash("carts", 2).expect("a name");

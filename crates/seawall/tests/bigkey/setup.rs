@@ -41,7 +41,9 @@ impl Setup {
             (true, false) => Seawall::builder(&format!("unix:{}", socket.display())),
             (false, _) => Seawall::builder(self.stand.url()),
         };
-        builder.prefix(&self.prefix).connect().await.expect("the backend answers")
+        // Nothing here is about time-outs, and the machine may be slow.
+        let builder = builder.prefix(&self.prefix).response_timeout(Duration::from_secs(20));
+        builder.connect().await.expect("the backend answers")
     }
 
     /// What every key of this test begins with.

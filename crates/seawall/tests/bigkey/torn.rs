@@ -170,7 +170,8 @@ async fn faults_make_misses_but_no_torn_values() {
     let server = ServerProcess::redis().expect("a server");
     let proxy = FaultProxy::start(server.port()).expect("a port");
     let connect = async |url: String| {
-        Seawall::builder(&url).prefix("faults:").connect().await.expect("it answers")
+        let builder = Seawall::builder(&url).prefix("faults:");
+        builder.response_timeout(Duration::from_secs(20)).connect().await.expect("it answers")
     };
     let (reading, writing) = (connect(server.url()).await, connect(proxy.url()).await);
     let build = |seawall: &Seawall| -> Cache<u64, String> {
