@@ -47,10 +47,14 @@ enum Subject {
 }
 
 /// Tests that run a twentieth of their counts unless they are told otherwise.
-const TESTS: [(&str, &[&str]); 8] = [
+const TESTS: &[(&str, &[&str])] = &[
     (
         "power cuts, bit flips, full disks",
         &["test", "-p", "seawall-server", "--lib", "--test", "recovery*"],
+    ),
+    (
+        "a million visitors",
+        &["test", "--release", "-p", "seawall", "--test", "social", "a_million_visitors"],
     ),
     ("random histories from their log", &["test", "-p", "seawall-engine", "--lib", "dump"]),
     ("kills under load", &["test", "-p", "seawall-cli", "--test", "durability"]),

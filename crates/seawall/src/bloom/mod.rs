@@ -25,6 +25,9 @@
 //! 3. One field of the hash is flipped. Adding goes on in both until the old parts are gone: a process
 //!    that has not noticed yet asks parts that are complete, or finds none and looks at the hash.
 //!
+//! Generations are numbered by the server's clock, so that a number is never used again, even when the
+//! hash was lost and a process still remembers what it said.
+//!
 //! A part that is missing although it should be there (evicted, lost) denies nothing: everything may
 //! be, until a rebuild. A filter that was never built denies nothing either.
 //!
@@ -35,10 +38,14 @@
 mod control;
 mod filter;
 mod rebuild;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod shape;
 mod status;
 
 pub use filter::{Answer, Bloom, BloomBuilder, Insert};
 pub use rebuild::{BloomSink, Created, Rebuild};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Bug;
 pub(crate) use shape::hash64;
 pub use status::BloomStatus;

@@ -11,7 +11,7 @@ const PARTS_AT_ONCE: usize = 8;
 /// How a filter stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BloomStatus {
-    /// Counts the builds; 0 when there is none.
+    /// Rises with every build; 0 when there is none.
     pub generation: u64,
     /// Whether another one is being built.
     pub rebuilding: bool,

@@ -121,7 +121,8 @@ impl Month {
     /// How many days it has.
     #[must_use]
     pub fn days(self) -> u8 {
-        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let by = |years| self.year.is_multiple_of(years);
+        let leap = by(4) && (!by(100) || by(400));
         match self.month {
             4 | 6 | 9 | 11 => 30,
             2 => 28 + u8::from(leap),

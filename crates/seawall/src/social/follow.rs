@@ -17,7 +17,7 @@ use redis::{FromRedisValue, cmd};
 use super::{
     SLICE,
     rebuild::{Kind, Rebuilt, Snapshot, source_error},
-    template::Template,
+    template::{Template, members},
 };
 use crate::{
     Seawall,
@@ -253,8 +253,9 @@ impl<M: Member> FollowsOf<M> {
         self.count().await?;
         let mut command = cmd("SRANDMEMBER");
         command.arg(&self.keys.key).arg(count);
-        let found = self.inner.template.link().query(&self.keys.key, &command).await?;
-        super::template::members(found)
+        let found: Vec<Vec<u8>> =
+            self.inner.template.link().query(&self.keys.key, &command).await?;
+        members(&found)
     }
 
     pub(super) fn template(&self) -> &Template {

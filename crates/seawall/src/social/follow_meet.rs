@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{Value, cmd};
+use redis::cmd;
 
 use super::{
     FollowsOf,
@@ -51,7 +51,7 @@ impl<M: Member> FollowsOf<M> {
     pub async fn walk(&self, place: u64) -> Result<(Vec<M>, Option<u64>)> {
         let call = self.call("scan").arg(place).arg(STEP);
         let (next, found): (u64, Vec<Vec<u8>>) = self.run(&call).await?;
-        Ok((members(found)?, (next != 0).then_some(next)))
+        Ok((members(&found)?, (next != 0).then_some(next)))
     }
 
     /// Whom one might like to follow: those whom most of a sample of one's followees follow, the most
@@ -70,8 +70,8 @@ impl<M: Member> FollowsOf<M> {
         }
         let mut votes: BTreeMap<M, usize> = BTreeMap::new();
         for reply in self.template().link().send_all(commands).await {
-            let found: Value = reply?;
-            for candidate in members::<M>(redis::from_redis_value(found)?)? {
+            let found: Vec<Vec<u8>> = redis::from_redis_value(reply?)?;
+            for candidate in members::<M>(&found)? {
                 if candidate != self.who {
                     *votes.entry(candidate).or_default() += 1;
                 }

@@ -36,6 +36,8 @@ use crate::{
 
 /// Most lists that are pulled for one page.
 const MAX_PULLED: usize = 1000;
+/// Most posts that are read for one page: lists times its size.
+const MAX_READ: usize = 100_000;
 /// Scripts in one pipeline of pulled pages.
 const PULLED_AT_ONCE: usize = 100;
 /// What a step of a scan is asked for.
@@ -82,7 +84,7 @@ impl<M: Member> InboxOf<M> {
     }
 
     /// The same, merged with lists that are not pushed but pulled: those of authors with many fans.
-    /// At most 1,000 of them, read in pipelines of 100.
+    /// At most 1,000 of them, and 100,000 posts together; read in pipelines of 100.
     ///
     /// # Errors
     /// As [`InboxOf::page`].
@@ -93,9 +95,10 @@ impl<M: Member> InboxOf<M> {
         count: usize,
     ) -> Result<Page<M>> {
         check_count(count)?;
-        if pulled.len() > MAX_PULLED {
+        if pulled.len() > MAX_PULLED || (pulled.len() + 1) * count > MAX_READ {
             return Err(Error::Invalid(format!(
-                "{} lists are pulled for one page, {MAX_PULLED} are allowed",
+                "{} lists are pulled for a page of {count}: {MAX_PULLED} are allowed, and \
+                 {MAX_READ} posts",
                 pulled.len()
             )));
         }

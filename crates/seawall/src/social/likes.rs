@@ -19,7 +19,7 @@ use redis::{Cmd, cmd};
 
 use super::{
     SLICE,
-    template::{Template, beside, check_count, check_score, members, scored},
+    template::{Template, beside, check_count, check_score, scored},
 };
 use crate::{
     KeyPart, Seawall,
@@ -244,7 +244,7 @@ impl<M: Member> LikesOf<M> {
                 }
             }
         }
-        members(smallest.into_sorted_vec().into_iter().map(|(_, member)| member).collect())
+        smallest.into_sorted_vec().iter().map(|(_, member)| M::from_member(member)).collect()
     }
 
     /// Which of these like it: one answer each, in order.

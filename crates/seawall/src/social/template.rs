@@ -43,7 +43,7 @@ pub(super) fn beside(key: &[u8], suffix: &str) -> Vec<u8> {
 }
 
 /// Members out of a reply that is a list of them.
-pub(super) fn members<M: Member>(reply: Vec<Vec<u8>>) -> Result<Vec<M>> {
+pub(super) fn members<M: Member>(reply: &[Vec<u8>]) -> Result<Vec<M>> {
     reply.iter().map(|bytes| M::from_member(bytes)).collect()
 }
 

@@ -38,7 +38,7 @@ async fn what_was_added_is_never_denied_and_the_rest_mostly(setup: Setup) {
     let status = filter.status().await.expect("answered");
     assert!((status.false_positives - measured).abs() < 0.006, "{status:?}, measured {measured}");
     assert!((2_900..=3_000).contains(&status.items) && !status.is_over_full(), "{status:?}");
-    assert_eq!((status.generation, status.parts, status.missing_parts), (1, 1, 0));
+    assert_eq!((status.parts, status.missing_parts), (1, 0));
 
     // Another process sees the same, whatever number it says.
     let other = setup.connect().await;
@@ -62,13 +62,13 @@ async fn what_is_missing_denies_nothing(setup: Setup) {
     assert_eq!((status.parts, status.missing_parts), (3, 0));
     let link = seawall.link();
     for part in 0..3 {
-        let key = setup.entry(&format!("bloom:{{big:1:{part}}}"));
+        let key = setup.entry(&format!("bloom:{{big:{}:{part}}}", status.generation));
         let bytes: u64 =
             link.query(key.as_bytes(), cmd("STRLEN").arg(&key)).await.expect("a length");
         assert!((1..=512 * 1024).contains(&bytes), "no big key: {bytes}");
     }
     // Redis evicts one.
-    let key = setup.entry("bloom:{big:1:1}");
+    let key = setup.entry(&format!("bloom:{{big:{}:1}}", status.generation));
     link.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     let answers = filter.contains_many(&keys).await.expect("answered");
     assert!(answers.iter().all(|answer| *answer == Answer::Possible), "none is denied");

@@ -22,7 +22,7 @@ async fn a_lost_reply_at_any_step_costs_no_key() {
         |sink: BloomSink<u64>| async move { sink.add_many(&(0..500).collect::<Vec<_>>()).await };
     let filter = seawall.bloom::<u64>("f", 1_000).build().expect("valid");
     let first = filter.rebuild(1_000, stream).await.expect("answered");
-    assert_eq!(first, Rebuild::Done { generation: 1 });
+    assert!(matches!(first, Rebuild::Done { .. }));
     let keys: Vec<u64> = (0..500).collect();
     let mut interrupted = 0;
     for step in 1..=12 {

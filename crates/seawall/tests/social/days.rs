@@ -2,7 +2,7 @@
 
 use seawall::{
     cmd,
-    social::{Day, Sign},
+    social::{Calendar, Day, Sign},
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -64,7 +64,7 @@ async fn streaks_cross_months_and_years(setup: Setup) {
     assert_eq!(eve.streak(day("2027-01-01")).await.expect("answered"), 3);
     assert_eq!(eve.streak(day("1970-01-01")).await.expect("answered"), 0);
     let year = eve.back_from(day("2027-01-01").month()).await.expect("answered");
-    let counts: Vec<u32> = year.iter().map(|month| month.count()).collect();
+    let counts: Vec<u32> = year.iter().map(Calendar::count).collect();
     assert_eq!(counts, [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     seawall.shutdown().await;
 }

@@ -1,6 +1,7 @@
 //! Social structures, on every backend and under faults.
 
 mod board;
+mod bugs;
 mod days;
 mod feed;
 mod feed_model;

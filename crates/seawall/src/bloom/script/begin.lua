@@ -14,7 +14,9 @@ if till and tonumber(till) > now then return {0, tonumber(till) - now, {}} end
 local before = redis.call('HGETALL', KEYS[1])
 local stale = redis.call('HGET', KEYS[1], 'next')
 if stale then redis.call('HDEL', KEYS[1], 's:' .. stale) end
-local number = redis.call('HINCRBY', KEYS[1], 'last', 1)
-redis.call('HSET', KEYS[1], 'next', number, 's:' .. number, ARGV[3], 'token', ARGV[1],
+-- A number that was never used, also when this hash was lost and processes remember the one before.
+local number = math.max(now, (tonumber(redis.call('HGET', KEYS[1], 'last') or 0)) + 1)
+number = string.format('%.0f', number)
+redis.call('HSET', KEYS[1], 'last', number, 'next', number, 's:' .. number, ARGV[3], 'token', ARGV[1],
   'until', string.format('%.0f', now + ARGV[2]))
-return {1, number, before}
+return {1, tonumber(number), before}

@@ -1,0 +1,106 @@
+//! The bugs of the source documents, one test each: none of them is in ours. Those of the feed and of
+//! retries have theirs beside the structures.
+
+use std::collections::HashSet;
+
+use seawall::{
+    cmd,
+    social::{Add, Change, Order, Point, Toggle},
+    testing::Stage,
+};
+
+async fn stage() -> Stage {
+    Stage::start().await.expect("a stage")
+}
+
+#[tokio::test]
+async fn a_double_click_does_not_give_two_likes() {
+    let stage = stage().await;
+    let note = stage.seawall().likes::<u64>("note").of(&1).expect("valid");
+    let (one, other) = tokio::join!(note.like(&7), note.like(&7));
+    let changes = [one.expect("answered"), other.expect("answered")];
+    assert_eq!(changes.iter().filter(|change| **change == Change::Changed).count(), 1);
+    assert_eq!(note.count().await.expect("answered"), 1);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_toggle_that_is_asked_again_turns_once() {
+    let stage = stage().await;
+    let note = stage.seawall().likes::<u64>("note").of(&1).expect("valid");
+    stage.faults().lose_replies(1);
+    assert_eq!(note.toggle(&7).await.expect("asked again"), Toggle::On);
+    for _ in 0..3 {
+        assert_eq!(note.toggle_once(&7, "click").await.expect("answered"), Toggle::Off);
+    }
+    stage.faults().lose_replies(1);
+    assert!(note.toggle_once(&7, "next click").await.is_err());
+    assert_eq!(note.toggle_once(&7, "next click").await.expect("answered"), Toggle::On);
+    assert_eq!(note.count().await.expect("answered"), 1);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_geo_search_has_an_order() {
+    let stage = stage().await;
+    let shops = stage.seawall().places::<u64>("shop").kind("all").expect("valid");
+    let here = Point { longitude: 10.0, latitude: 50.0 };
+    let at = |id: u64| (id, Point { longitude: 10.0 + (id * 37 % 101) as f64 / 1000.0, ..here });
+    shops.add(&(0..100).map(at).collect::<Vec<_>>()).await.expect("answered");
+    let mut seen = Vec::new();
+    for page in 0..10 {
+        let range = page * 10..page * 10 + 10;
+        seen.extend(shops.nearby(here, 20_000.0, range).await.expect("answered").places);
+    }
+    assert!(seen.is_sorted_by(|a, b| a.metres <= b.metres));
+    assert_eq!(seen.iter().map(|place| place.member).collect::<HashSet<_>>().len(), 100);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_streak_does_not_stop_at_the_first_of_a_month() {
+    let stage = stage().await;
+    let ann = stage.seawall().sign_ins::<u64>("daily").of(&1).expect("valid");
+    for day in ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"] {
+        let _ = ann.sign(day.parse().expect("a day")).await.expect("answered");
+    }
+    assert_eq!(ann.streak("2026-03-02".parse().expect("a day")).await.expect("answered"), 4);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_order_added_to_an_expired_list_does_not_hide_the_history() {
+    let stage = stage().await;
+    let history = |_: u64, before: Option<Order>, count: usize| async move {
+        let all = (1..=6_u64).rev().map(|id| Order { id, time: id as i64 });
+        let older = all.filter(move |order| before.is_none_or(|before| order.time < before.time));
+        Ok::<_, std::io::Error>(older.take(count).collect::<Vec<_>>())
+    };
+    let index = stage.seawall().order_index("order", history);
+    let index = index.lifetime(std::time::Duration::from_secs(60)).build().expect("valid");
+    let orders = index.of(&1).expect("valid");
+    assert_eq!(orders.page(None, 10).await.expect("answered").orders.len(), 6);
+    stage.advance(std::time::Duration::from_secs(61)).await;
+    let added = orders.add(Order { id: 6, time: 6 }).await.expect("answered");
+    assert_eq!(added, Add::NotLoaded);
+    assert_eq!(orders.page(None, 10).await.expect("answered").orders.len(), 6);
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_empty_list_has_no_placeholder() {
+    let stage = stage().await;
+    let none = |_: u64, _: Option<Order>, _: usize| async { Ok::<_, std::io::Error>(vec![]) };
+    let index = stage.seawall().order_index("order", none).build().expect("valid");
+    let orders = index.of(&1).expect("valid");
+    let page = orders.page(None, 10).await.expect("answered");
+    assert!(page.orders.is_empty() && page.next.is_none());
+    let link = stage.seawall().link();
+    let key = "orders:{order:1}";
+    let there: u64 = link.query(b"", cmd("EXISTS").arg(key)).await.expect("a count");
+    assert_eq!(there, 0, "the marker is in a key of its own");
+    assert_eq!(orders.add(Order { id: 5, time: 5 }).await.expect("answered"), Add::Added);
+    let count: u64 = link.query(b"", cmd("ZCARD").arg(key)).await.expect("a count");
+    assert_eq!((count, orders.indexed().await.expect("answered")), (1, 1));
+    stage.shutdown().await;
+}
