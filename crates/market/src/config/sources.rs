@@ -261,8 +261,10 @@ impl Sources {
             Some(_) => return Err(self.refuse("big-keys-rate", "")),
         }
         if let Some(url) = self.text("big-keys-hook") {
-            let hook = big_keys::Hook::parse(url);
-            settings.hook = Some(hook.ok_or_else(|| self.refuse("big-keys-hook", ""))?);
+            // The path of a hook is often its password: the value is not repeated.
+            let hook = big_keys::Hook::parse(url)
+                .ok_or_else(|| self.refuse("big-keys-hook", "").replace(url, "what it is set to"));
+            settings.hook = Some(hook?);
         }
         Ok(settings)
     }

@@ -85,3 +85,17 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     let mistake = Sources::new().file(&path).expect_err("a mistake");
     assert!(mistake.contains("lisen is not a setting; there are listen, redis"), "{mistake}");
 }
+
+#[test]
+fn big_keys_are_looked_for_at_night_unless_that_is_off() {
+    let at = |value| flags(&[("big-keys-at", value)]).map(|config| config.big_keys.at);
+    let half_past_three = jiff::civil::time(3, 30, 0, 0);
+    assert_eq!(flags(&[]).expect("valid").big_keys.at, Some(half_past_three));
+    assert_eq!(at("23:05").expect("valid"), Some(jiff::civil::time(23, 5, 0, 0)));
+    assert_eq!(at("off").expect("valid"), None);
+    let said = at("25:00").expect_err("no time of day");
+    assert!(said.contains("such as 03:30, or off"), "{said}");
+    let said = flags(&[("big-keys-hook", "https://h/secret")]).expect_err("no TLS client");
+    assert!(said.contains("relay") && !said.contains("secret"), "{said}");
+    assert!(flags(&[("big-keys-rate", "0")]).is_err());
+}
