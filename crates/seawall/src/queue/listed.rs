@@ -152,8 +152,7 @@ impl<T> Listed<T> {
     }
 
     /// Puts back what consumers had in hand that have not been heard of for this long; returns how
-    /// many elements that were. A consumer is heard of when it takes, finishes or
-    /// [beats](ListedConsumer::beat).
+    /// many elements that were. A consumer is heard of when it takes or [beats](ListedConsumer::beat).
     ///
     /// # Errors
     /// As [`Link::send`]; it can be repeated.

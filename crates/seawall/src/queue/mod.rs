@@ -35,6 +35,7 @@
 
 mod broadcast;
 mod delayed;
+mod hands;
 mod job;
 mod listed;
 #[cfg(feature = "sabotage")]

@@ -216,7 +216,7 @@ impl<T> Reader<T> {
         count
     }
 
-    /// What has to be done every so often.
+    /// What has to be done every so often. Only what entries depend on is a reason to begin anew.
     async fn look(&mut self) -> Result<()> {
         let post = Arc::clone(&self.post);
         #[cfg(feature = "sabotage")]
@@ -233,12 +233,17 @@ impl<T> Reader<T> {
         if now >= self.show_at {
             self.show_at = now + SHOW_EVERY;
             for stream in &post.streams {
-                post.meter.show(&status::ask(stream, &post.settings.group).await?);
+                match status::ask(stream, &post.settings.group).await {
+                    Ok(status) => post.meter.show(&status),
+                    Err(error) => tracing::debug!(stream = %stream.name, %error, "not shown"),
+                }
             }
         }
         if now >= self.forget_at {
             self.forget_at = now + FORGET_EVERY;
-            post.forget_consumers(None).await?;
+            if let Err(error) = post.forget_consumers(None).await {
+                tracing::debug!(%error, "consumers of the past stay in the group's list");
+            }
         }
         Ok(())
     }

@@ -1,0 +1,330 @@
+//! The loop that takes what is due, hands it to a handler, and settles it.
+//!
+//! One task for each shard does all the talking to Redis; handlers run in tasks of their own. It
+//! claims when something is due by the server's word, when a message says that something earlier was
+//! added, and in any case every so often: a lost message costs at most that. Leases of what is in hand
+//! are extended at a third of their time.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+
+#[cfg(feature = "sabotage")]
+use super::sabotage::Bug;
+use super::{
+    delayed::Core,
+    job::{Acked, Given, Job},
+    shard::Back,
+    worker::Settings,
+};
+use crate::{
+    clock::{Clock, Moment},
+    error::Error,
+    link::{Event, Link, Subscription},
+    stream::{
+        Outcome,
+        crew::{Crew, Seat},
+    },
+};
+
+/// Items that one claim takes, and one call settles or extends, at most.
+const AT_ONCE: usize = 64;
+/// Longest pause between two attempts at an item that failed.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// Pauses after Redis did not answer: doubled up to the longer one.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to settle what is left when the worker ends.
+const LAST_ATTEMPTS: usize = 3;
+
+/// What is called for each item.
+pub(super) type Handler<T> = Arc<dyn Fn(Job<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
+/// What a handler said of an item.
+struct Verdict {
+    id: String,
+    token: u64,
+    attempt: u64,
+    outcome: Outcome,
+}
+
+/// The task of one shard.
+pub(super) struct Hands<T> {
+    core: Arc<Core>,
+    shard: usize,
+    settings: Settings,
+    crew: Crew,
+    handler: Handler<T>,
+    clock: Clock,
+    messages: Subscription,
+    say: mpsc::UnboundedSender<Verdict>,
+    hear: mpsc::UnboundedReceiver<Verdict>,
+    /// Items in hand, with their tokens.
+    held: HashMap<String, u64>,
+    /// Verdicts that Redis has not taken yet.
+    open: Vec<Verdict>,
+    claim_at: Moment,
+    extend_at: Moment,
+    not_before: Moment,
+    pause: Duration,
+}
+
+/// What woke the task up.
+enum Woken {
+    Verdicts,
+    Seat(Option<Seat>),
+    Message(Option<Event>),
+    Time,
+    Stop,
+}
+
+impl<T: DeserializeOwned + Send + 'static> Hands<T> {
+    pub(super) fn new(
+        link: &Link,
+        core: Arc<Core>,
+        shard: usize,
+        settings: Settings,
+        crew: Crew,
+        handler: Handler<T>,
+    ) -> Self {
+        let (say, hear) = mpsc::unbounded_channel();
+        let clock = link.clock().clone();
+        let now = clock.now();
+        Hands {
+            messages: link.hub().join(&core.shards[shard].channel),
+            extend_at: now + core.terms.lease / 3,
+            core,
+            shard,
+            settings,
+            crew,
+            handler,
+            clock,
+            say,
+            hear,
+            held: HashMap::new(),
+            open: Vec::new(),
+            claim_at: now,
+            not_before: now,
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    /// Works until it is told to stop and has finished, or was not waited for any longer.
+    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut verdicts = Vec::new();
+        // The moment until which what is in hand is waited for, once the worker is told to stop.
+        let mut until: Option<Moment> = None;
+        loop {
+            let now = self.clock.now();
+            if let Some(until) = until
+                && (self.held.is_empty() || now >= until)
+            {
+                break;
+            }
+            let claims = until.is_none() && now >= self.claim_at.max(self.not_before);
+            let mut wake_at = self.extend_at;
+            if until.is_none() && !claims {
+                wake_at = wake_at.min(self.claim_at.max(self.not_before));
+            }
+            if !self.open.is_empty() {
+                wake_at = wake_at.min(self.not_before);
+            }
+            if let Some(until) = until {
+                wake_at = wake_at.min(until);
+            }
+            let woken = tokio::select! {
+                biased;
+                _ = self.hear.recv_many(&mut verdicts, AT_ONCE) => Woken::Verdicts,
+                _ = stop.wait_for(|stop| *stop), if until.is_none() => Woken::Stop,
+                seat = self.crew.seat(), if claims => Woken::Seat(seat),
+                event = self.messages.next(), if until.is_none() => Woken::Message(event),
+                () = self.clock.sleep_until(wake_at) => Woken::Time,
+            };
+            self.open.append(&mut verdicts);
+            match woken {
+                Woken::Stop | Woken::Message(None) | Woken::Seat(None) => {
+                    until = Some(self.clock.now() + self.settings.drain_limit);
+                }
+                Woken::Message(Some(Event::Message(_) | Event::Resumed)) => {
+                    self.claim_at = self.clock.now();
+                }
+                Woken::Seat(Some(seat)) => self.claim(seat).await,
+                Woken::Message(Some(Event::Interrupted)) | Woken::Verdicts | Woken::Time => {}
+            }
+            if !self.open.is_empty() && self.clock.now() >= self.not_before {
+                self.settle().await;
+            }
+            if self.clock.now() >= self.extend_at {
+                self.extend().await;
+                self.extend_at = self.clock.now() + self.core.terms.lease / 3;
+            }
+        }
+        for _ in 0..LAST_ATTEMPTS {
+            if self.open.is_empty() {
+                return;
+            }
+            self.settle().await;
+        }
+    }
+
+    /// Takes what is due, as much as there are free hands.
+    async fn claim(&mut self, seat: Seat) {
+        let mut seats = vec![seat];
+        while seats.len() < AT_ONCE
+            && let Some(Some(seat)) = self.crew.seat().now_or_never()
+        {
+            seats.push(seat);
+        }
+        #[cfg(feature = "sabotage")]
+        let terms = match self.settings.bug {
+            Some(Bug::NoLease) => super::shard::Terms { lease: Duration::ZERO, ..self.core.terms },
+            _ => self.core.terms,
+        };
+        #[cfg(not(feature = "sabotage"))]
+        let terms = self.core.terms;
+        let claimed = self.core.shards[self.shard].claim(seats.len(), terms).await;
+        let (claimed, next) = match claimed {
+            Ok(claimed) => claimed,
+            Err(error) => return self.failed(&error),
+        };
+        self.pause = SHORTEST_PAUSE;
+        let full = claimed.len() == seats.len();
+        let jobs = match self.core.open(self.shard, claimed).await {
+            Ok(jobs) => jobs,
+            // What was claimed comes back when its lease ends.
+            Err(error) => return self.failed(&error),
+        };
+        for (job, seat) in jobs.into_iter().zip(seats) {
+            self.begin(job, seat).await;
+        }
+        let wait = if full { Duration::ZERO } else { next.unwrap_or(self.settings.poll) };
+        self.claim_at = self.clock.now() + wait.min(self.settings.poll);
+    }
+
+    async fn begin(&mut self, job: Job<T>, seat: Seat) {
+        #[cfg(feature = "sabotage")]
+        if self.settings.bug == Some(Bug::AckFirst) {
+            let item = [(&*job.id, job.token)];
+            let _ = self.core.shards[self.shard].ack(&item, self.core.terms).await;
+        }
+        self.held.insert(job.id.clone(), job.token);
+        let (id, token, attempt) = (job.id.clone(), job.token, job.attempt);
+        let say = self.say.clone();
+        let handler = Arc::clone(&self.handler);
+        // Called inside the task, so that a panic before the first await is caught, too.
+        self.crew.work(seat, async move { handler(job).await }, move |outcome| {
+            // The task ends after its handlers, or lets them go.
+            let _ = say.send(Verdict { id, token, attempt, outcome });
+        });
+    }
+
+    /// Carries out verdicts; those that Redis does not take are kept.
+    async fn settle(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        let (done, back): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|verdict| verdict.outcome == Outcome::Done);
+        let shard = &self.core.shards[self.shard];
+        let mut kept = Vec::new();
+        let mut failure = None;
+        for some in chunks(done) {
+            let items: Vec<(&str, u64)> =
+                some.iter().map(|verdict| (&*verdict.id, verdict.token)).collect();
+            match shard.ack(&items, self.core.terms).await {
+                Ok(outcomes) => {
+                    for (verdict, outcome) in some.iter().zip(outcomes) {
+                        count(if outcome == Acked::Done { "handled" } else { "lost" });
+                        let_go(&mut self.held, verdict);
+                    }
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    kept.extend(some);
+                }
+            }
+        }
+        for verdict in back {
+            if failure.is_some() {
+                kept.push(verdict);
+                continue;
+            }
+            let limit = self.core.terms.attempts;
+            let (after, how, reason) = match &verdict.outcome {
+                Outcome::Retry(after) => (*after, Back::Counted { limit }, "not done in time"),
+                Outcome::Failed(why) => {
+                    let doubled = u32::try_from(verdict.attempt.clamp(1, 16)).unwrap_or(16) - 1;
+                    let pause = (self.settings.retry_after * 2_u32.pow(doubled)).min(LONGEST_RETRY);
+                    (pause, Back::Counted { limit }, why.as_str())
+                }
+                Outcome::Postpone(after) => (*after, Back::Free, ""),
+                Outcome::Park(why) => (Duration::ZERO, Back::Dead, why.as_str()),
+                Outcome::Done => continue,
+            };
+            match shard.give_back((&verdict.id, verdict.token), after, how, reason).await {
+                Ok(given) => {
+                    if given == Given::Dead {
+                        tracing::error!(queue = self.core.name, id = verdict.id, reason, "dead");
+                    }
+                    count(match given {
+                        Given::Waiting => "retried",
+                        Given::Dead => "dead",
+                        Given::Lost => "lost",
+                    });
+                    let_go(&mut self.held, &verdict);
+                }
+                Err(error) => {
+                    failure = Some(error);
+                    kept.push(verdict);
+                }
+            }
+        }
+        self.open = kept;
+        if let Some(error) = failure {
+            self.failed(&error);
+        }
+    }
+
+    /// Extends the leases of what is in hand.
+    async fn extend(&mut self) {
+        let held: Vec<(&str, u64)> =
+            self.held.iter().map(|(id, token)| (id.as_str(), *token)).collect();
+        for some in held.chunks(AT_ONCE) {
+            let lease = self.core.terms.lease;
+            match self.core.shards[self.shard].extend(some, lease).await {
+                Ok(kept) if kept.contains(&false) => {
+                    tracing::debug!(queue = self.core.name, "a lease was lost");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "leases are not extended"),
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &Error) {
+        tracing::debug!(queue = self.core.name, %error, "the queue waits for Redis");
+        self.not_before = self.clock.now() + self.pause;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Forgets an item, unless it was handed to this worker once more after its lease had ended.
+fn let_go(held: &mut HashMap<String, u64>, verdict: &Verdict) {
+    if held.get(&verdict.id) == Some(&verdict.token) {
+        held.remove(&verdict.id);
+    }
+}
+
+/// Parts of a list that one call can take.
+fn chunks(mut list: Vec<Verdict>) -> Vec<Vec<Verdict>> {
+    let mut parts = Vec::new();
+    while !list.is_empty() {
+        let rest = list.split_off(list.len().min(AT_ONCE));
+        parts.push(std::mem::replace(&mut list, rest));
+    }
+    parts
+}
+
+fn count(outcome: &'static str) {
+    metrics::counter!("seawall_queue_items_total", "outcome" => outcome).increment(1);
+}
