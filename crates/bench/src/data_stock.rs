@@ -17,7 +17,7 @@ use seawall::{
 use crate::{
     Ground,
     data::{Comparison, Findings},
-    sides::{Plan, Side, repeat},
+    sides::{Side, repeat},
 };
 
 /// More than anybody sells here.
@@ -66,11 +66,10 @@ pub(crate) async fn reserve(ground: &Ground) -> Result<Findings, Box<dyn Error>>
 pub(crate) async fn sharded(ground: &Ground) -> Result<Findings, Box<dyn Error>> {
     let Some(url) = &ground.cluster else { return Ok(Findings::default()) };
     let seawall = Seawall::connect(url).await?;
-    let Plan { rounds, turn, tasks } = ground.plan;
-    let plan = Plan { rounds, turn, tasks };
     let sharded = selling(&seawall, 3).await?;
     let single = selling(&seawall, 1).await?;
-    let report = plan
+    let report = ground
+        .plan
         .compare("sale from 3 shards on 3 primaries", "the same from one shard", sharded, single)
         .await;
     seawall.shutdown().await;
