@@ -18,9 +18,7 @@ pub use bucketed::{
 };
 pub use report::BigValue;
 pub(crate) use report::Report;
-#[cfg(not(feature = "sabotage"))]
-pub(crate) use sabotage::PartsBug;
-#[cfg(feature = "sabotage")]
+#[doc(hidden)]
 pub use sabotage::{BucketBug, PartsBug};
 pub use unlink::{Unlinked, unlink_slowly};
 

@@ -313,10 +313,7 @@ impl<M: Element> BucketedSortedSet<M> {
     }
 }
 
-impl<M: PartialEq> PartialOrd for Place<M>
-where
-    M: PartialOrd,
-{
+impl<M: PartialOrd> PartialOrd for Place<M> {
     /// By score, then by member: Redis' order where members are text.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match self.score.partial_cmp(&other.score)? {
