@@ -57,6 +57,10 @@ const TESTS: &[(&str, &[&str])] = &[
         &["test", "--release", "-p", "seawall", "--test", "social", "a_million_visitors"],
     ),
     ("random histories from their log", &["test", "-p", "seawall-engine", "--lib", "dump"]),
+    (
+        "hot keys: ten million names in bounded memory",
+        &["test", "--release", "-p", "seawall", "--lib", "hotkey"],
+    ),
     ("kills under load", &["test", "-p", "seawall-cli", "--test", "durability"]),
     (
         "killed stream workers against their ledger",

@@ -57,6 +57,7 @@ type Measure = fn(&Ground) -> BoxFuture<'_, Result<Findings, Box<dyn Error>>>;
 const SUBJECTS: &[(&str, Measure)] = &[
     ("reserve", |ground| Box::pin(crate::data_stock::reserve(ground))),
     ("sharded", |ground| Box::pin(crate::data_stock::sharded(ground))),
+    ("hot", |ground| Box::pin(crate::data_hot::counting(ground))),
     ("stream", |ground| Box::pin(crate::data_stream::measure(ground))),
 ];
 

@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "the result is its output")]
 
 mod data;
+mod data_hot;
 mod data_stock;
 mod data_stream;
 mod level1;

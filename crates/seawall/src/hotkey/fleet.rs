@@ -132,7 +132,7 @@ async fn look(shared: &Shared, shards: &[u64]) {
     for (shard_number, list) in shards.iter().zip(shared.list(shards).await) {
         let Ok(list) = list else { continue };
         let named: HashSet<Vec<u8>> = list.iter().map(|hot| hot.bytes.clone()).collect();
-        shared.learn(list.clone());
+        shared.learn_since(asked, list.clone());
         shared.warm(&list);
         for hot in shared.board.all() {
             let key = &hot.known.bytes;
@@ -216,11 +216,12 @@ impl Reporter {
         let calls: Vec<Call> =
             shards.iter().map(|(number, group)| report_call(shared, *number, group)).collect();
         let mut failed = false;
+        let asked = shared.clock.now();
         let replies = shared.link.run_all(&calls).await;
         for (group, reply) in shards.values().zip(replies) {
             shared.metrics.reports.increment(1);
             match reply.map(|reply| parse_report(group, reply)) {
-                Ok(hot) => shared.learn(hot),
+                Ok(hot) => shared.learn_since(asked, hot),
                 Err(error) => {
                     tracing::debug!(%error, "hot keys are found without the fleet");
                     shared.metrics.report_failures.increment(1);

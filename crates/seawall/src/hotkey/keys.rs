@@ -4,9 +4,10 @@
 //! cache. It knows caches as weak [`Shelf`]s: a cache that is dropped is forgotten.
 
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock, Weak,
+        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     Seawall,
-    clock::Clock,
+    clock::{Clock, Moment},
     error::{Error, Result},
     link::{Call, Link, Script},
 };
@@ -37,6 +38,8 @@ static DECLARE: Script = Script::new(include_str!("script/declare.lua"));
 pub(super) const MAX_HOT_IN_SHARD: usize = super::board::MAX_HOT / SHARDS as usize;
 /// How much longer than Redis says a key stays hot here: the list that comes every second decides.
 const GRACE: Duration = Duration::from_millis(2500);
+/// Keys that are remembered to have cooled.
+const MAX_COOLED: usize = 128;
 /// The longest time that a key can be declared hot for.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -125,6 +128,8 @@ pub(super) struct Shared {
     listeners: RwLock<Vec<Listener>>,
     pub(super) metrics: Metrics,
     pub(super) reachable: AtomicBool,
+    /// What cooled lately: an answer that was asked for before that does not know it.
+    cooled: Mutex<VecDeque<(Moment, Vec<u8>)>>,
     started: OnceLock<()>,
 }
 
@@ -157,6 +162,7 @@ impl HotKeys {
                 hot: metrics::gauge!("seawall_hot_keys"),
             },
             reachable: AtomicBool::new(true),
+            cooled: Mutex::default(),
             started: OnceLock::new(),
         };
         HotKeys { shared: Arc::new(shared) }
@@ -175,6 +181,15 @@ impl HotKeys {
             seawall.spawn(fleet::listen(Arc::clone(shared), seawall.stopping()));
             seawall.spawn(fleet::report(Arc::clone(shared), seawall.stopping()));
         });
+    }
+
+    /// Counts a read of an entry, given by its whole key in Redis. Caches do this by themselves; it is
+    /// for reads of a cache's entries that go past it.
+    #[inline]
+    pub fn count(&self, entry: &[u8]) {
+        if self.wants_sample() {
+            self.sample(entry);
+        }
     }
 
     /// Whether the read that is going on is to be counted.
@@ -312,6 +327,14 @@ impl Shared {
         self.shelves(key).iter().map(|shelf| shelf.version(key)).max().unwrap_or(0)
     }
 
+    /// An answer that was asked for at this moment says that these keys are hot.
+    pub(super) fn learn_since(&self, asked: Moment, mut known: Vec<HotKey>) {
+        let cooled = self.cooled.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|hot| !cooled.iter().any(|(at, key)| *at >= asked && *key == hot.bytes));
+        drop(cooled);
+        self.learn(known);
+    }
+
     /// Somebody says that these keys are hot.
     pub(super) fn learn(&self, known: Vec<HotKey>) {
         for hot in known {
@@ -348,6 +371,11 @@ impl Shared {
 
     /// Somebody says that a key is no longer hot.
     pub(super) fn forget(&self, key: &[u8]) {
+        let mut cooled = self.cooled.lock().unwrap_or_else(PoisonError::into_inner);
+        cooled.push_back((self.clock.now(), key.to_vec()));
+        let beyond = cooled.len().saturating_sub(MAX_COOLED);
+        cooled.drain(..beyond);
+        drop(cooled);
         if !self.board.remove(key) {
             return;
         }

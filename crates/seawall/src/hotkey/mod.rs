@@ -1,6 +1,6 @@
 //! Hot keys: found while they are read, and held in every process before they hurt.
 //!
-//! Every read of a cache is counted in a sketch ([`sketch`](self)'s cost is a few nanoseconds). Ten
+//! Every read of a cache is counted in a sketch, in a few nanoseconds. Ten
 //! times a second each process tells Redis the few keys that it read most; a script adds them up
 //! over the whole fleet in exact sliding windows, and the one report that crosses the rule's
 //! threshold makes the key hot: every process is told, and fetches the entry into its first level

@@ -12,7 +12,8 @@
 //! ninth of its bucket's reads stays, whatever the millions of others do, and whoever stays is never
 //! counted too high by more than the chance of equal tags. This is HeavyKeeper with the decay made
 //! certain: counters live for a tenth of a second here, too short for its exponential decay to
-//! matter, and without its random numbers and its heap a read costs a third (docs/hot-keys.md).
+//! matter. Without its random numbers and its heap a counted read took 10 to 23 ns where the crate
+//! `heavykeeper` took 25 to 36 (one thread, 1 to 10 million keys), and that one needs a lock.
 //!
 //! The bytes of a key are taken once a tick, when its counter passes `name_at`: only then is there a
 //! lock. A stripe that sees more than [`SAMPLES`] reads a tick counts a random part of them, each for
