@@ -70,7 +70,7 @@ async fn after_a_slow_promotion(setup: &Setup) -> u64 {
         .declare(setup.entry("race:1").as_bytes(), 60 * SECOND)
         .await
         .expect("declared");
-    until("both fetch it", async || held.count() == 2).await;
+    until("both fetch it", async || held.count() >= 2).await;
     let done = one.invalidate_many(&[1, 2]).await.expect("good keys");
     assert!(matches!(done, Invalidation::Applied(_)));
     assert_eq!(value(&other, Freshness::Strong, 11).await, 11, "strong reads are right already");
