@@ -37,7 +37,7 @@ pub(super) fn report(report: &Report, end: &str) -> String {
     let asked: Vec<_> = report
         .asked
         .iter()
-        .map(|one| json!({ "name": &*one.name, "role": one.role.map(|role| role.name()), "keys": one.keys }))
+        .map(|one| json!({ "name": &*one.name, "role": one.role.map(seawall::survey::Role::name), "keys": one.keys }))
         .collect();
     let kinds: Map<_, _> =
         report.by_kind.iter().map(|(kind, sum)| (kind.name().to_owned(), totals(sum))).collect();

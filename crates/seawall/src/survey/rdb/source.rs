@@ -270,7 +270,7 @@ pub(super) struct Skipped {
 }
 
 /// What a look at a packed collection says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
     Entries(u64),
     /// Its head does not tell; all of it has to be walked over.

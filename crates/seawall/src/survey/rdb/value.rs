@@ -160,7 +160,7 @@ fn plain_list<R: Read>(source: &mut Source<R>) -> Result<Value, RdbError> {
 }
 
 /// Whether each piece of a list says what it is.
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Pieces {
     Packs,
     Tagged,
@@ -190,7 +190,7 @@ fn quick_list<R: Read>(
 }
 
 /// What later versions put into a stream.
-#[derive(PartialEq, PartialOrd)]
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Added {
     Nothing,
     InSeven,
