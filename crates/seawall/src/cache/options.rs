@@ -12,7 +12,6 @@ use super::{
     settings::{LONGEST, Settings},
 };
 use crate::{
-    bigkey::PartsBug,
     error::{Error, Result},
     guard::Governor,
     handle::Seawall,
@@ -331,7 +330,7 @@ where
 
     /// Plants a bug in how values are cut, to prove that a checker notices.
     #[cfg(feature = "sabotage")]
-    pub fn sabotage_parts(mut self, bug: PartsBug) -> Self {
+    pub fn sabotage_parts(mut self, bug: crate::bigkey::PartsBug) -> Self {
         self.settings.big.bug = Some(bug);
         self
     }

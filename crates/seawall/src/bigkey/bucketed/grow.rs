@@ -168,7 +168,7 @@ impl Core {
         number: u64,
         members: Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<u64> {
-        let mut shares: BTreeMap<u64, Vec<(Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+        let mut shares: BTreeMap<u64, Vec<_>> = BTreeMap::new();
         for (member, value) in members {
             shares.entry(place(&member) % next.buckets).or_default().push((member, value));
         }
