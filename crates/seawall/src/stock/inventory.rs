@@ -203,10 +203,10 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(key: Vec<u8>) -> Self {
-        let with = |end: &[u8]| [key.as_slice(), end].concat();
+    pub(super) fn new(key: &[u8]) -> Self {
+        let with = |end: &[u8]| [key, end].concat();
         let keys = [
-            key.clone(),
+            key.to_vec(),
             with(b":records"),
             with(b":due"),
             with(b":parts"),

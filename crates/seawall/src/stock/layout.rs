@@ -44,7 +44,7 @@ pub(super) async fn open(
     let shards: Vec<Shard> = salts
         .iter()
         .enumerate()
-        .map(|(shard, salt)| Ok(Shard::new(shard_key(seawall, sku, shard, *salt)?)))
+        .map(|(shard, salt)| Ok(Shard::new(&shard_key(seawall, sku, shard, *salt)?)))
         .collect::<Result<_>>()?;
     if made.is_none() {
         for shard in &shards {

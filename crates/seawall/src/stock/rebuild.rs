@@ -138,7 +138,7 @@ impl Inner {
         if shards.len() == count {
             place(&book, &mut plans, forgotten, count)?;
         } else {
-            for plan in plans.iter_mut() {
+            for plan in &mut plans {
                 self.place_one(&book, plan, forgotten).await?;
             }
         }

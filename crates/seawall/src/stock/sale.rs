@@ -268,7 +268,7 @@ impl FlashSale {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
         }
         let call = self.change("TOP_UP").arg(reference).arg(units);
-        changed(self.eval(&call).await?)
+        changed(&self.eval::<Vec<String>>(&call).await?)
     }
 
     /// Ends the sale now.
@@ -276,7 +276,7 @@ impl FlashSale {
     /// # Errors
     /// As [`Link::send`]; may be repeated.
     pub async fn close(&self) -> Result<Changed> {
-        changed(self.eval(&self.change("CLOSE")).await?)
+        changed(&self.eval::<Vec<String>>(&self.change("CLOSE")).await?)
     }
 
     /// How the sale stands; `None` when there is none.
@@ -284,7 +284,7 @@ impl FlashSale {
     /// # Errors
     /// As [`Link::send`].
     pub async fn status(&self) -> Result<Option<SaleStatus>> {
-        Ok(match changed(self.eval(&self.change("LOOK")).await?)? {
+        Ok(match changed(&self.eval::<Vec<String>>(&self.change("LOOK")).await?)? {
             Changed::Changed(status) | Changed::Already(status) => Some(status),
             Changed::Unknown => None,
         })
@@ -368,8 +368,8 @@ fn reserved(reply: Vec<redis::Value>) -> Result<Reserved> {
     })
 }
 
-fn changed(reply: Vec<String>) -> Result<Changed> {
-    let [word, numbers @ ..] = reply.as_slice() else {
+fn changed(reply: &[String]) -> Result<Changed> {
+    let [word, numbers @ ..] = reply else {
         return Err(Error::unexpected("a sale answered nothing"));
     };
     if word == "UNKNOWN" {

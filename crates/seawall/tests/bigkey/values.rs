@@ -143,7 +143,7 @@ async fn parts_that_are_gone_make_a_miss_that_is_loaded_once(setup: Setup) {
 async fn a_batch_reads_small_and_large_alike(setup: Setup) {
     let seawall = setup.connect().await;
     let cache = cache(&seawall);
-    let size = |key: u64| if key % 3 == 0 { SIZE } else { 100 };
+    let size = |key: u64| if key.is_multiple_of(3) { SIZE } else { 100 };
     let keys: Vec<u64> = (0..12).collect();
     let load = move |keys: Vec<u64>| async move {
         let all = keys.into_iter().map(|key| (key, content(key, size(key))));

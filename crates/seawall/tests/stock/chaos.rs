@@ -40,7 +40,7 @@ async fn buy(stock: Inventory, buyer: u64, sales: Sales) {
         if !held.is_yours() {
             continue;
         }
-        let release = (buyer + turn) % 5 == 0;
+        let release = (buyer + turn).is_multiple_of(5);
         let began = Instant::now();
         let settled = loop {
             let settled = match release {
