@@ -56,3 +56,8 @@ pub use handle::{Builder, Seawall};
 pub use key::KeyPart;
 pub use link::{Link, Script, Topology};
 pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};
+
+/// The README's examples are tests.
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

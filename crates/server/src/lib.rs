@@ -36,8 +36,3 @@ pub use journal::{Journal, JournalError, Listener, OpenJournal};
 pub use local::LocalStream;
 pub use notice::{Level, Notices};
 pub use server::{Handle, Server, Stopper};
-
-/// The README's example is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
