@@ -1,6 +1,9 @@
 //! A backend for one test, and handles on it under a prefix of the test's own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use seawall::Seawall;
 use seawall_testkit::backend::{Backend, Stand};
@@ -37,7 +40,9 @@ impl Setup {
             (true, false) => Seawall::builder(&format!("unix:{}", socket.display())),
             (false, _) => Seawall::builder(self.stand.url()),
         };
-        builder.prefix(&self.prefix).connect().await.expect("the backend answers")
+        // Nothing here is about time-outs, and the machine may be slow.
+        let builder = builder.prefix(&self.prefix).response_timeout(Duration::from_secs(20));
+        builder.connect().await.expect("the backend answers")
     }
 }
 
