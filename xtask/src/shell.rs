@@ -39,10 +39,11 @@ pub(crate) fn release_binary() -> Outcome<PathBuf> {
     Ok(target().join("release").join("seawall"))
 }
 
-/// Whether a program is on the search path.
+/// Whether a program is on the search path, or where Debian puts servers.
 pub(crate) fn installed(program: &str) -> bool {
-    let Some(path) = std::env::var_os("PATH") else { return false };
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.any(|folder| folder.join(program).is_file())
 }
 
 /// A spinner with a text, silent when the output is no terminal.

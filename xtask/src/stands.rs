@@ -1,24 +1,32 @@
-//! The servers that all tests share: one redis-server, one Sentinel set, one Cluster.
+//! The servers that all tests share: one redis-server, one Sentinel set, one Cluster, one MariaDB.
 //!
-//! Each test is a process of its own, and a Cluster takes a second to start; so they are started
+//! Each test is a process of its own, and some of them take a second to start; so they are started
 //! once, before the tests, and named to them by the environment. They end with this task however it
 //! ends: at the end of a value's life, or on a signal.
 
+use std::any::Any;
 use std::ffi::OsString;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::{MARIADB_VARIABLE, MariaDb};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::outcome::{Context, Failure, Outcome};
 
+/// Whatever keeps a server running for as long as it lives.
+type Keeper = Box<dyn Any + Send>;
+/// Starts a server; its URL, and what keeps it running.
+type Start = Box<dyn FnOnce() -> io::Result<(String, Keeper)> + Send>;
+
 /// The running servers; dropped, they are gone.
 pub(crate) struct Stands {
-    running: Arc<Mutex<Vec<Stand>>>,
+    running: Arc<Mutex<Vec<Keeper>>>,
     environment: Vec<(&'static str, OsString)>,
     signals: Handle,
 }
@@ -27,7 +35,7 @@ impl Stands {
     /// Starts all of them side by side.
     pub(crate) fn start() -> Outcome<Self> {
         let started = Instant::now();
-        let running: Arc<Mutex<Vec<Stand>>> = Arc::default();
+        let running: Arc<Mutex<Vec<Keeper>>> = Arc::default();
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
         let watched = Arc::clone(&running);
@@ -39,16 +47,16 @@ impl Stands {
             }
         });
         let mut stands = Self { running, environment: Vec::new(), signals: handle };
-        let shared = Backend::all().into_iter().filter_map(|b| Some((b, b.variable()?)));
-        let starting: Vec<_> = shared
-            .map(|(backend, variable)| (variable, thread::spawn(move || Stand::private(backend))))
+        let starting: Vec<_> = shared_servers()
+            .into_iter()
+            .map(|(variable, start)| (variable, thread::spawn(start)))
             .collect();
         for (variable, starting) in starting {
-            let stand =
+            let started =
                 starting.join().map_err(|_| Failure::new("a shared server's start failed"))?;
-            let stand = stand.context("cannot start the servers that the tests share")?;
-            stands.environment.push((variable, stand.url().into()));
-            lock(&stands.running).push(stand);
+            let (url, keeper) = started.context("cannot start the servers that the tests share")?;
+            stands.environment.push((variable, url.into()));
+            lock(&stands.running).push(keeper);
         }
         println!("ok    shared servers ({:.1} s)", started.elapsed().as_secs_f64());
         Ok(stands)
@@ -67,10 +75,29 @@ impl Drop for Stands {
     }
 }
 
-fn stop(running: &Mutex<Vec<Stand>>) {
+/// Every server that tests share, under the variable that names it to them.
+fn shared_servers() -> Vec<(&'static str, Start)> {
+    let backends = Backend::all().into_iter().filter_map(|b| Some((b, b.variable()?)));
+    let mut servers: Vec<(&'static str, Start)> = Vec::new();
+    for (backend, variable) in backends {
+        let start = move || {
+            let stand = Stand::private(backend)?;
+            Ok((stand.url().to_owned(), Box::new(stand) as Keeper))
+        };
+        servers.push((variable, Box::new(start)));
+    }
+    let mariadb = || {
+        let server = MariaDb::start()?;
+        Ok((server.url(), Box::new(server) as Keeper))
+    };
+    servers.push((MARIADB_VARIABLE, Box::new(mariadb)));
+    servers
+}
+
+fn stop(running: &Mutex<Vec<Keeper>>) {
     lock(running).clear();
 }
 
-fn lock(running: &Mutex<Vec<Stand>>) -> std::sync::MutexGuard<'_, Vec<Stand>> {
+fn lock(running: &Mutex<Vec<Keeper>>) -> std::sync::MutexGuard<'_, Vec<Keeper>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }

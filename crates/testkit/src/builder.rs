@@ -6,11 +6,11 @@
 //! chose the port, as the nodes of a Cluster must.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use crate::daemon::Daemon;
 use crate::port::free_port;
 use crate::process::{Extras, ServerProcess};
 use crate::tls::Tls;
@@ -192,21 +192,9 @@ impl ServerBuilder {
     }
 
     /// The program itself, once, with its output appended to `log`.
-    pub(crate) fn spawn(&self, port: u16, dir: &Path, log: &Path) -> io::Result<Child> {
-        let output = File::options().create(true).append(true).open(log)?;
-        Command::new(&self.program)
-            .args(&self.leading)
-            .args(["--port", &port.to_string(), "--dir"])
-            .arg(dir)
-            .args(&self.extra)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .map_err(|error| {
-                let program = self.program.display();
-                let hint = "run `cargo xtask test`, which installs and builds what is missing";
-                io::Error::new(error.kind(), format!("cannot start {program}: {error}; {hint}"))
-            })
+    pub(crate) fn spawn(&self, port: u16, dir: &Path, log: &Path) -> io::Result<Daemon> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.leading).args(["--port", &port.to_string(), "--dir"]).arg(dir);
+        Daemon::spawn(command.args(&self.extra), log)
     }
 }

@@ -5,6 +5,8 @@
 //! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
 //! - [`SentinelSet`]: a primary, two replicas and three sentinels;
 //! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
+//! - [`MariaDb`] and [`TestDatabase`]: a private database server that can be killed and paused, and an
+//!   empty database on the one that all tests share;
 //! - [`FaultProxy`]: a proxy that understands RESP and loses, delays, refuses and counts;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
@@ -18,7 +20,9 @@ pub mod backend;
 mod builder;
 mod client;
 mod cluster;
+mod daemon;
 pub mod differential;
+mod mariadb;
 mod node;
 mod port;
 mod process;
@@ -33,6 +37,7 @@ pub mod transcript;
 pub use builder::{ServerBuilder, VALKEY_VARIABLE};
 pub use client::{Address, Client};
 pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
+pub use mariadb::{MARIADB_VARIABLE, MariaDb, MariaDbBuilder, TestDatabase};
 pub use node::{Node, NodeState, Role};
 pub use port::{free_port, free_ports};
 pub use process::ServerProcess;

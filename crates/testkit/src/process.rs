@@ -3,12 +3,10 @@
 //!
 //! `redis-server` and `seawall engine` take the same route, so that a test names only which of the
 //! two it wants. A server is believed to be ours only when it reports our child's process id.
-//! Nothing else is ever stopped than the child that was started here.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,18 +14,17 @@ use tempfile::TempDir;
 
 use crate::builder::ServerBuilder;
 use crate::client::{Address, Client};
+use crate::daemon::{Daemon, POLL_PAUSE};
 use crate::tls::Tls;
 
 /// How long a server may take until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Pause between two looks at a server that is starting or stopping.
-const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// A running server that ends with this value.
 #[derive(Debug)]
 pub struct ServerProcess {
     builder: ServerBuilder,
-    child: Child,
+    daemon: Daemon,
     port: u16,
     dir: PathBuf,
     log: PathBuf,
@@ -79,8 +76,8 @@ impl ServerProcess {
         extras: Extras,
     ) -> io::Result<Self> {
         let log = temporary.path().join("log");
-        let child = builder.spawn(port, &dir, &log)?;
-        Ok(Self { builder, child, port, dir, log, extras, _temporary: temporary })
+        let daemon = builder.spawn(port, &dir, &log)?;
+        Ok(Self { builder, daemon, port, dir, log, extras, _temporary: temporary })
     }
 
     /// The TCP port.
@@ -104,7 +101,7 @@ impl ServerProcess {
     /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.daemon.pid()
     }
 
     /// The folder in which the server keeps its files.
@@ -141,7 +138,7 @@ impl ServerProcess {
     /// What the server printed so far.
     #[must_use]
     pub fn log(&self) -> String {
-        fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+        self.daemon.log()
     }
 
     /// How the process ended, when it has.
@@ -150,7 +147,7 @@ impl ServerProcess {
     ///
     /// When the system cannot tell.
     pub fn exited(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.child.try_wait()
+        self.daemon.exited()
     }
 
     /// Ends the server at once, as a crash would.
@@ -159,8 +156,7 @@ impl ServerProcess {
     ///
     /// When it ended before.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
+        self.daemon.kill()
     }
 
     /// Ends the server, if it still runs, and starts it again on the same port with its files.
@@ -174,10 +170,8 @@ impl ServerProcess {
     }
 
     pub(crate) fn relaunch(&mut self) -> io::Result<()> {
-        // It may have ended already, which is just as well.
-        let _ = self.child.kill();
-        self.child.wait()?;
-        self.child = self.builder.spawn(self.port, &self.dir, &self.log)?;
+        self.daemon.kill()?;
+        self.daemon = self.builder.spawn(self.port, &self.dir, &self.log)?;
         Ok(())
     }
 
@@ -187,18 +181,7 @@ impl ServerProcess {
     ///
     /// `TimedOut` when it is still there afterwards.
     pub fn terminate(&mut self, limit: Duration) -> io::Result<ExitStatus> {
-        self.signal("TERM")?;
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            if Instant::now() > deadline {
-                let message = format!("still running {limit:?} after SIGTERM: {}", self.log());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-            }
-            thread::sleep(POLL_PAUSE);
-        }
+        self.daemon.terminate(limit)
     }
 
     /// Sends a signal by name, such as `STOP` or `CONT`, to this process only.
@@ -207,19 +190,13 @@ impl ServerProcess {
     ///
     /// When the process is gone.
     pub fn signal(&self, name: &str) -> io::Result<()> {
-        let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -s {name}"))) }
+        self.daemon.signal(name)
     }
 
     pub(crate) fn wait_until_ready(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            if let Some(status) = self.child.try_wait()? {
-                let log = self.log();
-                let taken = log.to_ascii_lowercase().contains("address already in use");
-                let kind = if taken { io::ErrorKind::AddrInUse } else { io::ErrorKind::Other };
-                return Err(io::Error::new(kind, format!("ended with {status}: {log}")));
-            }
+            self.daemon.check_alive()?;
             match self.identity() {
                 Some(Identity::Ours) => return Ok(()),
                 Some(Identity::Foreign) => {
@@ -256,13 +233,4 @@ impl ServerProcess {
 enum Identity {
     Ours,
     Foreign,
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        // It may have ended already; either way there is nothing left to do. SIGKILL ends a stopped
-        // process too.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
