@@ -101,3 +101,32 @@ fn stop(running: &Mutex<Vec<Keeper>>) {
 fn lock(running: &Mutex<Vec<Keeper>>) -> std::sync::MutexGuard<'_, Vec<Keeper>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::Stands;
+
+    #[test]
+    fn every_shared_server_is_named_and_ends_with_its_value() {
+        let stands = Stands::start().unwrap();
+        let mut ports = Vec::new();
+        for (variable, url) in stands.environment() {
+            let url = url.to_str().unwrap();
+            let rest = url.split("127.0.0.1:").nth(1).unwrap();
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap();
+            ports.push((*variable, digits.parse::<u16>().unwrap()));
+        }
+        let named: Vec<_> = ports.iter().map(|(variable, _)| *variable).collect();
+        let expected = ["REDIS", "SENTINEL", "CLUSTER", "MARIADB"];
+        assert_eq!(named, expected.map(|name| format!("SEAWALL_TEST_{name}")));
+        for (variable, port) in &ports {
+            assert!(TcpStream::connect(("127.0.0.1", *port)).is_ok(), "{variable}");
+        }
+        drop(stands);
+        for (variable, port) in &ports {
+            assert!(TcpStream::connect(("127.0.0.1", *port)).is_err(), "{variable}");
+        }
+    }
+}

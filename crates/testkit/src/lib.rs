@@ -7,6 +7,7 @@
 //! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
 //! - [`MariaDb`] and [`TestDatabase`]: a private database server that can be killed and paused, and an
 //!   empty database on the one that all tests share;
+//! - [`Nginx`]: a private nginx that balances over instances of a service;
 //! - [`FaultProxy`]: a proxy that understands RESP and loses, delays, refuses and counts;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
 //!   test sees the very types and bytes that a server sent;
@@ -23,6 +24,7 @@ mod cluster;
 mod daemon;
 pub mod differential;
 mod mariadb;
+mod nginx;
 mod node;
 mod port;
 mod process;
@@ -38,6 +40,7 @@ pub use builder::{ServerBuilder, VALKEY_VARIABLE};
 pub use client::{Address, Client};
 pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
 pub use mariadb::{MARIADB_VARIABLE, MariaDb, MariaDbBuilder, TestDatabase};
+pub use nginx::Nginx;
 pub use node::{Node, NodeState, Role};
 pub use port::{free_port, free_ports};
 pub use process::ServerProcess;

@@ -1,4 +1,7 @@
-//! A small seeded generator: the same seed must give the same commands on every machine.
+//! A small seeded generator: the same seed must give the same commands on every machine. And its
+//! opposite, words that nobody else has.
+
+use std::hash::{BuildHasher, RandomState};
 
 /// SplitMix64: tiny, well mixed, and every seed is a good one.
 #[derive(Debug, Clone)]
@@ -32,4 +35,9 @@ impl Rng {
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
+}
+
+/// 16 hexadecimal digits that nobody else has, for names and passwords of servers and databases.
+pub(crate) fn random_word() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }

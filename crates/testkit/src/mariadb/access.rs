@@ -4,11 +4,11 @@
 //! The program instead of a driver, because the tests of the product bring the driver, and what
 //! prepares and checks them should not share its mistakes. A question costs about 20 ms.
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::process::Command;
 
 use crate::daemon::missing;
+use crate::rng::random_word;
 
 /// Seconds that a question may take as a whole; a paused server never answers.
 const ANSWER_SECONDS: &str = "60";
@@ -113,11 +113,6 @@ fn kind_of(text: &str) -> io::ErrorKind {
         Some("2002" | "2003" | "2006" | "2013") => io::ErrorKind::NotConnected,
         _ => io::ErrorKind::Other,
     }
-}
-
-/// 16 hexadecimal digits that nobody else has.
-pub(crate) fn random_word() -> String {
-    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use std::process::Command;
 
 use crate::daemon::{Daemon, missing, server_program};
 use crate::mariadb::MariaDb;
-use crate::mariadb::access::{Access, random_word};
+use crate::mariadb::access::Access;
 use crate::port::free_port;
+use crate::rng::random_word;
 
 /// How often a start on another port is tried.
 const START_ATTEMPTS: usize = 5;
