@@ -51,19 +51,44 @@ pub(crate) struct ServeArgs {
     /// Not taken: a password on the command line is visible to everybody on this machine
     #[arg(long, value_name = "PASSWORD", hide = true)]
     pub(crate) redis_password: Option<String>,
-    /// The database: sqlite:PATH [default: sqlite:DATA/market.db]
+    /// The database: sqlite:PATH, or mysql://USER@HOST:PORT/NAME for MySQL and MariaDB
+    /// [default: sqlite:DATA/market.db]
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<String>,
+    /// A file whose first line is the database's password; SEAWALL_DATABASE_PASSWORD does it as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) database_password_file: Option<String>,
+    /// Not taken: a password on the command line is visible to everybody on this machine
+    #[arg(long, value_name = "PASSWORD", hide = true)]
+    pub(crate) database_password: Option<String>,
     /// Where everything is kept [default: ./seawall-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<String>,
-    /// How login codes are delivered: log, or echo (also shown on the page) [default: echo with the
-    /// embedded engine, else log]
+    /// How login codes are delivered: log, or echo (also shown on the page) [default: echo when
+    /// both stores are the embedded ones, else log]
     #[arg(long, value_name = "MODE")]
     pub(crate) sms: Option<String>,
     /// Leave an empty database empty
     #[arg(long)]
     pub(crate) no_demo: bool,
+    /// The phone whose owner is an admin
+    #[arg(long, value_name = "PHONE")]
+    pub(crate) admin_phone: Option<String>,
+    /// Seconds after which an unpaid order times out and gives its stock back [default: 900]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) unpaid_after: Option<String>,
+    /// How shops are cached: lease, mutex or logical [default: lease]
+    #[arg(long, value_name = "STRATEGY")]
+    pub(crate) shop_cache: Option<String>,
+    /// Number of fans from which an author's notes are pulled instead of pushed [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) feed_pull_fans: Option<String>,
+    /// Over how many shards the stock of one SKU is spread [default: 3]
+    #[arg(long, value_name = "N")]
+    pub(crate) stock_shards: Option<String>,
+    /// Proxies whose X-Forwarded-For is believed, separated by commas [default: none]
+    #[arg(long, value_name = "ADDRESSES")]
+    pub(crate) trusted_proxies: Option<String>,
     /// The business zone [default: Asia/Shanghai]
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
@@ -85,6 +110,9 @@ pub(crate) struct ServeArgs {
     /// Least important lines to print: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
+    /// How lines are printed: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
 }
 
 impl ServeArgs {
@@ -95,14 +123,22 @@ impl ServeArgs {
             ("redis", &self.redis),
             ("redis-password-file", &self.redis_password_file),
             ("database", &self.database),
+            ("database-password-file", &self.database_password_file),
             ("data", &self.data),
             ("sms", &self.sms),
+            ("admin-phone", &self.admin_phone),
+            ("unpaid-after", &self.unpaid_after),
+            ("shop-cache", &self.shop_cache),
+            ("feed-pull-fans", &self.feed_pull_fans),
+            ("stock-shards", &self.stock_shards),
+            ("trusted-proxies", &self.trusted_proxies),
             ("zone", &self.zone),
             ("code-ip-hourly", &self.code_ip_hourly),
             ("big-keys-at", &self.big_keys_at),
             ("big-keys-rate", &self.big_keys_rate),
             ("big-keys-hook", &self.big_keys_hook),
             ("log", &self.log),
+            ("log-format", &self.log_format),
         ];
         let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
         given.chain(self.no_demo.then_some(("demo", "false"))).collect()

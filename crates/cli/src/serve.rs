@@ -3,17 +3,12 @@
 //! The first signal ends it in order: no new connections, requests in hand are finished, orders that
 //! wait are written, the embedded engine writes its log. A second one ends it at once.
 
-use std::{
-    fs::DirBuilder,
-    io,
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, fs::DirBuilder, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
 use seawall::Seawall;
 use seawall_market::{
     App, Parts,
-    config::{Config, Database, Sms, Sources},
+    config::{Config, LogFormat, Sms, Sources},
     http::{self, serve::Bounds},
 };
 use seawall_server::Level;
@@ -23,7 +18,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 use tracing_subscriber::{
-    filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer as _, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
 use crate::{Failure, args::ServeArgs, open_files, terminal};
@@ -34,7 +29,8 @@ const OPEN_FILES: u64 = 10_000;
 /// Serves until it is told to end.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let (config, oddities) = settings(args).map_err(Failure::Usage)?;
-    log_to_stderr(config.log);
+    log_to_stderr(config.log, config.log_format);
+    http::metrics::install();
     for oddity in oddities {
         tracing::warn!("{oddity}");
     }
@@ -45,20 +41,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
 
 /// The settings, and what is odd about them.
 fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), String> {
-    if args.redis_password.is_some() {
-        return Err("--redis-password is not taken, because other users of this machine can read \
-                    command lines; put the password into SEAWALL_REDIS_PASSWORD, or into a file \
-                    named by --redis-password-file"
-            .into());
+    let given = [("redis", &args.redis_password), ("database", &args.database_password)];
+    if let Some((store, _)) = given.iter().find(|(_, password)| password.is_some()) {
+        return Err(format!(
+            "--{store}-password is not taken, because other users of this machine can read command \
+             lines; put the password into SEAWALL_{}_PASSWORD, or into a file named by \
+             --{store}-password-file",
+            store.to_uppercase()
+        ));
     }
     let mut sources = Sources::new();
     if let Some(path) = &args.config {
         sources = sources.file(path)?;
     }
-    // What is not text is none of ours.
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
     sources = sources.environment(std::env::vars_os().filter_map(text));
     for (name, value) in args.settings() {
         sources = sources.flag(name, value)?;
@@ -66,11 +61,20 @@ fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), String> {
     Ok((sources.config()?, sources.oddities().to_vec()))
 }
 
+/// A variable of the environment, if it is text; what is not is none of ours.
+pub(crate) fn text((name, value): (OsString, OsString)) -> Option<(String, String)> {
+    Some((name.into_string().ok()?, value.into_string().ok()?))
+}
+
 /// Our own lines at this level; those of libraries when something is wrong.
-fn log_to_stderr(level: tracing::Level) {
+fn log_to_stderr(level: tracing::Level, format: LogFormat) {
     let ours = ["seawall", "seawall_market", "seawall_server"].map(|target| (target, level));
     let targets = Targets::new().with_default(level.min(tracing::Level::WARN)).with_targets(ours);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
     tracing_subscriber::registry().with(lines).with(targets).init();
 }
 
@@ -146,6 +150,7 @@ fn banner(config: &Config, address: &str, socket: Option<&Path>) -> String {
     let mut lines = vec![
         format!("Seawall {} serves the market.", env!("CARGO_PKG_VERSION")),
         format!("  Page        http://{address}/"),
+        format!("  API         http://{address}/docs"),
     ];
     if config.demo && config.sms == Sms::Echo {
         lines.push("  Try it      log in as 10000000001; the page shows the code".into());
@@ -164,8 +169,7 @@ fn banner(config: &Config, address: &str, socket: Option<&Path>) -> String {
         Some(path) => format!("  Redis       inside; redis-cli -s {}", path.display()),
         None => "  Redis       as given by --redis".into(),
     });
-    let Database::Sqlite(path) = &config.database;
-    lines.push(format!("  Database    {}", PathBuf::from(path).display()));
+    lines.push(format!("  Database    {}", config.database));
     lines.push("  End it with Ctrl-C.".into());
     lines.join("\n")
 }

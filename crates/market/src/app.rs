@@ -1,4 +1,4 @@
-//! The service put together: stores, features, workers, router; and taken apart in order.
+//! The service put together: stores, features, jobs, router; and taken apart in order.
 
 use std::{
     fs,
@@ -7,45 +7,66 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use axum::Router;
-use seawall::{Seawall, cmd};
+use seawall::{Seawall, cmd, lock::Attempt};
 
 use crate::{
     accounts::{Accounts, LogSender, SmsSender},
     big_keys::{BigKeys, jobs::Schedule},
-    config::{Config, Database},
+    config::Config,
     db::Db,
     demo,
     error::{Error, Result},
     http,
-    orders::{CrashPoints, Orders, jobs::Workers},
+    jobs::Jobs,
+    keys,
+    sales::{CrashPoints, Sales, jobs::Workers},
     shops::Shops,
 };
+
+/// How long another process may take to bring the schema up and fill the database.
+const PREPARE: Duration = Duration::from_secs(60);
 
 /// What handlers share.
 pub(crate) type Shared = Arc<State>;
 
+/// What every feature stands on; a cheap clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) config: Arc<Config>,
+    pub(crate) seawall: Seawall,
+    pub(crate) db: Arc<Db>,
+    /// This process among those of the fleet: the same after a restart.
+    pub(crate) instance: Arc<str>,
+}
+
+impl Context {
+    /// Now, by Redis' clock, in milliseconds since the epoch.
+    pub(crate) fn now(&self) -> i64 {
+        self.seawall.link().server_millis()
+    }
+}
+
 /// The features on their stores.
 #[derive(Debug)]
 pub(crate) struct State {
-    config: Config,
-    seawall: Seawall,
-    db: Arc<Db>,
+    context: Context,
     accounts: Accounts,
     shops: Shops,
-    orders: Arc<Orders>,
+    sales: Arc<Sales>,
     draining: AtomicBool,
 }
 
 impl State {
     pub(crate) fn config(&self) -> &Config {
-        &self.config
+        &self.context.config
     }
 
     pub(crate) fn db(&self) -> &Db {
-        &self.db
+        &self.context.db
     }
 
     pub(crate) fn accounts(&self) -> &Accounts {
@@ -56,8 +77,8 @@ impl State {
         &self.shops
     }
 
-    pub(crate) fn orders(&self) -> &Orders {
-        &self.orders
+    pub(crate) fn sales(&self) -> &Sales {
+        &self.sales
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -65,11 +86,11 @@ impl State {
     }
 
     pub(crate) async fn redis_answers(&self) -> bool {
-        self.seawall.link().send(b"", &cmd("PING")).await.is_ok()
+        self.context.seawall.link().send(b"", &cmd("PING")).await.is_ok()
     }
 
     pub(crate) async fn database_answers(&self) -> bool {
-        self.db.ping().await.is_ok()
+        self.context.db.ping().await.is_ok()
     }
 }
 
@@ -86,32 +107,39 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct App {
     state: Shared,
+    jobs: Jobs,
     workers: Workers,
     schedule: Schedule,
 }
 
 impl App {
-    /// Opens the database, fills it when it is empty, opens the sales and starts the workers.
+    /// Opens the database, brings its schema up, fills it when it is empty, opens the sales and
+    /// starts the jobs.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when a store is away.
     pub async fn start(config: Config, seawall: Seawall, parts: Parts) -> Result<Self> {
-        let Database::Sqlite(path) = &config.database;
-        let db = Arc::new(Db::open_sqlite(path).await?);
-        if config.demo {
-            demo::fill(&db, seawall.link().server_millis()).await?;
-        }
+        let instance = instance(&config.data)?.into();
+        let db = Arc::new(Db::open(&config.database).await?);
+        let context = Context { config: Arc::new(config), seawall, db, instance };
+        prepare(&context).await?;
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
-        let accounts = Accounts::new(&seawall, Arc::clone(&db), sender, &config)?;
-        let shops = Shops::new(&seawall, Arc::clone(&db))?;
-        let orders = Arc::new(Orders::new(&seawall, Arc::clone(&db), parts.crash_points)?);
-        orders.open_sales().await?;
-        let workers = Workers::start(&orders, &instance(&config.data)?);
-        let big_keys = BigKeys::new(&seawall, Arc::clone(&db), config.big_keys.clone());
-        let schedule = Schedule::start(Arc::new(big_keys), config.zone.clone());
+        let accounts = Accounts::new(&context, sender)?;
+        let shops = Shops::new(&context)?;
+        let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
+        sales.open_sales().await?;
+
+        let jobs = Jobs::new(&context.seawall);
+        let workers = Workers::start(&sales, &context.instance);
+        let big_keys = BigKeys::new(
+            &context.seawall,
+            Arc::clone(&context.db),
+            context.config.big_keys.clone(),
+        );
+        let schedule = Schedule::start(Arc::new(big_keys), context.config.zone.clone());
         let draining = AtomicBool::new(false);
-        let state = Arc::new(State { config, seawall, db, accounts, shops, orders, draining });
-        Ok(App { state, workers, schedule })
+        let state = Arc::new(State { context, accounts, shops, sales, draining });
+        Ok(App { state, jobs, workers, schedule })
     }
 
     /// Every route.
@@ -124,14 +152,33 @@ impl App {
         self.state.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Writes the orders that wait, closes the database and the handle on Redis.
+    /// Finishes what the jobs have in hand, closes the database and the handle on Redis.
     pub async fn shutdown(self) {
         self.begin_drain();
         self.schedule.stop().await;
         self.workers.stop().await;
-        self.state.db.close().await;
-        self.state.seawall.shutdown().await;
+        self.jobs.stop().await;
+        self.state.context.db.close().await;
+        self.state.context.seawall.shutdown().await;
     }
+}
+
+/// Brings the schema up and fills an empty database: one process of the fleet at a time.
+async fn prepare(context: &Context) -> Result<()> {
+    let Attempt::Acquired(guard) = context.seawall.lock(keys::START_LOCK).acquire(PREPARE).await?
+    else {
+        return Err(Error::Unavailable {
+            what: "the database's schema",
+            cause: "another process is bringing it up".into(),
+        });
+    };
+    context.db.migrate().await?;
+    if context.config.demo {
+        demo::fill(context).await?;
+    }
+    // Whoever comes next finds everything there, lock or no lock.
+    let _ = guard.release().await;
+    Ok(())
 }
 
 /// The name of this process among the workers: the same after a restart, another with other data.

@@ -23,6 +23,12 @@ pub enum Error {
     /// Nobody is logged in.
     #[error("not logged in")]
     NotLoggedIn,
+    /// This user may not do that.
+    #[error("{msg}")]
+    Forbidden {
+        /// For people.
+        msg: &'static str,
+    },
     /// There is no such thing, or it is somebody else's.
     #[error("{code}: {msg}")]
     NotFound {

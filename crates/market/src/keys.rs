@@ -6,12 +6,12 @@
 //! | `login:code:{PHONE}` | string: the code | 2 min | `accounts::codes` |
 //! | `login:code:{PHONE}:tries` | counter | that of the code | `accounts::codes` |
 //! | `session:{TOKEN}` | hash: id, nickName, icon, role, until, slid | 30 min, slides | `accounts::sessions` |
-//! | `{sale:N}:voucher:ID` | hash: stock, begin, end | a day beyond the sale's end | `orders::sale` |
-//! | `{sale:N}:buyers:ID` | hash: user → order | the same | `orders::sale` |
-//! | `{sale:N}:orders` | stream: what waits for the database | none; an entry goes when it is settled | `orders::jobs` |
-//! | `{sale:N}:queued` | hash: order → user and voucher, of what the stream holds | none; a field goes with its entry | `orders::sale` |
+//! | `{sale:N}:voucher:ID` | hash: stock, begin, end | a day beyond the sale's end | `sales::gate` |
+//! | `{sale:N}:buyers:ID` | hash: user → order | the same | `sales::gate` |
+//! | `{sale:N}:orders` | stream: what waits for the database | none; an entry goes when it is settled | `sales::jobs` |
+//! | `{sale:N}:queued` | hash: order → user and voucher, of what the stream holds | none; a field goes with its entry | `sales::gate` |
 //! | `big-keys:{survey}:day` | string: the day of the last survey | 3 days | `big_keys` |
-//! | `{sale:N}:dead` | stream: entries that nobody could handle | none; bounded by length | `orders::jobs` |
+//! | `{sale:N}:dead` | stream: entries that nobody could handle | none; bounded by length | `sales::jobs` |
 //!
 //! The toolkit's own keys (caches, limits, ids) are listed with their capabilities.
 //!
@@ -22,6 +22,15 @@ use std::fmt;
 
 /// The name of the lock under which big keys are looked for.
 pub const BIG_KEYS_LOCK: &str = "big-keys";
+
+/// The name of the lock under which one process does a round of a job.
+#[must_use]
+pub fn job_lock(job: &str) -> String {
+    format!("job:{job}")
+}
+
+/// The name of the lock under which the database's schema is brought up and filled.
+pub const START_LOCK: &str = "start";
 
 /// The day of the last survey of big keys.
 #[must_use]

@@ -128,7 +128,8 @@ pub(crate) struct BigArgs {
     pub(crate) replica: bool,
     #[command(flatten)]
     pub(crate) delivery: Delivery,
-    /// Insert what is above a threshold into the table big_key_log of this database: sqlite:PATH
+    /// Insert what is above a threshold into the table big_key_log of this database: sqlite:PATH or
+    /// mysql://USER@HOST:PORT/NAME, its password in SEAWALL_DATABASE_PASSWORD
     #[arg(long, value_name = "URL")]
     pub(crate) log: Option<String>,
 }

@@ -3,23 +3,19 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use seawall::survey::Finding;
-use seawall_market::big_keys::BigKeyLog;
+use seawall_market::{big_keys::BigKeyLog, config::Sources};
 
 use crate::{Failure, terminal};
 
 /// Opens the log before the survey: what is wrong with it should not show after an hour.
 pub(super) async fn open(url: &str) -> Result<BigKeyLog, Failure> {
-    let Some(path) = url.strip_prefix("sqlite:").map(|path| path.trim_start_matches("//")) else {
-        return Err(Failure::Usage(format!(
-            "--log cannot be '{url}': it takes sqlite:PATH; MySQL is not built into this version"
-        )));
-    };
-    if path.is_empty() {
-        return Err(Failure::Usage("--log: sqlite: needs the path of a file".into()));
-    }
-    BigKeyLog::open_sqlite(path.as_ref())
+    // As for `serve`: a password comes from the environment, never from the command line.
+    let sources = Sources::new().environment(std::env::vars_os().filter_map(crate::serve::text));
+    let database = sources.flag("database", url).and_then(|sources| sources.config());
+    let config = database.map_err(|what| Failure::Usage(what.replace("--database", "--log")))?;
+    BigKeyLog::open(&config.database)
         .await
-        .map_err(|error| Failure::Work(format!("--log {url}: {error}")))
+        .map_err(|error| Failure::Work(format!("--log {}: {error}", config.database)))
 }
 
 /// Inserts findings.

@@ -1,36 +1,40 @@
 //! Routes of login and session.
 
-use axum::{
-    Router,
-    extract::State,
-    routing::{get, post},
-};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::Phone;
 use crate::{
     app::Shared,
-    http::{Answer, ClientIp, FormBody, Id, JsonBody, Shown, SignedIn},
+    http::{Answer, ClientIp, Envelope, FormBody, Id, JsonBody, Nothing, Shown, SignedIn},
 };
 
-pub(crate) fn routes() -> Router<Shared> {
-    Router::new()
-        .route("/user/code", post(send_code))
-        .route("/user/login", post(log_in))
-        .route("/user/me", get(me))
-        .route("/user/logout", post(log_out))
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(send_code))
+        .routes(routes!(log_in))
+        .routes(routes!(me))
+        .routes(routes!(log_out))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct CodeRequest {
+    /// Eleven digits.
+    #[schema(pattern = "^[0-9]{11}$", example = "10000000001")]
     phone: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct CodeView {
     code: String,
 }
 
+/// Send a login code to a phone; in echo mode it is also in the answer.
+#[utoipa::path(post, path = "/user/code", tag = "accounts",
+    request_body(content = CodeRequest, content_type = "application/x-www-form-urlencoded"),
+    responses((status = 200, body = Envelope<Option<CodeView>>)))]
 async fn send_code(
     State(app): State<Shared>,
     ClientIp(from): ClientIp,
@@ -41,12 +45,16 @@ async fn send_code(
     Ok(code.map(|code| CodeView { code }).into())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct LoginRequest {
+    #[schema(example = "10000000001")]
     phone: String,
     code: String,
 }
 
+/// Log in with a code: the token of a new session.
+#[utoipa::path(post, path = "/user/login", tag = "accounts", request_body = LoginRequest,
+    responses((status = 200, body = Envelope<String>)))]
 async fn log_in(
     State(app): State<Shared>,
     JsonBody(request): JsonBody<LoginRequest>,
@@ -56,7 +64,7 @@ async fn log_in(
     Ok(token.as_str().to_owned().into())
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct UserView {
     id: Id,
@@ -65,6 +73,9 @@ struct UserView {
     role: String,
 }
 
+/// Who is logged in.
+#[utoipa::path(get, path = "/user/me", tag = "accounts", security(("token" = [])),
+    responses((status = 200, body = Envelope<UserView>)))]
 async fn me(user: SignedIn) -> Answer<UserView> {
     let user = user.0;
     let view =
@@ -72,7 +83,14 @@ async fn me(user: SignedIn) -> Answer<UserView> {
     Ok(view.into())
 }
 
-async fn log_out(State(app): State<Shared>, _user: SignedIn, Shown(token): Shown) -> Answer<()> {
+/// End this session.
+#[utoipa::path(post, path = "/user/logout", tag = "accounts", security(("token" = [])),
+    responses((status = 200, body = Envelope<Nothing>)))]
+async fn log_out(
+    State(app): State<Shared>,
+    _user: SignedIn,
+    Shown(token): Shown,
+) -> Answer<Nothing> {
     app.accounts().log_out(&token).await?;
-    Ok(().into())
+    Ok(Nothing.into())
 }

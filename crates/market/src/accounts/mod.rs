@@ -20,7 +20,7 @@ pub use self::{
     sms::{LogSender, Sending, SmsSender},
 };
 use crate::{
-    config::Config,
+    app::Context,
     db::Db,
     error::{Error, Result},
 };
@@ -82,17 +82,13 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    pub(crate) fn new(
-        seawall: &Seawall,
-        db: Arc<Db>,
-        sender: Arc<dyn SmsSender>,
-        config: &Config,
-    ) -> Result<Self> {
+    pub(crate) fn new(context: &Context, sender: Arc<dyn SmsSender>) -> Result<Self> {
+        let Context { config, seawall, db, .. } = context;
         Ok(Accounts {
             codes: Codes::new(seawall, sender, config.sms, config.code_ip_hourly)?,
             ids: seawall.ids("user").build()?,
             seawall: seawall.clone(),
-            db,
+            db: Arc::clone(db),
         })
     }
 

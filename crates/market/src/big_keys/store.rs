@@ -2,18 +2,17 @@
 //!
 //! All rows of one survey have the same `found_at`; that is how the latest one is known.
 
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use seawall::{id::Snowflake, survey::Finding};
 use sqlx::Row as _;
 
 use crate::{
+    config::Database,
     db::Db,
     error::{Error, Result},
 };
 
-/// The table; nothing in it is only understood by one database.
-pub(crate) const SCHEMA: &str = include_str!("schema.sql");
 /// Rows of one transaction.
 const ROWS: usize = 500;
 /// Keys of the latest survey that are compared with the new one.
@@ -30,12 +29,14 @@ impl BigKeyLog {
         BigKeyLog { db }
     }
 
-    /// Opens a SQLite file, and makes the table if it is not there; nothing else is touched.
+    /// Opens a database, and makes the table if it is not there; nothing else is touched.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the file cannot be opened.
-    pub async fn open_sqlite(path: &Path) -> Result<Self> {
-        Ok(BigKeyLog { db: Arc::new(Db::open_sqlite_with(path, &[SCHEMA]).await?) })
+    /// [`Error::Unavailable`] when it cannot be opened.
+    pub async fn open(database: &Database) -> Result<Self> {
+        let db = Db::open(database).await?;
+        db.add_big_keys().await?;
+        Ok(BigKeyLog { db: Arc::new(db) })
     }
 
     /// Adds what a survey found; how many rows that were.

@@ -3,15 +3,25 @@
 //! [`Sources`] puts them together from the command line, the environment and a file.
 
 mod sources;
+mod stores;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use jiff::tz::TimeZone;
+use seawall::cache::Mode;
 
-pub use self::sources::Sources;
-use crate::big_keys;
+pub use self::{
+    sources::Sources,
+    stores::{Database, Secret},
+};
+use crate::{accounts::Phone, big_keys};
 
 /// How login codes reach people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,11 +32,13 @@ pub enum Sms {
     Echo,
 }
 
-/// Where the database is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Database {
-    /// A file.
-    Sqlite(PathBuf),
+/// How the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Everything the service has to know.
@@ -50,8 +62,22 @@ pub struct Config {
     pub zone: TimeZone,
     /// Login codes that one address may ask for in an hour.
     pub code_ip_hourly: u32,
+    /// The phone whose owner is an admin, besides those that the database calls so.
+    pub admin_phone: Option<Phone>,
+    /// When an order that nobody paid for gives its stock back.
+    pub unpaid_after: Duration,
+    /// How shops are cached.
+    pub shop_cache: Mode,
+    /// From so many fans on, notes are pulled by readers instead of pushed to them.
+    pub feed_pull_fans: u64,
+    /// Over how many shards the stock of a SKU is spread.
+    pub stock_shards: u16,
+    /// Proxies whose word about a client's address is believed.
+    pub trusted_proxies: Vec<IpAddr>,
     /// The nightly survey of big keys.
     pub big_keys: big_keys::Settings,
+    /// How the log is written.
+    pub log_format: LogFormat,
     /// Least important lines of the log.
     pub log: tracing::Level,
 }

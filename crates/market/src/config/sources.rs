@@ -10,18 +10,19 @@
 use std::{
     collections::BTreeMap,
     fs,
-    net::SocketAddr,
-    os::unix::fs::PermissionsExt as _,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use jiff::tz::TimeZone;
+use seawall::cache::Mode;
 
-use super::{Config, Database, Sms};
-use crate::big_keys;
+use super::{Config, LogFormat, Sms};
+use crate::{accounts::Phone, big_keys};
 
 /// Names that the list has, with what they take.
-const SETTINGS: [(&str, &str); 13] = [
+const SETTINGS: [(&str, &str); 21] = [
     ("listen", "an address with a port, such as 127.0.0.1:8080"),
     (
         "redis",
@@ -32,10 +33,23 @@ const SETTINGS: [(&str, &str); 13] = [
         "redis-password-file",
         "a file that only its owner can read, with the password in its first line",
     ),
-    ("database", "sqlite:PATH"),
+    ("database", "sqlite:PATH or mysql://USER@HOST:PORT/NAME"),
+    (
+        "database-password-file",
+        "a file that only its owner can read, with the password in its first line",
+    ),
     ("data", "a folder"),
     ("sms", "log or echo"),
     ("demo", "true or false"),
+    ("admin-phone", "the eleven digits of a phone, whose owner is an admin"),
+    ("unpaid-after", "seconds until an unpaid order times out, from 1 to 604800"),
+    ("shop-cache", "lease, mutex or logical"),
+    ("feed-pull-fans", "the number of fans from which notes are pulled, from 1 to 1000000"),
+    ("stock-shards", "a whole number from 1 to 64"),
+    (
+        "trusted-proxies",
+        "addresses separated by commas, whose X-Forwarded-For is believed, such as 127.0.0.1",
+    ),
     ("zone", "a time zone such as Asia/Shanghai"),
     ("code-ip-hourly", "a whole number from 1 to 1000000"),
     ("big-keys-at", "a time of day such as 03:30, or off"),
@@ -46,21 +60,24 @@ const SETTINGS: [(&str, &str); 13] = [
          client",
     ),
     ("log", "error, warn, info, debug or trace"),
+    ("log-format", "text or json"),
 ];
 
 /// Beginnings of variables that others read: the toolkit, the tests.
-const OTHER_VARIABLES: [&str; 2] = ["SEAWALL_REDIS_PASSWORD", "SEAWALL_TEST_"];
+const OTHER_VARIABLES: [&str; 3] = ["SEAWALL_REDIS_PASSWORD", DATABASE_PASSWORD, "SEAWALL_TEST_"];
+/// The variable with the database's password.
+const DATABASE_PASSWORD: &str = "SEAWALL_DATABASE_PASSWORD";
 
 /// Where a value came from; decides how it is named and whether it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Source {
+pub(super) enum Source {
     File(PathBuf),
     Environment,
     Flag,
 }
 
 impl Source {
-    fn name(&self, setting: &str) -> String {
+    pub(super) fn name(&self, setting: &str) -> String {
         match self {
             Source::File(path) => format!("{}: {setting}", path.display()),
             Source::Environment => variable(setting),
@@ -75,10 +92,17 @@ fn variable(setting: &str) -> String {
 }
 
 /// Values by name, each with where it came from; later sources win.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Sources {
     values: BTreeMap<&'static str, (String, Source)>,
+    pub(super) database_password: Option<String>,
     oddities: Vec<String>,
+}
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.values.keys()).finish()
+    }
 }
 
 impl Sources {
@@ -121,6 +145,7 @@ impl Sources {
                 self.values.insert(setting, (value.clone(), Source::Environment));
             }
         }
+        self.database_password = variables.get(DATABASE_PASSWORD).cloned();
         for name in variables.keys().filter(|name| name.starts_with("SEAWALL_")) {
             let setting = SETTINGS.iter().any(|(setting, _)| variable(setting) == *name);
             if !setting && !OTHER_VARIABLES.iter().any(|other| name.starts_with(other)) {
@@ -159,7 +184,8 @@ impl Sources {
         let redis = self.redis(&data)?;
         let database = self.database(&data)?;
         // A login code in an answer is for trying out; with a real store it has to be asked for.
-        let tried_out = redis.starts_with("embedded:");
+        let tried_out =
+            redis.starts_with("embedded:") && matches!(database, super::Database::Sqlite(_));
         let sms = match self.text("sms") {
             None if tried_out => Sms::Echo,
             None | Some("log") => Sms::Log,
@@ -171,65 +197,23 @@ impl Sources {
                 .parsed("listen")?
                 .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
             redis,
-            redis_password: self.password()?,
+            redis_password: self.password_file("redis-password-file")?,
             database,
             data,
             sms,
             demo: self.parsed("demo")?.unwrap_or(true),
             zone: self.zone()?,
-            code_ip_hourly: self.code_ip_hourly()?,
+            code_ip_hourly: self.ranged("code-ip-hourly", 1..=1_000_000, 20)?,
+            admin_phone: self.admin_phone()?,
+            unpaid_after: Duration::from_secs(self.ranged("unpaid-after", 1..=604_800, 900)?),
+            shop_cache: self.shop_cache()?,
+            feed_pull_fans: self.ranged("feed-pull-fans", 1..=1_000_000, 1_000)?,
+            stock_shards: self.ranged("stock-shards", 1..=64, 3)?,
+            trusted_proxies: self.trusted_proxies()?,
             big_keys: self.big_keys()?,
+            log_format: self.log_format()?,
             log: self.parsed("log")?.unwrap_or(tracing::Level::INFO),
         })
-    }
-
-    fn redis(&self, data: &Path) -> Result<String, String> {
-        let Some((url, source)) = self.values.get("redis") else {
-            return Ok(format!("embedded:{}", data.display()));
-        };
-        let has_password = url
-            .split_once("://")
-            .and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'))
-            .is_some_and(|(login, _)| login.contains(':'));
-        let advice = "put the password into SEAWALL_REDIS_PASSWORD, or into a file named by \
-                      --redis-password-file";
-        match source {
-            Source::Flag if has_password => Err(format!(
-                "--redis carries a password, and other users of this machine can read command \
-                 lines; {advice}"
-            )),
-            Source::File(path) if has_password && open_to_others(path) => Err(format!(
-                "{}: redis carries a password, and other users can read the file; {advice}, or run \
-                 `chmod 600` on it",
-                path.display()
-            )),
-            _ => Ok(url.clone()),
-        }
-    }
-
-    fn database(&self, data: &Path) -> Result<Database, String> {
-        match self.text("database") {
-            None => Ok(Database::Sqlite(data.join("market.db"))),
-            Some(url) => {
-                match url.strip_prefix("sqlite:").map(|path| path.trim_start_matches("//")) {
-                    Some(path) if !path.is_empty() => Ok(Database::Sqlite(PathBuf::from(path))),
-                    _ => Err(self.refuse("database", "")),
-                }
-            }
-        }
-    }
-
-    fn password(&self) -> Result<Option<String>, String> {
-        let Some((path, source)) = self.values.get("redis-password-file") else { return Ok(None) };
-        let fail = |what: &str| format!("{} {path}: {what}", source.name("redis-password-file"));
-        let text = fs::read_to_string(path).map_err(|error| fail(&error.to_string()))?;
-        if open_to_others(Path::new(path)) {
-            return Err(fail("other users can read it; run `chmod 600` on it first"));
-        }
-        match text.lines().next() {
-            Some(password) if !password.is_empty() => Ok(Some(password.to_owned())),
-            _ => Err(fail("its first line must be the password, and it is empty")),
-        }
     }
 
     fn zone(&self) -> Result<TimeZone, String> {
@@ -237,11 +221,32 @@ impl Sources {
         TimeZone::get(name).map_err(|_| self.refuse("zone", ""))
     }
 
-    fn code_ip_hourly(&self) -> Result<u32, String> {
-        match self.parsed("code-ip-hourly")? {
-            None => Ok(20),
-            Some(count @ 1..=1_000_000) => Ok(count),
-            Some(_) => Err(self.refuse("code-ip-hourly", "")),
+    fn admin_phone(&self) -> Result<Option<Phone>, String> {
+        let phone = self.text("admin-phone").map(Phone::parse).transpose();
+        phone.map_err(|_| self.refuse("admin-phone", ""))
+    }
+
+    fn shop_cache(&self) -> Result<Mode, String> {
+        match self.text("shop-cache") {
+            None | Some("lease") => Ok(Mode::Lease),
+            Some("mutex") => Ok(Mode::Mutex),
+            Some("logical") => Ok(Mode::LogicalExpiry),
+            Some(_) => Err(self.refuse("shop-cache", "")),
+        }
+    }
+
+    fn trusted_proxies(&self) -> Result<Vec<IpAddr>, String> {
+        let all = self.text("trusted-proxies").unwrap_or_default();
+        let words = all.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let addresses: Result<_, _> = words.map(str::parse).collect();
+        addresses.map_err(|_| self.refuse("trusted-proxies", ""))
+    }
+
+    fn log_format(&self) -> Result<LogFormat, String> {
+        match self.text("log-format") {
+            None | Some("text") => Ok(LogFormat::Text),
+            Some("json") => Ok(LogFormat::Json),
+            Some(_) => Err(self.refuse("log-format", "")),
         }
     }
 
@@ -255,11 +260,7 @@ impl Sources {
                 settings.at = Some(time.map_err(|_| self.refuse("big-keys-at", ""))?);
             }
         }
-        match self.parsed("big-keys-rate")? {
-            None => {}
-            Some(rate @ 1..=1_000_000) => settings.rate = rate,
-            Some(_) => return Err(self.refuse("big-keys-rate", "")),
-        }
+        settings.rate = self.ranged("big-keys-rate", 1..=1_000_000, settings.rate)?;
         if let Some(url) = self.text("big-keys-hook") {
             // The path of a hook is often its password: the value is not repeated.
             let hook = big_keys::Hook::parse(url)
@@ -269,8 +270,29 @@ impl Sources {
         Ok(settings)
     }
 
-    fn text(&self, name: &str) -> Option<&str> {
+    pub(super) fn given(&self, name: &str) -> Option<&(String, Source)> {
+        self.values.get(name)
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|(value, _)| value.as_str())
+    }
+
+    /// A whole number within bounds, or this one when it is not set.
+    fn ranged<T>(
+        &self,
+        name: &'static str,
+        allowed: std::ops::RangeInclusive<T>,
+        unset: T,
+    ) -> Result<T, String>
+    where
+        T: std::str::FromStr + PartialOrd,
+    {
+        match self.parsed(name)? {
+            None => Ok(unset),
+            Some(value) if allowed.contains(&value) => Ok(value),
+            Some(_) => Err(self.refuse(name, "")),
+        }
     }
 
     fn parsed<T: std::str::FromStr>(&self, name: &'static str) -> Result<Option<T>, String> {
@@ -279,7 +301,7 @@ impl Sources {
     }
 
     /// The sentence for a value that is not allowed.
-    fn refuse(&self, name: &'static str, why: &str) -> String {
+    pub(super) fn refuse(&self, name: &'static str, why: &str) -> String {
         let allowed =
             SETTINGS.iter().find(|(known, _)| *known == name).map_or("", |(_, takes)| takes);
         let (value, named) = match self.values.get(name) {
@@ -297,8 +319,4 @@ fn known(name: &str) -> Option<&'static str> {
 
 fn names() -> String {
     SETTINGS.map(|(name, _)| name).join(", ")
-}
-
-fn open_to_others(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
 }

@@ -37,7 +37,13 @@ fn mistakes_name_setting_value_and_what_is_allowed() {
         "--listen cannot be '8080': it takes an address with a port, such as 127.0.0.1:8080"
     );
     assert_eq!(mistake("sms", "pigeon"), "--sms cannot be 'pigeon': it takes log or echo");
-    assert!(mistake("database", "mysql://h/d").ends_with("it takes sqlite:PATH"));
+    assert!(mistake("database", "mysql://h/d").contains("(a user is missing)"));
+    assert!(mistake("database", "mysql://me@h").contains("a name is missing"));
+    assert!(mistake("database", "postgres://me@h/d").contains("mysql://USER@HOST:PORT/NAME"));
+    assert!(mistake("admin-phone", "12").contains("eleven digits"));
+    assert!(mistake("shop-cache", "magic").contains("lease, mutex or logical"));
+    assert!(mistake("unpaid-after", "0").contains("from 1"));
+    assert!(mistake("trusted-proxies", "nginx").contains("127.0.0.1"));
     assert!(mistake("database", "sqlite:").contains("sqlite:PATH"));
     assert!(mistake("demo", "maybe").contains("true or false"));
     assert!(mistake("zone", "Mars/Olympus").contains("Asia/Shanghai"));
@@ -58,6 +64,21 @@ fn a_password_in_an_argument_is_refused_and_not_repeated() {
     assert!(flags(&[("redis", "redis://me@h:1")]).is_ok(), "a user alone is no secret");
     let environment = [("SEAWALL_REDIS".to_owned(), "redis://:x@h".to_owned())];
     assert!(Sources::new().environment(environment.into_iter()).config().is_ok());
+}
+
+#[test]
+fn the_databases_password_comes_from_the_environment_or_a_file_and_is_never_shown() {
+    let said = flags(&[("database", "mysql://me:geheim@h/d")]).expect_err("a password");
+    assert!(said.contains("--database-password-file") && !said.contains("geheim"), "{said}");
+    let environment = [("SEAWALL_DATABASE_PASSWORD".to_owned(), "p@ss/wort".to_owned())];
+    let sources = Sources::new().environment(environment.into_iter());
+    let config = sources.flag("database", "mysql://me@h:3306/d").expect("known").config();
+    let config = config.expect("valid");
+    let url = "mysql://me:p%40ss%2Fwort@h:3306/d";
+    assert_eq!(config.database, Database::Mysql(Secret::new(url)));
+    assert_eq!(config.database.to_string(), "mysql://me@h:3306/d");
+    assert_eq!(format!("{:?}", config.database), "Mysql(Secret)");
+    assert_eq!(config.sms, Sms::Log, "a real store");
 }
 
 #[test]

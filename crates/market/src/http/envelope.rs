@@ -1,12 +1,19 @@
 //! The shape of every answer: `{"success", "code", "msg", "data", "total"?}` with a real status.
 
+use std::borrow::Cow;
+
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, Serializer};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Type, schema::Schema},
+};
 
+use super::Id;
 use crate::error::Error;
 
 /// How long a client is asked to wait while a store is away, in seconds.
@@ -16,40 +23,79 @@ const OUTAGE_RETRY_S: u64 = 1;
 pub(crate) type Answer<T> = Result<Envelope<T>, Failure>;
 
 /// An answer that went well.
-#[derive(Debug)]
-pub(crate) struct Envelope<T>(T);
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Envelope<T> {
+    /// True.
+    success: bool,
+    /// `OK`.
+    #[schema(value_type = String)]
+    code: Cow<'static, str>,
+    /// Empty.
+    #[schema(value_type = String)]
+    msg: Cow<'static, str>,
+    data: T,
+    /// How many there are on all pages, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    total: Option<u64>,
+}
 
 impl<T> From<T> for Envelope<T> {
     fn from(data: T) -> Self {
-        Envelope(data)
+        Envelope { success: true, code: "OK".into(), msg: "".into(), data, total: None }
     }
 }
 
-/// A 64-bit id, which JSON carries as text: numbers beyond 2^53 lose digits in browsers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Id(pub(crate) u64);
+/// The data of an answer that has none: `null`.
+#[derive(Debug)]
+pub(crate) struct Nothing;
 
-impl Serialize for Id {
+impl Serialize for Nothing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
+        serializer.serialize_unit()
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Body<'a, T> {
-    success: bool,
-    code: &'a str,
-    msg: &'a str,
-    data: T,
+impl ToSchema for Nothing {
+    fn name() -> Cow<'static, str> {
+        "Nothing".into()
+    }
+}
+
+impl PartialSchema for Nothing {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Null).into()
+    }
+}
+
+impl<T> Envelope<T> {
+    /// One page of so many.
+    pub(crate) fn page(data: T, total: u64) -> Self {
+        Envelope { total: Some(total), ..data.into() }
+    }
 }
 
 impl<T: Serialize> IntoResponse for Envelope<T> {
     fn into_response(self) -> Response {
-        Json(Body { success: true, code: "OK", msg: "", data: self.0 }).into_response()
+        Json(self).into_response()
     }
 }
 
-/// An answer that did not: a rule's refusal, or what HTTP itself does not allow.
+/// An answer that did not go well.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Refusal<'a> {
+    /// False.
+    success: bool,
+    /// A stable upper-case word.
+    #[schema(example = "NOT_FOUND")]
+    code: &'a str,
+    /// A sentence for people.
+    msg: &'a str,
+    /// The id of what is in the way, where that helps.
+    data: Option<Id>,
+}
+
+/// Why: a rule's refusal, or what HTTP itself does not allow.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Rule(Error),
@@ -78,6 +124,7 @@ fn rule(error: &Error) -> Response {
         Error::NotLoggedIn => {
             refusal(StatusCode::UNAUTHORIZED, "NOT_LOGGED_IN", "log in first", None)
         }
+        Error::Forbidden { msg } => refusal(StatusCode::FORBIDDEN, "FORBIDDEN", msg, None),
         Error::NotFound { code, msg } => refusal(StatusCode::NOT_FOUND, code, msg, None),
         Error::Conflict { code, msg, data } => {
             refusal(StatusCode::CONFLICT, code, msg, data.map(Id))
@@ -105,7 +152,7 @@ fn rule(error: &Error) -> Response {
 }
 
 fn refusal(status: StatusCode, code: &str, msg: &str, data: Option<Id>) -> Response {
-    (status, Json(Body { success: false, code, msg, data })).into_response()
+    (status, Json(Refusal { success: false, code, msg, data })).into_response()
 }
 
 fn retry(mut response: Response, seconds: u64) -> Response {

@@ -8,18 +8,25 @@ use std::{
 use axum::{
     Form, Json,
     extract::{
-        FromRequest, FromRequestParts, Path, Request,
+        FromRequest, FromRequestParts, Path, Query, Request,
         rejection::{FormRejection, JsonRejection},
     },
-    http::{StatusCode, request::Parts},
+    http::{HeaderMap, StatusCode, request::Parts},
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
+use utoipa::IntoParams;
 
-use super::{Failure, filters::Visitor};
+use super::{Failure, Id, filters::Visitor};
 use crate::{
     accounts::{Token, User},
-    error::Error,
+    app::Shared,
+    error::{Error, Result},
 };
+
+/// Rows of a page.
+pub(crate) const PAGE_ROWS: u32 = 10;
+/// The last page that can be asked for.
+const LAST_PAGE: u32 = 10_000;
 
 /// The address a connection came from; put into each request by the server.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +69,42 @@ fn unread(status: StatusCode) -> Failure {
     Error::bad("BAD_BODY", "the body could not be read").into()
 }
 
+/// The parameters after the question mark.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(params)) => Ok(Params(params)),
+            Err(error) => Err(Error::bad("BAD_QUERY", error.body_text()).into()),
+        }
+    }
+}
+
+/// Which page, from 1; the first when it is left out.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageParam {
+    /// The page, from 1.
+    #[param(minimum = 1, maximum = 10_000)]
+    current: Option<u32>,
+}
+
+impl PageParam {
+    /// The number of the page, from 1.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for page 0 and pages that nobody scrolls to.
+    pub(crate) fn number(self) -> Result<u32> {
+        match self.current.unwrap_or(1) {
+            page @ 1..=LAST_PAGE => Ok(page),
+            _ => Err(Error::bad("BAD_PAGE", "current is a page from 1 to 10000")),
+        }
+    }
+}
+
 /// An id in the path.
 pub(crate) struct PathId(pub(crate) u64);
 
@@ -70,20 +113,39 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let text = Path::<String>::from_request_parts(parts, state).await;
-        let id = text.ok().and_then(|Path(text)| parse_id(&text));
-        id.map(PathId).ok_or_else(|| Error::bad("BAD_ID", "an id is a whole number").into())
+        let id = text.ok().and_then(|Path(text)| Id::parse(&text));
+        id.map(|id| PathId(id.0))
+            .ok_or_else(|| Error::bad("BAD_ID", "an id is a whole number").into())
     }
-}
-
-/// Digits alone: `+1` and ` 1` are no ids. The highest bit of an id is clear.
-fn parse_id(text: &str) -> Option<u64> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let id: i64 = digits.then(|| text.parse().ok())??;
-    u64::try_from(id).ok()
 }
 
 /// The user who is logged in; 401 when nobody is.
 pub(crate) struct SignedIn(pub(crate) User);
+
+impl SignedIn {
+    /// Passes those who may change what belongs to the whole market.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] for everybody else.
+    pub(crate) fn admin(&self) -> Result<()> {
+        self.one_of(&["admin"], "only an admin may do this")
+    }
+
+    /// Passes merchants and admins.
+    ///
+    /// # Errors
+    /// [`Error::Forbidden`] for everybody else.
+    pub(crate) fn merchant(&self) -> Result<()> {
+        self.one_of(&["merchant", "admin"], "only a merchant or an admin may do this")
+    }
+
+    fn one_of(&self, roles: &[&str], msg: &'static str) -> Result<()> {
+        if roles.contains(&self.role.as_str()) {
+            return Ok(());
+        }
+        Err(Error::Forbidden { msg })
+    }
+}
 
 impl Deref for SignedIn {
     type Target = User;
@@ -110,6 +172,20 @@ impl<S: Send + Sync> FromRequestParts<S> for SignedIn {
     }
 }
 
+/// Who asks, if somebody is logged in: for answers that only differ a little by that.
+pub(crate) struct MaybeSignedIn(pub(crate) Option<User>);
+
+impl<S: Send + Sync> FromRequestParts<S> for MaybeSignedIn {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        Ok(MaybeSignedIn(match parts.extensions.get::<Visitor>() {
+            Some(Visitor::User(user)) => Some(user.clone()),
+            Some(Visitor::Unknown | Visitor::Guest) | None => None,
+        }))
+    }
+}
+
 /// The token that was shown.
 pub(crate) struct Shown(pub(crate) Token);
 
@@ -121,18 +197,38 @@ impl<S: Send + Sync> FromRequestParts<S> for Shown {
     }
 }
 
-/// Where a request comes from: the other end of the connection. Headers that claim otherwise are
-/// not believed.
+/// Where a request comes from: the other end of the connection, or whom a trusted proxy names.
+/// Anybody else's headers are not believed.
 pub(crate) struct ClientIp(pub(crate) IpAddr);
 
-impl<S: Send + Sync> FromRequestParts<S> for ClientIp {
+impl FromRequestParts<Shared> for ClientIp {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Failure> {
         // Only a test that calls the router without a connection has no peer.
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        Ok(ClientIp(parts.extensions.get::<Peer>().map_or(unspecified, |peer| peer.0.ip())))
+        let peer = parts.extensions.get::<Peer>().map_or(unspecified, |peer| peer.0.ip());
+        Ok(ClientIp(behind_proxies(peer, &parts.headers, &app.config().trusted_proxies)))
     }
+}
+
+/// The nearest address that is no trusted proxy; each proxy adds the one it was called from at the
+/// end.
+fn behind_proxies(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
+    if !trusted.contains(&peer) {
+        return peer;
+    }
+    let lines = headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok());
+    let hops: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+    let mut nearest = peer;
+    for hop in hops.into_iter().rev() {
+        let Ok(address) = hop.parse() else { return nearest };
+        nearest = address;
+        if !trusted.contains(&address) {
+            return nearest;
+        }
+    }
+    nearest
 }
 
 #[cfg(test)]
@@ -140,11 +236,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_digits_of_63_bits() {
-        assert_eq!(parse_id("0"), Some(0));
-        assert_eq!(parse_id("9223372036854775807"), Some(i64::MAX.unsigned_abs()));
-        for bad in ["", "-1", "+1", " 1", "1.0", "0x1", "9223372036854775808", "１"] {
-            assert_eq!(parse_id(bad), None, "{bad}");
-        }
+    fn only_trusted_proxies_are_believed() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let mut headers = HeaderMap::new();
+        headers.append("x-forwarded-for", "1.1.1.1, 2.2.2.2".parse().expect("a header"));
+        headers.append("x-forwarded-for", "10.0.0.2".parse().expect("a header"));
+        let trusted = [ip("10.0.0.1"), ip("10.0.0.2")];
+        let seen = |peer, trusted: &[IpAddr]| behind_proxies(ip(peer), &headers, trusted);
+        assert_eq!(
+            seen("10.0.0.1", &trusted),
+            ip("2.2.2.2"),
+            "what a client wrote is further left"
+        );
+        assert_eq!(seen("10.0.0.1", &[]), ip("10.0.0.1"));
+        assert_eq!(seen("9.9.9.9", &trusted), ip("9.9.9.9"));
+        let mut garbage = HeaderMap::new();
+        garbage.append("x-forwarded-for", "1.1.1.1, nonsense".parse().expect("a header"));
+        assert_eq!(behind_proxies(ip("10.0.0.1"), &garbage, &trusted), ip("10.0.0.1"));
     }
 }

@@ -5,29 +5,37 @@
 
 use std::time::Duration;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{extract::State, http::StatusCode};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Answer, Failure};
+use super::{Answer, Envelope, Failure};
 use crate::app::Shared;
 
 /// How long the stores may take to answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
-pub(crate) fn routes() -> Router<Shared> {
-    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Health {
     status: &'static str,
     version: &'static str,
 }
 
+/// Whether the process serves.
+#[utoipa::path(get, path = "/healthz", tag = "service",
+    responses((status = 200, body = Envelope<Health>)))]
 async fn healthz() -> Answer<Health> {
     Ok(Health { status: "up", version: env!("CARGO_PKG_VERSION") }.into())
 }
 
+/// Whether it can do its work: both stores answer, and it is not about to end.
+#[utoipa::path(get, path = "/readyz", tag = "service",
+    responses((status = 200, body = Envelope<Health>)))]
 async fn readyz(State(app): State<Shared>) -> Answer<Health> {
     let not_ready = |what: &str| {
         Failure::Http(

@@ -1,34 +1,47 @@
-//! The market over HTTP: one router, one shape of answer.
+//! The market over HTTP: one router, one shape of answer, one description of both.
 //!
 //! Only this folder and the features' own `http.rs` know axum.
 
+mod api;
 mod envelope;
 mod extract;
 mod filters;
 mod health;
+mod id;
+pub mod metrics;
 mod page;
 pub mod serve;
 
-use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware};
+use axum::{
+    Router,
+    body::Bytes,
+    extract::DefaultBodyLimit,
+    http::{StatusCode, header},
+    middleware,
+    routing::get,
+};
+use utoipa::OpenApi as _;
+use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use self::{
-    envelope::{Answer, Failure, Id},
-    extract::{ClientIp, FormBody, JsonBody, PathId, Shown, SignedIn},
+    envelope::{Answer, Envelope, Failure, Nothing, Refusal},
+    extract::{
+        ClientIp, FormBody, JsonBody, MaybeSignedIn, PAGE_ROWS, PageParam, Params, PathId, Shown,
+        SignedIn,
+    },
+    id::Id,
 };
-use crate::{accounts, app::Shared, orders, shops, vouchers};
+use crate::{accounts, app::Shared, sales, shops, vouchers};
 
-/// Largest body of a request.
+/// Largest body of a request; uploads have a limit of their own.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// Every route of the service.
 pub(crate) fn router(app: Shared) -> Router {
+    let (described, api) = described().split_for_parts();
     let visitor = middleware::from_fn_with_state(app.clone(), filters::visitor);
-    Router::new()
-        .merge(accounts::http::routes())
-        .merge(shops::http::routes())
-        .merge(vouchers::http::routes())
-        .merge(orders::http::routes())
-        .merge(health::routes())
+    described
+        .merge(description(&api::complete(api)))
         .merge(page::routes())
         .fallback(async || {
             Failure::Http(StatusCode::NOT_FOUND, "NO_SUCH_PATH", "there is nothing here".into())
@@ -42,4 +55,23 @@ pub(crate) fn router(app: Shared) -> Router {
         .layer(middleware::from_fn(filters::protect))
         .layer(middleware::from_fn(filters::request))
         .with_state(app)
+}
+
+/// The routes of the API, each with its description.
+fn described() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(api::Description::openapi())
+        .merge(accounts::http::routes())
+        .merge(shops::http::routes())
+        .merge(vouchers::http::routes())
+        .merge(sales::http::routes())
+        .merge(health::routes())
+        .merge(metrics::routes())
+}
+
+/// The description itself, as the page at `/docs` and other programs read it.
+fn description(api: &utoipa::openapi::OpenApi) -> Router<Shared> {
+    let text = api.to_json().expect("a description is made of plain values");
+    let text = Bytes::from(text);
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Router::new().route("/openapi.json", get(move || async move { (kind, text) }))
 }

@@ -1,21 +1,23 @@
 //! Routes of shops.
 
-use axum::{Router, extract::State, routing::get};
+use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::Shop;
 use crate::{
     app::Shared,
-    http::{Answer, Id, PathId},
+    http::{Answer, Envelope, Id, PathId},
     zone::rfc3339,
 };
 
-pub(crate) fn routes() -> Router<Shared> {
-    Router::new().route("/shop/{id}", get(read))
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(read))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ShopView {
     id: Id,
@@ -59,6 +61,9 @@ impl ShopView {
     }
 }
 
+/// One shop.
+#[utoipa::path(get, path = "/shop/{id}", tag = "shops", params(("id" = Id, Path)),
+    responses((status = 200, body = Envelope<ShopView>)))]
 async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ShopView> {
     let shop = app.shops().read(id).await?;
     Ok(ShopView::new(&shop, &app.config().zone).into())

@@ -8,13 +8,11 @@ pub(crate) mod store;
 
 use std::{sync::Arc, time::Duration};
 
-use seawall::{
-    Seawall,
-    cache::{Cache, Loaded},
-};
+use seawall::cache::{Cache, Loaded};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    app::Context,
     db::Db,
     error::{Error, Result},
 };
@@ -69,8 +67,15 @@ pub struct Shops {
 }
 
 impl Shops {
-    pub(crate) fn new(seawall: &Seawall, db: Arc<Db>) -> Result<Self> {
-        let cache = seawall.cache("shop").fresh_for(FRESH).missing_for(MISSING).build()?;
+    pub(crate) fn new(context: &Context) -> Result<Self> {
+        let db = Arc::clone(&context.db);
+        let cache = context
+            .seawall
+            .cache("shop")
+            .mode(context.config.shop_cache)
+            .fresh_for(FRESH)
+            .missing_for(MISSING)
+            .build()?;
         Ok(Shops { db, cache })
     }
 

@@ -1,21 +1,23 @@
 //! Routes of vouchers.
 
-use axum::{Router, extract::State, routing::get};
+use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{FlashVoucher, store};
 use crate::{
     app::Shared,
-    http::{Answer, Id},
+    http::{Answer, Envelope, Id},
     zone::rfc3339,
 };
 
-pub(crate) fn routes() -> Router<Shared> {
-    Router::new().route("/voucher/seckill/list", get(list))
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(list))
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct FlashVoucherView {
     id: Id,
@@ -47,6 +49,9 @@ impl FlashVoucherView {
     }
 }
 
+/// The flash sales that end last, past ones included.
+#[utoipa::path(get, path = "/voucher/seckill/list", tag = "vouchers",
+    responses((status = 200, body = Envelope<Vec<FlashVoucherView>>)))]
 async fn list(State(app): State<Shared>) -> Answer<Vec<FlashVoucherView>> {
     let sales = store::flash_sales(app.db()).await?;
     let zone = &app.config().zone;

@@ -1,4 +1,4 @@
-//! The market's API, on SQLite with the embedded engine and with a real redis-server.
+//! The market's API, on SQLite with the embedded engine, and on MariaDB with redis-server.
 
 mod accounts;
 mod big_keys;

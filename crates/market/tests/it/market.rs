@@ -9,8 +9,11 @@ use axum::{
 };
 use http_body_util::BodyExt as _;
 use seawall::{Seawall, testing::Stage};
-use seawall_market::{App, Config, Parts, config::Sources, orders::CrashPoints};
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_market::{App, Config, Parts, config::Sources, sales::CrashPoints};
+use seawall_testkit::{
+    TestDatabase,
+    backend::{Backend, Stand},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -24,7 +27,35 @@ pub(crate) struct Market {
     router: Router,
     pub(crate) seawall: Seawall,
     dir: Arc<TempDir>,
+    database: Arc<Database>,
     _stand: Option<Stand>,
+}
+
+/// The database under a market: a file in its folder, or one of its own on the shared MariaDB.
+pub(crate) enum Database {
+    Sqlite(String),
+    MariaDb(TestDatabase),
+}
+
+impl Database {
+    /// What goes with a backend: MariaDB with real servers, SQLite with the embedded engine.
+    fn beside(backend: Backend, dir: &TempDir) -> Self {
+        match backend {
+            Backend::Embedded => Self::in_folder(dir),
+            _ => Database::MariaDb(TestDatabase::create().expect("MariaDB answers")),
+        }
+    }
+
+    fn in_folder(dir: &TempDir) -> Self {
+        Database::Sqlite(format!("sqlite:{}", dir.path().join("market.db").display()))
+    }
+
+    fn url(&self) -> &str {
+        match self {
+            Database::Sqlite(url) => url,
+            Database::MariaDb(database) => database.url(),
+        }
+    }
 }
 
 /// An answer, taken apart.
@@ -70,12 +101,14 @@ impl Market {
 
     /// A market on an engine whose time is in the test's hands.
     pub(crate) async fn on_stage(stage: &Stage) -> Self {
-        Self::start(stage.seawall().clone(), new_dir(), Parts::default(), &[]).await
+        Self::on_stage_with(stage, &[]).await
     }
 
     /// The same with settings of the test's own.
     pub(crate) async fn on_stage_with(stage: &Stage, settings: &[(&str, &str)]) -> Self {
-        Self::start(stage.seawall().clone(), new_dir(), Parts::default(), settings).await
+        let dir = new_dir();
+        let database = Arc::new(Database::in_folder(&dir));
+        Self::start(stage.seawall().clone(), dir, database, Parts::default(), settings).await
     }
 
     /// A market whose workers are killed at crash points.
@@ -88,7 +121,9 @@ impl Market {
     pub(crate) async fn with(backend: Backend, parts: Parts, settings: &[(&str, &str)]) -> Self {
         let stand = Stand::private(backend).expect("the backend starts");
         let seawall = connect(&stand).await;
-        let mut market = Self::start(seawall, new_dir(), parts, settings).await;
+        let dir = new_dir();
+        let database = Arc::new(Database::beside(backend, &dir));
+        let mut market = Self::start(seawall, dir, database, parts, settings).await;
         market._stand = Some(stand);
         market
     }
@@ -96,30 +131,27 @@ impl Market {
     async fn start(
         seawall: Seawall,
         dir: Arc<TempDir>,
+        database: Arc<Database>,
         parts: Parts,
         settings: &[(&str, &str)],
     ) -> Self {
         // Shown with a test that fails; the first test of a process sets it.
         let _ = tracing_subscriber::fmt().with_test_writer().with_ansi(false).try_init();
-        let app = App::start(config(&dir, settings), seawall.clone(), parts).await;
+        let app = App::start(config(&dir, &database, settings), seawall.clone(), parts).await;
         let app = app.expect("it starts");
-        Market { router: app.router(), app: Some(app), seawall, dir, _stand: None }
+        Market { router: app.router(), app: Some(app), seawall, dir, database, _stand: None }
     }
 
     /// The same process after a restart, on the same stores.
     pub(crate) async fn restarted(&self) -> Market {
-        let dir = Arc::clone(&self.dir);
-        Self::start(self.seawall.clone(), dir, Parts::default(), &[]).await
+        let (dir, database) = (Arc::clone(&self.dir), Arc::clone(&self.database));
+        Self::start(self.seawall.clone(), dir, database, Parts::default(), &[]).await
     }
 
     /// Another process on the same stores, with a folder and so a name of its own.
     pub(crate) async fn colleague(&self) -> Market {
-        let database = format!("sqlite:{}", self.dir.path().join("market.db").display());
-        let settings = [("database", database.as_str())];
-        let mut market =
-            Self::start(self.seawall.clone(), new_dir(), Parts::default(), &settings).await;
-        market.dir = Arc::clone(&self.dir);
-        market
+        let database = Arc::clone(&self.database);
+        Self::start(self.seawall.clone(), new_dir(), database, Parts::default(), &[]).await
     }
 
     /// Its routes, for a server.
@@ -214,14 +246,17 @@ impl Market {
         let pool = self.pool().await;
         // Kept by the pool: the lock ends with the connection.
         let mut connection = pool.acquire().await.expect("a connection");
-        sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await.expect("the lock");
+        let lock = match *self.database {
+            Database::Sqlite(_) => "BEGIN IMMEDIATE",
+            Database::MariaDb(_) => "FLUSH TABLES WITH READ LOCK",
+        };
+        sqlx::raw_sql(lock).execute(&mut *connection).await.expect("the lock");
         drop(connection);
         pool
     }
 
     async fn pool(&self) -> sqlx::AnyPool {
-        let path = self.dir.path().join("market.db");
-        sqlx::AnyPool::connect(&format!("sqlite:{}", path.display())).await.expect("it is there")
+        sqlx::AnyPool::connect(self.database.url()).await.expect("it is there")
     }
 
     /// A reply of Redis.
@@ -263,10 +298,12 @@ fn new_dir() -> Arc<TempDir> {
     Arc::new(tempfile::Builder::new().prefix("seawall-market-").tempdir().expect("a folder"))
 }
 
-fn config(dir: &TempDir, settings: &[(&str, &str)]) -> Config {
+fn config(dir: &TempDir, database: &Database, settings: &[(&str, &str)]) -> Config {
     let data = dir.path().display().to_string();
     let defaults = [("data", data.as_str()), ("sms", "echo")];
-    let mut sources = Sources::new();
+    // By the environment: a URL with a password is refused as a flag.
+    let database = ("SEAWALL_DATABASE".to_owned(), database.url().to_owned());
+    let mut sources = Sources::new().environment(std::iter::once(database));
     for (name, value) in defaults.iter().chain(settings) {
         sources = sources.flag(name, value).expect("known");
     }
@@ -281,7 +318,7 @@ pub(crate) fn request(method: Method, path: &str, token: &str, body: Body) -> Re
     request.body(body).expect("a request")
 }
 
-/// Runs tests on the embedded engine and on redis-server.
+/// Runs tests on the embedded engine with SQLite, and on redis-server with MariaDB.
 macro_rules! on_each_backend {
     ($($name:ident),* $(,)?) => {
         mod embedded {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seawall_market::orders::{CrashPoint, CrashPoints};
+use seawall_market::sales::{CrashPoint, CrashPoints};
 use seawall_testkit::backend::Backend;
 
 use crate::market::{Market, PATIENCE, on_each_backend};

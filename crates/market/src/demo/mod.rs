@@ -5,10 +5,7 @@
 
 use sqlx::Row as _;
 
-use crate::{
-    db::{Db, Turn},
-    error::Result,
-};
+use crate::{app::Context, db::Turn, error::Result};
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
@@ -161,7 +158,8 @@ const SALES: [SaleRow; 5] = [
 ];
 
 /// Fills a database that has no users.
-pub(crate) async fn fill(db: &Db, now: i64) -> Result<()> {
+pub(crate) async fn fill(context: &Context) -> Result<()> {
+    let (db, now) = (&context.db, context.now());
     let count = sqlx::query("SELECT COUNT(*) AS users FROM user").fetch_one(db.read()).await?;
     if count.try_get::<i64, _>("users")? > 0 {
         return Ok(());
@@ -239,10 +237,11 @@ async fn sales(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         .execute(turn.query())
         .await?;
         sqlx::query(
-            "INSERT INTO seckill_voucher (voucher_id, stock, begin_time, end_time, create_time, \
-             update_time) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO seckill_voucher (voucher_id, total, stock, begin_time, end_time, \
+             create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(id)
+        .bind(stock)
         .bind(stock)
         .bind(now + begin)
         .bind(now + end)

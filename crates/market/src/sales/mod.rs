@@ -16,18 +16,17 @@
 //!
 //! Paying, cancelling and refunding are not here yet.
 
+mod gate;
 pub(crate) mod http;
 pub mod jobs;
 mod queue;
-mod sale;
 mod store;
 
 use std::{fmt, sync::Arc};
 
-use seawall::Seawall;
-
-use self::sale::{Reserved, Sales};
+use self::gate::{Gate, Reserved};
 use crate::{
+    app::Context,
     db::Db,
     error::{Error, Result},
 };
@@ -114,17 +113,18 @@ impl fmt::Debug for CrashPoints {
 
 /// Flash-sale orders.
 #[derive(Debug)]
-pub struct Orders {
+pub struct Sales {
     db: Arc<Db>,
-    sales: Sales,
+    gate: Gate,
     ids: seawall::id::Ids,
     crash_points: CrashPoints,
 }
 
-impl Orders {
-    pub(crate) fn new(seawall: &Seawall, db: Arc<Db>, crash_points: CrashPoints) -> Result<Self> {
-        let sales = Sales::new(seawall, Arc::clone(&db))?;
-        Ok(Orders { ids: seawall.ids("order").build()?, db, sales, crash_points })
+impl Sales {
+    pub(crate) fn new(context: &Context, crash_points: CrashPoints) -> Result<Self> {
+        let (seawall, db) = (&context.seawall, Arc::clone(&context.db));
+        let gate = Gate::new(seawall, Arc::clone(&db))?;
+        Ok(Sales { ids: seawall.ids("order").build()?, db, gate, crash_points })
     }
 
     /// Opens every sale that is not over, from the database, where Redis does not have it.
@@ -132,7 +132,7 @@ impl Orders {
     /// # Errors
     /// [`Error::Unavailable`] when a store is away.
     pub async fn open_sales(&self) -> Result<()> {
-        self.sales.open_all().await
+        self.gate.open_all().await
     }
 
     /// Reserves a voucher for a user: the id of the order.
@@ -142,7 +142,7 @@ impl Orders {
     /// voucher that is in no sale, [`Error::Unavailable`] when Redis is away: buying fails closed.
     pub async fn buy(&self, user: u64, voucher: u64) -> Result<u64> {
         let order = self.ids.next().await?.as_u64();
-        match self.sales.reserve(user, voucher, order).await? {
+        match self.gate.reserve(user, voucher, order).await? {
             Reserved::Yes => Ok(order),
             Reserved::NotStarted => Err(Error::conflict("NOT_STARTED", "the sale has not begun")),
             Reserved::Ended => Err(Error::conflict("ENDED", "the sale is over")),
@@ -169,7 +169,7 @@ impl Orders {
         if let Some(found) = store::by_id(&self.db, user, order).await? {
             return Ok(found);
         }
-        if let Some(queued) = self.sales.queued(order).await? {
+        if let Some(queued) = self.gate.queued(order).await? {
             if queued.user_id == user {
                 return Ok(queued);
             }

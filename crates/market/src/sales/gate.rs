@@ -57,7 +57,7 @@ pub(super) enum Reserved {
 
 /// All sales.
 #[derive(Debug)]
-pub(super) struct Sales {
+pub(super) struct Gate {
     link: Link,
     db: Arc<Db>,
     /// One opens a sale; the others of this process wait for it.
@@ -66,11 +66,11 @@ pub(super) struct Sales {
     known: Cache<u64, bool>,
 }
 
-impl Sales {
+impl Gate {
     pub(super) fn new(seawall: &Seawall, db: Arc<Db>) -> Result<Self> {
         let known = seawall.cache("flash-sale").missing_for(MISSING).build()?;
         let opening = std::array::from_fn(|_| Mutex::new(()));
-        Ok(Sales { link: seawall.link().clone(), db, opening, known })
+        Ok(Gate { link: seawall.link().clone(), db, opening, known })
     }
 
     pub(super) fn link(&self) -> &Link {

@@ -13,7 +13,7 @@ use seawall::{clock::Clock, link::Lane};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    Orders,
+    Sales,
     queue::{Entry, Queue},
     store::{self, Placed},
 };
@@ -41,12 +41,12 @@ pub struct Workers {
 
 impl Workers {
     /// Starts one for each shard. `instance` names this process, the same after a restart.
-    pub(crate) fn start(orders: &Arc<Orders>, instance: &str) -> Self {
+    pub(crate) fn start(sales: &Arc<Sales>, instance: &str) -> Self {
         let stop = watch::Sender::new(false);
         let worker = |shard| {
-            let link = orders.sales.link().clone();
+            let link = sales.gate.link().clone();
             let worker = Worker {
-                orders: Arc::clone(orders),
+                sales: Arc::clone(sales),
                 clock: link.clock().clone(),
                 queue: Queue::new(link, shard, instance.to_owned()),
                 shard,
@@ -104,7 +104,7 @@ impl From<Error> for End {
 }
 
 struct Worker {
-    orders: Arc<Orders>,
+    sales: Arc<Sales>,
     queue: Queue,
     shard: Shard,
     clock: Clock,
@@ -198,8 +198,8 @@ impl Worker {
         }
         if let Some(order) = &entry.order {
             // So that the owner learns of it; the unit stays held until somebody has looked.
-            let now = self.orders.sales.link().server_millis();
-            if let Err(error) = store::record_failed(&self.orders.db, order, now).await {
+            let now = self.sales.gate.link().server_millis();
+            if let Err(error) = store::record_failed(&self.sales.db, order, now).await {
                 tracing::error!(order = order.id, %error, "a parked order has no row");
             }
         }
@@ -209,8 +209,8 @@ impl Worker {
     async fn handle(&mut self, entry: &Entry) -> Result<(), End> {
         let Some(order) = &entry.order else { return self.park(entry, "not understood").await };
         loop {
-            let now = self.orders.sales.link().server_millis();
-            match store::place(&self.orders.db, order, now, &self.orders.crash_points).await {
+            let now = self.sales.gate.link().server_millis();
+            match store::place(&self.sales.db, order, now, &self.sales.crash_points).await {
                 Ok(Placed::Killed) => return Err(End::Killed),
                 Ok(placed) => {
                     if placed != Placed::Kept {

@@ -168,7 +168,7 @@ pub(super) async fn has_sale(db: &Db, voucher: u64) -> Result<bool> {
 
 /// A sale at one moment: its stock and its buyers agree.
 pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<Snapshot>> {
-    let mut reading = db.read().begin().await?;
+    let mut reading = db.snapshot().await?;
     let sale =
         sqlx::query("SELECT stock, begin_time, end_time FROM seckill_voucher WHERE voucher_id = ?")
             .bind(id(voucher))

@@ -1,0 +1,129 @@
+//! The schema, brought up at start: numbered files, each statement once.
+//!
+//! MySQL ends a transaction at every change of the schema, so a file cannot be applied as a whole.
+//! Each statement is therefore noted by itself in the table `migration`, after it was carried out.
+//! One that was carried out and not noted, because the process ended in between, says on the next
+//! start that what it makes is there already, and that is taken for its success.
+//!
+//! A file that was released is never changed, only followed by another: what is noted is told by its
+//! number. Whoever calls sees to it that one process of a fleet does this at a time.
+
+use sqlx::Row as _;
+
+use super::Db;
+use crate::error::{Error, Result};
+
+/// All files, in order. Statements end with `;` at the end of a line.
+const FILES: [(i64, &str); 10] = [
+    (1, include_str!("../../migrations/01-accounts.sql")),
+    (2, include_str!("../../migrations/02-shops.sql")),
+    (3, include_str!("../../migrations/03-vouchers.sql")),
+    (4, include_str!("../../migrations/04-notes.sql")),
+    (5, include_str!("../../migrations/05-follows.sql")),
+    (6, include_str!("../../migrations/06-checkins.sql")),
+    (7, include_str!("../../migrations/07-goods.sql")),
+    (8, include_str!("../../migrations/08-cart.sql")),
+    (9, include_str!("../../migrations/09-orders.sql")),
+    (10, BIG_KEYS),
+];
+/// The one table that `seawall keys big --log` needs.
+const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (file BIGINT NOT NULL, \
+     statement BIGINT NOT NULL, PRIMARY KEY (file, statement))";
+
+impl Db {
+    /// Brings the schema up; what is there already is left alone.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the database is away, [`Error::Internal`] when a statement fails.
+    pub async fn migrate(&self) -> Result<()> {
+        sqlx::query(TABLE).execute(self.read()).await?;
+        let rows = sqlx::query("SELECT file, statement FROM migration").fetch_all(self.read());
+        let mut done = std::collections::HashSet::new();
+        for row in rows.await? {
+            done.insert((row.try_get::<i64, _>("file")?, row.try_get::<i64, _>("statement")?));
+        }
+        for (file, text) in FILES {
+            for (number, statement) in (1..).zip(statements(text)) {
+                if done.contains(&(file, number)) {
+                    continue;
+                }
+                self.apply(statement).await.map_err(|error| {
+                    Error::Internal(format!("migration {file}, statement {number}: {error}"))
+                })?;
+                let note = "INSERT INTO migration (file, statement) VALUES (?, ?)";
+                sqlx::query(note).bind(file).bind(number).execute(self.read()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the table of big keys alone, in somebody else's database.
+    pub(crate) async fn add_big_keys(&self) -> Result<()> {
+        for statement in statements(BIG_KEYS) {
+            sqlx::query(statement).execute(self.read()).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, statement: &'static str) -> Result<(), sqlx::Error> {
+        match sqlx::query(statement).execute(self.read()).await {
+            Err(sqlx::Error::Database(error)) if is_there(error.as_ref()) => Ok(()),
+            result => result.map(drop),
+        }
+    }
+}
+
+fn statements(file: &'static str) -> impl Iterator<Item = &'static str> {
+    file.split(";\n").map(without_comments).filter(|text| !text.is_empty())
+}
+
+/// Cuts the comment lines at the head of a statement.
+fn without_comments(mut text: &'static str) -> &'static str {
+    loop {
+        text = text.trim_start();
+        if !text.starts_with("--") {
+            return text.trim_end().trim_end_matches(';');
+        }
+        text = text.split_once('\n').map_or("", |(_, rest)| rest);
+    }
+}
+
+/// Whether a statement failed because what it makes exists.
+fn is_there(error: &dyn sqlx::error::DatabaseError) -> bool {
+    // MySQL: 1061 is a duplicate name of an index; SQLite has only a sentence.
+    let message = error.message();
+    message.contains("already exists") || message.contains("Duplicate key name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Database;
+
+    #[test]
+    fn files_are_cut_into_statements() {
+        let all: Vec<_> = FILES.iter().flat_map(|(_, text)| statements(text)).collect();
+        assert!(all.len() > 25, "{}", all.len());
+        for statement in all {
+            assert!(statement.starts_with("CREATE "), "{statement}");
+            assert!(!statement.contains(';'), "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn it_may_end_anywhere_and_be_repeated() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let database = Database::Sqlite(dir.path().join("market.db"));
+        let db = Db::open(&database).await.expect("it opens");
+        db.migrate().await.expect("the first time");
+        // As if the process had ended before the last statements were noted.
+        let forget = "DELETE FROM migration WHERE file >= 3";
+        sqlx::query(forget).execute(db.read()).await.expect("forgotten");
+        db.migrate().await.expect("the second time");
+        db.migrate().await.expect("the third time");
+        let row = sqlx::query("SELECT COUNT(*) AS n FROM orders").fetch_one(db.read()).await;
+        assert_eq!(row.expect("it is there").get::<i64, _>("n"), 0);
+    }
+}

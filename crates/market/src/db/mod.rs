@@ -1,0 +1,192 @@
+//! The database: opening it, and how writers take turns.
+//!
+//! One set of queries serves SQLite and MySQL or MariaDB: ids come from our generator, times are
+//! epoch milliseconds, placeholders are `?`, and nothing uses a dialect of its own. Unique keys and
+//! conditional updates decide; a violated key is caught, never asked about beforehand. A sum is
+//! written `CAST(SUM(…) AS SIGNED)`: MySQL would answer with a decimal, which the driver for any
+//! database does not know.
+//!
+//! SQLite lets one connection write at a time. Writers therefore queue here, in order, instead of
+//! in SQLite's busy loop, whose sleeps are unfair. Invariant: a transaction holds a [`Turn`], and its
+//! first statement writes, so that it never has to upgrade a read lock. MySQL has as many turns as
+//! connections, and reads what is committed: two statements of one transaction may see different
+//! moments there unless [`Db::snapshot`] was asked for.
+
+mod migrate;
+
+use std::{path::Path, time::Duration};
+
+use sqlx::{
+    Any, AnyPool, Executor as _, Transaction,
+    any::{AnyPoolOptions, install_default_drivers},
+};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::{
+    config::Database,
+    error::{Error, Result},
+};
+
+/// Connections at the same time: readers of SQLite, or anybody at MySQL.
+const CONNECTIONS: u32 = 16;
+/// How long a query may wait for a connection.
+const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
+/// A connection that was not used for so long is closed.
+const IDLE_LIMIT: Duration = Duration::from_secs(300);
+
+/// Every SQLite connection: readers beside one writer, a commit is on disk before it returns.
+const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+     PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON;";
+
+/// Every MySQL connection: strict about values, no gap locks, nobody waits long for a row.
+const MYSQL_SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE', \
+     SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = 5";
+/// The same for servers that know the older name of the isolation.
+const MARIADB_SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE', \
+     SESSION tx_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = 5";
+
+/// Which database it is; only opening and waiting differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sqlite,
+    Mysql,
+}
+
+/// The pool of connections; a cheap handle by reference.
+#[derive(Debug)]
+pub struct Db {
+    pool: AnyPool,
+    kind: Kind,
+    writers: Semaphore,
+}
+
+/// A transaction whose turn to write it is.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    transaction: Transaction<'static, Any>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Db {
+    /// Opens the database; a SQLite file is made when there is none. Its schema is brought up by
+    /// [`migrate`](Self::migrate).
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it cannot be opened.
+    pub async fn open(database: &Database) -> Result<Self> {
+        install_default_drivers();
+        let (kind, url) = match database {
+            Database::Sqlite(path) => {
+                (Kind::Sqlite, format!("sqlite:{}?mode=rwc", percent_encode(path)))
+            }
+            Database::Mysql(url) => (Kind::Mysql, url.expose().to_owned()),
+        };
+        let pool = AnyPoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .acquire_timeout(ACQUIRE_LIMIT)
+            .idle_timeout(IDLE_LIMIT)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    if kind == Kind::Sqlite {
+                        return connection.execute(SQLITE_SETTINGS).await.map(drop);
+                    }
+                    match connection.execute(MYSQL_SETTINGS).await {
+                        Ok(_) => Ok(()),
+                        Err(_) => connection.execute(MARIADB_SETTINGS).await.map(drop),
+                    }
+                })
+            })
+            .connect(&url)
+            .await?;
+        let turns = if kind == Kind::Sqlite { 1 } else { CONNECTIONS as usize };
+        Ok(Db { pool, kind, writers: Semaphore::new(turns) })
+    }
+
+    /// For queries that only read.
+    pub(crate) fn read(&self) -> &AnyPool {
+        &self.pool
+    }
+
+    /// A transaction that only reads, all of it at one moment.
+    pub(crate) async fn snapshot(&self) -> Result<Transaction<'static, Any>> {
+        if self.kind == Kind::Sqlite {
+            return Ok(self.pool.begin().await?);
+        }
+        let mut connection = self.pool.acquire().await?;
+        // For the next transaction of this connection alone.
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+        Ok(Transaction::begin(connection, None).await?)
+    }
+
+    /// Begins a transaction when it is this writer's turn.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when no connection is free in time.
+    pub(crate) async fn write(&self) -> Result<Turn<'_>> {
+        let permit = tokio::time::timeout(ACQUIRE_LIMIT, self.writers.acquire()).await;
+        let permit = permit
+            .map_err(|_| busy("other writers took too long"))?
+            .map_err(|_| busy("it was closed"))?;
+        Ok(Turn { transaction: self.pool.begin().await?, _permit: permit })
+    }
+
+    /// Whether it answers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it does not.
+    pub async fn ping(&self) -> Result<()> {
+        sqlx::query("SELECT 1").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Closes every connection, after what is under way.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn query(&mut self) -> &mut sqlx::AnyConnection {
+        &mut self.transaction
+    }
+
+    pub(crate) async fn commit(self) -> Result<()> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    pub(crate) async fn roll_back(self) -> Result<()> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
+fn busy(cause: &str) -> Error {
+    Error::Unavailable { what: "the database", cause: cause.to_owned() }
+}
+
+/// Whether a statement failed because of a unique or primary key.
+pub(crate) fn is_taken(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
+/// Columns are signed; our ids have their highest bit clear, others match nothing.
+pub(crate) fn id(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(-1)
+}
+
+/// An id from a column.
+pub(crate) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// A path as part of a URL: what would end it, or decode to something else, is escaped.
+fn percent_encode(path: &Path) -> String {
+    let mut out = String::new();
+    for &byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'%' | b'?' | b'#' => out.push_str(&format!("%{byte:02X}")),
+            _ if byte.is_ascii_graphic() => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,95 @@
+//! The API's description, generated from the handlers.
+//!
+//! A handler names what is its own: parameters, body, what goes well, and which conflicts there are.
+//! What any request can meet (bad input, nobody logged in, too much, too slow, a store away) is added
+//! here, in one place, so that no handler can forget it.
+
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        Components, ContentBuilder, Ref, ResponseBuilder,
+        path::{Operation, ParameterIn},
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+use super::envelope::Refusal;
+
+/// The name of the way to log in, in `security(("token" = []))`.
+const TOKEN: &str = "token";
+
+/// What the description begins with.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Seawall market",
+        description = "Shops, flash sales, notes, carts and orders on the Seawall toolkit. Answers are \
+                       `{success, code, msg, data, total?}`; ids are text; times are RFC 3339; money is \
+                       in cents. Log in with `POST /user/code` and `POST /user/login`, and send the \
+                       token as `authorization: Bearer TOKEN`.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    components(schemas(Refusal<'static>)),
+    modifiers(&Security)
+)]
+pub(super) struct Description;
+
+struct Security;
+
+impl Modify for Security {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = api.components.get_or_insert_with(Components::default);
+        components.add_security_scheme(TOKEN, SecurityScheme::Http(bearer));
+    }
+}
+
+/// Adds to every operation what any request can meet.
+pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    for item in api.paths.paths.values_mut() {
+        let methods = [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.delete,
+            &mut item.head,
+            &mut item.patch,
+        ];
+        for operation in methods.into_iter().flatten() {
+            add_refusals(operation);
+        }
+    }
+    api
+}
+
+fn add_refusals(operation: &mut Operation) {
+    let parameters = operation.parameters.as_deref().unwrap_or_default();
+    let in_path =
+        parameters.iter().any(|parameter| matches!(parameter.parameter_in, ParameterIn::Path));
+    let has_input = !parameters.is_empty() || operation.request_body.is_some();
+    let mut common = vec![
+        ("408", "It took too long."),
+        ("429", "Too many of these; `Retry-After` says when to come back."),
+        ("503", "A store is away; `Retry-After` says when to come back."),
+    ];
+    if has_input {
+        common.push(("400", "The input makes no sense; `msg` says why."));
+    }
+    if in_path {
+        common.push(("404", "There is no such thing, or it is somebody else's."));
+    }
+    if operation.request_body.is_some() {
+        common.push(("413", "The body is too large."));
+    }
+    if operation.security.is_some() {
+        common.push(("401", "Nobody is logged in."));
+    }
+    for (status, description) in common {
+        let refusal = ContentBuilder::new().schema(Some(Ref::from_schema_name("Refusal"))).build();
+        let response = ResponseBuilder::new()
+            .description(description)
+            .content("application/json", refusal)
+            .build();
+        operation.responses.responses.entry(status.to_owned()).or_insert(response.into());
+    }
+}
