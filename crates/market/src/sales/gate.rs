@@ -87,6 +87,13 @@ impl Gate {
         }
     }
 
+    /// Forgets what is known of a voucher.
+    pub(super) async fn forget(&self, voucher: u64) -> Result<()> {
+        // What is not applied yet is over after `MISSING`.
+        let _ = self.known.invalidate(&voucher).await?;
+        Ok(())
+    }
+
     async fn is_known(&self, voucher: u64) -> Result<bool> {
         let db = Arc::clone(&self.db);
         let load = move || async move {
@@ -135,7 +142,7 @@ impl Gate {
     }
 
     /// Opens a sale that Redis does not know; false when the database does not know it either.
-    async fn open(&self, voucher: u64) -> Result<bool> {
+    pub(super) async fn open(&self, voucher: u64) -> Result<bool> {
         let shard = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let _one = self.opening[shard].lock().await;
         let key = keys::sale(voucher);

@@ -135,6 +135,17 @@ impl Sales {
         self.gate.open_all().await
     }
 
+    /// Opens a voucher's sale from the database, where Redis does not have it: after the voucher was
+    /// created. It may be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when a store is away; the first buyer opens it then.
+    pub(crate) async fn open(&self, voucher: u64) -> Result<()> {
+        self.gate.forget(voucher).await?;
+        self.gate.open(voucher).await?;
+        Ok(())
+    }
+
     /// Reserves a voucher for a user: the id of the order.
     ///
     /// # Errors
