@@ -193,6 +193,13 @@ pub(crate) async fn run(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         ground.heal();
+        // A write that was under way has a second from its own end, not from this moment.
+        database.enter(Phase::Quiet);
+        let patience = Instant::now();
+        while database.count(Tally::WritersDone) < plan.workers * task.writers {
+            assert!(patience.elapsed() < LIMIT, "the writers do not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     database.enter(Phase::Settled);

@@ -36,9 +36,11 @@ pub(crate) enum Phase {
     Faults = 0,
     /// Redis answers (messages may get lost): first levels must converge.
     Calm = 1,
-    /// No more writes; everything must be as promised.
-    Settled = 2,
-    Stop = 3,
+    /// The same without new writes; those under way are finished.
+    Quiet = 2,
+    /// The last write is a while ago; everything must be as promised.
+    Settled = 3,
+    Stop = 4,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,9 +65,11 @@ pub(crate) enum Tally {
     FromLevel1 = 3,
     Stale = 4,
     Settled = 5,
+    /// Writers that have seen that there is nothing more to write.
+    WritersDone = 6,
 }
 
-const TALLIES: usize = 6;
+const TALLIES: usize = 7;
 
 #[derive(Default)]
 struct Row {
@@ -74,8 +78,18 @@ struct Row {
     floors: VecDeque<(Instant, u64)>,
     floor: u64,
     floor_before: u64,
-    /// Applied or queued.
+    /// Applied or queued, and when.
     promised: u64,
+    promised_at: Option<Instant>,
+}
+
+impl Row {
+    fn promise(&mut self, version: u64) {
+        if version > self.promised {
+            self.promised = version;
+            self.promised_at = Some(Instant::now());
+        }
+    }
 }
 
 struct Shared {
@@ -178,14 +192,14 @@ impl Shared {
             (op, Some(row)) if op == Op::Applied as u8 => {
                 self.applied.fetch_add(1, Ordering::SeqCst);
                 row.floor = row.floor.max(a);
-                row.promised = row.promised.max(a);
+                row.promise(a);
                 let floor = row.floor;
                 row.floors.push_back((Instant::now(), floor));
                 [0; 3]
             }
             (op, Some(row)) if op == Op::Queued as u8 => {
                 self.queued.fetch_add(1, Ordering::SeqCst);
-                row.promised = row.promised.max(a);
+                row.promise(a);
                 [0; 3]
             }
             (op, Some(row)) if op == Op::Floor as u8 => {
@@ -206,8 +220,10 @@ impl Shared {
                 if kept.len() < MAX_KEPT {
                     let (kind, worker) = (b & 0xff, b >> 8);
                     kept.push(format!(
-                        "worker {worker}, key {key}: read {} where {} was due; kind {kind}; source at {}",
-                        a >> 32, a & 0xffff_ffff, row.version
+                        "worker {worker}, key {key}: read {} where {} was due; kind {kind:x}; source at {}; \
+                         {} was promised {:?} ago",
+                        a >> 32, a & 0xffff_ffff, row.version, row.promised,
+                        row.promised_at.map(|at| at.elapsed())
                     ));
                 }
                 [0; 3]
@@ -303,7 +319,8 @@ impl Client {
         let phase = match phase {
             0 => Phase::Faults,
             1 => Phase::Calm,
-            2 => Phase::Settled,
+            2 => Phase::Quiet,
+            3 => Phase::Settled,
             _ => Phase::Stop,
         };
         Ok(Floor { now, before, phase })

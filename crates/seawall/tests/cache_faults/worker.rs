@@ -192,7 +192,7 @@ impl Party {
                 continue;
             }
             // A strong read brings the first level up to date: it would hide what this phase looks for.
-            let watched = self.level1 && floor.phase == Phase::Calm;
+            let watched = self.level1 && floor.phase != Phase::Faults;
             let strong = !watched && chance.below(3) == 0;
             let reads = if !strong && chance.below(8) == 0 {
                 self.read_many(key, &mut chance).await?
@@ -313,8 +313,8 @@ impl Party {
         loop {
             let key = chance.below(self.keys);
             let phase = self.database.floor(key).await?.phase;
-            if phase >= Phase::Settled {
-                return Ok(());
+            if phase >= Phase::Quiet {
+                return self.database.count(Tally::WritersDone, 1).await;
             }
             // Fewer writes when first levels are looked at: the next write of a key would cover up a
             // copy that should be gone.
