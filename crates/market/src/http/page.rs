@@ -1,4 +1,4 @@
-//! The web page: plain files, built into the binary.
+//! The web page and the API's browsable description: plain files, built into the binary.
 
 use axum::{
     Router,
@@ -10,8 +10,12 @@ use axum::{
 use crate::app::Shared;
 
 /// Path, kind and content of each file.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("/", "text/html; charset=utf-8", include_str!("../../web/index.html")),
+    ("/docs", "text/html; charset=utf-8", include_str!("../../web/docs.html")),
+    ("/web/docs.css", "text/css; charset=utf-8", include_str!("../../web/docs.css")),
+    ("/web/docs.js", "text/javascript; charset=utf-8", include_str!("../../web/docs.js")),
+    ("/web/schema.js", "text/javascript; charset=utf-8", include_str!("../../web/schema.js")),
     ("/web/style.css", "text/css; charset=utf-8", include_str!("../../web/style.css")),
     ("/web/main.js", "text/javascript; charset=utf-8", include_str!("../../web/main.js")),
     ("/web/api.js", "text/javascript; charset=utf-8", include_str!("../../web/api.js")),

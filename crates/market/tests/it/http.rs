@@ -51,18 +51,22 @@ async fn requests_have_ids_and_answers_protect_the_browser() {
 #[tokio::test]
 async fn the_page_and_all_it_refers_to_are_there() {
     let market = Market::on(Backend::Embedded).await;
-    let page = market.get("/", "").await;
-    assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
-    let html = page.body.as_str().expect("text").to_owned();
+    let mut html = String::new();
+    for path in ["/", "/docs"] {
+        let page = market.get(path, "").await;
+        assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
+        html.push_str(page.body.as_str().expect("text"));
+    }
     assert!(
         !html.contains("<style") && !html.contains("onclick"),
         "the policy forbids inline code"
     );
     let kinds = [("js", "text/javascript"), ("css", "text/css"), ("svg", "image/svg+xml")];
     let mut seen = 0;
-    let script = market.get("/web/main.js", "").await.body;
-    let both = format!("{html}{}", script.as_str().expect("text"));
-    for word in both.split(['"', '\'']).filter(|word| word.starts_with("/web/")) {
+    for script in ["/web/main.js", "/web/docs.js"] {
+        html.push_str(market.get(script, "").await.body.as_str().expect("text"));
+    }
+    for word in html.split(['"', '\'']).filter(|word| word.starts_with("/web/")) {
         let file = market.get(word, "").await;
         assert_eq!(file.status, 200, "{word}");
         let ending = word.rsplit('.').next().expect("an ending");
@@ -70,6 +74,6 @@ async fn the_page_and_all_it_refers_to_are_there() {
         assert!(file.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with(kind), "{word}");
         seen += 1;
     }
-    assert!(seen >= 5, "the page refers to its files");
+    assert!(seen >= 9, "the page refers to its files");
     market.shutdown().await;
 }
