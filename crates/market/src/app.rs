@@ -23,6 +23,7 @@ use crate::{
     http,
     jobs::Jobs,
     keys,
+    payments::{Payments, SimulatedPayments},
     sales::{CrashPoints, Sales, jobs::Workers},
     shops::Shops,
 };
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) seawall: Seawall,
     pub(crate) db: Arc<Db>,
+    pub(crate) payments: Arc<dyn Payments>,
     /// This process among those of the fleet: the same after a restart.
     pub(crate) instance: Arc<str>,
 }
@@ -99,6 +101,8 @@ impl State {
 pub struct Parts {
     /// What delivers login codes; the log without it.
     pub sender: Option<Arc<dyn SmsSender>>,
+    /// What takes money and gives it back; a simulation without it.
+    pub payments: Option<Arc<dyn Payments>>,
     /// Where workers are killed; nowhere without it.
     pub crash_points: CrashPoints,
 }
@@ -121,7 +125,8 @@ impl App {
     pub async fn start(config: Config, seawall: Seawall, parts: Parts) -> Result<Self> {
         let instance = instance(&config.data)?.into();
         let db = Arc::new(Db::open(&config.database).await?);
-        let context = Context { config: Arc::new(config), seawall, db, instance };
+        let payments = parts.payments.unwrap_or_else(|| Arc::new(SimulatedPayments::default()));
+        let context = Context { config: Arc::new(config), seawall, db, payments, instance };
         prepare(&context).await?;
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
         let accounts = Accounts::new(&context, sender)?;

@@ -15,6 +15,7 @@ pub mod error;
 pub mod http;
 mod jobs;
 pub mod keys;
+pub mod payments;
 pub mod sales;
 pub mod shops;
 pub mod vouchers;
