@@ -11,7 +11,7 @@ use std::{
 };
 
 use axum::Router;
-use seawall::{Seawall, cmd, lock::Attempt};
+use seawall::{Seawall, cmd, lock::Attempt, social::Day};
 
 use crate::{
     accounts::{Accounts, LogSender, SmsSender},
@@ -26,6 +26,7 @@ use crate::{
     payments::{Payments, SimulatedPayments},
     sales::{CrashPoints, Sales, jobs::Workers},
     shops::Shops,
+    zone,
 };
 
 /// How long another process may take to bring the schema up and fill the database.
@@ -50,6 +51,11 @@ impl Context {
     pub(crate) fn now(&self) -> i64 {
         self.seawall.link().server_millis()
     }
+
+    /// Today, in the business zone, by the same clock.
+    pub(crate) fn today(&self) -> Day {
+        zone::day(&self.config.zone, self.now())
+    }
 }
 
 /// The features on their stores.
@@ -65,6 +71,10 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn config(&self) -> &Config {
         &self.context.config
+    }
+
+    pub(crate) fn today(&self) -> Day {
+        self.context.today()
     }
 
     pub(crate) fn db(&self) -> &Db {

@@ -1,22 +1,24 @@
-//! Routes of login and session.
+//! Routes of login, session and profile.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::Phone;
+use super::{Change, Gender, Phone, Profile, User};
 use crate::{
     app::Shared,
-    http::{Answer, ClientIp, Envelope, FormBody, Id, JsonBody, Nothing, Shown, SignedIn},
+    http::{Answer, ClientIp, Envelope, FormBody, Id, JsonBody, Nothing, PathId, Shown, SignedIn},
+    zone::rfc3339,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(send_code))
         .routes(routes!(log_in))
-        .routes(routes!(me))
+        .routes(routes!(me, change))
         .routes(routes!(log_out))
+        .routes(routes!(read))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -76,11 +78,9 @@ struct UserView {
 /// Who is logged in.
 #[utoipa::path(get, path = "/user/me", tag = "accounts", security(("token" = [])),
     responses((status = 200, body = Envelope<UserView>)))]
-async fn me(user: SignedIn) -> Answer<UserView> {
-    let user = user.0;
-    let view =
-        UserView { id: Id(user.id), nick_name: user.nick_name, icon: user.icon, role: user.role };
-    Ok(view.into())
+async fn me(State(app): State<Shared>, user: SignedIn) -> Answer<UserView> {
+    let User { id, nick_name, icon, role } = app.accounts().current(user.0).await?;
+    Ok(UserView { id: Id(id), nick_name, icon, role }.into())
 }
 
 /// End this session.
@@ -93,4 +93,109 @@ async fn log_out(
 ) -> Answer<Nothing> {
     app.accounts().log_out(&token).await?;
     Ok(Nothing.into())
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ProfileView {
+    id: Id,
+    nick_name: String,
+    icon: String,
+    city: String,
+    introduce: String,
+    /// How many follow this user.
+    fans: i64,
+    /// How many this user follows.
+    followee: i64,
+    /// 0 not told, 1 male, 2 female.
+    gender: i64,
+    /// Such as `1990-12-31`.
+    birthday: Option<String>,
+    credits: i64,
+    level: i64,
+    create_time: String,
+}
+
+impl ProfileView {
+    fn new(app: &Shared, profile: &Profile) -> Self {
+        ProfileView {
+            id: Id(profile.id),
+            nick_name: profile.nick_name.clone(),
+            icon: profile.icon.clone(),
+            city: profile.city.clone(),
+            introduce: profile.introduce.clone(),
+            fans: profile.fans,
+            followee: profile.followee,
+            gender: profile.gender,
+            birthday: profile.birthday.clone(),
+            credits: profile.credits,
+            level: profile.level,
+            create_time: rfc3339(&app.config().zone, profile.create_time),
+        }
+    }
+}
+
+/// What anybody may know of a user.
+#[utoipa::path(get, path = "/user/{id}", tag = "accounts", params(("id" = Id, Path)),
+    responses((status = 200, body = Envelope<ProfileView>)))]
+async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ProfileView> {
+    let profile = app.accounts().profile(id).await?;
+    Ok(ProfileView::new(&app, &profile).into())
+}
+
+/// What is left out stays as it is.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ChangeRequest {
+    /// 1 to 32 characters.
+    #[schema(example = "Ada")]
+    nick_name: Option<String>,
+    /// The path of a picture on this site, or empty.
+    icon: Option<String>,
+    /// At most 64 characters.
+    city: Option<String>,
+    /// At most 128 characters.
+    introduce: Option<String>,
+    /// 0 not told, 1 male, 2 female.
+    gender: Option<i64>,
+    /// A day that was, such as `1990-12-31`, or empty to forget it.
+    birthday: Option<String>,
+}
+
+impl ChangeRequest {
+    fn check(&self, app: &Shared) -> crate::Result<Change> {
+        let mut change = Change::default();
+        if let Some(name) = &self.nick_name {
+            change = change.nick_name(name)?;
+        }
+        if let Some(path) = &self.icon {
+            change = change.icon(path)?;
+        }
+        if let Some(city) = &self.city {
+            change = change.city(city)?;
+        }
+        if let Some(words) = &self.introduce {
+            change = change.introduce(words)?;
+        }
+        if let Some(number) = self.gender {
+            change = change.gender(Gender::parse(number)?);
+        }
+        if let Some(day) = &self.birthday {
+            change = change.birthday(day, app.today())?;
+        }
+        Ok(change)
+    }
+}
+
+/// Change what others see of oneself.
+#[utoipa::path(put, path = "/user/me", tag = "accounts", security(("token" = [])),
+    request_body = ChangeRequest, responses((status = 200, body = Envelope<ProfileView>)))]
+async fn change(
+    State(app): State<Shared>,
+    user: SignedIn,
+    JsonBody(request): JsonBody<ChangeRequest>,
+) -> Answer<ProfileView> {
+    let change = request.check(&app)?;
+    let profile = app.accounts().change(user.id, &change).await?;
+    Ok(ProfileView::new(&app, &profile).into())
 }

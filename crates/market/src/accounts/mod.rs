@@ -1,21 +1,26 @@
-//! Who somebody is: login by code, sessions.
+//! Who somebody is: login by code, sessions, and what they tell of themselves.
 //!
 //! A phone that logs in for the first time registers itself. The unique key on the phone decides
 //! between two first logins at the same time.
 
+mod change;
 pub mod codes;
 pub(crate) mod http;
+mod profile;
 pub mod sessions;
 mod sms;
 mod store;
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
 use rand::{RngExt as _, distr::Alphanumeric};
-use seawall::Seawall;
+use seawall::{Seawall, cache::Freshness};
 
+use self::profile::Profiles;
 pub use self::{
+    change::{Change, Gender},
     codes::Codes,
+    profile::{Brief, Profile},
     sessions::Token,
     sms::{LogSender, Sending, SmsSender},
 };
@@ -78,6 +83,7 @@ pub struct Accounts {
     seawall: Seawall,
     db: Arc<Db>,
     codes: Codes,
+    profiles: Profiles,
     ids: seawall::id::Ids,
 }
 
@@ -86,6 +92,7 @@ impl Accounts {
         let Context { config, seawall, db, .. } = context;
         Ok(Accounts {
             codes: Codes::new(seawall, sender, config.sms, config.code_ip_hourly)?,
+            profiles: Profiles::new(context)?,
             ids: seawall.ids("user").build()?,
             seawall: seawall.clone(),
             db: Arc::clone(db),
@@ -144,5 +151,49 @@ impl Accounts {
     /// [`Error::Unavailable`] when it may still be alive somewhere.
     pub async fn log_out(&self, token: &Token) -> Result<()> {
         sessions::close(self.seawall.link(), &self.db, token).await
+    }
+
+    /// What anybody may know of a user.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is none.
+    pub async fn profile(&self, user: u64) -> Result<Arc<Profile>> {
+        self.profiles.read(user, Freshness::Cached).await
+    }
+
+    /// A user as of now: a session's copy of the name follows a change, this is ahead of it.
+    ///
+    /// # Errors
+    /// As [`Accounts::profile`].
+    pub async fn current(&self, user: User) -> Result<User> {
+        let profile = self.profiles.read(user.id, Freshness::Strong).await?;
+        Ok(User { nick_name: profile.nick_name.clone(), icon: profile.icon.clone(), ..user })
+    }
+
+    /// Changes what a user tells of themselves.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such user.
+    pub async fn change(&self, user: u64, change: &Change) -> Result<Arc<Profile>> {
+        let now = self.seawall.link().server_millis();
+        self.profiles.change(user, change, now).await?;
+        self.profiles.read(user, Freshness::Strong).await
+    }
+
+    /// Names and pictures of many users at once, through the cache; who does not exist is left out.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when neither Redis nor the database can tell.
+    pub async fn brief(&self, users: impl IntoIterator<Item = u64>) -> Result<HashMap<u64, Brief>> {
+        self.profiles.briefs(users).await
+    }
+
+    /// To be called after a commit that changed rows of `user` or `user_info`, such as the numbers
+    /// of fans: what is cached of these users is dropped.
+    ///
+    /// # Errors
+    /// Never for ids; when Redis is away the cache goes on trying.
+    pub async fn changed(&self, users: &[u64]) -> Result<()> {
+        self.profiles.changed(users).await
     }
 }

@@ -1,12 +1,17 @@
-//! Users and sessions in the database.
+//! Users, their profiles and sessions in the database.
 
-use sqlx::{Row as _, any::AnyRow};
+use std::collections::HashMap;
 
-use super::{Phone, User, sessions};
+use sqlx::{Any, QueryBuilder, Row as _, any::AnyRow};
+
+use super::{Change, Phone, Profile, User, sessions};
 use crate::{
-    db::{Db, id, is_taken, unsigned},
+    db::{Db, Turn, id, is_taken, unsigned},
     error::Result,
 };
+
+/// Most ids in one query.
+const SLICE: usize = 500;
 
 fn user(row: &AnyRow) -> Result<User> {
     Ok(User {
@@ -43,10 +48,115 @@ pub(super) async fn register(db: &Db, new: &User, phone: &Phone, now: i64) -> Re
     .execute(turn.query())
     .await;
     match inserted {
-        Ok(_) => turn.commit().await.map(|()| true),
+        Ok(_) => {
+            insert_info(&mut turn, new.id, now).await?;
+            turn.commit().await.map(|()| true)
+        }
         Err(error) if is_taken(&error) => turn.roll_back().await.map(|()| false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The row about somebody who has told nothing yet.
+async fn insert_info(turn: &mut Turn<'_>, user: u64, now: i64) -> Result<()> {
+    let inserted = sqlx::query(
+        "INSERT INTO user_info (user_id, city, introduce, fans, followee, gender, birthday, \
+         credits, level, create_time, update_time) VALUES (?, '', '', 0, 0, 0, NULL, 0, 0, ?, ?)",
+    )
+    .bind(id(user))
+    .bind(now)
+    .bind(now)
+    .execute(turn.query())
+    .await;
+    match inserted {
+        Ok(_) => Ok(()),
+        Err(error) if is_taken(&error) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The profiles of those of these users who exist; who has told nothing has an empty one.
+pub(super) async fn profiles(db: &Db, users: &[u64]) -> Result<HashMap<u64, Profile>> {
+    let mut found = HashMap::with_capacity(users.len());
+    for slice in users.chunks(SLICE) {
+        let mut query = QueryBuilder::<Any>::new(
+            "SELECT u.id AS id, u.nick_name AS nick_name, u.icon AS icon, \
+             COALESCE(i.city, '') AS city, COALESCE(i.introduce, '') AS introduce, \
+             COALESCE(i.fans, 0) AS fans, COALESCE(i.followee, 0) AS followee, \
+             COALESCE(i.gender, 0) AS gender, i.birthday AS birthday, \
+             COALESCE(i.credits, 0) AS credits, COALESCE(i.level, 0) AS level, \
+             u.create_time AS create_time \
+             FROM user u LEFT JOIN user_info i ON i.user_id = u.id WHERE u.id IN (",
+        );
+        let mut list = query.separated(", ");
+        for user in slice {
+            list.push_bind(id(*user));
+        }
+        list.push_unseparated(")");
+        for row in query.build().fetch_all(db.read()).await? {
+            let profile = profile(&row)?;
+            found.insert(profile.id, profile);
+        }
+    }
+    Ok(found)
+}
+
+fn profile(row: &AnyRow) -> Result<Profile> {
+    Ok(Profile {
+        id: unsigned(row.try_get("id")?),
+        nick_name: row.try_get("nick_name")?,
+        icon: row.try_get("icon")?,
+        city: row.try_get("city")?,
+        introduce: row.try_get("introduce")?,
+        fans: row.try_get("fans")?,
+        followee: row.try_get("followee")?,
+        gender: row.try_get("gender")?,
+        birthday: row.try_get("birthday")?,
+        credits: row.try_get("credits")?,
+        level: row.try_get("level")?,
+        create_time: row.try_get("create_time")?,
+    })
+}
+
+/// Changes a profile; false when there is no such user.
+pub(super) async fn change_profile(db: &Db, user: u64, change: &Change, now: i64) -> Result<bool> {
+    let mut turn = db.write().await?;
+    let updated = sqlx::query(
+        "UPDATE user SET nick_name = COALESCE(?, nick_name), icon = COALESCE(?, icon), \
+         update_time = ? WHERE id = ?",
+    )
+    .bind(change.nick_name.as_deref())
+    .bind(change.icon.as_deref())
+    .bind(now)
+    .bind(id(user))
+    .execute(turn.query())
+    .await?;
+    if updated.rows_affected() == 0 {
+        turn.roll_back().await?;
+        return Ok(false);
+    }
+    if update_info(&mut turn, user, change, now).await? == 0 {
+        insert_info(&mut turn, user, now).await?;
+        update_info(&mut turn, user, change, now).await?;
+    }
+    turn.commit().await.map(|()| true)
+}
+
+async fn update_info(turn: &mut Turn<'_>, user: u64, change: &Change, now: i64) -> Result<u64> {
+    let updated = sqlx::query(
+        "UPDATE user_info SET city = COALESCE(?, city), introduce = COALESCE(?, introduce), \
+         gender = COALESCE(?, gender), birthday = NULLIF(COALESCE(?, birthday), ''), \
+         update_time = ? WHERE user_id = ?",
+    )
+    .bind(change.city.as_deref())
+    .bind(change.introduce.as_deref())
+    .bind(change.gender)
+    .bind(change.birthday.as_deref())
+    .bind(now)
+    .bind(id(user))
+    .execute(turn.query())
+    .await?;
+    Ok(updated.rows_affected())
 }
 
 /// Adds a session's row, and takes out rows of this user that have ended.

@@ -6,5 +6,6 @@ mod bounds;
 mod http;
 mod market;
 mod orders;
+mod profile;
 mod shops;
 mod workers;

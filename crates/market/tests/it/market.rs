@@ -200,7 +200,18 @@ impl Market {
     }
 
     pub(crate) async fn post_json(&self, path: &str, body: &Value) -> Answer {
-        let mut request = request(Method::POST, path, "", Body::from(body.to_string()));
+        self.send_json(Method::POST, path, "", body).await
+    }
+
+    /// Any method with a body.
+    pub(crate) async fn send_json(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> Answer {
+        let mut request = request(method, path, token, Body::from(body.to_string()));
         let kind = "application/json".parse().expect("a header");
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
         self.call(request).await
@@ -222,6 +233,15 @@ impl Market {
                 return status;
             }
             assert!(tokio::time::Instant::now() < deadline, "{order} is still queued");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits for something that happens in the background.
+    pub(crate) async fn until(&self, what: &str, is_so: impl AsyncFn(&Market) -> bool) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !is_so(self).await {
+            assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

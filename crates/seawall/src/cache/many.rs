@@ -118,6 +118,10 @@ where
             match entry {
                 Some(entry) if now < entry.fresh_until && entry.suits(Freshness::Cached, now) => {
                     inner.keep(subject, &entry, ticket);
+                    if inner.is_tended() {
+                        let loader = one_of_many(load, &keys[index]);
+                        inner.tend(subject, &entry, stamp, now, Some(&loader));
+                    }
                     answers[index] = Some(Ok(inner.hit(&entry, now)));
                 }
                 Some(entry)

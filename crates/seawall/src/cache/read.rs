@@ -262,8 +262,7 @@ where
         let Ok((Some(entry), _)) = &looked.found else { return None };
         let now = looked.at;
         let fresh = now < entry.fresh_until && !entry.invalidated && entry.suits(freshness, now);
-        let tended = self.settings.sliding || self.settings.early_refresh.is_some();
-        if !fresh || tended || self.repairs.concerns(subject.entry()) {
+        if !fresh || self.is_tended() || self.repairs.concerns(subject.entry()) {
             return None;
         }
         self.keep(subject, entry, looked.ticket);
@@ -503,8 +502,13 @@ where
         entry.read(Source::Level2, now)
     }
 
+    /// Whether fresh entries that are read want looking after.
+    pub(super) fn is_tended(&self) -> bool {
+        self.settings.sliding || self.settings.early_refresh.is_some()
+    }
+
     /// Looks after a fresh entry that was read: it may slide, or be refreshed early.
-    fn tend(
+    pub(super) fn tend(
         self: &Arc<Self>,
         subject: &Subject,
         entry: &Entry<V>,
