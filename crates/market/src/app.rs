@@ -26,6 +26,7 @@ use crate::{
     payments::{Payments, SimulatedPayments},
     sales::{CrashPoints, Sales, jobs::Workers},
     shops::Shops,
+    vouchers::Vouchers,
     zone,
 };
 
@@ -63,7 +64,8 @@ impl Context {
 pub(crate) struct State {
     context: Context,
     accounts: Accounts,
-    shops: Shops,
+    shops: Arc<Shops>,
+    vouchers: Vouchers,
     sales: Arc<Sales>,
     draining: AtomicBool,
 }
@@ -87,6 +89,10 @@ impl State {
 
     pub(crate) fn shops(&self) -> &Shops {
         &self.shops
+    }
+
+    pub(crate) fn vouchers(&self) -> &Vouchers {
+        &self.vouchers
     }
 
     pub(crate) fn sales(&self) -> &Sales {
@@ -140,7 +146,8 @@ impl App {
         prepare(&context).await?;
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
         let accounts = Accounts::new(&context, sender)?;
-        let shops = Shops::new(&context)?;
+        let shops = Arc::new(Shops::new(&context)?);
+        let vouchers = Vouchers::new(&context)?;
         let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
         sales.open_sales().await?;
 
@@ -153,7 +160,7 @@ impl App {
         );
         let schedule = Schedule::start(Arc::new(big_keys), context.config.zone.clone());
         let draining = AtomicBool::new(false);
-        let state = Arc::new(State { context, accounts, shops, sales, draining });
+        let state = Arc::new(State { context, accounts, shops, vouchers, sales, draining });
         Ok(App { state, jobs, workers, schedule })
     }
 

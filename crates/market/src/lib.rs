@@ -8,6 +8,7 @@
 pub mod accounts;
 mod app;
 pub mod big_keys;
+mod check;
 pub mod config;
 pub mod db;
 mod demo;

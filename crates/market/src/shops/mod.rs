@@ -12,6 +12,7 @@ use seawall::cache::{Cache, Loaded};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    accounts::User,
     app::Context,
     db::Db,
     error::{Error, Result},
@@ -59,6 +60,10 @@ pub struct Shop {
     pub update_time: i64,
 }
 
+fn unknown() -> Error {
+    Error::not_found("UNKNOWN_SHOP", "no such shop")
+}
+
 /// Shops and their cache.
 #[derive(Debug)]
 pub struct Shops {
@@ -87,6 +92,19 @@ impl Shops {
         let db = Arc::clone(&self.db);
         let load = move || async move { store::by_id(&db, shop).await.map(Loaded::from) };
         let read = self.cache.get_or_load(&shop, load).await?;
-        read.value.ok_or_else(|| Error::not_found("UNKNOWN_SHOP", "no such shop"))
+        read.value.ok_or_else(unknown)
+    }
+
+    /// Passes admins, and the merchant whose shop it is; by the database, which knows who owns it
+    /// now.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such shop, [`Error::Forbidden`] for everybody else.
+    pub async fn may_change(&self, user: &User, shop: u64) -> Result<()> {
+        let owner = store::owner(&self.db, shop).await?.ok_or_else(unknown)?;
+        if user.role == "admin" || (user.role == "merchant" && owner == user.id) {
+            return Ok(());
+        }
+        Err(Error::Forbidden { msg: "only the shop's merchant or an admin may do this" })
     }
 }

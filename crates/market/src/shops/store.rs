@@ -37,3 +37,12 @@ pub(super) async fn by_id(db: &Db, shop: u64) -> Result<Option<Shop>> {
         update_time: row.try_get("update_time")?,
     }))
 }
+
+/// Whose shop it is.
+pub(super) async fn owner(db: &Db, shop: u64) -> Result<Option<u64>> {
+    let row = sqlx::query("SELECT owner_id FROM shop WHERE id = ?")
+        .bind(id(shop))
+        .fetch_optional(db.read())
+        .await?;
+    row.map(|row| Ok(unsigned(row.try_get("owner_id")?))).transpose()
+}

@@ -8,4 +8,5 @@ mod market;
 mod orders;
 mod profile;
 mod shops;
+mod vouchers;
 mod workers;
