@@ -23,6 +23,7 @@ use crate::{
     http,
     jobs::Jobs,
     keys,
+    notes::Notes,
     payments::{Payments, SimulatedPayments},
     sales::{CrashPoints, Sales, jobs::Workers},
     shops::Shops,
@@ -63,9 +64,10 @@ impl Context {
 #[derive(Debug)]
 pub(crate) struct State {
     context: Context,
-    accounts: Accounts,
+    accounts: Arc<Accounts>,
     shops: Arc<Shops>,
     vouchers: Vouchers,
+    notes: Arc<Notes>,
     sales: Arc<Sales>,
     draining: AtomicBool,
 }
@@ -93,6 +95,10 @@ impl State {
 
     pub(crate) fn vouchers(&self) -> &Vouchers {
         &self.vouchers
+    }
+
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     pub(crate) fn sales(&self) -> &Sales {
@@ -145,9 +151,10 @@ impl App {
         let context = Context { config: Arc::new(config), seawall, db, payments, instance };
         prepare(&context).await?;
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
-        let accounts = Accounts::new(&context, sender)?;
+        let accounts = Arc::new(Accounts::new(&context, sender)?);
         let shops = Arc::new(Shops::new(&context)?);
         let vouchers = Vouchers::new(&context)?;
+        let notes = Arc::new(Notes::new(&context, &accounts)?);
         let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
         sales.open_sales().await?;
 
@@ -160,7 +167,7 @@ impl App {
         );
         let schedule = Schedule::start(Arc::new(big_keys), context.config.zone.clone());
         let draining = AtomicBool::new(false);
-        let state = Arc::new(State { context, accounts, shops, vouchers, sales, draining });
+        let state = Arc::new(State { context, accounts, shops, vouchers, notes, sales, draining });
         Ok(App { state, jobs, workers, schedule })
     }
 

@@ -16,6 +16,7 @@ pub mod error;
 pub mod http;
 mod jobs;
 pub mod keys;
+pub mod notes;
 pub mod payments;
 pub mod sales;
 pub mod shops;

@@ -31,7 +31,7 @@ pub(crate) use self::{
     },
     id::Id,
 };
-use crate::{accounts, app::Shared, sales, shops, vouchers};
+use crate::{accounts, app::Shared, notes, sales, shops, vouchers};
 
 /// Largest body of a request; uploads have a limit of their own.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -64,6 +64,7 @@ fn described() -> OpenApiRouter<Shared> {
         .merge(shops::http::routes())
         .merge(vouchers::http::routes())
         .merge(sales::http::routes())
+        .merge(notes::http::routes())
         .merge(health::routes())
         .merge(metrics::routes())
 }

@@ -1,0 +1,153 @@
+//! What somebody wants to publish, checked: nothing else gets to the database.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+
+/// Longest title, in characters.
+pub(super) const TITLE_CHARS: usize = 100;
+/// Longest text, in characters.
+pub(super) const CONTENT_CHARS: usize = 4_000;
+/// Most pictures.
+pub(super) const IMAGES: usize = 9;
+/// Longest path of a picture, in bytes: nine of them fit their column.
+const IMAGE_BYTES: usize = 200;
+/// Where pictures of ours lie.
+const FOLDERS: [&str; 2] = ["/uploads/", "/pictures/"];
+/// Longest name that a client gives to a submission, in bytes.
+const KEY_BYTES: usize = 128;
+/// Without such a name, the same content within this time is one submission.
+pub(super) const WINDOW_MS: i64 = 60_000;
+
+/// A note before it has an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    pub(super) author: u64,
+    pub(super) shop: u64,
+    pub(super) title: String,
+    /// Paths, separated by commas.
+    pub(super) images: String,
+    pub(super) content: String,
+}
+
+impl Draft {
+    /// Checks what an author wrote; 0 is no shop.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] names what does not fit.
+    pub fn new(
+        author: u64,
+        title: &str,
+        images: &[String],
+        content: &str,
+        shop: Option<u64>,
+    ) -> Result<Self> {
+        let title = text(title, TITLE_CHARS)
+            .ok_or_else(|| Error::bad("BAD_TITLE", "a title has 1 to 100 characters"))?;
+        let content = text(content, CONTENT_CHARS)
+            .ok_or_else(|| Error::bad("BAD_CONTENT", "a note has 1 to 4000 characters"))?;
+        if images.len() > IMAGES {
+            return Err(Error::bad("TOO_MANY_IMAGES", "a note has up to 9 images"));
+        }
+        if !images.iter().all(|path| is_ours(path)) {
+            let msg = "an image is a path that an upload returned";
+            return Err(Error::bad("BAD_IMAGE", msg));
+        }
+        let images = images.join(",");
+        Ok(Draft { author, shop: shop.unwrap_or(0), title, images, content })
+    }
+
+    /// What tells this submission from others, by the name that its client gave it.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for a name that is empty or too long.
+    pub(super) fn named(&self, key: &str) -> Result<String> {
+        if key.is_empty() || key.len() > KEY_BYTES {
+            let msg = "an Idempotency-Key has 1 to 128 characters";
+            return Err(Error::bad("BAD_IDEMPOTENCY_KEY", msg));
+        }
+        Ok(digest(&[b"named", &self.author.to_be_bytes(), key.as_bytes()]))
+    }
+
+    /// The same by its content, in the window that this time lies in.
+    pub(super) fn within(&self, now: i64) -> String {
+        digest(&[
+            b"content",
+            &self.author.to_be_bytes(),
+            &self.shop.to_be_bytes(),
+            &now.div_euclid(WINDOW_MS).to_be_bytes(),
+            self.title.as_bytes(),
+            self.images.as_bytes(),
+            self.content.as_bytes(),
+        ])
+    }
+}
+
+/// Text without space around it, if it is not empty and fits.
+pub(super) fn text(given: &str, most_chars: usize) -> Option<String> {
+    let text = given.trim();
+    (!text.is_empty() && text.chars().count() <= most_chars).then(|| text.to_owned())
+}
+
+/// Whether this is a path of a picture that we store: never a way out of its folder, nor an address
+/// elsewhere.
+fn is_ours(path: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    path.len() <= IMAGE_BYTES
+        && path.bytes().all(plain)
+        && !path.contains("..")
+        && !path.contains("//")
+        && FOLDERS.iter().any(|folder| path.len() > folder.len() && path.starts_with(folder))
+}
+
+/// A digest over parts, each with its length, so that none runs into its neighbour.
+fn digest(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(title: &str, image: &str, content: &str) -> Result<Draft> {
+        Draft::new(1, title, &[image.to_owned()], content, None)
+    }
+
+    #[test]
+    fn only_what_fits_passes() {
+        assert!(draft("Noodles", "/uploads/a/b-1_2.png", "Good").is_ok());
+        assert!(draft("Noodles", "/pictures/shop/3.svg", "Good").is_ok());
+        for bad in [
+            "",
+            "/uploads/",
+            "/uploads/../etc/passwd",
+            "/uploads//x",
+            "/etc/passwd",
+            "http://elsewhere/uploads/x",
+            "/uploads/a,b",
+            "/uploads/é.png",
+        ] {
+            assert!(draft("Noodles", bad, "Good").is_err(), "{bad}");
+        }
+        assert!(draft(" \n", "/uploads/x", "Good").is_err());
+        assert!(draft(&"é".repeat(100), "/uploads/x", "Good").is_ok());
+        assert!(draft(&"é".repeat(101), "/uploads/x", "Good").is_err());
+        assert!(draft("Noodles", "/uploads/x", "").is_err());
+    }
+
+    #[test]
+    fn submissions_are_told_apart() {
+        let one = draft("Noodles", "/uploads/x", "Good").unwrap();
+        let other = draft("Noodle", "/uploads/x", "sGood").unwrap();
+        assert_eq!(one.within(1_000), one.within(59_999));
+        assert_ne!(one.within(59_999), one.within(60_000));
+        assert_ne!(one.within(0), other.within(0));
+        assert_eq!(one.named("k").unwrap(), other.named("k").unwrap());
+        assert!(one.named("").is_err());
+    }
+}
