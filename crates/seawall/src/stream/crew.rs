@@ -4,7 +4,7 @@
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Outcome;
@@ -26,6 +26,21 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Seat(#[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
 
+/// Several places at work.
+#[derive(Debug)]
+pub(crate) struct Seats(OwnedSemaphorePermit);
+
+impl Seats {
+    pub(crate) fn count(&self) -> usize {
+        self.0.num_permits()
+    }
+
+    /// Frees one of them.
+    fn free_one(&mut self) {
+        drop(self.0.split(1));
+    }
+}
+
 impl Crew {
     pub(crate) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
@@ -35,6 +50,57 @@ impl Crew {
     /// Waits for a place; `None` once all were let go.
     pub(crate) async fn seat(&self) -> Option<Seat> {
         Arc::clone(&self.inner.places).acquire_owned().await.ok().map(Seat)
+    }
+
+    /// Waits for at least one place and takes up to so many; `None` once all were let go.
+    pub(crate) async fn seats(&self, most: usize) -> Option<Seats> {
+        let free = self.inner.places.available_permits();
+        let count = u32::try_from(free.clamp(1, most.max(1))).unwrap_or(1);
+        Arc::clone(&self.inner.places).acquire_many_owned(count).await.ok().map(Seats)
+    }
+
+    /// Runs handlers in one task, side by side, and hands their outcomes to `then`: those that were
+    /// done at once together, the others one by one. One that never waits costs no task of its own.
+    pub(crate) fn work_together<J: Send + 'static>(
+        &self,
+        mut seats: Seats,
+        jobs: Vec<(J, BoxFuture<'static, Outcome>)>,
+        then: impl Fn(Vec<J>, Outcome) + Send + Sync + 'static,
+    ) {
+        let crew = self.clone();
+        tokio::spawn(async move {
+            let mut done = Vec::with_capacity(jobs.len());
+            let mut waiting = FuturesUnordered::new();
+            for (job, handler) in jobs {
+                let mut caught = AssertUnwindSafe(handler).catch_unwind();
+                match futures_util::poll!(&mut caught).map(settled) {
+                    std::task::Poll::Ready(outcome) => {
+                        seats.free_one();
+                        match outcome {
+                            Outcome::Done => done.push(job),
+                            outcome => then(vec![job], outcome),
+                        }
+                    }
+                    std::task::Poll::Pending => {
+                        waiting.push(caught.map(move |outcome| (job, settled(outcome))));
+                    }
+                }
+            }
+            if !done.is_empty() {
+                then(done, Outcome::Done);
+            }
+            let rest = async {
+                while let Some((job, outcome)) = waiting.next().await {
+                    seats.free_one();
+                    then(vec![job], outcome);
+                }
+            };
+            tokio::select! {
+                biased;
+                () = rest => {}
+                () = crew.abandoned() => {}
+            }
+        });
     }
 
     /// Runs a handler in a task of its own and hands its outcome to `then`; nothing when it is let go
@@ -52,9 +118,7 @@ impl Crew {
                 biased;
                 outcome = caught => {
                     drop(seat);
-                    then(outcome.unwrap_or_else(|panic| {
-                        Outcome::Failed(format!("the handler panicked: {}", words(&*panic)))
-                    }));
+                    then(settled(outcome));
                 }
                 () = crew.abandoned() => {}
             }
@@ -71,6 +135,13 @@ impl Crew {
         // The sender lives in `self`: waiting cannot fail.
         let _ = self.inner.abandoned.subscribe().wait_for(|gone| *gone).await;
     }
+}
+
+/// An outcome, also of a handler that panicked.
+fn settled(caught: Result<Outcome, Box<dyn Any + Send>>) -> Outcome {
+    caught.unwrap_or_else(|panic| {
+        Outcome::Failed(format!("the handler panicked: {}", words(&*panic)))
+    })
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {

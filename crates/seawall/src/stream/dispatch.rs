@@ -1,7 +1,15 @@
 //! The part of a worker that begins handlers, in the order in which entries came.
 
-use std::sync::Arc;
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
+use futures_util::{
+    FutureExt as _,
+    future::{self, BoxFuture},
+};
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -14,6 +22,9 @@ use super::{
     hand::Place,
     intake::{Post, Taken},
 };
+
+/// Entries whose handlers share a task at most.
+const TOGETHER: usize = 8;
 
 /// An entry that was given to a handler.
 pub(super) struct Holding {
@@ -35,6 +46,8 @@ pub(super) struct Dispatcher<T> {
     pub(super) handler: Handler<T>,
     pub(super) inbox: mpsc::UnboundedReceiver<Vec<Taken>>,
     pub(super) verdicts: mpsc::UnboundedSender<Verdict>,
+    /// Tasks over which the entries of one read are spread.
+    pub(super) tasks: usize,
 }
 
 impl<T: Send + 'static> Dispatcher<T> {
@@ -42,17 +55,7 @@ impl<T: Send + 'static> Dispatcher<T> {
     pub(super) async fn run(mut self) {
         while let Some(list) = self.inbox.recv().await {
             let begun = match self.handler.clone() {
-                Handler::Each(handler) => {
-                    let mut begun = Some(());
-                    for taken in list {
-                        let Some((holding, delivery)) = self.open(taken) else { continue };
-                        begun = self.begin(smallvec![holding], || handler(delivery)).await;
-                        if begun.is_none() {
-                            break;
-                        }
-                    }
-                    begun
-                }
+                Handler::Each(handler) => self.begin_each(list, &*handler).await,
                 Handler::Batch(handler) => self.begin_batches(list, &*handler).await,
             };
             if begun.is_none() {
@@ -61,16 +64,40 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// Entries that are new go together; those that were delivered before go alone, so that one that
-    /// always fails fails alone.
-    async fn begin_batches<R>(
+    /// Begins a handler for each entry, a few of them in one task: there are tasks for every core, and
+    /// a handler that does not wait costs none of its own.
+    async fn begin_each(
         &self,
         list: Vec<Taken>,
-        handler: &(dyn Fn(Vec<Delivery<T>>) -> R + Send + Sync),
-    ) -> Option<()>
-    where
-        R: Future<Output = Outcome> + Send + 'static,
-    {
+        handler: &(dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync),
+    ) -> Option<()> {
+        let mut opened: VecDeque<_> =
+            list.into_iter().filter_map(|taken| self.open(taken)).collect();
+        while !opened.is_empty() {
+            let share = opened.len().div_ceil(self.tasks).min(TOGETHER);
+            let seats = self.crew.seats(share).await?;
+            let mut jobs = Vec::with_capacity(seats.count());
+            for (holding, delivery) in opened.drain(..seats.count().min(opened.len())) {
+                #[cfg(feature = "sabotage")]
+                self.acknowledge_early(&holding).await;
+                jobs.push((holding, call(|| handler(delivery))));
+            }
+            let verdicts = self.verdicts.clone();
+            self.crew.work_together(seats, jobs, move |of, outcome| {
+                // The settler ends after the handlers.
+                let _ = verdicts.send(Verdict { of: of.into(), outcome });
+            });
+        }
+        Some(())
+    }
+
+    /// Entries that are new go together; those that were delivered before go alone, so that one that
+    /// always fails fails alone.
+    async fn begin_batches(
+        &self,
+        list: Vec<Taken>,
+        handler: &(dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync),
+    ) -> Option<()> {
         let opened: Vec<_> = list.into_iter().filter_map(|taken| self.open(taken)).collect();
         let (mut fresh, old): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|(holding, _)| holding.attempts == 1);
@@ -87,32 +114,30 @@ impl<T: Send + 'static> Dispatcher<T> {
     }
 
     /// Waits for a place and begins a handler; `None` once the crew was let go.
-    async fn begin<R>(&self, of: SmallVec<[Holding; 1]>, handler: impl FnOnce() -> R) -> Option<()>
-    where
-        R: Future<Output = Outcome> + Send + 'static,
-    {
+    async fn begin(
+        &self,
+        of: SmallVec<[Holding; 1]>,
+        handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
+    ) -> Option<()> {
         let seat = self.crew.seat().await?;
         #[cfg(feature = "sabotage")]
-        if self.post.settings.has(Bug::AckBeforeCommit) {
-            for holding in &of {
-                let (key, ack) = self.post.acknowledgement(&[holding.place]);
-                let _ = self.post.link.send(&key, &ack).await;
-            }
+        for holding in &of {
+            self.acknowledge_early(holding).await;
         }
         let verdicts = self.verdicts.clone();
-        // A handler may panic before its future exists.
-        let future = std::panic::catch_unwind(std::panic::AssertUnwindSafe(handler));
-        match future {
-            Ok(future) => self.crew.work(seat, future, move |outcome| {
-                // The settler ends after the handlers.
-                let _ = verdicts.send(Verdict { of, outcome });
-            }),
-            Err(_) => {
-                let outcome = Outcome::Failed("the handler panicked".to_owned());
-                let _ = verdicts.send(Verdict { of, outcome });
-            }
-        }
+        self.crew.work(seat, call(handler), move |outcome| {
+            // The settler ends after the handlers.
+            let _ = verdicts.send(Verdict { of, outcome });
+        });
         Some(())
+    }
+
+    #[cfg(feature = "sabotage")]
+    async fn acknowledge_early(&self, holding: &Holding) {
+        if self.post.settings.has(Bug::AckBeforeCommit) {
+            let (key, ack) = self.post.acknowledgement(&[holding.place]);
+            let _ = self.post.link.send(&key, &ack).await;
+        }
     }
 
     /// Understands an entry; what cannot be handed to a handler gets its verdict here.
@@ -148,4 +173,12 @@ impl<T: Send + 'static> Dispatcher<T> {
         let _ = self.verdicts.send(Verdict { of: smallvec![holding], outcome });
         None
     }
+}
+
+/// A handler's future; it may panic before that exists.
+fn call(handler: impl FnOnce() -> BoxFuture<'static, Outcome>) -> BoxFuture<'static, Outcome> {
+    catch_unwind(AssertUnwindSafe(handler)).unwrap_or_else(|_| {
+        let failed = Outcome::Failed("the handler panicked".to_owned());
+        future::ready(failed).boxed()
+    })
 }

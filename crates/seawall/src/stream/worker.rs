@@ -1,6 +1,6 @@
 //! A running worker: put together, asked, and taken apart in order.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZero, sync::Arc};
 
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
@@ -171,7 +171,9 @@ impl<T: Send + 'static> Tasks<T> {
             stop.subscribe(),
             finish.subscribe(),
         );
-        let dispatcher = Dispatcher { post: Arc::clone(&post), crew, handler, inbox, verdicts };
+        let tasks = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
+        let dispatcher =
+            Dispatcher { post: Arc::clone(&post), crew, handler, inbox, verdicts, tasks };
         Tasks {
             reader: tokio::spawn(reader.run()),
             dispatcher: tokio::spawn(dispatcher.run()),
