@@ -51,6 +51,12 @@ pub(crate) fn run() -> Outcome {
     valkey_server()
 }
 
+/// Installs the packages of those programs that are missing.
+pub(crate) fn install(programs: &[(&str, &str)]) -> Outcome {
+    let missing = programs.iter().filter(|(program, _)| !installed(program));
+    add_packages(missing.map(|(_, package)| *package).collect())
+}
+
 fn packages() -> Outcome {
     let mut missing: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| !installed(program)).map(|(_, p)| *p).collect();
@@ -61,6 +67,10 @@ fn packages() -> Outcome {
     if installed("python3") && !python_has_venv() {
         missing.push("python3-venv");
     }
+    add_packages(missing)
+}
+
+fn add_packages(mut missing: Vec<&str>) -> Outcome {
     missing.dedup();
     if missing.is_empty() {
         return Ok(());

@@ -7,6 +7,7 @@
 //! both. A recorder for metrics is installed, as in a service that is watched.
 #![expect(clippy::print_stdout, reason = "the result is its output")]
 
+mod bare;
 mod data;
 mod data_hot;
 mod data_stock;
@@ -55,8 +56,12 @@ impl Ground {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let page = arguments.next().ok_or("the page is missing: toolkit or data")?;
+    let page = arguments.next().ok_or("the page is missing: toolkit, data or bare")?;
     let url = arguments.next().ok_or("the URL of a redis-server is missing")?;
+    if page == "bare" {
+        let file = arguments.next().ok_or("the file with the answer is missing")?;
+        return bare::serve(&url, &file).await;
+    }
     let rounds = arguments.next().map_or(Ok(7), |rounds| rounds.parse())?;
     metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder()?;
     let plan = Plan {
@@ -79,7 +84,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let json = match page.as_str() {
         "toolkit" => toolkit::measure(&ground).await?,
         "data" => data::measure(&ground).await?,
-        other => return Err(format!("no page is called {other}: toolkit or data").into()),
+        other => return Err(format!("no page is called {other}: toolkit, data or bare").into()),
     };
     println!("{json}");
     ground.seawall.shutdown().await;

@@ -109,7 +109,8 @@ function operationNode(api, operation) {
 }
 
 function show(api) {
-  $("about").textContent = api.info.description;
+  // Between backticks is code.
+  $("about").append(...api.info.description.split("`").map((text, at) => (at % 2 ? el("code", { textContent: text }) : text)));
   for (const [tag, all] of operations(api)) {
     const nodes = all.map((operation) => operationNode(api, operation));
     $("operations").append(el("section", {}, el("h2", { textContent: tag }), ...nodes));

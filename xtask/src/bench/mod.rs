@@ -12,11 +12,13 @@ mod cpu;
 mod data;
 mod embedded;
 mod load;
+mod market;
 mod memory;
 mod page;
 mod ratios;
 mod toolkit;
 mod workload;
+mod wrk;
 
 use clap::{Args, Subcommand};
 
@@ -57,6 +59,15 @@ enum Subject {
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
+    /// The market against bare axum handlers, by wrk; writes docs/benchmarks-market.md
+    Market {
+        /// A short run, to see that it works; writes under target/bench instead
+        #[arg(long)]
+        quick: bool,
+        /// Rounds of every subject
+        #[arg(long, default_value_t = 9)]
+        rounds: usize,
+    },
     /// The data plane against bare commands; writes docs/benchmarks-data.md
     Data {
         /// A short run, to see that it works; writes under target/bench instead
@@ -73,6 +84,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let (quick, rounds, binary, only) = match &options.subject {
         Subject::Engine { quick, rounds, binary, only } => (quick, rounds, binary, only),
         Subject::Toolkit { quick, rounds } => return toolkit::run(*quick, *rounds),
+        Subject::Market { quick, rounds } => return market::run(*quick, *rounds),
         Subject::Data { quick, rounds } => return data::run(*quick, *rounds),
     };
     let binary = match binary {

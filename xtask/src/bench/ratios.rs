@@ -14,12 +14,12 @@ use crate::shell::{cargo, spinner, step, target};
 /// Two sides of one subject.
 #[derive(Deserialize)]
 pub(super) struct Report {
-    subject: String,
-    against: String,
-    ours: f64,
-    theirs: f64,
-    ratio: f64,
-    control: f64,
+    pub(super) subject: String,
+    pub(super) against: String,
+    pub(super) ours: f64,
+    pub(super) theirs: f64,
+    pub(super) ratio: f64,
+    pub(super) control: f64,
     /// The least ratio, where there is one.
     #[serde(default)]
     pub(super) goal: Option<f64>,
@@ -47,6 +47,17 @@ pub(super) fn measure(
         return Ok(output.stdout);
     }
     Err(Failure::new(String::from_utf8_lossy(&output.stderr)))
+}
+
+/// The one in the middle, or the mean of the two.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
 }
 
 /// The table of all comparisons.
