@@ -25,7 +25,9 @@ mod reference;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod sale;
+mod sale_repair;
 mod sale_types;
+mod sale_waiting;
 mod settle;
 mod survey;
 
@@ -42,7 +44,8 @@ pub use reference::{MAX_REFERENCE_BYTES, Reference};
 pub use sabotage::Bug;
 pub use sale::{FlashSale, FlashSaleBuilder};
 pub use sale_types::{
-    Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Phase, Receipt, Reserved,
-    SaleStatus, SaleWindow,
+    Adopted, Changed, Confirmed, Corrected, GaveBack, Holding, HoldingState, MAX_ORDER_FIELDS,
+    Opened, OrderFields, Phase, Receipt, Reserved, SaleStatus, SaleWindow,
 };
+pub use sale_waiting::{WaitingOrder, WaitingOrders};
 pub use settle::Settled;

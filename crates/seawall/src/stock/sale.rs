@@ -9,15 +9,20 @@
 //! sale:{GROUP}:ID:buyers     hash: user → reference
 //! sale:{GROUP}:ID:receipts   hash: reference → "STATE sequence ms entry user"
 //! sale:{GROUP}               stream: reference, user, time, and what the caller adds
+//! sale:{GROUP}:waiting       hash: reference → "ms length sale user", where orders are findable
 //! ```
 //!
 //! Invariants: `left + reserved + confirmed = received`; a user has at most one unit; a reference
 //! that was given back never gets a unit again, even if its reservation arrives only afterwards.
 //!
+//! What compares a sale with a database is in `sale_repair.rs`.
+//!
 //! Deliberately absent: reading the stream (see the stream worker), and more than one unit for a user
 //! (see [`Inventory`](super::Inventory)).
 
 use std::{fmt, sync::Arc, time::Duration};
+
+use smallvec::SmallVec;
 
 use super::sale_types::{
     Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Phase, Receipt, Reserved,
@@ -34,6 +39,10 @@ use crate::{
 pub(super) const ATTEMPTS: usize = 3;
 /// Buyers that one command of an opening carries.
 const BUYERS_A_STEP: usize = 500;
+/// References that one command decides about.
+const REFERENCES_A_STEP: usize = 500;
+/// What lies beside the sales of a group.
+const RESERVED_IDS: [&[u8]; 2] = [b"waiting", b"parked"];
 /// Units that a sale can have; Lua counts exactly up to here.
 pub(super) const MAX_UNITS: u64 = 1 << 52;
 
@@ -51,6 +60,7 @@ impl Seawall {
             stream: self.key("sale", id),
             id: id.to_key(),
             waiting: 0,
+            findable: false,
             kept: Duration::from_secs(24 * 3600),
         }
     }
@@ -63,6 +73,7 @@ pub struct FlashSaleBuilder {
     id: Result<Vec<u8>>,
     stream: Result<Vec<u8>>,
     waiting: u64,
+    findable: bool,
     kept: Duration,
 }
 
@@ -82,6 +93,14 @@ impl FlashSaleBuilder {
         self
     }
 
+    /// Lets [`WaitingOrders`](super::WaitingOrders) find an order from its reservation until it is
+    /// decided: confirmed, given back or void. Every reservation must be decided then.
+    #[must_use]
+    pub fn findable(mut self) -> Self {
+        self.findable = true;
+        self
+    }
+
     /// How long the sale and its references are kept beyond its end; a day without it.
     #[must_use]
     pub fn kept_for(mut self, time: Duration) -> Self {
@@ -94,8 +113,12 @@ impl FlashSaleBuilder {
     /// # Errors
     /// [`Error::Invalid`] names what makes no sense.
     pub fn build(self) -> Result<FlashSale> {
-        let stream = self.stream?;
-        let sale = [stream.as_slice(), b":", &self.id?].concat();
+        let (stream, id) = (self.stream?, self.id?);
+        if RESERVED_IDS.contains(&id.as_slice()) {
+            return Err(Error::Invalid("this id names something else beside the sales".into()));
+        }
+        let sale = [stream.as_slice(), b":", &id].concat();
+        let findable = self.findable.then(|| waiting_key(&stream));
         if self.waiting > MAX_UNITS {
             return Err(Error::Invalid("more orders may wait than can be counted".into()));
         }
@@ -107,6 +130,7 @@ impl FlashSaleBuilder {
                 [&sale, b":receipts".as_slice()].concat(),
                 stream,
             ],
+            findable,
             waiting: self.waiting,
             kept: self.kept,
         };
@@ -136,13 +160,15 @@ impl FlashSaleBuilder {
 /// ```
 #[derive(Clone)]
 pub struct FlashSale {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    link: Link,
+pub(super) struct Inner {
+    pub(super) link: Link,
     /// Sale, buyers, receipts, stream.
-    keys: [Vec<u8>; 4],
+    pub(super) keys: [Vec<u8>; 4],
+    /// Orders that wait for a decision, where they can be found.
+    findable: Option<Vec<u8>>,
     waiting: u64,
     kept: Duration,
 }
@@ -222,7 +248,7 @@ impl FlashSale {
             )));
         }
         let mut call = RESERVE
-            .on(&self.inner.keys)
+            .on(&self.keys(4))
             .arg(user.to_key()?)
             .arg(reference.to_key()?)
             .arg(self.inner.waiting);
@@ -237,26 +263,38 @@ impl FlashSale {
     /// # Errors
     /// As [`Link::send`]; may be repeated.
     pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
-        Ok(match self.decide(reference, "B").await?.as_str() {
-            "DONE" => GaveBack::Returned,
-            "ALREADY" => GaveBack::Already,
-            "NONE" => GaveBack::NeverReserved,
-            _ => GaveBack::Unknown,
-        })
+        Ok(gave_back(&self.decide("B", vec![reference.to_key()?]).await?))
     }
 
-    /// Confirms a reservation, as when it was paid.
+    /// As [`FlashSale::give_back`], but there is no unit: a database refused the order because it has
+    /// none left. The sale has one less from then on.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; may be repeated.
+    pub async fn void(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
+        Ok(gave_back(&self.decide("V", vec![reference.to_key()?]).await?))
+    }
+
+    /// Confirms a reservation, as when it was paid, or when a database has it.
     ///
     /// # Errors
     /// As [`Link::send`]; may be repeated.
     pub async fn confirm(&self, reference: &(impl KeyPart + ?Sized)) -> Result<Confirmed> {
-        Ok(match self.decide(reference, "C").await?.as_str() {
-            "DONE" => Confirmed::Confirmed,
-            "ALREADY" => Confirmed::Already,
-            "OVER" => Confirmed::GivenBack,
-            "NONE" => Confirmed::NeverReserved,
-            _ => Confirmed::Unknown,
-        })
+        Ok(confirmed(&self.decide("C", vec![reference.to_key()?]).await?))
+    }
+
+    /// Confirms many reservations in as few steps as possible; an answer for each.
+    ///
+    /// # Errors
+    /// As [`FlashSale::confirm`].
+    pub async fn confirm_all<R: KeyPart>(&self, references: &[R]) -> Result<Vec<Confirmed>> {
+        let mut answers = Vec::with_capacity(references.len());
+        for some in references.chunks(REFERENCES_A_STEP) {
+            let keys = some.iter().map(KeyPart::to_key).collect::<Result<_>>()?;
+            let words = self.decide("C", keys).await?;
+            answers.extend(words.iter().map(|word| confirmed(std::slice::from_ref(word))));
+        }
+        Ok(answers)
     }
 
     /// Adds units, once for each reference.
@@ -296,17 +334,23 @@ impl FlashSale {
         &self.inner.keys[3]
     }
 
-    fn change(&self, what: &str) -> Call {
+    pub(super) fn change(&self, what: &str) -> Call {
         CHANGE.on(&self.inner.keys[..1]).arg(what)
     }
 
-    async fn decide(&self, reference: &(impl KeyPart + ?Sized), to: &str) -> Result<String> {
-        let call = DECIDE.on(&self.inner.keys[..3]).arg(reference.to_key()?).arg(to);
-        let reply: (String, String) = self.eval(&call).await?;
-        Ok(reply.0)
+    /// A word for each reference.
+    async fn decide(&self, to: &str, references: Vec<Vec<u8>>) -> Result<Vec<String>> {
+        let call = DECIDE.on(&self.keys(3)).arg(to);
+        self.eval(&references.into_iter().fold(call, Call::arg)).await
     }
 
-    async fn eval<T: redis::FromRedisValue>(&self, call: &Call) -> Result<T> {
+    /// The first of the keys, and that of what waits, where orders can be found.
+    fn keys(&self, first: usize) -> SmallVec<[&[u8]; 5]> {
+        let keys = self.inner.keys[..first].iter().chain(&self.inner.findable);
+        keys.map(Vec::as_slice).collect()
+    }
+
+    pub(super) async fn eval<T: redis::FromRedisValue>(&self, call: &Call) -> Result<T> {
         eval_again(&self.inner.link, call).await
     }
 }
@@ -326,6 +370,30 @@ impl fmt::Debug for FlashSale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = String::from_utf8_lossy(&self.inner.keys[0]);
         f.debug_struct("FlashSale").field("key", &key).finish_non_exhaustive()
+    }
+}
+
+/// Where orders of a group that wait can be found.
+pub(super) fn waiting_key(stream: &[u8]) -> Vec<u8> {
+    [stream, b":waiting"].concat()
+}
+
+fn gave_back(words: &[String]) -> GaveBack {
+    match words.first().map(String::as_str) {
+        Some("DONE") => GaveBack::Returned,
+        Some("ALREADY") => GaveBack::Already,
+        Some("NONE") => GaveBack::NeverReserved,
+        _ => GaveBack::Unknown,
+    }
+}
+
+fn confirmed(words: &[String]) -> Confirmed {
+    match words.first().map(String::as_str) {
+        Some("DONE") => Confirmed::Confirmed,
+        Some("ALREADY") => Confirmed::Already,
+        Some("OVER") => Confirmed::GivenBack,
+        Some("NONE") => Confirmed::NeverReserved,
+        _ => Confirmed::Unknown,
     }
 }
 
@@ -369,11 +437,20 @@ fn reserved(reply: Vec<redis::Value>) -> Result<Reserved> {
 }
 
 fn changed(reply: &[String]) -> Result<Changed> {
+    Ok(match standing(reply)? {
+        None => Changed::Unknown,
+        Some(("ALREADY", status)) => Changed::Already(status),
+        Some((_, status)) => Changed::Changed(status),
+    })
+}
+
+/// The word of a change, and how the sale stands; `None` when there is none.
+pub(super) fn standing(reply: &[String]) -> Result<Option<(&str, SaleStatus)>> {
     let [word, numbers @ ..] = reply else {
         return Err(Error::unexpected("a sale answered nothing"));
     };
     if word == "UNKNOWN" {
-        return Ok(Changed::Unknown);
+        return Ok(None);
     }
     let numbers: Vec<i64> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
     let [received, left, taken, back, confirmed, begin, end, now] = *numbers else {
@@ -391,8 +468,9 @@ fn changed(reply: &[String]) -> Result<Changed> {
         left: count(left),
         reserved: count(taken - back - confirmed),
         confirmed: count(confirmed),
+        given_back: count(back),
     };
-    Ok(if word == "ALREADY" { Changed::Already(status) } else { Changed::Changed(status) })
+    Ok(Some((word, status)))
 }
 
 pub(super) fn millis(time: Duration) -> i64 {

@@ -226,6 +226,8 @@ pub struct SaleStatus {
     pub reserved: u64,
     /// Units confirmed.
     pub confirmed: u64,
+    /// Reservations that were given back, or void.
+    pub given_back: u64,
 }
 
 impl SaleStatus {
@@ -234,4 +236,57 @@ impl SaleStatus {
     pub fn is_conserved(&self) -> bool {
         self.left + self.reserved + self.confirmed == self.received
     }
+}
+
+/// What adopting came to.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Adopted {
+    /// The sale knows of it now.
+    Adopted,
+    /// It knew before.
+    Already,
+    /// The unit was given back: the caller's knowledge is old.
+    GivenBack,
+    /// No such sale is open.
+    Unknown,
+}
+
+/// What a correction came to.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Corrected {
+    /// The units left are those now.
+    Corrected(SaleStatus),
+    /// The sale is not as it was seen; nothing was corrected.
+    Moved(SaleStatus),
+    /// No such sale is open.
+    Unknown,
+}
+
+/// What a sale knows of a reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// The reference.
+    pub reference: Vec<u8>,
+    /// Whose it is; empty when it was given back before it arrived.
+    pub user: Vec<u8>,
+    /// What became of it.
+    pub state: HoldingState,
+    /// When it was reserved, by the server's clock, in milliseconds since 1970; 0 for a buyer that the
+    /// sale was opened with.
+    pub at_millis: i64,
+}
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldingState {
+    /// Reserved, not decided.
+    Reserved,
+    /// Confirmed.
+    Confirmed,
+    /// Given back, or void.
+    GivenBack,
 }

@@ -28,6 +28,8 @@ use crate::{
 #[must_use = "a worker that is dropped stops"]
 pub struct Worker {
     stop: watch::Sender<bool>,
+    /// Turns true when handlers are not waited for.
+    cut: watch::Sender<bool>,
     ended: watch::Receiver<Option<Drained>>,
     posts: Vec<Arc<dyn Standing>>,
     meter: Arc<Meter>,
@@ -96,11 +98,13 @@ impl Worker {
         let posts =
             tasks.iter().map(|tasks| Arc::clone(&tasks.post) as Arc<dyn Standing>).collect();
         let ended = watch::Sender::new(None);
-        let worker = Worker { stop: stop.clone(), ended: ended.subscribe(), posts, meter };
+        let cut = watch::Sender::new(false);
+        let mut cut_off = cut.subscribe();
+        let worker = Worker { stop: stop.clone(), cut, ended: ended.subscribe(), posts, meter };
         let stopping = seawall.stopping();
         seawall.spawn(async move {
             asked_to_stop(&stop, stopping).await;
-            let drained = drain(tasks, &settings, &crew, &finish).await;
+            let drained = drain(tasks, &settings, &crew, &finish, &mut cut_off).await;
             ended.send_replace(Some(drained));
         });
         worker
@@ -108,6 +112,17 @@ impl Worker {
 
     /// Stops reading, finishes what is in hand (no longer than the drain limit), acknowledges, ends.
     pub async fn stop(self) -> Drained {
+        self.end().await
+    }
+
+    /// Ends at once: handlers are dropped where they stand, and what they had stays pending, as if the
+    /// process had died.
+    pub async fn abandon(self) -> Drained {
+        self.cut.send_replace(true);
+        self.end().await
+    }
+
+    async fn end(&self) -> Drained {
         self.stop.send_replace(true);
         let mut ended = self.ended.clone();
         let drained = ended.wait_for(Option::is_some).await.ok().and_then(|drained| *drained);
@@ -199,6 +214,7 @@ async fn drain<T>(
     settings: &Settings,
     crew: &Crew,
     finish: &watch::Sender<bool>,
+    cut_off: &mut watch::Receiver<bool>,
 ) -> Drained {
     let clock = tasks.first().map(|tasks| tasks.post.clock.clone()).unwrap_or_default();
     let finished = async {
@@ -207,8 +223,18 @@ async fn drain<T>(
             tasks.post.hand.idle().await;
         }
     };
-    if clock.timeout(settings.drain_limit, finished).await.is_none() {
-        tracing::warn!(group = %settings.group, "handlers are not waited for any longer");
+    // A worker that was dropped cannot be cut off any more.
+    let cut = async {
+        if cut_off.wait_for(|cut| *cut).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cut => {}
+        drained = clock.timeout(settings.drain_limit, finished) => if drained.is_none() {
+            tracing::warn!(group = %settings.group, "handlers are not waited for any longer");
+        },
     }
     crew.abandon();
     finish.send_replace(true);

@@ -7,4 +7,5 @@ mod layout;
 mod ledger;
 mod model;
 mod sale;
+mod sale_repair;
 mod setup;

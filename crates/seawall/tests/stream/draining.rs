@@ -19,6 +19,7 @@ use crate::{
 on_every_backend! {
     a_worker_that_stops_finishes_what_it_has_in_hand
     what_takes_too_long_stays_pending_and_goes_on_under_the_same_name
+    an_abandoned_worker_waits_for_nothing
 }
 
 async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
@@ -82,4 +83,21 @@ async fn what_takes_too_long_stays_pending_and_goes_on_under_the_same_name(setup
     seawall.shutdown().await;
     assert_eq!(next.stop().await, Drained::Clean);
     assert!(told.try_recv().is_err(), "each once");
+}
+
+async fn an_abandoned_worker_waits_for_nothing(setup: Setup) {
+    let seawall = setup.connect().await;
+    let stream = seawall.stream::<u64>("abandoned").expect("a name");
+    stream.append(&1).await.expect("appended");
+    let (begun, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let worker = stream.worker("g").drain_limit(Duration::from_secs(600));
+    let worker = worker.run(move |delivery: Delivery<u64>| {
+        begun.send(delivery.into_payload()).expect("the test listens");
+        std::future::pending::<Outcome>()
+    });
+    let worker = worker.expect("valid");
+    assert_eq!(told.recv().await, Some(1));
+    assert_eq!(worker.abandon().await, Drained::Pending(1));
+    assert_eq!(stream.status("g").await.expect("answered").pending, 1);
+    seawall.shutdown().await;
 }

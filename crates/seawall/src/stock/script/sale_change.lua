@@ -1,12 +1,14 @@
--- Ends a flash sale now, adds units to it, or looks at it.
+-- Ends a flash sale now, adds units to it, corrects its units, or looks at it.
 --
 -- KEYS  1 sale
--- ARGV  1 CLOSE | TOP_UP | LOOK, for TOP_UP also: 2 reference, 3 units
--- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY or UNKNOWN
--- (then nothing follows).
+-- ARGV  1 CLOSE | TOP_UP | CORRECT | LOOK
+--       TOP_UP:  2 reference, 3 units
+--       CORRECT: 2 units left, then received, left, taken, back and confirmed as they were seen
+-- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY, MOVED (the
+-- sale is not as it was seen: nothing was corrected) or UNKNOWN (then nothing follows).
 --
--- Atomic, because a top-up is counted once whatever is repeated, and the numbers of one look belong
--- together.
+-- Atomic, because a top-up is counted once whatever is repeated, a correction counts only for what it
+-- was reckoned from, and the numbers of one look belong together.
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {'UNKNOWN'} end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -23,6 +25,15 @@ elseif ARGV[1] == 'TOP_UP' then
   else
     redis.call('HINCRBY', KEYS[1], 'received', ARGV[3])
     redis.call('HINCRBY', KEYS[1], 'left', ARGV[3])
+  end
+elseif ARGV[1] == 'CORRECT' then
+  local is = redis.call('HMGET', KEYS[1], 'received', 'left', 'taken', 'back', 'confirmed')
+  for i = 1, 5 do
+    if is[i] ~= ARGV[i + 2] then word = 'MOVED' end
+  end
+  if word == 'DONE' then
+    redis.call('HINCRBY', KEYS[1], 'received', string.format('%.0f', ARGV[2] - is[2]))
+    redis.call('HSET', KEYS[1], 'left', ARGV[2])
   end
 end
 local has = redis.call('HMGET', KEYS[1], 'received', 'left', 'taken', 'back', 'confirmed', 'begin',

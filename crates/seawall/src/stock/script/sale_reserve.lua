@@ -1,6 +1,7 @@
 -- Reserves one unit of a flash sale for a user and queues the order.
 --
--- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}, 4 stream of orders
+-- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}, 4 stream of orders, and
+--       where orders can be found: 5 those that wait {reference: "ms length-of-sale sale user"}
 -- ARGV  1 user, 2 reference, 3 most orders that may wait in the stream (0: there is no stream),
 --       then names and values for the order
 -- Returns {word, …}: RESERVED or YOURS with sequence, ms and entry of the receipt; DUPLICATE with the
@@ -39,6 +40,11 @@ if most > 0 then
   local order = {'XADD', KEYS[4], '*', 'reference', ARGV[2], 'user', ARGV[1], 'time', at}
   for i = 4, #ARGV do order[#order + 1] = ARGV[i] end
   entry = redis.call(unpack(order))
+end
+if KEYS[5] then
+  -- The sale's key is that of the stream, a colon, and its id.
+  local id = string.sub(KEYS[1], #KEYS[4] + 2)
+  redis.call('HSET', KEYS[5], ARGV[2], at .. ' ' .. #id .. ' ' .. id .. ' ' .. ARGV[1])
 end
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
 redis.call('HSET', KEYS[3], ARGV[2],
