@@ -16,6 +16,7 @@ use seawall::{Seawall, cmd, lock::Attempt, social::Day};
 use crate::{
     accounts::{Accounts, LogSender, SmsSender},
     big_keys::{BigKeys, jobs::Schedule},
+    checkins::Checkins,
     config::Config,
     db::Db,
     demo,
@@ -27,6 +28,7 @@ use crate::{
     payments::{Payments, SimulatedPayments},
     sales::{CrashPoints, Sales, jobs::Workers},
     shops::Shops,
+    stats::Stats,
     vouchers::Vouchers,
     zone,
 };
@@ -65,6 +67,8 @@ impl Context {
 pub(crate) struct State {
     context: Context,
     accounts: Arc<Accounts>,
+    checkins: Checkins,
+    stats: Stats,
     shops: Arc<Shops>,
     vouchers: Vouchers,
     notes: Arc<Notes>,
@@ -87,6 +91,14 @@ impl State {
 
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.accounts
+    }
+
+    pub(crate) fn checkins(&self) -> &Checkins {
+        &self.checkins
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
     }
 
     pub(crate) fn shops(&self) -> &Shops {
@@ -152,13 +164,16 @@ impl App {
         prepare(&context).await?;
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
         let accounts = Arc::new(Accounts::new(&context, sender)?);
+        let checkins = Checkins::new(&context);
+        let stats = Stats::new(&context)?;
         let shops = Arc::new(Shops::new(&context)?);
         let vouchers = Vouchers::new(&context)?;
         let notes = Arc::new(Notes::new(&context, &accounts)?);
         let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
         sales.open_sales().await?;
 
-        let jobs = Jobs::new(&context.seawall);
+        let mut jobs = Jobs::new(&context.seawall);
+        stats.start(&mut jobs);
         let workers = Workers::start(&sales, &context.instance);
         let big_keys = BigKeys::new(
             &context.seawall,
@@ -167,7 +182,17 @@ impl App {
         );
         let schedule = Schedule::start(Arc::new(big_keys), context.config.zone.clone());
         let draining = AtomicBool::new(false);
-        let state = Arc::new(State { context, accounts, shops, vouchers, notes, sales, draining });
+        let state = Arc::new(State {
+            context,
+            accounts,
+            checkins,
+            stats,
+            shops,
+            vouchers,
+            notes,
+            sales,
+            draining,
+        });
         Ok(App { state, jobs, workers, schedule })
     }
 

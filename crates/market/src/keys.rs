@@ -13,7 +13,14 @@
 //! | `big-keys:{survey}:day` | string: the day of the last survey | 3 days | `big_keys` |
 //! | `{sale:N}:dead` | stream: entries that nobody could handle | none; bounded by length | `sales::jobs` |
 //!
-//! The toolkit's own keys (caches, limits, ids) are listed with their capabilities.
+//! The toolkit's own keys (caches, limits, ids) are listed with their capabilities. Of those that are
+//! kept for longer:
+//!
+//! | Key | Type | Lifetime | Owner |
+//! | --- | --- | --- | --- |
+//! | `sign:{daily:USER}:YYYYMM` | bitmap: a bit a day, the 1st in front | none; 4 bytes | `checkins` |
+//! | `visits:{page:site}:uv:YYYYMMDD` | HyperLogLog | none; 12 KB at most | `stats` |
+//! | `visits:{page:site}:pv:YYYYMMDD` | counter | none | `stats` |
 //!
 //! Keys of one flash sale share a slot, so that one script may touch them all: N is the voucher's
 //! id modulo [`SALE_SHARDS`], and everything of one N lies together on one node of a Cluster.
@@ -31,6 +38,14 @@ pub fn job_lock(job: &str) -> String {
 
 /// The name of the lock under which the database's schema is brought up and filled.
 pub const START_LOCK: &str = "start";
+
+/// The name of the sign-ins' bitmaps.
+pub const SIGN_INS: &str = "daily";
+
+/// The name of the page views' counters, and the subject of those of the whole site.
+pub const VISITS: &str = "page";
+/// See [`VISITS`].
+pub const VISITS_OF_SITE: &str = "site";
 
 /// The day of the last survey of big keys.
 #[must_use]

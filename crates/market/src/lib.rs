@@ -9,6 +9,7 @@ pub mod accounts;
 mod app;
 pub mod big_keys;
 mod check;
+pub mod checkins;
 pub mod config;
 pub mod db;
 mod demo;
@@ -20,6 +21,7 @@ pub mod notes;
 pub mod payments;
 pub mod sales;
 pub mod shops;
+pub mod stats;
 pub mod vouchers;
 pub mod zone;
 

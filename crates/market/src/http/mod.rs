@@ -31,7 +31,7 @@ pub(crate) use self::{
     },
     id::Id,
 };
-use crate::{accounts, app::Shared, notes, sales, shops, vouchers};
+use crate::{accounts, app::Shared, checkins, notes, sales, shops, stats, vouchers};
 
 /// Largest body of a request; uploads have a limit of their own.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -40,6 +40,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 pub(crate) fn router(app: Shared) -> Router {
     let (described, api) = described().split_for_parts();
     let visitor = middleware::from_fn_with_state(app.clone(), filters::visitor);
+    let page_views = middleware::from_fn_with_state(app.clone(), stats::http::page_views);
     described
         .merge(description(&api::complete(api)))
         .merge(page::routes())
@@ -50,6 +51,7 @@ pub(crate) fn router(app: Shared) -> Router {
             let msg = "this path does not take that method".to_owned();
             Failure::Http(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", msg)
         })
+        .layer(page_views)
         .layer(visitor)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn(filters::protect))
@@ -61,6 +63,8 @@ pub(crate) fn router(app: Shared) -> Router {
 fn described() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(api::Description::openapi())
         .merge(accounts::http::routes())
+        .merge(checkins::http::routes())
+        .merge(stats::http::routes())
         .merge(shops::http::routes())
         .merge(vouchers::http::routes())
         .merge(sales::http::routes())

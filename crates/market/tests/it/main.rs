@@ -3,10 +3,12 @@
 mod accounts;
 mod big_keys;
 mod bounds;
+mod checkins;
 mod http;
 mod market;
 mod orders;
 mod profile;
 mod shops;
+mod stats;
 mod vouchers;
 mod workers;

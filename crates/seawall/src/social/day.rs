@@ -62,6 +62,13 @@ impl Day {
         usize::try_from(self.number - earlier.number + 1).unwrap_or(0)
     }
 
+    /// As people and databases write it: `2026-11-16`.
+    #[must_use]
+    pub fn dashed(self) -> String {
+        let (month, day) = self.split();
+        format!("{}-{day:02}", month.dashed())
+    }
+
     /// Its month.
     #[must_use]
     pub fn month(self) -> Month {
@@ -118,6 +125,12 @@ impl Month {
         Ok(Day { number: number - 719_468 })
     }
 
+    /// As people write it: `2026-11`.
+    #[must_use]
+    pub fn dashed(self) -> String {
+        format!("{:04}-{:02}", self.year, self.month)
+    }
+
     /// How many days it has.
     #[must_use]
     pub fn days(self) -> u8 {
@@ -172,6 +185,26 @@ impl FromStr for Day {
     }
 }
 
+/// `2026-11`, or as in keys: `202611`.
+impl FromStr for Month {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let strange = || Error::Invalid("a month is written as 2026-11 or 202611".into());
+        let (year, month) = match text.split_once('-') {
+            Some(parts) => parts,
+            None => text.split_at_checked(4).ok_or_else(strange)?,
+        };
+        let digits = |part: &str, count| {
+            part.len() == count && part.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        if !digits(year, 4) || !digits(month, 2) {
+            return Err(strange());
+        }
+        Month::new(year.parse().map_err(|_| strange())?, month.parse().map_err(|_| strange())?)
+    }
+}
+
 /// As in keys: `202611`.
 impl fmt::Display for Month {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -223,6 +256,14 @@ mod tests {
             assert_eq!(Day::at(seconds, offset).to_string(), expected);
         }
         assert!(Month::new(2026, 13).is_err());
+        let month = Month::new(2026, 2).unwrap();
+        assert_eq!(month.day(3).unwrap().dashed(), "2026-02-03");
+        for text in ["2026-02", "202602"] {
+            assert_eq!(text.parse::<Month>().unwrap(), month);
+        }
+        for bad in ["", "2026", "2026-2", "2026-13", "2026-02-03", "+026-02", "１２３-02"] {
+            assert!(bad.parse::<Month>().is_err(), "{bad}");
+        }
         for bad in ["", "2023-02-29", "2023-2-9", "20230001", "１２", "99999999", "2023-02--1"] {
             assert!(bad.parse::<Day>().is_err(), "{bad}");
         }

@@ -34,6 +34,7 @@ mod places;
 mod rebuild;
 #[cfg(feature = "sabotage")]
 mod sabotage;
+mod sign_follow;
 mod sign_in;
 mod template;
 mod visits;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sign:{NAME:USER}:202611   bit 0 is the 1st: signed on 1, 2 and 4 begins 1101… (BITFIELD GET u4 0 = 13)
+//! sign:{NAME:USER}:ok       only with a record elsewhere: see `sign_follow`
 //! ```
 //!
 //! All months of one user share a slot, so that a year is one MGET of 12 keys with 4 bytes each, and
@@ -18,6 +19,7 @@ use super::{
 use crate::{
     Seawall,
     error::{Error, Result},
+    link::Link,
     member::Member,
 };
 
@@ -201,6 +203,14 @@ impl SignInsOf {
         Ok(())
     }
 
+    pub(super) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        self.template.link()
+    }
+
     fn month_key(&self, month: Month) -> Vec<u8> {
         beside(&self.key, &format!(":{month}"))
     }
@@ -215,6 +225,14 @@ impl Calendar {
         // What lies behind the month's end is not ours.
         let ours = u32::MAX << (32 - u32::from(month.days()));
         Calendar { month, bits: u32::from_be_bytes(four) & ours }
+    }
+
+    /// A month with these days signed, from 1; days that it does not have are left out.
+    #[must_use]
+    pub fn of(month: Month, days: impl IntoIterator<Item = u8>) -> Self {
+        let days = days.into_iter().filter(|day| (1..=month.days()).contains(day));
+        let bits = days.fold(0, |bits, day| bits | 1 << (32 - u32::from(day)));
+        Calendar { month, bits }
     }
 
     /// Which month it is.

@@ -1,5 +1,10 @@
 //! Sign-ins and visits, by day.
 
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use seawall::{
     cmd,
     social::{Calendar, Day, Sign},
@@ -9,6 +14,7 @@ use crate::setup::{Setup, on_every_backend};
 
 on_every_backend! {
     streaks_cross_months_and_years
+    bitmaps_follow_a_record
     visitors_of_a_range_are_a_union
 }
 
@@ -66,6 +72,62 @@ async fn streaks_cross_months_and_years(setup: Setup) {
     let year = eve.back_from(day("2027-01-01").month()).await.expect("answered");
     let counts: Vec<u32> = year.iter().map(Calendar::count).collect();
     assert_eq!(counts, [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    seawall.shutdown().await;
+}
+
+async fn bitmaps_follow_a_record(setup: Setup) {
+    let seawall = setup.connect().await;
+    let ann = seawall.sign_ins::<u64>("daily").of(&1).expect("valid");
+    let record = Mutex::new(vec![day("2026-11-01")]);
+    let reads = AtomicUsize::new(0);
+    let load = || async {
+        reads.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, seawall::Error>(record.lock().expect("no panic").clone())
+    };
+    let add = |text| record.lock().expect("no panic").push(day(text));
+    let streak = || async { ann.streak(day("2026-11-09")).await.expect("answered") };
+    let november = day("2026-11-01").month();
+    let count = || async { ann.calendar(november).await.expect("answered").count() };
+
+    for _ in 0..3 {
+        ann.follow(load).await.expect("copied");
+    }
+    assert_eq!((reads.load(Ordering::SeqCst), count().await), (1, 1), "read once");
+
+    // The record has a day whose bit was never set.
+    ann.doubt().await.expect("answered");
+    add("2026-11-08");
+    ann.follow(load).await.expect("copied");
+    assert_eq!((reads.load(Ordering::SeqCst), count().await, streak().await), (2, 2, 1));
+
+    // A reader who read before the change does not end the doubt that the change began.
+    ann.doubt().await.expect("answered");
+    let late = || async {
+        let days = record.lock().expect("no panic").clone();
+        ann.doubt().await?;
+        add("2026-11-09");
+        Ok::<_, seawall::Error>(days)
+    };
+    ann.follow(late).await.expect("copied");
+    assert_eq!((count().await, streak().await), (2, 1));
+    ann.follow(load).await.expect("copied");
+    assert_eq!((reads.load(Ordering::SeqCst), count().await, streak().await), (3, 3, 2));
+
+    // Redis has lost everything, and a bit came since.
+    for suffix in [":202611", ":ok"] {
+        let key = setup.entry(&format!("sign:{{daily:1}}{suffix}"));
+        seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+    }
+    let _ = ann.sign(day("2026-11-09")).await.expect("answered");
+    ann.follow(load).await.expect("copied");
+    assert_eq!((reads.load(Ordering::SeqCst), count().await), (4, 3));
+
+    // A record that cannot be read is no reason to believe anything.
+    ann.doubt().await.expect("answered");
+    let broken = || async { Err::<Vec<Day>, _>("the table is locked") };
+    assert!(matches!(ann.follow(broken).await, Err(seawall::Error::Source(_))));
+    ann.follow(load).await.expect("copied");
+    assert_eq!(reads.load(Ordering::SeqCst), 5);
     seawall.shutdown().await;
 }
 

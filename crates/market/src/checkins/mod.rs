@@ -1,0 +1,130 @@
+//! Sign-ins: once a day, a calendar, and how many days in a row.
+//!
+//! The table `sign` is the record, the bitmaps in Redis are its copy: signing in doubts the copy,
+//! writes the row, and sets the bit. Whatever is lost on the way (a reply, the process, all of Redis)
+//! either leaves no row, and the user is told to try again, or a row that the next reader copies.
+//! Trying again is harmless: the primary key makes a day count once.
+//!
+//! When Redis is away, reading goes on from the table. Signing in does not: a row behind the back of
+//! bitmaps that are believed would be missed.
+//!
+//! A day is one of the business zone, by Redis' clock.
+
+pub(crate) mod http;
+mod store;
+
+use std::{collections::HashSet, sync::Arc};
+
+use seawall::social::{Calendar, Day, Month, SignIns, SignInsOf};
+
+use crate::{app::Context, db::Db, error::Result, keys};
+
+/// The longest streak that is counted from the table: a hundred years.
+const LONGEST_DAYS: usize = 36_525;
+
+/// What signing in came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Signed {
+    /// By this call.
+    Now,
+    /// Earlier today.
+    Already,
+}
+
+/// Sign-ins of everybody.
+#[derive(Debug)]
+pub struct Checkins {
+    context: Context,
+    bitmaps: SignIns<u64>,
+}
+
+impl Checkins {
+    pub(crate) fn new(context: &Context) -> Self {
+        Checkins { bitmaps: context.seawall.sign_ins(keys::SIGN_INS), context: context.clone() }
+    }
+
+    /// Signs a user in today.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable): it may have been done, and can be repeated.
+    pub async fn sign(&self, user: u64) -> Result<(Day, Signed)> {
+        let today = self.context.today();
+        let copy = self.bitmaps.of(&user)?;
+        copy.doubt().await?;
+        let signed = store::insert(self.db(), user, today, self.context.now()).await?;
+        if let Err(error) = copy.sign(today).await {
+            tracing::debug!(%error, "a day is copied by the next reader");
+        }
+        Ok((today, if signed { Signed::Now } else { Signed::Already }))
+    }
+
+    /// How many days in a row up to today, or up to yesterday if today is not signed yet.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](crate::Error::Unavailable) when neither store answers.
+    pub async fn streak(&self, user: u64) -> Result<u32> {
+        let today = self.context.today();
+        let counted = async {
+            let copy = self.followed(user).await?;
+            copy.streak(today).await
+        };
+        match counted.await {
+            Ok(streak) => Ok(streak),
+            Err(error) if error.is_outage() => {
+                tracing::debug!(%error, "a streak is counted from the table");
+                let days = store::days(self.db(), user).await?;
+                Ok(run_until(&days.into_iter().collect(), today))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The days of a month.
+    ///
+    /// # Errors
+    /// As [`Checkins::streak`].
+    pub async fn calendar(&self, user: u64, month: Month) -> Result<Calendar> {
+        let read = async {
+            let copy = self.followed(user).await?;
+            copy.calendar(month).await
+        };
+        match read.await {
+            Ok(calendar) => Ok(calendar),
+            Err(error) if error.is_outage() => {
+                tracing::debug!(%error, "a month is read from the table");
+                let days = store::days(self.db(), user).await?;
+                let days = days.into_iter().filter(|day| day.month() == month);
+                Ok(Calendar::of(month, days.map(Day::of_month)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A user's bitmaps, which hold everything that the table does.
+    async fn followed(&self, user: u64) -> seawall::Result<SignInsOf> {
+        let copy = self.bitmaps.of(&user)?;
+        copy.follow(|| store::days(self.db(), user)).await?;
+        Ok(copy)
+    }
+
+    fn db(&self) -> &Arc<Db> {
+        &self.context.db
+    }
+}
+
+fn run_until(days: &HashSet<Day>, today: Day) -> u32 {
+    let mut last = Some(today);
+    if !days.contains(&today) {
+        last = today.previous();
+    }
+    let mut streak = 0;
+    for _ in 0..LONGEST_DAYS {
+        match last {
+            Some(day) if days.contains(&day) => streak += 1,
+            _ => break,
+        }
+        last = last.and_then(Day::previous);
+    }
+    streak
+}

@@ -1,0 +1,34 @@
+//! Sign-ins of the demo town: two months without a gap up to yesterday, which always cross a month's
+//! end, and a calendar with holes beside it.
+
+use seawall::social::Day;
+use sqlx::{Any, QueryBuilder};
+
+use crate::{db::Turn, error::Result};
+
+/// Days without a gap.
+const DAYS: usize = 61;
+/// Who never misses a day.
+const STEADY: i64 = 1;
+/// Who misses every third.
+const LOOSE: i64 = 2;
+
+/// Sign-ins up to the day before `today`.
+pub(super) async fn fill(turn: &mut Turn<'_>, today: Day, now: i64) -> Result<()> {
+    let days = std::iter::successors(today.previous(), |day| day.previous()).take(DAYS);
+    let mut rows = Vec::new();
+    for (back, day) in days.enumerate() {
+        rows.push((STEADY, day));
+        if back % 3 != 2 {
+            rows.push((LOOSE, day));
+        }
+    }
+    let mut signs = QueryBuilder::<Any>::new(
+        "INSERT INTO sign (user_id, date, is_backup, create_time, update_time) ",
+    );
+    signs.push_values(rows, |mut row, (user, day)| {
+        row.push_bind(user).push_bind(day.dashed()).push("0").push_bind(now).push_bind(now);
+    });
+    signs.build().execute(turn.query()).await?;
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Routes of page views, and what notices those of the page itself.
+
+#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
+
+use std::ops::RangeInclusive;
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, Method, header},
+    middleware::Next,
+    response::Response,
+};
+use seawall::social::Day;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{Days, Visitor};
+use crate::{
+    accounts::User,
+    app::Shared,
+    error::{Error, Result},
+    http::{Answer, ClientIp, Envelope, MaybeSignedIn, Nothing, Params},
+};
+
+/// The page itself.
+const PAGE: &str = "/";
+
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(view)).routes(routes!(uv)).routes(routes!(pv))
+}
+
+/// Counts every view of the page; a request passes as if this were not here.
+pub(crate) async fn page_views(
+    State(app): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.method() != Method::GET || request.uri().path() != PAGE {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    // Neither of the two ever refuses.
+    let user = MaybeSignedIn::from_request_parts(&mut parts, &app).await;
+    let address = ClientIp::from_request_parts(&mut parts, &app).await;
+    if let (Ok(MaybeSignedIn(user)), Ok(address)) = (user, address) {
+        app.stats().view(visitor(user.as_ref(), &address, &parts.headers));
+    }
+    next.run(Request::from_parts(parts, body)).await
+}
+
+fn visitor(user: Option<&User>, address: &ClientIp, headers: &HeaderMap) -> Visitor {
+    match user {
+        Some(user) => Visitor::user(user.id),
+        None => {
+            let agent = headers.get(header::USER_AGENT).map_or(&b""[..], |agent| agent.as_bytes());
+            Visitor::guest(address.0, agent)
+        }
+    }
+}
+
+/// Count a view of one of the page's screens.
+#[utoipa::path(post, path = "/stats/view", tag = "stats",
+    responses((status = 200, body = Envelope<Nothing>)))]
+async fn view(
+    State(app): State<Shared>,
+    MaybeSignedIn(user): MaybeSignedIn,
+    address: ClientIp,
+    headers: HeaderMap,
+) -> Answer<Nothing> {
+    app.stats().view(visitor(user.as_ref(), &address, &headers));
+    Ok(Nothing.into())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct RangeParams {
+    /// The first day; today when it is left out.
+    #[param(example = "2026-11-10")]
+    from: Option<String>,
+    /// The last day, at most 366 days in all; today when it is left out.
+    #[param(example = "2026-11-16")]
+    to: Option<String>,
+}
+
+impl RangeParams {
+    fn days(&self, today: Day) -> Result<Days> {
+        let day = |text: &Option<String>| match text {
+            None => Ok(today),
+            Some(text) => text
+                .parse::<Day>()
+                .map_err(|_| Error::bad("BAD_DAY", "a day is written as 2026-11-16")),
+        };
+        Days::new(RangeInclusive::new(day(&self.from)?, day(&self.to)?))
+    }
+}
+
+/// Different visitors in a range of days, about 1 % off.
+#[utoipa::path(get, path = "/stats/uv", tag = "stats", params(RangeParams),
+    responses((status = 200, body = Envelope<u64>)))]
+async fn uv(State(app): State<Shared>, Params(range): Params<RangeParams>) -> Answer<u64> {
+    Ok(app.stats().visitors(range.days(app.today())?).await?.into())
+}
+
+/// Page views in a range of days.
+#[utoipa::path(get, path = "/stats/pv", tag = "stats", params(RangeParams),
+    responses((status = 200, body = Envelope<u64>)))]
+async fn pv(State(app): State<Shared>, Params(range): Params<RangeParams>) -> Answer<u64> {
+    Ok(app.stats().views(range.days(app.today())?).await?.into())
+}

@@ -1,0 +1,89 @@
+//! Sign-ins that follow a record elsewhere: the database has the days, the bitmaps are a copy.
+//!
+//! ```text
+//! sign:{NAME:USER}:ok   "whole" while the bitmaps are known to hold all of the record, else the
+//!                       token of whoever is reading it
+//! ```
+//!
+//! Days are only ever added, so two copies never contradict each other: copying once more does no
+//! harm, and the one question is whether the bitmaps may be *believed* to hold everything. Before the
+//! record changes they are doubted; a reader who finds them in doubt, or gone, copies the record and
+//! then ends the doubt, but only the doubt that it began with: a change that came meanwhile has begun
+//! another. So no crash, no lost reply and no loss of Redis hides a day for longer than until the next
+//! look.
+//!
+//! Deliberately absent: a lease. Two readers who copy at the same time write the same bits.
+
+use std::time::Duration;
+
+use redis::cmd;
+
+use super::{Day, rebuild::source_error, sign_in::SignInsOf, template::beside};
+use crate::{error::Result, link::Script};
+
+/// For how long bitmaps are believed before the record is read again: bounds what an eviction of
+/// single keys can hide.
+const BELIEVED: Duration = Duration::from_secs(24 * 3600);
+/// How long a reader may take before its copying no longer ends the doubt.
+const COPYING: Duration = Duration::from_secs(10);
+/// What the marker says when there is no doubt.
+const WHOLE: &str = "whole";
+
+static BELIEVE: Script = Script::new(include_str!("script/sign_believe.lua"));
+
+impl SignInsOf {
+    /// Says that the record is about to change: from now on the bitmaps are not believed until
+    /// [`SignInsOf::follow`] has read it. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer: leave the record as it is then, or it may be missed.
+    pub async fn doubt(&self) -> Result<()> {
+        let marker = self.marker();
+        self.link().send(&marker, cmd("DEL").arg(&marker)).await.map(drop)
+    }
+
+    /// Brings the bitmaps up to the record, unless they are known to hold it; `load` gives every day
+    /// of it. One round trip when there is nothing to do.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+    /// use seawall::{Seawall, social::Day};
+    ///
+    /// let seawall = Seawall::connect("embedded:").await?;
+    /// let ann = seawall.sign_ins::<u64>("daily").of(&1)?;
+    /// let mut record: Vec<Day> = vec!["2026-11-15".parse()?];
+    ///
+    /// ann.doubt().await?;
+    /// record.push("2026-11-16".parse()?); // in real life: insert into sign …
+    /// ann.follow(|| async { Ok::<_, seawall::Error>(record.clone()) }).await?;
+    /// assert_eq!(ann.streak("2026-11-16".parse()?).await?, 2);
+    /// # seawall.shutdown().await; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When Redis does not answer; [`Error::Source`](crate::Error::Source) when `load` fails.
+    pub async fn follow<Fut, E>(&self, load: impl FnOnce() -> Fut) -> Result<()>
+    where
+        Fut: Future<Output = Result<Vec<Day>, E>>,
+        E: std::fmt::Display,
+    {
+        let (link, marker) = (self.link(), self.marker());
+        let said: Option<String> = link.query(&marker, cmd("GET").arg(&marker)).await?;
+        if said.as_deref() == Some(WHOLE) {
+            return Ok(());
+        }
+        let token = format!("{:032x}", rand::random::<u128>());
+        let mut begin = cmd("SET");
+        begin.arg(&marker).arg(&token).arg("PX").arg(COPYING.as_millis() as u64);
+        link.send(&marker, &begin).await?;
+        let days = load().await.map_err(source_error)?;
+        self.restore(&days).await?;
+        let call = BELIEVE.on(&[&marker]).arg(&token).arg(WHOLE);
+        // Refused: the record changed meanwhile. What it held before is copied all the same.
+        link.run(&call.arg(BELIEVED.as_millis() as u64)).await.map(drop)
+    }
+
+    fn marker(&self) -> Vec<u8> {
+        beside(self.key(), ":ok")
+    }
+}
