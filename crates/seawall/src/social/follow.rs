@@ -16,7 +16,7 @@ use redis::{FromRedisValue, cmd};
 
 use super::{
     SLICE,
-    rebuild::{Kind, Rebuilt, Snapshot, source_error},
+    rebuild::{Kind, Rank, Rebuilt, Snapshot, source_error},
     template::{Template, members},
 };
 use crate::{
@@ -242,7 +242,8 @@ impl<M: Member> FollowsOf<M> {
             let mut followed = source(self.who.clone()).await?;
             followed.sort_unstable();
             followed.dedup();
-            let members = followed.iter().map(|whom| Ok((None, whom.to_member()?.into_owned())));
+            let members =
+                followed.iter().map(|whom| Ok((Rank::None, whom.to_member()?.into_owned())));
             Ok(Snapshot { members: members.collect::<Result<_>>()?, flag: 0 })
         };
         self.keys.complete(link, || link.eval::<Option<T>>(call), load).await

@@ -6,7 +6,7 @@
 //! | [`Seawall::leaderboard`](crate::Seawall::leaderboard) | scores, ranks, pages around a member, seasons | sorted sets and a hash |
 //! | [`Seawall::follows`](crate::Seawall::follows) | who follows whom, whom two have in common | set, rebuilt from a source |
 //! | [`Seawall::inbox`](crate::Seawall::inbox) | a feed that is scrolled while it grows | sorted set, post → ms |
-//! | [`Seawall::places`](crate::Seawall::places) | what is near | geo set |
+//! | [`Seawall::places`](crate::Seawall::places) | what is near | geo set, rebuilt from a source |
 //! | [`Seawall::sign_ins`](crate::Seawall::sign_ins) | a calendar of days, and streaks | bitmap a month |
 //! | [`Seawall::visits`](crate::Seawall::visits) | page views and different visitors | counter and HyperLogLog a day |
 //! | [`Seawall::order_index`](crate::Seawall::order_index) | the newest orders of a user, older ones from the source | sorted set, order → ms·1000 |
@@ -31,6 +31,7 @@ mod merge;
 mod order_index;
 mod order_page;
 mod places;
+mod places_source;
 mod rebuild;
 #[cfg(feature = "sabotage")]
 mod sabotage;
@@ -50,6 +51,7 @@ pub use merge::merge;
 pub use order_index::{Add, Audit, Order, OrderIndex, OrderIndexBuilder, OrdersOf};
 pub use order_page::OrderPage;
 pub use places::{Nearby, Place, Places, PlacesIn, Point, Resolved};
+pub use places_source::PlacesAudit;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;
 pub use sign_in::{Calendar, Sign, SignIns, SignInsOf};

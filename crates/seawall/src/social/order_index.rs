@@ -23,7 +23,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
     Cursor, SLICE,
-    rebuild::{Kind, Rebuilt, Snapshot, source_error},
+    rebuild::{Kind, Rank, Rebuilt, Snapshot, source_error},
     template::{Template, check_score},
 };
 use crate::{
@@ -304,7 +304,7 @@ impl<M: Member> OrdersOf<M> {
         orders.truncate(self.inner.keep);
         let mut members = Vec::with_capacity(orders.len());
         for order in orders {
-            members.push((Some(order.score()?), order.id.to_member()?.into_owned()));
+            members.push((Rank::Score(order.score()?), order.id.to_member()?.into_owned()));
         }
         members.sort_unstable_by(|a, b| a.1.cmp(&b.1));
         members.dedup_by(|a, b| a.1 == b.1);

@@ -5,13 +5,18 @@
 //! [`REACH`] places. Who needs more makes the circle smaller or the kinds finer.
 //!
 //! The set is an index beside a database, so it can name what is not there any more:
-//! [`Nearby::resolve`] skips such members and hands them over for repair.
+//! [`Nearby::resolve`] skips such members and hands them over for repair. With a source
+//! ([`PlacesIn::source`]) it is read from there when Redis does not have it, and can be compared.
 
 use std::marker::PhantomData;
 
 use redis::cmd;
 
-use super::{SLICE, template::Template};
+use super::{
+    places_source::{LIFETIME, Source},
+    rebuild::{Kind, Rebuilt},
+    template::Template,
+};
 use crate::{
     KeyPart, Seawall,
     error::{Error, Result},
@@ -67,7 +72,7 @@ pub struct Point {
 }
 
 impl Point {
-    fn check(self) -> Result<Self> {
+    pub(super) fn check(self) -> Result<Self> {
         let Point { longitude, latitude } = self;
         // Written so that what is no number is refused too.
         if !(longitude.abs() <= 180.0 && latitude.abs() <= MAX_LATITUDE) {
@@ -110,18 +115,20 @@ impl<M: Member> Places<M> {
     /// # Errors
     /// [`Error::Invalid`] when the kind is empty or too long.
     pub fn kind(&self, kind: &(impl KeyPart + ?Sized)) -> Result<PlacesIn<M>> {
-        let key = self.template.key(kind)?;
-        Ok(PlacesIn { template: self.template.clone(), key, member: PhantomData })
+        let keys = Rebuilt::new(Kind::GeoSet, self.template.key(kind)?, LIFETIME);
+        Ok(PlacesIn { template: self.template.clone(), keys, source: None })
     }
 }
 
 /// The places of one kind.
-#[derive(Debug, Clone)]
 pub struct PlacesIn<M> {
-    template: Template,
-    key: Vec<u8>,
-    member: PhantomData<fn(M) -> M>,
+    pub(super) template: Template,
+    pub(super) keys: Rebuilt,
+    pub(super) source: Option<Source<M>>,
 }
+
+/// Most places in one command: each takes three words, and a script gets them all at once.
+const PLACES_AT_ONCE: usize = 250;
 
 impl<M: Member> PlacesIn<M> {
     /// Puts places on the map, or moves them. May be repeated.
@@ -130,14 +137,14 @@ impl<M: Member> PlacesIn<M> {
     /// When Redis does not answer: some of them may be there. [`Error::Invalid`] for a point that is
     /// not on the map.
     pub async fn add(&self, places: &[(M, Point)]) -> Result<()> {
-        for slice in places.chunks(SLICE) {
+        for slice in places.chunks(PLACES_AT_ONCE) {
             let mut command = cmd("GEOADD");
-            command.arg(&self.key);
+            command.arg(&self.keys.key);
             for (member, point) in slice {
                 let point = point.check()?;
                 command.arg(point.longitude).arg(point.latitude).arg(&*member.to_member()?);
             }
-            self.template.link().send(&self.key, &command).await?;
+            self.run::<i64>(&command).await?;
         }
         Ok(())
     }
@@ -148,13 +155,13 @@ impl<M: Member> PlacesIn<M> {
     /// When Redis does not answer.
     pub async fn remove(&self, members: &[M]) -> Result<u64> {
         let mut removed = 0;
-        for slice in members.chunks(SLICE) {
+        for slice in members.chunks(PLACES_AT_ONCE) {
             let mut command = cmd("ZREM");
-            command.arg(&self.key);
+            command.arg(&self.keys.key);
             for member in slice {
                 command.arg(&*member.to_member()?);
             }
-            removed += self.template.link().query::<u64>(&self.key, &command).await?;
+            removed += self.run::<u64>(&command).await?;
         }
         Ok(removed)
     }
@@ -187,10 +194,10 @@ impl<M: Member> PlacesIn<M> {
             return Ok(Nearby { places: Vec::new() });
         }
         let mut command = cmd("GEOSEARCH");
-        command.arg(&self.key).arg("FROMLONLAT").arg(centre.longitude).arg(centre.latitude);
+        command.arg(&self.keys.key).arg("FROMLONLAT").arg(centre.longitude).arg(centre.latitude);
         command.arg("BYRADIUS").arg(metres).arg("m").arg("ASC").arg("COUNT").arg(page.end);
         command.arg("WITHDIST");
-        let found: Vec<(Vec<u8>, f64)> = self.template.link().query(&self.key, &command).await?;
+        let found: Vec<(Vec<u8>, f64)> = self.run(&command).await?;
         let places = found
             .into_iter()
             .skip(page.start)
@@ -204,8 +211,9 @@ impl<M: Member> PlacesIn<M> {
     /// When Redis does not answer.
     pub async fn distance(&self, pair: [&M; 2]) -> Result<Option<f64>> {
         let mut command = cmd("GEODIST");
-        command.arg(&self.key).arg(&*pair[0].to_member()?).arg(&*pair[1].to_member()?).arg("m");
-        self.template.link().query(&self.key, &command).await
+        let [one, other] = pair;
+        command.arg(&self.keys.key).arg(&*one.to_member()?).arg(&*other.to_member()?).arg("m");
+        self.run(&command).await
     }
 
     /// How many there are.
@@ -213,7 +221,7 @@ impl<M: Member> PlacesIn<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
-        self.template.link().query(&self.key, cmd("ZCARD").arg(&self.key)).await
+        self.run(cmd("ZCARD").arg(&self.keys.key)).await
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use redis::cmd;
 
-use super::{SLICE, template::beside};
+use super::{Point, SLICE, template::beside};
 use crate::{
     error::{Error, Result},
     link::{Link, Script},
@@ -42,10 +42,20 @@ static TAKE: Script = Script::new(include_str!("script/take.lua"));
 static PUBLISH: Script = Script::new(include_str!("script/publish.lua"));
 static UNLEASE: Script = Script::new(include_str!("script/unlease.lua"));
 
+/// What stands before a member in the command that adds it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Rank {
+    /// Nothing, in a set.
+    None,
+    /// Its score, in a sorted set.
+    Score(i64),
+    /// Where it is, in a geo set.
+    At(Point),
+}
+
 /// What the source says: every member once.
 pub(super) struct Snapshot {
-    /// With their scores in a sorted set.
-    pub(super) members: Vec<(Option<i64>, Vec<u8>)>,
+    pub(super) members: Vec<(Rank, Vec<u8>)>,
     /// One digit that the structure keeps beside the count.
     pub(super) flag: u8,
 }
@@ -55,13 +65,15 @@ pub(super) struct Snapshot {
 pub(super) enum Kind {
     Set,
     SortedSet,
+    /// A sorted set by where its members are.
+    GeoSet,
 }
 
 impl Kind {
     fn count(self) -> &'static str {
         match self {
             Kind::Set => "SCARD",
-            Kind::SortedSet => "ZCARD",
+            Kind::SortedSet | Kind::GeoSet => "ZCARD",
         }
     }
 
@@ -69,6 +81,7 @@ impl Kind {
         match self {
             Kind::Set => "SADD",
             Kind::SortedSet => "ZADD",
+            Kind::GeoSet => "GEOADD",
         }
     }
 }
@@ -157,8 +170,13 @@ impl Rebuilt {
         for slice in snapshot.members.chunks(SLICE) {
             let mut add = cmd(self.kind.add());
             add.arg(&new);
-            for (score, member) in slice {
-                add.arg(score).arg(member);
+            for (rank, member) in slice {
+                match rank {
+                    Rank::None => &mut add,
+                    Rank::Score(score) => add.arg(score),
+                    Rank::At(point) => add.arg(point.longitude).arg(point.latitude),
+                }
+                .arg(member);
             }
             commands.push((new.clone(), add));
             let mut expire = cmd("PEXPIRE");

@@ -1,7 +1,15 @@
 //! Places: the values of the documents, pages, and members that dangle.
 
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
 use seawall::{
-    Error,
+    Error, cmd,
     social::{Place, PlacesIn, Point},
 };
 
@@ -10,6 +18,7 @@ use crate::setup::{Setup, on_every_backend};
 on_every_backend! {
     distances_are_those_of_the_documents
     pages_ascend_end_and_skip_what_dangles
+    an_absent_set_is_read_from_the_source_and_compared
 }
 
 const CENTRE: Point = Point { longitude: 116.397904, latitude: 39.909005 };
@@ -76,5 +85,78 @@ async fn pages_ascend_end_and_skip_what_dangles(setup: Setup) {
     assert!(shops.add(&[(1, Point { longitude: 0.0, latitude: 90.0 })]).await.is_err());
     assert!(shops.nearby(CENTRE, f64::INFINITY, 0..10).await.is_err());
     assert!(shops.nearby(CENTRE, 10.0, 999..1_001).await.is_err());
+    seawall.shutdown().await;
+}
+
+async fn an_absent_set_is_read_from_the_source_and_compared(setup: Setup) {
+    let seawall = setup.connect().await;
+    let far = |step: u64| Point { latitude: CENTRE.latitude + 0.0001 * step as f64, ..CENTRE };
+    let rows = Arc::new(Mutex::new((0..25).map(|id| (id, far(id))).collect::<BTreeMap<_, _>>()));
+    let reads = Arc::new(AtomicU64::new(0));
+    let source = {
+        let (rows, reads) = (Arc::clone(&rows), Arc::clone(&reads));
+        move || {
+            reads.fetch_add(1, Ordering::SeqCst);
+            let rows: Vec<_> =
+                rows.lock().expect("not poisoned").iter().map(|(id, at)| (*id, *at)).collect();
+            async move { Ok::<_, std::io::Error>(rows) }
+        }
+    };
+    let change = |id: u64, at: Option<Point>| {
+        let mut rows = rows.lock().expect("not poisoned");
+        match at {
+            Some(at) => rows.insert(id, at),
+            None => rows.remove(&id),
+        };
+    };
+    let shops: PlacesIn<u64> = seawall.places("shop").kind(&7).expect("valid").source(source);
+    let near = |shops: PlacesIn<u64>| async move {
+        let found = shops.nearby(CENTRE, 5_000.0, 0..100).await.expect("answered").places;
+        found.into_iter().map(|place| place.member).collect::<Vec<_>>()
+    };
+
+    // Many find nothing, one reads.
+    let readers: Vec<_> = (0..8).map(|_| tokio::spawn(near(shops.clone()))).collect();
+    for reader in readers {
+        assert_eq!(reader.await.expect("it ends"), (0..25).collect::<Vec<_>>());
+    }
+    assert_eq!(reads.load(Ordering::SeqCst), 1);
+    // Changes go into the complete set.
+    change(25, Some(far(25)));
+    shops.add(&[(25, far(25))]).await.expect("answered");
+    change(0, None);
+    assert_eq!(shops.remove(&[0]).await.expect("answered"), 1);
+    assert_eq!(near(shops.clone()).await, (1..=25).collect::<Vec<_>>());
+    assert_eq!((shops.count().await.expect("answered"), reads.load(Ordering::SeqCst)), (25, 1));
+    assert!(shops.audit().await.expect("answered").is_right());
+
+    // A change to a set that is gone does not make a set of one.
+    let key = setup.entry("geo:{shop:7}");
+    let deleted: i64 = seawall.link().query(&key, cmd("DEL").arg(&key)).await.expect("answered");
+    assert_eq!(deleted, 1, "the key is called so");
+    change(26, Some(far(26)));
+    shops.add(&[(26, far(26))]).await.expect("answered");
+    assert_eq!(near(shops.clone()).await, (1..=26).collect::<Vec<_>>());
+
+    // What was changed without telling is found, and right afterwards.
+    change(27, Some(far(27)));
+    change(3, None);
+    change(5, Some(far(30)));
+    let audit = shops.audit().await.expect("answered");
+    assert_eq!((audit.missing, audit.surplus, audit.moved), (vec![27], vec![3], vec![5]));
+    let expected = [1, 2, 4].into_iter().chain(6..=27).chain([5]).collect::<Vec<_>>();
+    assert_eq!(near(shops.clone()).await, expected);
+    assert!(shops.audit().await.expect("answered").is_right());
+
+    // Emptied, and then the first one again: no set without a lifetime.
+    for id in 1..=27 {
+        change(id, None);
+        shops.remove(&[id]).await.expect("answered");
+    }
+    assert!(near(shops.clone()).await.is_empty());
+    change(1, Some(far(1)));
+    shops.add(&[(1, far(1))]).await.expect("answered");
+    let left: i64 = seawall.link().query(&key, cmd("PTTL").arg(&key)).await.expect("answered");
+    assert!(left > 0, "{left}");
     seawall.shutdown().await;
 }
