@@ -27,7 +27,7 @@ use crate::{
     notes::Notes,
     payments::{Payments, SimulatedPayments},
     sales::{CrashPoints, Sales, jobs::Workers},
-    shops::Shops,
+    shops::{self, Shops},
     stats::Stats,
     vouchers::Vouchers,
     zone,
@@ -174,6 +174,7 @@ impl App {
 
         let mut jobs = Jobs::new(&context.seawall);
         stats.start(&mut jobs);
+        shops::jobs::start(&mut jobs, &shops);
         let workers = Workers::start(&sales, &context.instance);
         let big_keys = BigKeys::new(
             &context.seawall,

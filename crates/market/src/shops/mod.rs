@@ -1,19 +1,34 @@
-//! Shops, read through the cache.
+//! Shops, read through the cache, changed in the database first.
 //!
-//! What does not exist is cached as well, briefly, so that made-up ids do not reach the database.
-//! When Redis is away the cache goes on with what it has and with the database behind its governor.
+//! Ids that cannot exist stop at the cache's filter; what does not exist is cached as well, briefly,
+//! so that made-up ids do not reach the database. When Redis is away the cache goes on with what it
+//! has and with the database behind its governor.
+//!
+//! A change is committed, then the cache's entry goes (which also tells every process's filter of a
+//! new shop and drops what was remembered as missing), then the [map](nearby) follows.
 
+mod draft;
 pub(crate) mod http;
-pub(crate) mod store;
+pub(crate) mod jobs;
+mod nearby;
+mod store;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use seawall::cache::{Cache, Loaded};
+use seawall::{
+    cache::{Cache, KeyFilter, KeySink, Loaded},
+    id::Ids,
+};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::draft::Draft;
+use self::nearby::Map;
+pub use self::nearby::{Circle, Near};
 
 use crate::{
     accounts::User,
     app::Context,
+    check,
     db::Db,
     error::{Error, Result},
 };
@@ -22,6 +37,30 @@ use crate::{
 const FRESH: Duration = Duration::from_secs(30 * 60);
 /// How long it is remembered that there is no such shop.
 const MISSING: Duration = Duration::from_secs(2 * 60);
+
+/// Shops that the filter has room for at first.
+const EXPECTED: usize = 10_000;
+/// How often the filter is built again, for shops that nobody announced.
+const REBUILD: Duration = Duration::from_secs(10 * 60);
+/// How long the kinds are fresh: they change with a new version of the data, not by a request.
+const TYPES_FRESH: Duration = Duration::from_secs(10 * 60);
+/// The only key of the kinds' cache.
+const ALL_TYPES: u64 = 0;
+/// Longest name that can be looked for, in characters.
+const MAX_NAME_CHARS: usize = 128;
+
+/// A kind of shop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShopType {
+    /// Id.
+    pub id: u64,
+    /// Name.
+    pub name: String,
+    /// Path of a picture.
+    pub icon: String,
+    /// Its place among the others.
+    pub sort: i64,
+}
 
 /// A shop, as the database has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,24 +103,59 @@ fn unknown() -> Error {
     Error::not_found("UNKNOWN_SHOP", "no such shop")
 }
 
-/// Shops and their cache.
+/// Which page of a list, and how many rows it has.
+#[derive(Debug, Clone, Copy)]
+pub struct PageOf {
+    /// From 1.
+    pub number: u32,
+    /// Rows.
+    pub rows: u32,
+}
+
+impl PageOf {
+    fn range(self) -> std::ops::Range<usize> {
+        let (number, rows) = (self.number as usize, self.rows as usize);
+        let start = number.saturating_sub(1).saturating_mul(rows);
+        start..start.saturating_add(rows)
+    }
+}
+
+/// Shops, their cache and their map.
 #[derive(Debug)]
 pub struct Shops {
-    db: Arc<Db>,
+    context: Context,
     cache: Cache<u64, Shop>,
+    types: Cache<u64, Vec<ShopType>>,
+    map: Map,
+    ids: Ids,
 }
 
 impl Shops {
     pub(crate) fn new(context: &Context) -> Result<Self> {
-        let db = Arc::clone(&context.db);
-        let cache = context
-            .seawall
+        let Context { seawall, db, config, .. } = context;
+        let source = Arc::clone(db);
+        let filter = KeyFilter::new(EXPECTED, move |sink: KeySink<u64>| {
+            let db = Arc::clone(&source);
+            async move { store::all_ids(&db, |shop| sink.add(&shop)).await }
+        });
+        let cache = seawall
             .cache("shop")
-            .mode(context.config.shop_cache)
+            .mode(config.shop_cache)
             .fresh_for(FRESH)
             .missing_for(MISSING)
+            .filter(filter.rebuild_every(REBUILD))
             .build()?;
-        Ok(Shops { db, cache })
+        Ok(Shops {
+            cache,
+            types: seawall.cache("shop-type").fresh_for(TYPES_FRESH).build()?,
+            map: Map::new(seawall, db),
+            ids: seawall.ids("shop").build()?,
+            context: context.clone(),
+        })
+    }
+
+    fn db(&self) -> &Arc<Db> {
+        &self.context.db
     }
 
     /// One shop.
@@ -89,10 +163,59 @@ impl Shops {
     /// # Errors
     /// [`Error::NotFound`] when there is none.
     pub async fn read(&self, shop: u64) -> Result<Arc<Shop>> {
-        let db = Arc::clone(&self.db);
+        let db = Arc::clone(self.db());
         let load = move || async move { store::by_id(&db, shop).await.map(Loaded::from) };
         let read = self.cache.get_or_load(&shop, load).await?;
         read.value.ok_or_else(unknown)
+    }
+
+    /// Many shops, in the order of their ids; nothing for those that do not exist.
+    async fn read_many(&self, shops: &[u64]) -> Result<Vec<Option<Arc<Shop>>>> {
+        let db = Arc::clone(self.db());
+        let load = move |ids: Vec<u64>| {
+            let db = Arc::clone(&db);
+            async move {
+                let found = store::by_ids(&db, &ids).await?;
+                Ok::<HashMap<u64, Shop>, Error>(
+                    found.into_iter().map(|shop| (shop.id, shop)).collect(),
+                )
+            }
+        };
+        let reads = self.cache.get_many(shops, load).await;
+        reads.into_iter().map(|read| Ok(read?.value)).collect()
+    }
+
+    /// All kinds, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when nobody knows them.
+    pub async fn types(&self) -> Result<Arc<Vec<ShopType>>> {
+        let db = Arc::clone(self.db());
+        let load = move || async move { store::types(&db).await.map(Loaded::Found) };
+        let read = self.types.get_or_load(&ALL_TYPES, load).await?;
+        Ok(read.value.unwrap_or_default())
+    }
+
+    async fn is_type(&self, kind: u64) -> Result<bool> {
+        Ok(self.types().await?.iter().any(|known| known.id == kind))
+    }
+
+    /// Shops whose name has this in it, and how many there are on all pages; all shops when it is
+    /// empty.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for a name that no shop can have.
+    pub async fn by_name(&self, name: &str, page: PageOf) -> Result<(Vec<Shop>, u64)> {
+        let name = check::text("name", name, 0..=MAX_NAME_CHARS)?;
+        store::by_name(self.db(), &name, page).await
+    }
+
+    /// Shops of a kind, the oldest first; none past the end.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the database is away.
+    pub async fn of_type(&self, kind: u64, page: PageOf) -> Result<Vec<Shop>> {
+        store::of_type(self.db(), kind, page).await
     }
 
     /// Passes admins, and the merchant whose shop it is; by the database, which knows who owns it
@@ -101,10 +224,49 @@ impl Shops {
     /// # Errors
     /// [`Error::NotFound`] when there is no such shop, [`Error::Forbidden`] for everybody else.
     pub async fn may_change(&self, user: &User, shop: u64) -> Result<()> {
-        let owner = store::owner(&self.db, shop).await?.ok_or_else(unknown)?;
-        if user.role == "admin" || (user.role == "merchant" && owner == user.id) {
-            return Ok(());
-        }
-        Err(Error::Forbidden { msg: "only the shop's merchant or an admin may do this" })
+        let owner = store::owner(self.db(), shop).await?.ok_or_else(unknown)?;
+        owned(user, owner)
     }
+
+    /// Adds a shop: its id. It belongs to whoever adds it, who is a merchant or an admin.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for values that make no sense.
+    pub(crate) async fn create(&self, user: &User, draft: Draft<'_>) -> Result<u64> {
+        let change = draft.check(self.types().await?.as_slice())?;
+        let id = self.ids.next().await?.as_u64();
+        let shop = change.open(id, user.id, self.context.now())?;
+        let written = self.cache.write(&id, store::insert(self.db(), &shop)).await;
+        // Queued: the toolkit goes on; who asked for this id too early waits for that.
+        let ((), _) = written?;
+        self.map.follow(&shop, None).await;
+        Ok(id)
+    }
+
+    /// Changes what the draft names of a shop.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Forbidden`] for those whose shop it is not, [`Error::BadInput`]
+    /// for values that make no sense.
+    pub(crate) async fn update(&self, user: &User, shop: u64, draft: Draft<'_>) -> Result<()> {
+        self.may_change(user, shop).await?;
+        let change = draft.check(self.types().await?.as_slice())?;
+        let (db, now) = (self.db(), self.context.now());
+        let work = store::update(db, shop, now, |row| {
+            owned(user, row.owner_id)?;
+            Ok(change.applied(row))
+        });
+        let (changed, _) = self.cache.write(&shop, work).await?;
+        let (before, after) = changed.ok_or_else(unknown)?;
+        self.map.follow(&after, Some(&before)).await;
+        Ok(())
+    }
+}
+
+/// Passes admins, and merchants in their own shops.
+fn owned(user: &User, owner: u64) -> Result<()> {
+    if user.role == "admin" || (user.role == "merchant" && owner == user.id) {
+        return Ok(());
+    }
+    Err(Error::Forbidden { msg: "only the shop's merchant or an admin may do this" })
 }

@@ -1,24 +1,32 @@
 //! Shops in the database.
 
-use sqlx::Row as _;
+use seawall::social::Point;
+use sqlx::{Any, QueryBuilder, Row as _, any::AnyRow};
 
-use super::Shop;
+use super::{PageOf, Shop, ShopType, nearby::MAX_LOOKED_AT};
 use crate::{
-    db::{Db, id, unsigned},
+    db::{Db, Turn, id, unsigned},
     error::Result,
 };
 
-/// One shop.
-pub(super) async fn by_id(db: &Db, shop: u64) -> Result<Option<Shop>> {
-    let row = sqlx::query(
-        "SELECT id, owner_id, name, type_id, images, area, address, x, y, avg_price, sold, \
-         comments, score, open_hours, create_time, update_time FROM shop WHERE id = ?",
-    )
-    .bind(id(shop))
-    .fetch_optional(db.read())
-    .await?;
-    let Some(row) = row else { return Ok(None) };
-    Ok(Some(Shop {
+/// Ids that are read at once.
+const SLICE: i64 = 1_000;
+/// Longest list of kinds.
+const MAX_TYPES: i64 = 1_000;
+
+/// A query of whole rows.
+macro_rules! shops {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, owner_id, name, type_id, images, area, address, x, y, avg_price, sold, \
+             comments, score, open_hours, create_time, update_time FROM shop ",
+            $rest
+        )
+    };
+}
+
+fn decode(row: &AnyRow) -> Result<Shop> {
+    Ok(Shop {
         id: unsigned(row.try_get("id")?),
         owner_id: unsigned(row.try_get("owner_id")?),
         name: row.try_get("name")?,
@@ -35,7 +43,143 @@ pub(super) async fn by_id(db: &Db, shop: u64) -> Result<Option<Shop>> {
         open_hours: row.try_get("open_hours")?,
         create_time: row.try_get("create_time")?,
         update_time: row.try_get("update_time")?,
-    }))
+    })
+}
+
+/// One shop.
+pub(super) async fn by_id(db: &Db, shop: u64) -> Result<Option<Shop>> {
+    let row = sqlx::query(shops!("WHERE id = ?")).bind(id(shop)).fetch_optional(db.read()).await?;
+    row.as_ref().map(decode).transpose()
+}
+
+/// Those of these that exist, in no order. As many as a page has.
+pub(super) async fn by_ids(db: &Db, shops: &[u64]) -> Result<Vec<Shop>> {
+    if shops.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut query = QueryBuilder::<Any>::new(shops!("WHERE id IN ("));
+    let mut list = query.separated(", ");
+    for shop in shops {
+        list.push_bind(id(*shop));
+    }
+    list.push_unseparated(")");
+    query.build().fetch_all(db.read()).await?.iter().map(decode).collect()
+}
+
+/// Shops whose name has this in it, and how many there are.
+pub(super) async fn by_name(db: &Db, name: &str, page: PageOf) -> Result<(Vec<Shop>, u64)> {
+    let pattern = pattern(name);
+    let total = sqlx::query("SELECT COUNT(*) AS shops FROM shop WHERE name LIKE ? ESCAPE '!'")
+        .bind(pattern.as_str())
+        .fetch_one(db.read())
+        .await?;
+    let rows = sqlx::query(shops!("WHERE name LIKE ? ESCAPE '!' ORDER BY id LIMIT ? OFFSET ?"))
+        .bind(pattern.as_str())
+        .bind(i64::from(page.rows))
+        .bind(offset(page))
+        .fetch_all(db.read())
+        .await?;
+    let shops: Result<_> = rows.iter().map(decode).collect();
+    Ok((shops?, unsigned(total.try_get("shops")?)))
+}
+
+/// What LIKE takes for "has this in it": its wildcards stand for themselves.
+fn pattern(name: &str) -> String {
+    let mut pattern = String::from("%");
+    for one in name.chars() {
+        if matches!(one, '%' | '_' | '!') {
+            pattern.push('!');
+        }
+        pattern.push(one);
+    }
+    pattern.push('%');
+    pattern
+}
+
+fn offset(page: PageOf) -> i64 {
+    i64::try_from(page.range().start).unwrap_or(i64::MAX)
+}
+
+/// Shops of a kind, the oldest first.
+pub(super) async fn of_type(db: &Db, kind: u64, page: PageOf) -> Result<Vec<Shop>> {
+    let rows = sqlx::query(shops!("WHERE type_id = ? ORDER BY id LIMIT ? OFFSET ?"))
+        .bind(id(kind))
+        .bind(i64::from(page.rows))
+        .bind(offset(page))
+        .fetch_all(db.read())
+        .await?;
+    rows.iter().map(decode).collect()
+}
+
+/// Shops of a kind between two corners of the map.
+pub(super) async fn in_box(db: &Db, kind: u64, corners: [Point; 2]) -> Result<Vec<Shop>> {
+    let [least, most] = corners;
+    let rows = sqlx::query(shops!(
+        "WHERE type_id = ? AND x BETWEEN ? AND ? AND y BETWEEN ? AND ? ORDER BY id LIMIT ?"
+    ))
+    .bind(id(kind))
+    .bind(least.longitude)
+    .bind(most.longitude)
+    .bind(least.latitude)
+    .bind(most.latitude)
+    .bind(MAX_LOOKED_AT)
+    .fetch_all(db.read())
+    .await?;
+    rows.iter().map(decode).collect()
+}
+
+/// Where all shops of a kind are. Rows that are not on the map are left out: one of them would keep
+/// all the others from it.
+pub(super) async fn points(db: &Db, kind: u64) -> Result<Vec<(u64, Point)>> {
+    let rows = sqlx::query(
+        "SELECT id, x, y FROM shop WHERE type_id = ? AND x BETWEEN -180 AND 180 \
+         AND y BETWEEN -85.05112878 AND 85.05112878",
+    )
+    .bind(id(kind))
+    .fetch_all(db.read())
+    .await?;
+    rows.iter()
+        .map(|row| {
+            let point = Point { longitude: row.try_get("x")?, latitude: row.try_get("y")? };
+            Ok((unsigned(row.try_get("id")?), point))
+        })
+        .collect()
+}
+
+/// Shows every id, in slices.
+pub(super) async fn all_ids(db: &Db, mut show: impl FnMut(u64)) -> Result<()> {
+    let mut last = -1;
+    loop {
+        let rows = sqlx::query("SELECT id FROM shop WHERE id > ? ORDER BY id LIMIT ?")
+            .bind(last)
+            .bind(SLICE)
+            .fetch_all(db.read())
+            .await?;
+        // Ends with the table: each slice begins after the one before.
+        let Some(newest) = rows.last() else { return Ok(()) };
+        last = newest.try_get("id")?;
+        for row in &rows {
+            show(unsigned(row.try_get("id")?));
+        }
+    }
+}
+
+/// All kinds, in their order.
+pub(super) async fn types(db: &Db) -> Result<Vec<ShopType>> {
+    let rows = sqlx::query("SELECT id, name, icon, sort FROM shop_type ORDER BY sort, id LIMIT ?")
+        .bind(MAX_TYPES)
+        .fetch_all(db.read())
+        .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(ShopType {
+                id: unsigned(row.try_get("id")?),
+                name: row.try_get("name")?,
+                icon: row.try_get("icon")?,
+                sort: row.try_get("sort")?,
+            })
+        })
+        .collect()
 }
 
 /// Whose shop it is.
@@ -45,4 +189,98 @@ pub(super) async fn owner(db: &Db, shop: u64) -> Result<Option<u64>> {
         .fetch_optional(db.read())
         .await?;
     row.map(|row| Ok(unsigned(row.try_get("owner_id")?))).transpose()
+}
+
+/// Adds a shop.
+pub(super) async fn insert(db: &Db, shop: &Shop) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query(
+        "INSERT INTO shop (id, owner_id, name, type_id, images, area, address, x, y, avg_price, \
+         sold, comments, score, open_hours, create_time, update_time) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(id(shop.id))
+    .bind(id(shop.owner_id))
+    .bind(shop.name.as_str())
+    .bind(id(shop.type_id))
+    .bind(shop.images.as_str())
+    .bind(shop.area.as_str())
+    .bind(shop.address.as_str())
+    .bind(shop.x)
+    .bind(shop.y)
+    .bind(shop.avg_price)
+    .bind(shop.sold)
+    .bind(shop.comments)
+    .bind(shop.score)
+    .bind(shop.open_hours.as_str())
+    .bind(shop.create_time)
+    .bind(shop.update_time)
+    .execute(turn.query())
+    .await?;
+    turn.commit().await
+}
+
+/// Changes a shop: as it was and as it is now; nothing when there is none. The row is locked by the
+/// first statement, so that two changes at the same time both count.
+pub(super) async fn update(
+    db: &Db,
+    shop: u64,
+    now: i64,
+    change: impl FnOnce(Shop) -> Result<Shop>,
+) -> Result<Option<(Shop, Shop)>> {
+    let mut turn = db.write().await?;
+    let touched = sqlx::query("UPDATE shop SET update_time = ? WHERE id = ?")
+        .bind(now)
+        .bind(id(shop))
+        .execute(turn.query())
+        .await?;
+    if touched.rows_affected() == 0 {
+        turn.roll_back().await?;
+        return Ok(None);
+    }
+    let row = sqlx::query(shops!("WHERE id = ?")).bind(id(shop)).fetch_one(turn.query()).await?;
+    let before = decode(&row)?;
+    match change(before.clone()) {
+        Ok(after) => {
+            write(&mut turn, &after).await?;
+            turn.commit().await?;
+            Ok(Some((before, after)))
+        }
+        Err(refused) => {
+            turn.roll_back().await?;
+            Err(refused)
+        }
+    }
+}
+
+/// Writes what a merchant can change.
+async fn write(turn: &mut Turn<'_>, shop: &Shop) -> Result<()> {
+    sqlx::query(
+        "UPDATE shop SET name = ?, type_id = ?, images = ?, area = ?, address = ?, x = ?, y = ?, \
+         avg_price = ?, open_hours = ? WHERE id = ?",
+    )
+    .bind(shop.name.as_str())
+    .bind(id(shop.type_id))
+    .bind(shop.images.as_str())
+    .bind(shop.area.as_str())
+    .bind(shop.address.as_str())
+    .bind(shop.x)
+    .bind(shop.y)
+    .bind(shop.avg_price)
+    .bind(shop.open_hours.as_str())
+    .bind(id(shop.id))
+    .execute(turn.query())
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_stand_for_themselves() {
+        assert_eq!(pattern("50%_!"), "%50!%!_!!%");
+        assert_eq!(pattern(""), "%%");
+    }
 }

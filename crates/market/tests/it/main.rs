@@ -6,6 +6,7 @@ mod bounds;
 mod checkins;
 mod http;
 mod market;
+mod nearby;
 mod orders;
 mod profile;
 mod shops;
