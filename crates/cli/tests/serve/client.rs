@@ -23,10 +23,16 @@ pub(crate) struct Served {
 impl Served {
     /// Starts it on a free port and waits until it says where it is.
     pub(crate) fn start(data: &Path, args: &[&str]) -> Self {
+        Self::start_with(data, args, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub(crate) fn start_with(data: &Path, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let log = tempfile::NamedTempFile::new().expect("a file");
         let mut child = command(data)
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(log.reopen().expect("it can be written"))
             .spawn()
@@ -126,6 +132,30 @@ impl Http {
         self.call("POST", path, token, "", "")
     }
 
+    pub(crate) fn json(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> io::Result<Answer> {
+        self.json_with(method, path, token, body, &[])
+    }
+
+    /// The same with further headers.
+    pub(crate) fn json_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &Value,
+        headers: &[(&str, &str)],
+    ) -> io::Result<Answer> {
+        let headers: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        self.send(method, path, token, "application/json", &body.to_string(), &headers)
+    }
+
     pub(crate) fn call(
         &mut self,
         method: &str,
@@ -134,7 +164,19 @@ impl Http {
         kind: &str,
         body: &str,
     ) -> io::Result<Answer> {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        self.send(method, path, token, kind, body, "")
+    }
+
+    fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        kind: &str,
+        body: &str,
+        more: &str,
+    ) -> io::Result<Answer> {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{more}");
         if !token.is_empty() {
             head += &format!("authorization: Bearer {token}\r\n");
         }

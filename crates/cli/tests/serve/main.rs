@@ -1,5 +1,7 @@
 //! `seawall serve`, the real binary over real HTTP.
 
+mod api;
 mod client;
 mod sale;
 mod settings;
+mod slow;
