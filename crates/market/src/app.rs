@@ -26,7 +26,7 @@ use crate::{
     keys,
     notes::Notes,
     payments::{Payments, SimulatedPayments},
-    sales::{CrashPoints, Sales, jobs::Workers},
+    sales::{self, CrashPoints, Sales, jobs::Workers},
     shops::{self, Shops},
     stats::Stats,
     vouchers::Vouchers,
@@ -175,7 +175,8 @@ impl App {
         let mut jobs = Jobs::new(&context.seawall);
         stats.start(&mut jobs);
         shops::jobs::start(&mut jobs, &shops);
-        let workers = Workers::start(&sales, &context.instance);
+        sales::jobs::start(&sales, &mut jobs);
+        let workers = Workers::start(&sales, &context.instance)?;
         let big_keys = BigKeys::new(
             &context.seawall,
             Arc::clone(&context.db),

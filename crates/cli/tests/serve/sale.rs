@@ -132,5 +132,5 @@ fn engine(data: &Path) -> Address {
 
 fn redis_stock(address: &Address) -> String {
     let mut client = Client::connect(address).expect("the engine listens for tools");
-    client.call(&["HGET", "{sale:1}:voucher:1", "stock"]).expect("a reply").text()
+    client.call(&["HGET", "sale:{1}:1", "left"]).expect("a reply").text()
 }

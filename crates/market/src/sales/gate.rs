@@ -1,7 +1,7 @@
-//! The gate of a flash sale in Redis: reserving, and opening a sale from the database.
+//! The gate of a flash sale in Redis: the toolkit's sale, opened from the database.
 //!
 //! A sale that Redis does not know is opened when somebody asks for it (Redis was new, or came back
-//! empty), from one look at what still waits in the queue and then one at the database:
+//! empty), from one look at what still waits and then one at the database:
 //!
 //! ```text
 //! stock in Redis = stock in the database − orders that wait and are not in the database yet
@@ -10,81 +10,115 @@
 //! In that order of looking the sum is right whatever the workers do meanwhile: an order that is
 //! written between the two looks leaves one term and enters the other.
 //!
-//! Limit: a sale is opened by one script with all its buyers, so a sale of millions would hold up
-//! Redis for a moment. Limit: a Redis that lost *some* of its writes admits too many; the database
-//! refuses those, and they end as FAILED.
+//! Limit: a Redis that lost *some* of its writes admits too many; the database refuses those, they end
+//! as FAILED, and [`reconcile`](super::reconcile) evens out the rest.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
-
-use seawall::{
-    FromRedisValue as _, Link, Script, Seawall,
-    cache::{Cache, Loaded},
-    cmd,
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, UNIX_EPOCH},
 };
+
+use futures_util::future::try_join_all;
+use seawall::{
+    cache::{Cache, Loaded},
+    lock::Attempt,
+    stock::{FlashSale, GaveBack, OrderFields, Reserved, SaleWindow, WaitingOrder, WaitingOrders},
+};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::{Order, Status, store};
+use super::{Order, store};
 use crate::{
-    db::Db,
+    app::Context,
     error::{Error, Result},
-    keys::{self, SALE_SHARDS, Shard},
+    keys::{self, SALE_SHARDS},
 };
 
-/// How long the keys of a sale outlive it, so that late questions are answered without the database.
-const AFTERMATH: Duration = Duration::from_secs(24 * 3600);
 /// How long it is remembered that a voucher has no sale.
 const MISSING: Duration = Duration::from_secs(10);
-/// Most orders of one shard that may wait for the database.
-const MAX_WAITING: u32 = 50_000;
-/// How often a reservation whose reply was lost is asked for again.
-const ATTEMPTS: usize = 3;
+/// How long another process may take to open a sale.
+const OPENING: Duration = Duration::from_secs(5);
+/// Most orders of one group that may wait for the database.
+const MAX_WAITING: u64 = 50_000;
+/// The field of an order in the stream that names its voucher.
+pub(super) const VOUCHER: &str = "voucher";
 
-static RESERVE: Script = Script::new(include_str!("reserve.lua"));
-static PRELOAD: Script = Script::new(include_str!("preload.lua"));
+/// When a sale takes place, in milliseconds since the epoch.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Window {
+    pub(super) begin: i64,
+    pub(super) end: i64,
+}
 
-/// What the gate answered.
+/// Whether a sale is open in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Reserved {
-    Yes,
+pub(super) enum Opening {
+    Open,
+    /// It is over: Redis need not know it.
+    Over,
+    /// The database does not know it.
     Unknown,
-    NotStarted,
-    Ended,
-    Duplicate(u64),
-    SoldOut,
-    Busy,
 }
 
 /// All sales.
 #[derive(Debug)]
 pub(super) struct Gate {
-    link: Link,
-    db: Arc<Db>,
+    context: Context,
     /// One opens a sale; the others of this process wait for it.
     opening: [Mutex<()>; SALE_SHARDS as usize],
     /// Which vouchers have a sale at all, so that made-up ones do not reach the database.
-    known: Cache<u64, bool>,
+    known: Cache<u64, Window>,
+    /// What waits for the database, by group.
+    waiting: Vec<WaitingOrders>,
 }
 
 impl Gate {
-    pub(super) fn new(seawall: &Seawall, db: Arc<Db>) -> Result<Self> {
+    pub(super) fn new(context: &Context) -> Result<Self> {
+        let seawall = &context.seawall;
         let known = seawall.cache("flash-sale").missing_for(MISSING).build()?;
         let opening = std::array::from_fn(|_| Mutex::new(()));
-        Ok(Gate { link: seawall.link().clone(), db, opening, known })
+        let waiting = (0..SALE_SHARDS).map(|group| seawall.waiting_orders(&group));
+        let waiting = waiting.collect::<seawall::Result<_>>()?;
+        Ok(Gate { context: context.clone(), opening, known, waiting })
     }
 
-    pub(super) fn link(&self) -> &Link {
-        &self.link
+    /// The sale of a voucher; asks nobody.
+    pub(super) fn sale(&self, voucher: u64) -> Result<FlashSale> {
+        let sale = self.context.seawall.flash_sale(&voucher).group(&(voucher % SALE_SHARDS));
+        Ok(sale.orders(MAX_WAITING).findable().build()?)
+    }
+
+    /// The streams of orders, one for each group.
+    pub(super) fn streams(&self) -> Result<Vec<Vec<u8>>> {
+        // Any sale of a group knows its stream.
+        (0..SALE_SHARDS).map(|group| Ok(self.sale(group)?.stream_key().to_vec())).collect()
     }
 
     /// Reserves a unit; opens the sale first where Redis does not know it.
     pub(super) async fn reserve(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {
-        match self.ask(user, voucher, order).await? {
-            Reserved::Unknown if self.is_known(voucher).await? && self.open(voucher).await? => {
-                self.ask(user, voucher, order).await
-            }
-            answer => Ok(answer),
+        let sale = self.sale(voucher)?;
+        let fields = OrderFields::new().field(VOUCHER, voucher);
+        let answer = sale.reserve(&user, &order, &fields).await?;
+        if answer != Reserved::Unknown {
+            return Ok(answer);
         }
+        match self.window(voucher).await? {
+            None => Ok(Reserved::Unknown),
+            Some(window) if window.end <= self.context.now() => Ok(Reserved::Ended),
+            Some(_) => match self.open(voucher).await? {
+                Opening::Open => Ok(sale.reserve(&user, &order, &fields).await?),
+                Opening::Over => Ok(Reserved::Ended),
+                Opening::Unknown => Ok(Reserved::Unknown),
+            },
+        }
+    }
+
+    async fn window(&self, voucher: u64) -> Result<Option<Window>> {
+        let db = self.context.db.clone();
+        let load = move || async move { store::window(&db, voucher).await.map(Loaded::from) };
+        let found = self.known.get_or_load(&voucher, load).await?;
+        Ok(found.value.as_deref().copied())
     }
 
     /// Forgets what is known of a voucher.
@@ -94,118 +128,117 @@ impl Gate {
         Ok(())
     }
 
-    async fn is_known(&self, voucher: u64) -> Result<bool> {
-        let db = Arc::clone(&self.db);
-        let load = move || async move {
-            store::has_sale(&db, voucher).await.map(|has| Loaded::from(has.then_some(true)))
-        };
-        Ok(self.known.get_or_load(&voucher, load).await?.value.is_some())
-    }
-
-    async fn ask(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {
-        let shard = Shard::of(voucher);
-        let keys = [keys::sale(voucher), keys::buyers(voucher), shard.orders(), shard.queued()];
-        let call = RESERVE
-            .on(&keys)
-            .arg(user)
-            .arg(order)
-            .arg(voucher)
-            .arg(MAX_WAITING)
-            .arg(AFTERMATH.as_millis().to_string());
-        let mut attempt = 1;
-        let reply: Vec<String> = loop {
-            match self.link.eval(&call).await {
-                // The same order again is the same reservation.
-                Err(error) if error.is_indeterminate() && attempt < ATTEMPTS => attempt += 1,
-                reply => break reply?,
-            }
-        };
-        let has = || reply.get(1).and_then(|order| order.parse().ok()).unwrap_or(0);
-        Ok(match reply.first().map(String::as_str) {
-            Some("RESERVED") => Reserved::Yes,
-            Some("UNKNOWN") => Reserved::Unknown,
-            Some("NOT_STARTED") => Reserved::NotStarted,
-            Some("ENDED") => Reserved::Ended,
-            Some("DUPLICATE") => Reserved::Duplicate(has()),
-            Some("SOLD_OUT") => Reserved::SoldOut,
-            Some("BUSY") => Reserved::Busy,
-            other => return Err(Error::Internal(format!("the gate answered {other:?}"))),
-        })
-    }
-
-    /// Opens every sale that is not over.
-    pub(super) async fn open_all(&self) -> Result<()> {
-        for voucher in store::sales_after(&self.db, self.link.server_millis()).await? {
-            self.open(voucher).await?;
-        }
-        Ok(())
-    }
-
-    /// Opens a sale that Redis does not know; false when the database does not know it either.
-    pub(super) async fn open(&self, voucher: u64) -> Result<bool> {
+    /// Opens a sale that Redis does not know.
+    pub(super) async fn open(&self, voucher: u64) -> Result<Opening> {
         let shard = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let _one = self.opening[shard].lock().await;
-        let key = keys::sale(voucher);
-        if self.link.query::<i64>(&key, cmd("EXISTS").arg(&key)).await? == 1 {
-            return Ok(true);
+        let sale = self.sale(voucher)?;
+        if sale.status().await?.is_some() {
+            return Ok(Opening::Open);
         }
-        let waiting = self.waiting(voucher).await?;
-        let Some(sale) = store::snapshot(&self.db, voucher).await? else { return Ok(false) };
-        let written: HashSet<u64> = sale.buyers.iter().map(|(_, order)| *order).collect();
-        let unwritten: Vec<_> =
-            waiting.into_iter().filter(|order| !written.contains(&order.id)).collect();
-        let held = i64::try_from(unwritten.len()).unwrap_or(i64::MAX);
-        let stock = sale.stock.saturating_sub(held).max(0);
-        let now = self.link.server_millis();
-        let aftermath = i64::try_from(AFTERMATH.as_millis()).unwrap_or(i64::MAX);
-        // A sale that ended long ago is still answered for a while.
-        let gone = sale.end.max(now).saturating_add(aftermath);
-        let mut call = PRELOAD
-            .on(&[key, keys::buyers(voucher)])
-            .arg(stock)
-            .arg(sale.begin)
-            .arg(sale.end)
-            .arg(gone);
-        let waiting = unwritten.iter().map(|order| (order.user_id, order.id));
-        for (user, order) in sale.buyers.iter().copied().chain(waiting) {
-            call = call.arg(user).arg(order);
+        let lock = self.context.seawall.lock(&keys::sale_lock(voucher));
+        let Attempt::Acquired(guard) = lock.acquire(OPENING).await? else {
+            return Err(Error::Unavailable {
+                what: "the sale",
+                cause: "another process is opening it".into(),
+            });
+        };
+        let opened = self.open_alone(&sale, voucher).await;
+        // Whoever comes next finds it open, lock or no lock.
+        let _ = guard.release().await;
+        opened
+    }
+
+    async fn open_alone(&self, sale: &FlashSale, voucher: u64) -> Result<Opening> {
+        let waiting = self.waiting_for(voucher).await?;
+        let Some(books) = store::books(&self.context.db, voucher).await? else {
+            return Ok(Opening::Unknown);
+        };
+        if books.window.end <= self.context.now() {
+            return Ok(Opening::Over);
         }
-        if self.link.eval::<i64>(&call).await? == 1 {
-            tracing::info!(voucher, stock, held, "sale opened from the database");
-        }
-        Ok(true)
+        let written: HashSet<u64> = books.orders.iter().map(|order| order.id).collect();
+        let live = books.orders.iter().filter(|order| order.live);
+        let mut buyers: Vec<(u64, u64)> = live.map(|order| (order.user_id, order.id)).collect();
+        let unwritten = waiting.iter().filter(|order| !written.contains(&order.id));
+        buyers.extend(unwritten.map(|order| (order.user_id, order.id)));
+        let stock = u64::try_from(books.total()).unwrap_or(0).saturating_sub(buyers.len() as u64);
+        let window = SaleWindow::between(time(books.window.begin), time(books.window.end))?;
+        let opened = sale.open_with("database", window, stock, buyers).await?;
+        tracing::info!(voucher, stock, ?opened, "sale opened from the database");
+        Ok(Opening::Open)
     }
 
     /// Orders of a voucher that wait for the database.
-    async fn waiting(&self, voucher: u64) -> Result<Vec<Order>> {
-        let key = Shard::of(voucher).queued();
-        let all: Vec<(u64, String)> = self.link.query(&key, cmd("HGETALL").arg(&key)).await?;
-        let orders = all.into_iter().filter_map(|(id, what)| queued_order(id, &what));
-        Ok(orders.filter(|order| order.voucher_id == voucher).collect())
+    async fn waiting_for(&self, voucher: u64) -> Result<Vec<Order>> {
+        let group = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
+        let all = self.waiting[group].all().await?;
+        Ok(all.iter().filter_map(queued).filter(|order| order.voucher_id == voucher).collect())
     }
 
-    /// An order that waits for the database. Its id does not say in which shard it is, so all are
-    /// asked, in one pipeline.
+    /// An order that waits for the database. Its id does not say in which group it is, so all are
+    /// asked, at once.
     pub(super) async fn queued(&self, order: u64) -> Result<Option<Order>> {
-        let commands = Shard::all().map(|shard| {
-            let key = shard.queued();
-            let mut command = cmd("HGET");
-            command.arg(&key).arg(order);
-            (key, command)
+        let asked = self.waiting.iter().map(|waiting| waiting.find(&order));
+        let found = try_join_all(asked).await?.into_iter().flatten().next();
+        Ok(found.as_ref().and_then(queued))
+    }
+
+    /// What a user has in these sales, whether the database knows it or not.
+    pub(super) async fn of_user(&self, user: u64, vouchers: &[u64]) -> Result<Vec<u64>> {
+        let asked = vouchers.iter().map(|&voucher| async move {
+            Ok::<_, Error>(self.sale(voucher)?.reference_of(&user).await?)
         });
-        for reply in self.link.send_all(commands.collect()).await {
-            let what = Option::<String>::from_redis_value(reply?).map_err(seawall::Error::from)?;
-            if let Some(what) = what {
-                return Ok(queued_order(order, &what));
-            }
+        let found = try_join_all(asked).await?.into_iter().flatten();
+        Ok(found.filter_map(|reference| number(&reference)).collect())
+    }
+
+    /// Tells sales that the database has these orders.
+    pub(super) async fn confirm(&self, orders: &[Order]) -> Result<()> {
+        let mut by_voucher: HashMap<u64, Vec<u64>> = HashMap::new();
+        for order in orders {
+            by_voucher.entry(order.voucher_id).or_default().push(order.id);
         }
-        Ok(None)
+        let told = by_voucher.iter().map(|(&voucher, ids)| async move {
+            Ok::<_, Error>(self.sale(voucher)?.confirm_all(ids).await?)
+        });
+        try_join_all(told).await?;
+        Ok(())
+    }
+
+    /// Tells a sale that the database refused an order because the user has another one.
+    pub(super) async fn refuse_duplicate(&self, order: &Order, has: u64) -> Result<()> {
+        let sale = self.sale(order.voucher_id)?;
+        let back = sale.give_back(&order.id).await?;
+        let other = sale.adopt(&order.user_id, &has).await?;
+        tracing::warn!(order = order.id, has, ?back, ?other, "the database has another order");
+        Ok(())
+    }
+
+    /// Tells a sale that the database refused an order because it has no unit.
+    pub(super) async fn refuse_sold_out(&self, order: &Order) -> Result<()> {
+        let void = self.sale(order.voucher_id)?.void(&order.id).await?;
+        tracing::warn!(order = order.id, ?void, "the database had no unit left");
+        Ok(())
+    }
+
+    /// Tells a sale that an order ended: its unit is for sale again, its user may buy again.
+    pub(super) async fn give_back(&self, order: &Order) -> Result<GaveBack> {
+        Ok(self.sale(order.voucher_id)?.give_back(&order.id).await?)
     }
 }
 
-/// An order from what `reserve.lua` noted: `user:voucher`.
-fn queued_order(id: u64, what: &str) -> Option<Order> {
-    let (user, voucher) = what.split_once(':')?;
-    let (user_id, voucher_id) = (user.parse().ok()?, voucher.parse().ok()?);
-    Some(Order { id, user_id, voucher_id, status: Status::Queued, create_time: None })
+/// An order from what the toolkit noted.
+fn queued(waiting: &WaitingOrder) -> Option<Order> {
+    let (order, voucher) = (number(&waiting.reference)?, number(&waiting.sale)?);
+    Some(Order::queued(order, number(&waiting.user)?, voucher, waiting.at_millis))
+}
+
+/// A number that the toolkit wrote as text.
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn time(millis: i64) -> std::time::SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

@@ -1,18 +1,26 @@
 //! Routes of flash-sale orders. The user is always the session's.
 
 use axum::extract::State;
-use serde::Serialize;
-use utoipa::ToSchema;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use super::Order;
 use crate::{
     app::Shared,
-    http::{Answer, Envelope, Id, PathId, Refusal, SignedIn},
+    http::{Answer, Envelope, Id, PAGE_ROWS, Params, PathId, Refusal, SignedIn},
     zone::rfc3339,
 };
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(buy)).routes(routes!(read))
+    OpenApiRouter::new()
+        .routes(routes!(buy))
+        .routes(routes!(list))
+        .routes(routes!(read))
+        .routes(routes!(pay))
+        .routes(routes!(cancel))
+        .routes(routes!(refund))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -21,8 +29,38 @@ struct OrderView {
     id: Id,
     user_id: Id,
     voucher_id: Id,
+    /// QUEUED, UNPAID, PAID, USED, CANCELLED, REFUNDING, REFUNDED or FAILED.
     status: &'static str,
-    create_time: Option<String>,
+    create_time: String,
+    pay_time: Option<String>,
+    use_time: Option<String>,
+    /// When money went back, also for a payment that came too late.
+    refund_time: Option<String>,
+}
+
+impl OrderView {
+    fn new(order: &Order, zone: &TimeZone) -> Self {
+        let text = |time| rfc3339(zone, time);
+        OrderView {
+            id: Id(order.id),
+            user_id: Id(order.user_id),
+            voucher_id: Id(order.voucher_id),
+            status: order.status.word(),
+            create_time: text(order.create_time),
+            pay_time: order.pay_time.map(text),
+            use_time: order.use_time.map(text),
+            refund_time: order.refund_time.map(text),
+        }
+    }
+}
+
+/// Where a list goes on.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query, rename_all = "camelCase")]
+struct After {
+    /// The last order of the page before; the newest when it is left out.
+    last_id: Option<Id>,
 }
 
 /// Buy a voucher in a flash sale: the id of the order, which is queued from then on.
@@ -35,17 +73,63 @@ async fn buy(State(app): State<Shared>, user: SignedIn, PathId(voucher): PathId)
     Ok(Id(app.sales().buy(user.id, voucher).await?).into())
 }
 
+/// One's own orders, the newest first.
+#[utoipa::path(get, path = "/voucher-order", tag = "vouchers", params(After),
+    security(("token" = [])), responses((status = 200, body = Envelope<Vec<OrderView>>)))]
+async fn list(
+    State(app): State<Shared>,
+    user: SignedIn,
+    Params(after): Params<After>,
+) -> Answer<Vec<OrderView>> {
+    let last = after.last_id.map(|id| id.0);
+    let orders = app.sales().list(user.id, last, PAGE_ROWS).await?;
+    let zone = &app.config().zone;
+    Ok(orders.iter().map(|order| OrderView::new(order, zone)).collect::<Vec<_>>().into())
+}
+
 /// One of one's own orders.
 #[utoipa::path(get, path = "/voucher-order/{id}", tag = "vouchers", params(("id" = Id, Path)),
     security(("token" = [])), responses((status = 200, body = Envelope<OrderView>)))]
 async fn read(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> Answer<OrderView> {
     let order = app.sales().find(user.id, id).await?;
-    let view = OrderView {
-        id: Id(order.id),
-        user_id: Id(order.user_id),
-        voucher_id: Id(order.voucher_id),
-        status: order.status.word(),
-        create_time: order.create_time.map(|time| rfc3339(&app.config().zone, time)),
-    };
-    Ok(view.into())
+    Ok(OrderView::new(&order, &app.config().zone).into())
+}
+
+/// Pay for an order. A payment that comes after the order has ended goes back.
+#[utoipa::path(post, path = "/voucher-order/{id}/pay", tag = "vouchers",
+    params(("id" = Id, Path)), security(("token" = [])),
+    responses((status = 200, body = Envelope<OrderView>),
+        (status = 409, description = "ORDER_QUEUED, PAID_LATE, PAYMENT_DECLINED or NOT_UNPAID",
+            body = Refusal<'static>)))]
+async fn pay(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> Answer<OrderView> {
+    let order = app.sales().pay(user.id, id).await?;
+    Ok(OrderView::new(&order, &app.config().zone).into())
+}
+
+/// Cancel an order that is not paid; the voucher may be bought again.
+#[utoipa::path(post, path = "/voucher-order/{id}/cancel", tag = "vouchers",
+    params(("id" = Id, Path)), security(("token" = [])),
+    responses((status = 200, body = Envelope<OrderView>),
+        (status = 409, description = "ORDER_QUEUED or NOT_UNPAID", body = Refusal<'static>)))]
+async fn cancel(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(id): PathId,
+) -> Answer<OrderView> {
+    let order = app.sales().cancel(user.id, id).await?;
+    Ok(OrderView::new(&order, &app.config().zone).into())
+}
+
+/// Ask for the money of a paid order back; it is REFUNDING until the money is there.
+#[utoipa::path(post, path = "/voucher-order/{id}/refund", tag = "vouchers",
+    params(("id" = Id, Path)), security(("token" = [])),
+    responses((status = 200, body = Envelope<OrderView>),
+        (status = 409, description = "ORDER_QUEUED or NOT_PAID", body = Refusal<'static>)))]
+async fn refund(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(id): PathId,
+) -> Answer<OrderView> {
+    let order = app.sales().refund(user.id, id).await?;
+    Ok(OrderView::new(&order, &app.config().zone).into())
 }

@@ -1,249 +1,228 @@
-//! The workers that write orders: one task for each shard, all in one consumer group.
+//! What runs in the background for flash sales: the workers that write orders, and rounds that end
+//! what nobody paid for, give money back, settle what was parked and compare both stores.
 //!
-//! An entry is settled after its transaction is committed, so that a worker that dies in between
-//! leaves it pending, and the same name after a restart, or another worker after a while, takes it
-//! up. Writing it again has no further effect. A database that is away is waited for, with the entry
-//! in hand and without end; that is not the entry's fault. An entry that fails for another reason is
-//! left and tried again later, [`DELIVERIES`] times in all, and then parked with the dead letters,
-//! while others go on.
+//! An order is acknowledged after its transaction is committed and the sale was told, so that a worker
+//! that dies in between leaves it pending, and the same name after a restart, or another worker after a
+//! while, takes it up. A database that is away is waited for, without end; that is not the order's
+//! fault. What fails for another reason is tried [`DELIVERIES`] times and then parked; a round of its
+//! own writes it down as FAILED and gives its unit back. Until then it is found as QUEUED.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use seawall::{clock::Clock, link::Lane};
+use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    Sales,
-    queue::{Entry, Queue},
-    store::{self, Placed},
+    Brought, Order, Sales, Status,
+    gate::{VOUCHER, number},
+    millis, place, store,
 };
 use crate::{
     error::{Error, Result},
-    keys::Shard,
+    jobs::Jobs,
 };
 
+/// The one group that writes orders.
+const GROUP: &str = "orders";
+/// After how long without a sign of life a worker's orders are taken over; writing them twice does no
+/// harm.
+const TAKE_OVER_AFTER: Duration = Duration::from_secs(10);
 /// How often an entry is tried.
 pub const DELIVERIES: u64 = 5;
-/// How often a worker looks for what dead ones left behind.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Pauses after a store did not answer: doubled up to the longer one.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How long workers may go on with what waits, once they are told to end.
+/// Entries of one read, over all streams of one connection.
+const BATCH: usize = 2_048;
+/// Transactions at once: one is committed while the next is put together.
+const WRITERS: usize = 2;
+/// Parked entries that are kept for each stream.
+const MAX_PARKED: u64 = 10_000;
+/// The pause after a store did not answer.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long workers may go on with what they have in hand, once they are told to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
-/// All workers of this process.
+/// How often each round is made.
+const TIME_OUTS: Duration = Duration::from_secs(5);
+const REFUNDS: Duration = Duration::from_secs(2);
+const PARKED: Duration = Duration::from_secs(2);
+const COMPARISONS: Duration = Duration::from_secs(30);
+/// Orders that one transaction of a round ends.
+const AT_ONCE: u32 = 200;
+/// Transactions of one round.
+const STEPS: usize = 100;
+/// Cancelled orders as old as this are not looked through for money any more.
+const MONEY_BACK_WITHIN: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The workers of this process.
 #[derive(Debug)]
 pub struct Workers {
     stop: watch::Sender<bool>,
-    tasks: Vec<JoinHandle<()>>,
+    task: JoinHandle<()>,
 }
 
 impl Workers {
-    /// Starts one for each shard. `instance` names this process, the same after a restart.
-    pub(crate) fn start(sales: &Arc<Sales>, instance: &str) -> Self {
-        let stop = watch::Sender::new(false);
-        let worker = |shard| {
-            let link = sales.gate.link().clone();
-            let worker = Worker {
-                sales: Arc::clone(sales),
-                clock: link.clock().clone(),
-                queue: Queue::new(link, shard, instance.to_owned()),
-                shard,
-                stop: stop.subscribe(),
-                pause: SHORTEST_PAUSE,
-            };
-            tokio::spawn(worker.run())
+    /// Starts them. `instance` names this process, the same after a restart.
+    pub(crate) fn start(sales: &Arc<Sales>, instance: &str) -> Result<Self> {
+        let (kill, mut killed) = watch::channel(false);
+        let handler = {
+            let sales = Arc::clone(sales);
+            move |batch: Vec<Delivery<Order>>| {
+                let (sales, kill) = (Arc::clone(&sales), kill.clone());
+                async move { sales.handle(batch, &kill).await }
+            }
         };
-        let tasks = Shard::all().map(worker).collect();
-        Workers { stop, tasks }
+        let seawall = &sales.context.seawall;
+        let worker = seawall
+            .stream_worker(GROUP, sales.streams()?)
+            .consumer(instance)
+            .batch(BATCH)
+            .concurrency(WRITERS)
+            .claim_after(TAKE_OVER_AFTER)
+            .delivery_limit(DELIVERIES)
+            .parked_limit(MAX_PARKED)
+            .drain_limit(DRAIN_LIMIT)
+            .run_batches(handler)?;
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let dies = async {
+                // The sender lives in the worker's handler.
+                let _ = killed.wait_for(|killed| *killed).await;
+            };
+            let ends = async {
+                let _ = stopped.wait_for(|stop| *stop).await;
+            };
+            let drained = tokio::select! {
+                biased;
+                () = dies => worker.abandon().await,
+                () = ends => worker.stop().await,
+            };
+            tracing::debug!(?drained, "the order workers ended");
+        });
+        Ok(Workers { stop, task })
     }
 
-    /// Lets the workers write what waits, and ends them.
+    /// Lets the workers write what they have in hand, and ends them.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
-        let handles: Vec<_> = self.tasks.iter().map(JoinHandle::abort_handle).collect();
-        let all = futures_util::future::join_all(self.tasks);
-        match tokio::time::timeout(DRAIN_LIMIT, all).await {
-            Ok(ends) => {
-                for error in ends.into_iter().filter_map(Result::err) {
-                    tracing::error!(%error, "an order worker did not end well");
-                }
-            }
-            Err(_) => {
-                tracing::warn!("orders still wait; they stay in the stream");
-                handles.iter().for_each(tokio::task::AbortHandle::abort);
-            }
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the order workers did not end well");
         }
     }
 }
 
-/// Why a worker does not go on.
-enum End {
-    /// A crash point, or the handle was closed: the task ends here.
-    Killed,
-    /// It was told to end.
-    Asked,
-    /// Redis did not answer: begin anew, with what is pending.
-    Failed(Error),
+/// Starts the rounds.
+pub(crate) fn start(sales: &Arc<Sales>, jobs: &mut Jobs) {
+    let shared = || Arc::clone(sales);
+    let sales = shared();
+    jobs.every("sale-time-outs", TIME_OUTS, move || {
+        let sales = Arc::clone(&sales);
+        async move { sales.time_out().await }
+    });
+    let sales = shared();
+    jobs.every("sale-refunds", REFUNDS, move || {
+        let sales = Arc::clone(&sales);
+        async move { sales.give_back_money().await }
+    });
+    let (sales, seen) = (shared(), Arc::new(Mutex::new(HashMap::new())));
+    jobs.every("sale-parked", PARKED, move || {
+        let (sales, seen) = (Arc::clone(&sales), Arc::clone(&seen));
+        async move { sales.settle_parked(&seen).await }
+    });
+    let sales = shared();
+    jobs.every("sale-comparison", COMPARISONS, move || {
+        let sales = Arc::clone(&sales);
+        async move { sales.reconcile_all().await }
+    });
 }
 
-impl From<seawall::Error> for End {
-    fn from(error: seawall::Error) -> Self {
-        match error {
-            seawall::Error::Closed => End::Killed,
-            error => End::Failed(error.into()),
+impl Sales {
+    fn streams(&self) -> Result<Vec<Stream<Order>>> {
+        let keys = self.gate.streams()?;
+        keys.into_iter().map(|key| Ok(self.context.seawall.stream_at(key, order)?)).collect()
+    }
+
+    async fn handle(&self, batch: Vec<Delivery<Order>>, kill: &watch::Sender<bool>) -> Outcome {
+        let orders: Vec<Order> = batch.into_iter().map(Delivery::into_payload).collect();
+        match self.bring(&orders).await {
+            Ok(Brought::Settled) => Outcome::Done,
+            Ok(Brought::Killed) => {
+                kill.send_replace(true);
+                std::future::pending().await
+            }
+            Err(Error::Unavailable { what, cause }) => {
+                tracing::warn!(what, cause, orders = orders.len(), "orders wait");
+                Outcome::Postpone(PAUSE)
+            }
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+
+    /// Ends orders that nobody paid for in time.
+    async fn time_out(&self) -> Result<()> {
+        for _ in 0..STEPS {
+            let before = self.context.now() - millis(self.context.config.unpaid_after);
+            let late = store::since(&self.context.db, Status::Unpaid, before, AT_ONCE).await?;
+            if late.is_empty() {
+                break;
+            }
+            tracing::info!(orders = late.len(), "nobody paid in time");
+            self.end(&late, Status::Unpaid, Status::Cancelled).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives money back that was asked for, and money of orders that ended while somebody paid.
+    async fn give_back_money(&self) -> Result<()> {
+        let (db, now) = (&*self.context.db, self.context.now());
+        for order in store::since(db, Status::Refunding, now, AT_ONCE).await? {
+            self.finish_refund(&order).await?;
+        }
+        let after = now - millis(MONEY_BACK_WITHIN);
+        for order in store::charged_and_cancelled(db, after, AT_ONCE).await? {
+            self.give_money_back(&order).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes down parked orders as failed and gives their units back; their entries stay for people
+    /// to look at. `seen` is where the last round ended.
+    async fn settle_parked(&self, seen: &Mutex<HashMap<Vec<u8>, EntryId>>) -> Result<()> {
+        let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for stream in self.streams()? {
+            let after = lock().get(stream.key()).copied();
+            for parked in stream.parked(after).await? {
+                match stream.read_parked(&parked) {
+                    Ok(order) => self.settle_failed(&order).await?,
+                    Err(why) => tracing::error!(entry = %parked.original, why, "parked unread"),
+                }
+                lock().insert(stream.key().to_vec(), parked.id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn settle_failed(&self, order: &Order) -> Result<()> {
+        match place::fail(&self.context.db, order, self.context.now()).await? {
+            Status::Failed => {
+                let back = self.gate.give_back(order).await?;
+                tracing::error!(order = order.id, ?back, "a parked order has failed");
+                Ok(())
+            }
+            // It was written before its worker died.
+            _ => self.gate.confirm(std::slice::from_ref(order)).await,
         }
     }
 }
 
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        End::Failed(error)
-    }
-}
-
-struct Worker {
-    sales: Arc<Sales>,
-    queue: Queue,
-    shard: Shard,
-    clock: Clock,
-    stop: watch::Receiver<bool>,
-    pause: Duration,
-}
-
-impl Worker {
-    async fn run(mut self) {
-        loop {
-            let Err(end) = self.work().await;
-            match end {
-                End::Killed => return,
-                End::Asked => break,
-                End::Failed(error) => {
-                    tracing::warn!(shard = %self.shard, %error, "orders wait");
-                    if self.rest().await.is_err() {
-                        break;
-                    }
-                }
-            }
-        }
-        if let Err(End::Failed(error)) = self.drain().await {
-            tracing::warn!(shard = %self.shard, %error, "orders may still wait in the stream");
-        }
-    }
-
-    /// Works until something is in the way.
-    async fn work(&mut self) -> Result<Infallible, End> {
-        self.queue.ensure_group().await?;
-        let mut lane = self.queue.lane().await?;
-        self.finish_pending().await?;
-        let mut look_at = self.clock.now();
-        loop {
-            if self.clock.now() >= look_at {
-                look_at = self.clock.now() + LOOK_EVERY;
-                for entry in self.queue.take_over().await? {
-                    self.handle_again(&entry).await?;
-                }
-            }
-            for entry in self.next(&mut lane).await? {
-                self.handle(&entry).await?;
-            }
-        }
-    }
-
-    async fn next(&mut self, lane: &mut Lane) -> Result<Vec<Entry>, End> {
-        let mut stop = self.stop.clone();
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => Err(End::Asked),
-            batch = self.queue.wait(lane) => {
-                let batch = batch?;
-                self.pause = SHORTEST_PAUSE;
-                Ok(batch)
-            }
-        }
-    }
-
-    /// What was delivered to this name before, and what is there already: once told to end, no more
-    /// than that.
-    async fn drain(&mut self) -> Result<(), End> {
-        self.finish_pending().await?;
-        loop {
-            let batch = self.queue.take().await?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            for entry in batch {
-                self.handle(&entry).await?;
-            }
-        }
-    }
-
-    async fn finish_pending(&mut self) -> Result<(), End> {
-        let mut after = "0".to_owned();
-        loop {
-            let batch = self.queue.pending(&after).await?;
-            let Some(last) = batch.last() else { return Ok(()) };
-            after.clone_from(&last.id);
-            for entry in batch {
-                self.handle_again(&entry).await?;
-            }
-        }
-    }
-
-    /// An entry that was delivered before.
-    async fn handle_again(&mut self, entry: &Entry) -> Result<(), End> {
-        if self.queue.deliveries(entry).await? <= DELIVERIES {
-            return self.handle(entry).await;
-        }
-        if let Some(order) = &entry.order {
-            // So that the owner learns of it; the unit stays held until somebody has looked.
-            let now = self.sales.gate.link().server_millis();
-            if let Err(error) = store::record_failed(&self.sales.db, order, now).await {
-                tracing::error!(order = order.id, %error, "a parked order has no row");
-            }
-        }
-        self.park(entry, "tried too often").await
-    }
-
-    async fn handle(&mut self, entry: &Entry) -> Result<(), End> {
-        let Some(order) = &entry.order else { return self.park(entry, "not understood").await };
-        loop {
-            let now = self.sales.gate.link().server_millis();
-            match store::place(&self.sales.db, order, now, &self.sales.crash_points).await {
-                Ok(Placed::Killed) => return Err(End::Killed),
-                Ok(placed) => {
-                    if placed != Placed::Kept {
-                        tracing::warn!(order = order.id, ?placed, "the database refused an order");
-                    }
-                    return Ok(self.queue.settle(&entry.id, order, placed).await?);
-                }
-                Err(Error::Unavailable { cause, .. }) => {
-                    tracing::warn!(shard = %self.shard, cause, "orders wait for the database");
-                    self.rest().await?;
-                }
-                Err(error) => {
-                    tracing::error!(order = order.id, entry = entry.id, %error, "left for later");
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    async fn park(&self, entry: &Entry, why: &str) -> Result<(), End> {
-        tracing::error!(shard = %self.shard, entry = entry.id, why, "an order entry was parked");
-        Ok(self.queue.park(entry, why).await?)
-    }
-
-    /// Waits a little, longer each time, unless the worker is told to end.
-    async fn rest(&mut self) -> Result<(), End> {
-        let mut stop = self.stop.clone();
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LONGEST_PAUSE);
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => Err(End::Asked),
-            () = self.clock.sleep(pause) => Ok(()),
-        }
-    }
+/// The order that the toolkit appended.
+fn order(fields: &Fields) -> Result<Order, String> {
+    let field = |name: &str| {
+        let value = fields.get(name).ok_or_else(|| format!("no field `{name}`"))?;
+        number(value).ok_or_else(|| format!("`{name}` is no number"))
+    };
+    let time = i64::try_from(field("time")?).map_err(|_| "`time` is no time".to_owned())?;
+    Ok(Order::queued(field("reference")?, field("user")?, field(VOUCHER)?, time))
 }

@@ -1,130 +1,80 @@
 //! Buying in a flash sale: reserved in Redis, decided by the database.
 //!
 //! ```text
-//! request → reserve.lua ─ stock − 1, buyer, stream ─→ answer: order id (QUEUED)
-//!                                       │
-//!                    worker of the consumer group (jobs)
-//!                                       │ one transaction: stock − 1 where ≥ 1, insert the order
-//!                                       ▼
-//!                     settle.lua ─ acknowledge, take out of the queue, give back what was refused
+//! request → toolkit's FlashSale ─ unit, buyer, stream, waiting ─→ answer: order id (QUEUED)
+//!                                        │
+//!                     toolkit's stream worker (jobs): many orders at once
+//!                                        │ one transaction: stock − n where ≥ n, insert (place)
+//!                                        ▼
+//!              FlashSale: confirm what stands, give back what was refused; acknowledge
 //! ```
 //!
 //! The gate in Redis keeps the crowd off; the conditional update and the unique key in the database
-//! have the last word. Invariant: until an order has a row it stands in the stream *and* among the
-//! queued, and it leaves both in one step after the row is committed. So an id that a client was
-//! given can always be found, whatever is killed in between.
+//! have the last word. Invariants: until an order has a row it stands in the stream *and* among the
+//! waiting, and it leaves both after the row is committed, so an id that a client was given can always
+//! be found, whatever is killed in between; and in the database `stock + orders that stand` never
+//! changes. Redis follows the database: at once, and by [`reconcile`] where that failed.
 //!
-//! Paying, cancelling and refunding are not here yet.
+//! Deliberately absent: redeeming a voucher at the shop (USED is a status that nothing sets yet).
 
+mod crash;
 mod gate;
 pub(crate) mod http;
 pub mod jobs;
-mod queue;
+mod life;
+mod order;
+mod place;
+pub(crate) mod reconcile;
 mod store;
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Reverse, time::Duration};
 
-use self::gate::{Gate, Reserved};
+use seawall::stock::Reserved;
+
+pub use self::{
+    crash::{CrashPoint, CrashPoints},
+    order::{Order, Status},
+};
+use self::{
+    gate::{Gate, Opening},
+    place::{AllPlaced, Placed},
+};
 use crate::{
     app::Context,
-    db::Db,
     error::{Error, Result},
 };
 
-/// How far an order is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    /// Reserved; the database has not decided yet.
-    Queued,
-    /// Waits to be paid for.
-    Unpaid,
-    /// The database refused it: sold out, or the user has one already.
-    Failed,
-}
-
-impl Status {
-    /// The word that clients and the database know.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Status::Queued => "QUEUED",
-            Status::Unpaid => "UNPAID",
-            Status::Failed => "FAILED",
-        }
-    }
-
-    fn parse(word: &str) -> Option<Self> {
-        [Status::Queued, Status::Unpaid, Status::Failed]
-            .into_iter()
-            .find(|status| status.word() == word)
-    }
-}
-
-/// An order as its owner sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    /// Id.
-    pub id: u64,
-    /// Who ordered.
-    pub user_id: u64,
-    /// What.
-    pub voucher_id: u64,
-    /// How far it is.
-    pub status: Status,
-    /// Milliseconds since the epoch; unknown while it is queued.
-    pub create_time: Option<i64>,
-}
-
-/// Where a worker may be killed, for tests that do it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CrashPoint {
-    /// The order's row is written, not committed.
-    BeforeCommit,
-    /// The row is committed, the entry not yet settled.
-    AfterCommit,
-}
-
-/// Decides at each crash point whether the worker ends there, as if it were killed.
-#[derive(Clone)]
-pub struct CrashPoints(Arc<dyn Fn(CrashPoint) -> bool + Send + Sync>);
-
-impl CrashPoints {
-    /// Ends a worker wherever `kills` says so.
-    pub fn new(kills: impl Fn(CrashPoint) -> bool + Send + Sync + 'static) -> Self {
-        CrashPoints(Arc::new(kills))
-    }
-
-    fn kills(&self, point: CrashPoint) -> bool {
-        (self.0)(point)
-    }
-}
-
-impl Default for CrashPoints {
-    fn default() -> Self {
-        CrashPoints::new(|_| false)
-    }
-}
-
-impl fmt::Debug for CrashPoints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CrashPoints")
-    }
-}
+/// Most sales that are opened at start, compared in one round, or asked about one user.
+const MOST_SALES: u32 = 10_000;
+/// Most running sales whose queue is asked for a user's own list.
+const MOST_LISTED: u32 = 200;
+/// Orders of a sale that is over can still be on their way for so long.
+const AFTER_THE_END: Duration = Duration::from_secs(600);
 
 /// Flash-sale orders.
 #[derive(Debug)]
 pub struct Sales {
-    db: Arc<Db>,
+    context: Context,
     gate: Gate,
     ids: seawall::id::Ids,
     crash_points: CrashPoints,
 }
 
+/// What became of orders that were brought to the database.
+#[derive(Debug)]
+#[must_use]
+enum Brought {
+    /// The database has decided about each, and Redis knows.
+    Settled,
+    /// A crash point said so.
+    Killed,
+}
+
 impl Sales {
     pub(crate) fn new(context: &Context, crash_points: CrashPoints) -> Result<Self> {
-        let (seawall, db) = (&context.seawall, Arc::clone(&context.db));
-        let gate = Gate::new(seawall, Arc::clone(&db))?;
-        Ok(Sales { ids: seawall.ids("order").build()?, db, gate, crash_points })
+        let gate = Gate::new(context)?;
+        let ids = context.seawall.ids("order").build()?;
+        Ok(Sales { context: context.clone(), gate, ids, crash_points })
     }
 
     /// Opens every sale that is not over, from the database, where Redis does not have it.
@@ -132,7 +82,11 @@ impl Sales {
     /// # Errors
     /// [`Error::Unavailable`] when a store is away.
     pub async fn open_sales(&self) -> Result<()> {
-        self.gate.open_all().await
+        let now = self.context.now();
+        for voucher in store::sales_after(&self.context.db, now, MOST_SALES).await? {
+            let _: Opening = self.gate.open(voucher).await?;
+        }
+        Ok(())
     }
 
     /// Opens a voucher's sale from the database, where Redis does not have it: after the voucher was
@@ -142,7 +96,7 @@ impl Sales {
     /// [`Error::Unavailable`] when a store is away; the first buyer opens it then.
     pub(crate) async fn open(&self, voucher: u64) -> Result<()> {
         self.gate.forget(voucher).await?;
-        self.gate.open(voucher).await?;
+        let _: Opening = self.gate.open(voucher).await?;
         Ok(())
     }
 
@@ -154,20 +108,23 @@ impl Sales {
     pub async fn buy(&self, user: u64, voucher: u64) -> Result<u64> {
         let order = self.ids.next().await?.as_u64();
         match self.gate.reserve(user, voucher, order).await? {
-            Reserved::Yes => Ok(order),
-            Reserved::NotStarted => Err(Error::conflict("NOT_STARTED", "the sale has not begun")),
+            Reserved::Reserved(_) | Reserved::AlreadyYours(_) => Ok(order),
+            Reserved::NotStarted { .. } => {
+                Err(Error::conflict("NOT_STARTED", "the sale has not begun"))
+            }
             Reserved::Ended => Err(Error::conflict("ENDED", "the sale is over")),
             Reserved::SoldOut => Err(Error::conflict("SOLD_OUT", "sold out")),
-            Reserved::Duplicate(order) => Err(Error::Conflict {
+            Reserved::Duplicate { reference } => Err(Error::Conflict {
                 code: "DUPLICATE_ORDER",
                 msg: "you have this voucher already",
-                data: Some(order),
+                data: gate::number(&reference),
             }),
             Reserved::Unknown => Err(Error::not_found("UNKNOWN_VOUCHER", "no such flash sale")),
             Reserved::Busy => Err(Error::Unavailable {
                 what: "the order queue",
                 cause: "too many orders wait for the database".into(),
             }),
+            other => Err(Error::Internal(format!("a new order was answered {other:?}"))),
         }
     }
 
@@ -177,16 +134,98 @@ impl Sales {
     /// [`Error::NotFound`] when there is none, or it is somebody else's.
     pub async fn find(&self, user: u64, order: u64) -> Result<Order> {
         // Between the two looks an order may have moved from the queue into the database.
-        if let Some(found) = store::by_id(&self.db, user, order).await? {
+        let db = &*self.context.db;
+        if let Some(found) = store::by_id(db, user, order).await? {
             return Ok(found);
         }
         if let Some(queued) = self.gate.queued(order).await? {
             if queued.user_id == user {
                 return Ok(queued);
             }
-        } else if let Some(found) = store::by_id(&self.db, user, order).await? {
+        } else if let Some(found) = store::by_id(db, user, order).await? {
             return Ok(found);
         }
         Err(Error::not_found("UNKNOWN_ORDER", "no such order"))
     }
+
+    /// Orders of a user below this id, the newest first; also those that the database does not know
+    /// yet, while Redis answers.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the database is away.
+    pub async fn list(&self, user: u64, below: Option<u64>, most: u32) -> Result<Vec<Order>> {
+        let below = below.unwrap_or(u64::MAX);
+        // Before the database: an order that moves meanwhile is seen at least once.
+        let queued = match self.queued_of(user).await {
+            Ok(queued) => queued,
+            Err(error) => {
+                tracing::debug!(%error, "a list without what is queued");
+                Vec::new()
+            }
+        };
+        let mut orders = store::of_user(&self.context.db, user, below, most).await?;
+        for order in queued {
+            if order.id < below && orders.iter().all(|known| known.id != order.id) {
+                orders.push(order);
+            }
+        }
+        orders.sort_by_key(|order| Reverse(order.id));
+        orders.truncate(most as usize);
+        Ok(orders)
+    }
+
+    async fn queued_of(&self, user: u64) -> Result<Vec<Order>> {
+        let after = self.context.now() - millis(AFTER_THE_END);
+        let vouchers = store::sales_after(&self.context.db, after, MOST_LISTED).await?;
+        let mut queued = Vec::new();
+        for order in self.gate.of_user(user, &vouchers).await? {
+            queued.extend(self.gate.queued(order).await?.filter(|order| order.user_id == user));
+        }
+        Ok(queued)
+    }
+
+    /// Brings reservations to the database and its answers back to the sales. May be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]: a store is away, nothing is lost. Others: one of them cannot be written;
+    /// the rest is settled.
+    async fn bring(&self, orders: &[Order]) -> Result<Brought> {
+        let db = &*self.context.db;
+        match place::place_all(db, orders, self.context.now(), &self.crash_points).await? {
+            AllPlaced::Kept => {
+                self.gate.confirm(orders).await?;
+                return Ok(Brought::Settled);
+            }
+            AllPlaced::Killed => return Ok(Brought::Killed),
+            AllPlaced::OneByOne => {}
+        }
+        let mut failed = Ok(Brought::Settled);
+        for order in orders {
+            match self.bring_one(order).await {
+                Ok(Brought::Settled) => {}
+                Err(error) if !matches!(error, Error::Unavailable { .. }) => {
+                    tracing::error!(order = order.id, %error, "an order cannot be written");
+                    failed = Err(error);
+                }
+                end => return end,
+            }
+        }
+        failed
+    }
+
+    async fn bring_one(&self, order: &Order) -> Result<Brought> {
+        let now = self.context.now();
+        match place::place(&self.context.db, order, now, &self.crash_points).await? {
+            Placed::Kept => self.gate.confirm(std::slice::from_ref(order)).await?,
+            Placed::Duplicate { has } => self.gate.refuse_duplicate(order, has).await?,
+            Placed::SoldOut => self.gate.refuse_sold_out(order).await?,
+            Placed::Killed => return Ok(Brought::Killed),
+        }
+        Ok(Brought::Settled)
+    }
+}
+
+/// A time as the database counts it.
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

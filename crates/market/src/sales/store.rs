@@ -1,139 +1,116 @@
-//! Orders in the database: where a reservation becomes an order, or does not.
+//! Orders in the database: reading them, and what a sale looks like there.
+//!
+//! Where a reservation becomes an order is in [`place`](super::place), what becomes of an order
+//! afterwards in [`life`](super::life).
 
 use sqlx::{Row as _, any::AnyRow};
 
-use super::{CrashPoint, CrashPoints, Order, Status};
+use super::{Order, Status, gate::Window};
 use crate::{
-    db::{Db, id, is_taken, unsigned},
+    db::{Db, id, unsigned},
     error::{Error, Result},
 };
 
-/// What the database says about a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Placed {
-    /// The order stands, now or since an earlier delivery.
-    Kept,
-    /// The user has another order for this voucher; no unit was taken.
-    Duplicate {
-        /// That one.
-        has: u64,
-    },
-    /// There was no unit left.
-    SoldOut,
-    /// A crash point said so.
-    Killed,
+/// The columns of an order.
+macro_rules! columns {
+    () => {
+        "id, user_id, voucher_id, status, create_time, pay_time, use_time, refund_time"
+    };
 }
 
 /// A sale as the database sees it, all at one moment.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(super) struct Books {
     pub(super) stock: i64,
-    pub(super) begin: i64,
-    pub(super) end: i64,
-    /// User and order of all live orders.
-    pub(super) buyers: Vec<(u64, u64)>,
+    pub(super) window: Window,
+    /// Every order that was ever written.
+    pub(super) orders: Vec<Written>,
 }
 
-/// Writes a reservation as an order, in one transaction with the stock. Any number of deliveries
-/// have the effect of one.
-pub(super) async fn place(db: &Db, order: &Order, now: i64, crash: &CrashPoints) -> Result<Placed> {
-    let mut turn = db.write().await?;
-    let taken = sqlx::query(
-        "UPDATE seckill_voucher SET stock = stock - 1, update_time = ? \
-         WHERE voucher_id = ? AND stock >= 1",
-    )
-    .bind(now)
-    .bind(id(order.voucher_id))
-    .execute(turn.query())
-    .await?;
-    if taken.rows_affected() == 0 {
-        turn.roll_back().await?;
-        return refuse(db, order, now).await;
-    }
-    match insert(turn.query(), order, Some(1), Status::Unpaid, now).await {
-        Ok(()) => {}
-        Err(error) if is_taken(&error) => {
-            turn.roll_back().await?;
-            return refuse(db, order, now).await;
-        }
-        Err(error) => return Err(error.into()),
-    }
-    if crash.kills(CrashPoint::BeforeCommit) {
-        return Ok(Placed::Killed);
-    }
-    turn.commit().await?;
-    if crash.kills(CrashPoint::AfterCommit) {
-        return Ok(Placed::Killed);
-    }
-    Ok(Placed::Kept)
-}
-
-/// Why an order could not be placed. One that will never be gets a row that says so.
-async fn refuse(db: &Db, order: &Order, now: i64) -> Result<Placed> {
-    let before = by_id(db, order.user_id, order.id).await?;
-    if before.as_ref().is_some_and(|row| row.status != Status::Failed) {
-        return Ok(Placed::Kept);
-    }
-    if before.is_none() {
-        record_failed(db, order, now).await?;
-    }
-    let other = sqlx::query(
-        "SELECT id FROM voucher_order WHERE user_id = ? AND voucher_id = ? AND live = 1",
-    )
-    .bind(id(order.user_id))
-    .bind(id(order.voucher_id))
-    .fetch_optional(db.read())
-    .await?;
-    match other {
-        Some(row) => Ok(Placed::Duplicate { has: unsigned(row.try_get("id")?) }),
-        None => Ok(Placed::SoldOut),
+impl Books {
+    /// Units that are left or stand in an order.
+    pub(super) fn total(&self) -> i64 {
+        let live = self.orders.iter().filter(|order| order.live).count();
+        self.stock.saturating_add(i64::try_from(live).unwrap_or(i64::MAX))
     }
 }
 
-/// Writes that an order failed; nothing when it has a row already.
-pub(super) async fn record_failed(db: &Db, order: &Order, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
-    match insert(turn.query(), order, None, Status::Failed, now).await {
-        Ok(()) => turn.commit().await,
-        Err(error) if is_taken(&error) => turn.roll_back().await,
-        Err(error) => Err(error.into()),
-    }
+/// What a sale needs to know of an order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    pub(super) id: u64,
+    pub(super) user_id: u64,
+    /// Whether it stands: it has a unit, and its user may not buy again.
+    pub(super) live: bool,
 }
 
-async fn insert(
-    connection: &mut sqlx::AnyConnection,
-    order: &Order,
-    live: Option<i64>,
-    status: Status,
-    now: i64,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO voucher_order (id, user_id, voucher_id, live, status, create_time, \
-         update_time) VALUES (?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(id(order.id))
-    .bind(id(order.user_id))
-    .bind(id(order.voucher_id))
-    .bind(live)
-    .bind(status.word())
-    .bind(order.create_time.unwrap_or(now))
-    .bind(now)
-    .execute(connection)
-    .await
-    .map(drop)
+/// The numbers of a sale, all at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) stock: i64,
+    pub(super) live: i64,
 }
 
 /// An order of this user.
 pub(super) async fn by_id(db: &Db, user: u64, order: u64) -> Result<Option<Order>> {
-    let row = sqlx::query(
-        "SELECT id, user_id, voucher_id, status, create_time FROM voucher_order \
-         WHERE id = ? AND user_id = ?",
-    )
+    let row = sqlx::query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM voucher_order WHERE id = ? AND user_id = ?"
+    ))
     .bind(id(order))
     .bind(id(user))
     .fetch_optional(db.read())
     .await?;
     row.as_ref().map(decode).transpose()
+}
+
+/// Orders of a user below this id, the newest first.
+pub(super) async fn of_user(db: &Db, user: u64, below: u64, most: u32) -> Result<Vec<Order>> {
+    let rows = sqlx::query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM voucher_order WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+    ))
+    .bind(id(user))
+    .bind(i64::try_from(below).unwrap_or(i64::MAX))
+    .bind(i64::from(most))
+    .fetch_all(db.read())
+    .await?;
+    rows.iter().map(decode).collect()
+}
+
+/// Orders in a state since before a time, the oldest first. An order that waited long for the database
+/// is as old as its row, not as its reservation.
+pub(super) async fn since(db: &Db, status: Status, before: i64, most: u32) -> Result<Vec<Order>> {
+    let rows = sqlx::query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM voucher_order WHERE status = ? AND create_time <= ? AND update_time <= ? \
+         ORDER BY create_time LIMIT ?"
+    ))
+    .bind(status.word())
+    .bind(before)
+    .bind(before)
+    .bind(i64::from(most))
+    .fetch_all(db.read())
+    .await?;
+    rows.iter().map(decode).collect()
+}
+
+/// Cancelled orders for which a charge was begun, and nothing given back yet.
+pub(super) async fn charged_and_cancelled(db: &Db, after: i64, most: u32) -> Result<Vec<Order>> {
+    let rows = sqlx::query(concat!(
+        "SELECT ",
+        columns!(),
+        " FROM voucher_order WHERE status = 'CANCELLED' AND create_time > ? \
+         AND pay_type IS NOT NULL AND refund_time IS NULL ORDER BY create_time LIMIT ?"
+    ))
+    .bind(after)
+    .bind(i64::from(most))
+    .fetch_all(db.read())
+    .await?;
+    rows.iter().map(decode).collect()
 }
 
 fn decode(row: &AnyRow) -> Result<Order> {
@@ -144,30 +121,47 @@ fn decode(row: &AnyRow) -> Result<Order> {
         voucher_id: unsigned(row.try_get("voucher_id")?),
         status: Status::parse(&word)
             .ok_or_else(|| Error::Internal(format!("an order has the status {word:?}")))?,
-        create_time: Some(row.try_get("create_time")?),
+        create_time: row.try_get("create_time")?,
+        pay_time: row.try_get("pay_time")?,
+        use_time: row.try_get("use_time")?,
+        refund_time: row.try_get("refund_time")?,
     })
 }
 
-/// Vouchers whose sale ends after this time.
-pub(super) async fn sales_after(db: &Db, time: i64) -> Result<Vec<u64>> {
-    let rows = sqlx::query("SELECT voucher_id FROM seckill_voucher WHERE end_time > ?")
-        .bind(time)
-        .fetch_all(db.read())
-        .await?;
+/// Vouchers whose sale ends after this time, those that end first first.
+pub(super) async fn sales_after(db: &Db, time: i64, most: u32) -> Result<Vec<u64>> {
+    let rows = sqlx::query(
+        "SELECT voucher_id FROM seckill_voucher WHERE end_time > ? ORDER BY end_time LIMIT ?",
+    )
+    .bind(time)
+    .bind(i64::from(most))
+    .fetch_all(db.read())
+    .await?;
     rows.iter().map(|row| Ok(unsigned(row.try_get("voucher_id")?))).collect()
 }
 
-/// Whether a voucher is sold in a flash sale, past or future.
-pub(super) async fn has_sale(db: &Db, voucher: u64) -> Result<bool> {
-    let row = sqlx::query("SELECT voucher_id FROM seckill_voucher WHERE voucher_id = ?")
+/// When a voucher is sold in a flash sale, past or future.
+pub(super) async fn window(db: &Db, voucher: u64) -> Result<Option<Window>> {
+    let row = sqlx::query("SELECT begin_time, end_time FROM seckill_voucher WHERE voucher_id = ?")
         .bind(id(voucher))
         .fetch_optional(db.read())
         .await?;
-    Ok(row.is_some())
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some(Window { begin: row.try_get("begin_time")?, end: row.try_get("end_time")? }))
 }
 
-/// A sale at one moment: its stock and its buyers agree.
-pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<Snapshot>> {
+/// What a voucher costs, in cents.
+pub(super) async fn price(db: &Db, voucher: u64) -> Result<u64> {
+    let row = sqlx::query("SELECT pay_value FROM voucher WHERE id = ?")
+        .bind(id(voucher))
+        .fetch_optional(db.read())
+        .await?;
+    let row = row.ok_or_else(|| Error::Internal(format!("no voucher {voucher}")))?;
+    Ok(unsigned(row.try_get("pay_value")?))
+}
+
+/// A sale at one moment: its stock and its orders agree.
+pub(super) async fn books(db: &Db, voucher: u64) -> Result<Option<Books>> {
     let mut reading = db.snapshot().await?;
     let sale =
         sqlx::query("SELECT stock, begin_time, end_time FROM seckill_voucher WHERE voucher_id = ?")
@@ -175,20 +169,35 @@ pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<Snapshot>> 
             .fetch_optional(&mut *reading)
             .await?;
     let Some(sale) = sale else { return Ok(None) };
-    let rows =
-        sqlx::query("SELECT user_id, id FROM voucher_order WHERE voucher_id = ? AND live = 1")
-            .bind(id(voucher))
-            .fetch_all(&mut *reading)
-            .await?;
+    let rows = sqlx::query("SELECT id, user_id, live FROM voucher_order WHERE voucher_id = ?")
+        .bind(id(voucher))
+        .fetch_all(&mut *reading)
+        .await?;
     reading.commit().await?;
-    let buyers = rows
-        .iter()
-        .map(|row| Ok((unsigned(row.try_get("user_id")?), unsigned(row.try_get("id")?))))
-        .collect::<Result<_>>()?;
-    Ok(Some(Snapshot {
+    let written = |row: &AnyRow| {
+        Ok(Written {
+            id: unsigned(row.try_get("id")?),
+            user_id: unsigned(row.try_get("user_id")?),
+            live: row.try_get::<Option<i64>, _>("live")?.is_some(),
+        })
+    };
+    Ok(Some(Books {
         stock: sale.try_get("stock")?,
-        begin: sale.try_get("begin_time")?,
-        end: sale.try_get("end_time")?,
-        buyers,
+        window: Window { begin: sale.try_get("begin_time")?, end: sale.try_get("end_time")? },
+        orders: rows.iter().map(written).collect::<Result<_>>()?,
     }))
+}
+
+/// The numbers of a sale, without its orders.
+pub(super) async fn numbers(db: &Db, voucher: u64) -> Result<Option<Numbers>> {
+    let row = sqlx::query(
+        "SELECT stock, (SELECT COUNT(*) FROM voucher_order \
+         WHERE voucher_order.voucher_id = seckill_voucher.voucher_id AND live = 1) AS live \
+         FROM seckill_voucher WHERE voucher_id = ?",
+    )
+    .bind(id(voucher))
+    .fetch_optional(db.read())
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some(Numbers { stock: row.try_get("stock")?, live: row.try_get("live")? }))
 }

@@ -291,21 +291,30 @@ impl Market {
 
     /// Units of a sale, by Redis.
     pub(crate) async fn stock(&self, voucher: u64) -> i64 {
-        let key = String::from_utf8(seawall_market::keys::sale(voucher)).expect("a key of text");
-        self.redis(&["HGET", &key, "stock"]).await
+        self.redis(&["HGET", &sale_key(voucher), "left"]).await
     }
 
     /// Waits until nothing is queued any more.
     pub(crate) async fn all_settled(&self) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
-        for shard in seawall_market::keys::Shard::all() {
-            let key = String::from_utf8(shard.orders()).expect("a key of text");
-            while self.redis::<i64>(&["XLEN", &key]).await > 0 {
-                assert!(tokio::time::Instant::now() < deadline, "{key} is not drained");
+        for group in 0..seawall_market::keys::SALE_SHARDS {
+            let (stream, waiting) =
+                (format!("sale:{{{group}}}"), format!("sale:{{{group}}}:waiting"));
+            loop {
+                let queued: i64 = self.redis(&["XLEN", &stream]).await;
+                if queued == 0 && self.redis::<i64>(&["HLEN", &waiting]).await == 0 {
+                    break;
+                }
+                assert!(tokio::time::Instant::now() < deadline, "{stream} is not drained");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
     }
+}
+
+/// The toolkit's key of a sale.
+pub(crate) fn sale_key(voucher: u64) -> String {
+    format!("sale:{{{}}}:{voucher}", voucher % seawall_market::keys::SALE_SHARDS)
 }
 
 /// Many tests share this machine: a reply may take its time.

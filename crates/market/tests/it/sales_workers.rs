@@ -44,7 +44,7 @@ async fn killed_at(point: CrashPoint, backend: Backend, rows_then: i64) {
         assert!(tokio::time::Instant::now() < deadline, "no worker came to the crash point");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let pending: i64 = market.redis(&["XLEN", "{sale:1}:orders"]).await;
+    let pending: i64 = market.redis(&["XLEN", "sale:{1}"]).await;
     assert_eq!(pending, 1, "it was not acknowledged");
     assert_eq!(market.sql("SELECT COUNT(*) FROM voucher_order").await, rows_then);
     // The client was told this id: it can be found all the time.
@@ -65,7 +65,7 @@ async fn a_colleague_takes_over_what_a_dead_worker_left(backend: Backend) {
     let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
     let (id, name) = delivered(&market).await;
     // As if it had been left for a minute.
-    let key = "{sale:1}:orders";
+    let key = "sale:{1}";
     let _: seawall::Value =
         market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "IDLE", "60000"]).await;
     let colleague = market.colleague().await;
@@ -84,7 +84,7 @@ async fn a_database_that_is_held_up_is_waited_for(backend: Backend) {
     delivered(&market).await;
     let answer = market.get(&format!("/voucher-order/{order}"), &token).await.ok();
     assert_eq!(answer.body["data"]["status"], "QUEUED");
-    let waiting: i64 = market.redis(&["XLEN", "{sale:1}:orders"]).await;
+    let waiting: i64 = market.redis(&["XLEN", "sale:{1}"]).await;
     assert_eq!(waiting, 1, "nothing is acknowledged");
     held.close().await;
     assert_eq!(market.settled(&order, &token).await, "UNPAID");
@@ -98,7 +98,7 @@ async fn delivered(market: &Market) -> (String, String) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let rows: Vec<(String, String, u64, u64)> =
-            market.redis(&["XPENDING", "{sale:1}:orders", "orders", "-", "+", "1"]).await;
+            market.redis(&["XPENDING", "sale:{1}", "orders", "-", "+", "1"]).await;
         if let Some((id, name, _, _)) = rows.into_iter().next() {
             return (id, name);
         }
@@ -110,11 +110,11 @@ async fn delivered(market: &Market) -> (String, String) {
 async fn what_cannot_be_understood_is_parked_and_others_go_on(backend: Backend) {
     let market = Market::on(backend).await;
     let token = market.log_in("10000000001").await;
-    let _: String = market.redis(&["XADD", "{sale:1}:orders", "*", "order", "no number"]).await;
+    let _: String = market.redis(&["XADD", "sale:{1}", "*", "reference", "no number"]).await;
     let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
     assert_eq!(market.settled(&order, &token).await, "UNPAID");
     market.all_settled().await;
-    let dead: i64 = market.redis(&["XLEN", "{sale:1}:dead"]).await;
+    let dead: i64 = market.redis(&["XLEN", "sale:{1}:parked"]).await;
     assert_eq!(dead, 1);
     market.shutdown().await;
 }
@@ -124,13 +124,13 @@ async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
     let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
     let token = market.log_in("10000000001").await;
     let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
-    let key = "{sale:1}:orders";
+    let key = "sale:{1}";
     let (id, name) = delivered(&market).await;
     let _: seawall::Value =
         market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "5"]).await;
     let restarted = market.restarted().await;
     restarted.all_settled().await;
-    let dead: i64 = market.redis(&["XLEN", "{sale:1}:dead"]).await;
+    let dead: i64 = market.redis(&["XLEN", "sale:{1}:parked"]).await;
     assert_eq!(dead, 1);
     // The crash point is after the commit here, or the row says that it failed: never nothing.
     let status = restarted.settled(&order, &token).await;

@@ -131,7 +131,7 @@ async fn the_database_has_the_last_word(backend: Backend) {
     let token = market.log_in("10000000001").await;
     let first = market.post("/voucher-order/seckill/1", &token).await.ok().text();
     assert_eq!(market.settled(&first, &token).await, "UNPAID");
-    let forgotten: i64 = market.redis(&["HDEL", "{sale:1}:buyers:1", "1"]).await;
+    let forgotten: i64 = market.redis(&["HDEL", "sale:{1}:1:buyers", "1"]).await;
     assert_eq!(forgotten, 1);
     let second = market.post("/voucher-order/seckill/1", &token).await.ok().text();
     assert_eq!(market.settled(&second, &token).await, "FAILED");
@@ -143,7 +143,7 @@ async fn the_database_has_the_last_word(backend: Backend) {
     assert_eq!(again.text(), first, "Redis knows the buyer again");
 
     // Redis believes in units that are not there.
-    let _: i64 = market.redis(&["HSET", "{sale:2}:voucher:2", "stock", "3"]).await;
+    let _: i64 = market.redis(&["HSET", "sale:{2}:2", "left", "3"]).await;
     let others = crowd(&market, 3).await;
     let mut ends = Vec::new();
     for token in &others {

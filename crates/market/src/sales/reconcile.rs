@@ -1,0 +1,221 @@
+//! Flash sales compared between Redis and the database; the database is right.
+//!
+//! First by numbers, which costs nothing: `received = stock + orders that stand`, and no more
+//! confirmed than stand. Where they do not agree, by reference: what the database has and the sale does
+//! not know is adopted, what ended is given back, what the database never heard of is brought to it
+//! once it is too old to be on its way. Each of these is safe whatever happens at the same time. Last
+//! the units that are left:
+//!
+//! ```text
+//! left in Redis = stock in the database − orders that wait and are not in the database yet
+//! ```
+//!
+//! corrected only if the sale has not moved since it was looked at, so that an order on its way makes
+//! the round void and never the sum wrong; the next round tries again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use seawall::stock::{Adopted, Corrected, FlashSale, GaveBack, Holding, HoldingState, SaleStatus};
+
+use super::{
+    AFTER_THE_END, MOST_SALES, Order, Sales,
+    gate::{Opening, number},
+    millis,
+    store::{self, Books, Numbers},
+};
+use crate::error::Result;
+
+/// How often a sale that keeps moving is looked at in one round.
+const LOOKS: usize = 5;
+/// An order that the database has not heard of after this long is brought to it.
+const TOO_OLD: Duration = Duration::from_secs(120);
+
+/// What a comparison of one sale found and repaired.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Orders that the sale did not know.
+    adopted: u64,
+    /// Orders that had ended, and whose unit the sale did not have back.
+    returned: u64,
+    /// Orders that the database had never heard of.
+    brought: u64,
+    /// By how much the units left were wrong.
+    corrected: i64,
+    /// Whether it moved too much to be compared to the end.
+    unfinished: bool,
+}
+
+/// What differs between the two, by reference.
+#[derive(Debug, Default)]
+struct Differences {
+    /// User and order.
+    unknown: Vec<(u64, u64)>,
+    ended: Vec<u64>,
+    unheard: Vec<Order>,
+    /// Orders on their way that the database has not heard of.
+    waiting: u64,
+}
+
+impl Sales {
+    /// Compares every sale that is not long over, and repairs.
+    pub(crate) async fn reconcile_all(&self) -> Result<()> {
+        let after = self.context.now() - millis(AFTER_THE_END);
+        for voucher in store::sales_after(&self.context.db, after, MOST_SALES).await? {
+            let report = self.reconcile(voucher).await?;
+            count(&report);
+            if report != Report::default() {
+                tracing::warn!(voucher, ?report, "a sale was not even");
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares one sale, and repairs.
+    pub(crate) async fn reconcile(&self, voucher: u64) -> Result<Report> {
+        let (db, sale) = (&*self.context.db, self.gate.sale(voucher)?);
+        let mut report = Report::default();
+        let Some(status) = sale.status().await? else {
+            let _: Opening = self.gate.open(voucher).await?;
+            return Ok(report);
+        };
+        let Some(numbers) = store::numbers(db, voucher).await? else { return Ok(report) };
+        if agrees(&status, numbers) {
+            return Ok(report);
+        }
+        for _ in 0..LOOKS {
+            // In this order: what moves after the first look makes the last step void.
+            let Some(seen) = sale.status().await? else { return Ok(report) };
+            let held = sale.holdings().await?;
+            let Some(books) = store::books(db, voucher).await? else { return Ok(report) };
+            let old = self.context.now() - millis(TOO_OLD);
+            let differences = compare(voucher, &held, &books, old);
+            if self.repair(&sale, voucher, &differences, &mut report).await? {
+                continue;
+            }
+            let waiting = i64::try_from(differences.waiting).unwrap_or(i64::MAX);
+            let left = u64::try_from(books.stock.saturating_sub(waiting)).unwrap_or(0);
+            if left == seen.left {
+                return Ok(report);
+            }
+            if let Corrected::Corrected(_) = sale.correct_left(&seen, left).await? {
+                report.corrected += left.cast_signed() - seen.left.cast_signed();
+                return Ok(report);
+            }
+        }
+        report.unfinished = true;
+        Ok(report)
+    }
+
+    /// Repairs what differs by reference; true when anything did.
+    async fn repair(
+        &self,
+        sale: &FlashSale,
+        voucher: u64,
+        differences: &Differences,
+        report: &mut Report,
+    ) -> Result<bool> {
+        let before = *report;
+        for (user, order) in &differences.unknown {
+            if sale.adopt(user, order).await? == Adopted::Adopted {
+                report.adopted += 1;
+            }
+        }
+        for order in &differences.ended {
+            if sale.give_back(order).await? == GaveBack::Returned {
+                report.returned += 1;
+            }
+        }
+        for order in &differences.unheard {
+            tracing::warn!(voucher, order = order.id, "the database had not heard of an order");
+            // No crash point is set while this runs in earnest; a killed one is tried again.
+            let _ = self.bring_one(order).await?;
+            report.brought += 1;
+        }
+        Ok(*report != before)
+    }
+}
+
+/// Whether the numbers can belong together. Confirmations come a little after the rows they stand for.
+fn agrees(status: &SaleStatus, numbers: Numbers) -> bool {
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let unconfirmed = numbers.live.saturating_sub(signed(status.confirmed));
+    signed(status.received) == numbers.stock.saturating_add(numbers.live)
+        && (0..=signed(status.reserved)).contains(&unconfirmed)
+}
+
+fn compare(voucher: u64, held: &[Holding], books: &Books, old: i64) -> Differences {
+    let mut differences = Differences::default();
+    let rows: HashMap<u64, bool> =
+        books.orders.iter().map(|order| (order.id, order.live)).collect();
+    let mut known = HashSet::new();
+    for holding in held {
+        let (Some(order), user) = (number(&holding.reference), number(&holding.user)) else {
+            continue;
+        };
+        if holding.state == HoldingState::GivenBack {
+            continue;
+        }
+        known.insert(order);
+        match (rows.get(&order), user) {
+            (Some(true), _) => {}
+            (Some(false), _) => differences.ended.push(order),
+            (None, Some(user)) => {
+                differences.waiting += 1;
+                if holding.at_millis < old {
+                    let time = if holding.at_millis == 0 { old } else { holding.at_millis };
+                    differences.unheard.push(Order::queued(order, user, voucher, time));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    let live = books.orders.iter().filter(|order| order.live && !known.contains(&order.id));
+    differences.unknown = live.map(|order| (order.user_id, order.id)).collect();
+    differences
+}
+
+fn count(report: &Report) {
+    let kinds = [
+        ("adopted", report.adopted),
+        ("returned", report.returned),
+        ("brought", report.brought),
+        ("corrected", report.corrected.unsigned_abs()),
+    ];
+    metrics::counter!("market_sale_comparisons_total").increment(1);
+    for (kind, found) in kinds {
+        metrics::counter!("market_sale_differences_total", "kind" => kind).increment(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::store::Written, *};
+    use crate::sales::gate::Window;
+
+    fn held(reference: &str, state: HoldingState, at_millis: i64) -> Holding {
+        Holding { reference: reference.into(), user: b"7".to_vec(), state, at_millis }
+    }
+
+    #[test]
+    fn references_are_sorted_into_what_has_to_be_done() {
+        let row = |id, live| Written { id, user_id: id * 10, live };
+        let orders = vec![row(1, true), row(2, false), row(3, true), row(4, false)];
+        let books = Books { stock: 5, window: Window { begin: 0, end: 1 }, orders };
+        let held = [
+            held("1", HoldingState::Reserved, 50),
+            held("2", HoldingState::Confirmed, 50),
+            held("4", HoldingState::GivenBack, 50),
+            held("5", HoldingState::Reserved, 150),
+            held("6", HoldingState::Reserved, 99),
+        ];
+        let differences = compare(9, &held, &books, 100);
+        assert_eq!(differences.unknown, [(30, 3)]);
+        assert_eq!(differences.ended, [2]);
+        assert_eq!(differences.waiting, 2, "5 and 6 have no row");
+        assert_eq!(differences.unheard.len(), 1);
+        assert_eq!((differences.unheard[0].id, differences.unheard[0].user_id), (6, 7));
+    }
+}
