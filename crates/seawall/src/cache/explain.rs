@@ -15,11 +15,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Cache, FilterStatus, Inner, Subject,
+    below::flight_key,
     codec::describe,
     envelope::{Header, Kind},
     level2::stamp_of,
     parted::manifest,
-    read::flight_key,
 };
 use crate::{
     error::Result,

@@ -1,16 +1,10 @@
 //! The second level: entries in Redis, and the scripts that change them.
 //!
-//! Every conversation goes through a breaker of the node it concerns: when a server hangs or is
-//! gone, readers are told at once instead of one time-out after the other, and on a Cluster only the
-//! keys of that server are affected.
+//! Every conversation goes through the breaker of the node it concerns (`breakers`); what makes entries
+//! invalid is in `level2_invalidate`.
 
 use std::{
-    borrow::Cow,
-    collections::HashMap,
-    sync::{
-        PoisonError, RwLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -19,7 +13,9 @@ use redis::{Value, cmd};
 
 use super::{
     Subject,
+    breakers::Breakers,
     envelope::{HEADER_BYTES, Kind},
+    level2_replies::{bytes, parse_lease, parse_stored},
     names::Names,
 };
 use crate::{
@@ -28,7 +24,6 @@ use crate::{
         parts::{Manifest, Parts},
     },
     error::{Error, Result},
-    guard::{Breaker, BreakerState, Outcome},
     hotkey::copies::Copies,
     link::{Call, Link, Reply, Script, Topology},
 };
@@ -36,16 +31,12 @@ use crate::{
 static LEASE: Script = Script::new(include_str!("script/lease.lua"));
 static FILL: Script = Script::new(include_str!("script/fill.lua"));
 static RELEASE: Script = Script::new(include_str!("script/release.lua"));
-static INVALIDATE: Script = Script::new(include_str!("script/invalidate.lua"));
-static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
 static GENERATION: Script = Script::new(include_str!("script/generation.lua"));
 static SLIDE: Script = Script::new(include_str!("script/slide.lua"));
 static PUT_IF_NEWER: Script = Script::new(include_str!("script/put_if_newer.lua"));
 
 /// What fills of one batch may have on their way at a time.
 const FILLED_AT_ONCE_BYTES: usize = 4 << 20;
-/// Entries that one invalidation script takes at most.
-const BATCH: usize = 64;
 
 /// The entries of one cache.
 pub(super) struct Level2 {
@@ -56,7 +47,7 @@ pub(super) struct Level2 {
     largest_bytes: AtomicUsize,
     fingerprint: u32,
     pub(super) lease_for: Duration,
-    breakers: Breakers,
+    pub(super) breakers: Breakers,
     /// Where copies of very hot entries lie, on a Cluster.
     pub(super) copies: Option<Copies>,
 }
@@ -419,120 +410,6 @@ impl Level2 {
             other => Err(Error::unexpected(format!("a versioned write that says {other:?}"))),
         }
     }
-
-    /// Drops entries and kills their leases, then tells every first level. The version from which on
-    /// readers see what came after.
-    pub(super) async fn invalidate(
-        &self,
-        keys: &[Vec<u8>],
-        keep: bool,
-        message: &[u8],
-    ) -> Result<u64> {
-        let cluster = self.link.topology() == Topology::Cluster;
-        let mut version = 0;
-        if super::sabotage::announces_first() {
-            self.announce(message).await?;
-        }
-        if cluster {
-            let calls: Vec<Call> =
-                keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
-            for reply in self.link.run_all(&calls).await {
-                version = version.max(self.invalidated(reply?).await?);
-            }
-            self.drop_copies(keys).await?;
-            if !super::sabotage::announces_first() {
-                self.announce(message).await?;
-            }
-            return Ok(version);
-        }
-        let chunks = keys.chunks(BATCH).count();
-        for (index, chunk) in keys.chunks(BATCH).enumerate() {
-            let mut names: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
-            // The message goes with the last of them: by then all entries are gone.
-            if index + 1 == chunks && !super::sabotage::announces_first() {
-                names.push(self.names.counter());
-            }
-            let call = self.invalidate_call(&names, chunk.len(), keep, message);
-            version = version.max(self.invalidated(self.link.run(&call).await?).await?);
-        }
-        Ok(version)
-    }
-
-    async fn invalidated(&self, reply: Value) -> Result<u64> {
-        let Value::Array(answer) = reply else { return Ok(redis::from_redis_value(reply)?) };
-        let mut answer = answer.into_iter();
-        let version = redis::from_redis_value(answer.next().unwrap_or(Value::Nil))?;
-        for manifest in answer {
-            self.retire(Some(manifest)).await;
-        }
-        Ok(version)
-    }
-
-    /// Drops whatever copies these entries have, and kills the leases of those that are being made.
-    pub(super) async fn drop_copies(&self, keys: &[Vec<u8>]) -> Result<()> {
-        let Some(copies) = &self.copies else { return Ok(()) };
-        if crate::hotkey::sabotage::skips_copies() {
-            return Ok(());
-        }
-        let names = copies.names(keys);
-        let calls: Vec<Call> =
-            names.iter().map(|name| self.invalidate_call(&[name], 1, false, b"")).collect();
-        self.link.run_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
-    }
-
-    fn invalidate_call<K: AsRef<[u8]>>(
-        &self,
-        keys: &[K],
-        entries: usize,
-        keep: bool,
-        message: &[u8],
-    ) -> Call {
-        INVALIDATE
-            .on(keys)
-            .arg(entries)
-            .arg(if keep { "keep" } else { "drop" })
-            .arg(self.names.wake_prefix())
-            .arg(self.names.channel())
-            .arg(message)
-    }
-
-    /// Numbers and sends a message to every first level.
-    pub(super) async fn announce(&self, message: &[u8]) -> Result<()> {
-        let call = ANNOUNCE.on(&[self.names.counter()]).arg(self.names.channel()).arg(message);
-        self.link.run(&call).await.map(drop)
-    }
-
-    /// The number of the last message that was sent; `None` when there was none yet.
-    pub(super) async fn last_number(&self) -> Result<Option<u64>> {
-        let mut get = cmd("GET");
-        get.arg(self.names.counter());
-        self.link.query(self.names.counter(), &get).await
-    }
-
-    /// How the breaker of this key's node stands.
-    pub(super) fn breaker_state(&self, key: &[u8]) -> BreakerState {
-        self.breakers.of(self.link.node_number(key)).state()
-    }
-
-    /// Runs a conversation about `key` through its node's breaker.
-    pub(super) async fn guarded<T>(
-        &self,
-        key: &[u8],
-        work: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let breaker = self.breakers.of(self.link.node_number(key));
-        let permit = breaker.enter().map_err(|open| {
-            Error::Unavailable(
-                format!("the breaker is open for another {:?}", open.retry_after).into(),
-            )
-        })?;
-        let result = work.await;
-        permit.record(match &result {
-            Err(error) if error.is_outage() => Outcome::Failed,
-            _ => Outcome::Ok,
-        });
-        result
-    }
 }
 
 /// One number for generations, in their order; 0 for an entry that has none.
@@ -542,34 +419,6 @@ pub(super) fn stamp_of(generations: &[u64]) -> u64 {
     }
     let text: Vec<u8> = generations.iter().flat_map(|number| number.to_be_bytes()).collect();
     xxhash_rust::xxh3::xxh3_64(&text)
-}
-
-/// A breaker for each node.
-struct Breakers {
-    name: String,
-    first: Breaker,
-    others: RwLock<HashMap<u64, Breaker>>,
-}
-
-impl Breakers {
-    fn new(names: &Names) -> Self {
-        let name = format!("cache {} redis", names.name());
-        Breakers { first: Breaker::new(name.as_str()), name, others: RwLock::default() }
-    }
-
-    /// Node 0 is the only one of a single server.
-    fn of(&self, node: u64) -> Cow<'_, Breaker> {
-        if node == 0 {
-            return Cow::Borrowed(&self.first);
-        }
-        if let Some(breaker) = self.others.read().unwrap_or_else(PoisonError::into_inner).get(&node)
-        {
-            return Cow::Owned(breaker.clone());
-        }
-        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        let breaker = others.entry(node).or_insert_with(|| Breaker::new(self.name.as_str()));
-        Cow::Owned(breaker.clone())
-    }
 }
 
 pub(super) fn millis(time: Duration) -> u64 {
@@ -587,50 +436,4 @@ fn kind_byte(kind: Kind) -> u8 {
 fn cost_and_fingerprint(cost: Duration, fingerprint: u32) -> Vec<u8> {
     let cost = u32::try_from(cost.as_micros()).unwrap_or(u32::MAX);
     [cost.to_be_bytes(), fingerprint.to_be_bytes()].concat()
-}
-
-fn bytes(reply: Reply) -> Result<Option<Bytes>> {
-    match reply {
-        Reply::Nil => Ok(None),
-        Reply::String(bytes) => Ok(Some(bytes)),
-        other => Err(Error::unexpected(format!("an entry that is {other:?}"))),
-    }
-}
-
-fn parse_lease(reply: Value) -> Result<Lease> {
-    let Value::Array(parts) = reply else {
-        return Err(Error::unexpected("a lease that is no list"));
-    };
-    let mut parts = parts.into_iter();
-    match (parts.next(), parts.next()) {
-        (Some(Value::BulkString(word)), Some(Value::BulkString(entry))) if word == b"value" => {
-            Ok(Lease::Value(entry))
-        }
-        (Some(Value::BulkString(word)), None) if word == b"granted" => Ok(Lease::Granted),
-        (Some(Value::BulkString(word)), None) if word == b"changed" => Ok(Lease::Changed),
-        (Some(Value::BulkString(word)), Some(Value::Int(left))) if word == b"busy" => {
-            Ok(Lease::Busy(Duration::from_millis(left.unsigned_abs())))
-        }
-        other => Err(Error::unexpected(format!("a lease that says {other:?}"))),
-    }
-}
-
-/// What was stored, and the manifest of the parts that it replaced.
-fn parse_stored(reply: Value) -> Result<(Option<Stored>, Option<Value>)> {
-    let Value::Array(mut reply) = reply else {
-        return Err(Error::unexpected("a fill that is no list"));
-    };
-    let replaced = if reply.len() == 4 { reply.pop() } else { None };
-    match reply.as_slice() {
-        [] | [_] => Ok((None, replaced)),
-        [Value::Int(version), Value::Int(fresh_until), Value::Int(stale_until)] => {
-            let stored = Stored {
-                version: version.unsigned_abs(),
-                fresh_until: fresh_until.unsigned_abs(),
-                stale_until: stale_until.unsigned_abs(),
-            };
-            Ok((Some(stored), replaced))
-        }
-        other => Err(Error::unexpected(format!("a fill that says {other:?}"))),
-    }
 }

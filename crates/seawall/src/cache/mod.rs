@@ -10,6 +10,8 @@
 
 mod audit;
 mod audit_work;
+mod below;
+mod breakers;
 mod codec;
 mod envelope;
 mod explain;
@@ -19,6 +21,8 @@ mod flight;
 mod heat;
 mod level1;
 mod level2;
+mod level2_invalidate;
+mod level2_replies;
 mod listener;
 mod load;
 mod loader;
@@ -38,6 +42,7 @@ mod repair_log;
 pub mod sabotage;
 mod settings;
 mod sweep;
+mod tend;
 mod write;
 
 use std::{

@@ -1,16 +1,15 @@
-//! The read path: first level, second level, load.
+//! The read path: what callers ask for, the look into memory and the look into Redis.
 
-use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, CacheError, Freshness, Inner, Loaded, Mode, Read, Source, Subject, WhenBusy,
+    Cache, CacheError, Freshness, Inner, Loaded, Read, Source, Subject,
     envelope::{Header, Kind},
-    flight::{Fault, Flight, Landing},
     level1::Ticket,
-    load::{LoaderSlot, Purpose, moment},
+    load::{LoaderSlot, moment},
     parted::{Whole, is_in_parts},
     read_types::Entry,
 };
@@ -19,9 +18,6 @@ use crate::{
     error::Error,
     key::{KeyBuffer, KeyPart},
 };
-
-/// How often a reader looks again because what it waited for was not for it.
-const MAX_LOOKS: u32 = 16;
 
 impl<K, V> Cache<K, V>
 where
@@ -278,292 +274,12 @@ where
         }
     }
 
-    /// Everything below the first level. `None` only without a loader.
-    async fn read_below(
-        this: &Arc<Self>,
-        subject: Subject,
-        freshness: Freshness,
-        mut older: Option<Entry<V>>,
-        first: Looked<V>,
-        loader: Option<LoaderSlot<V>>,
-    ) -> Result<Option<Read<V>>, CacheError> {
-        let deadline = this.clock.now() + this.settings.deadline;
-        let mut first = Some(first);
-        for _ in 0..MAX_LOOKS {
-            // What is in Redis under a key whose invalidation it did not take is not to be trusted.
-            if this.repairs.concerns(subject.entry()) {
-                return this.without_redis(&subject, freshness, None, loader, deadline).await;
-            }
-            let Looked { began, ticket, at: now, found, lost } = match first.take() {
-                Some(looked) => looked,
-                None => this.look_level2(&subject, freshness).await,
-            };
-            let (found, stamp) = match found {
-                Ok(found) => found,
-                Err(error) if error.is_outage() => {
-                    this.metrics.outages.increment(1);
-                    let answer =
-                        this.without_redis(&subject, freshness, older, loader, deadline).await;
-                    return answer.and_then(|read| read.map(Some).ok_or(CacheError::Redis(error)));
-                }
-                // Not a string, or not for us: the key is somebody else's.
-                Err(Error::Refused { .. } | Error::Unexpected(_)) => {
-                    this.metrics.unreadable.increment(1);
-                    return this.load_alone(&subject, loader).await;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let mut replaces = lost;
-            if let Some(entry) = found {
-                let fresh = now < entry.fresh_until && !entry.invalidated;
-                if fresh && entry.suits(freshness, now) {
-                    this.keep(&subject, &entry, ticket);
-                    this.tend(&subject, &entry, stamp, now, loader.as_ref());
-                    return Ok(Some(this.hit(&entry, now)));
-                }
-                let suits = entry.suits(freshness, now);
-                if suits && !entry.invalidated && this.settings.mode != Mode::Mutex {
-                    if let Some(loader) = loader {
-                        this.refresh(&subject, stamp, entry.version, loader);
-                    }
-                    this.metrics.stale_hits.increment(1);
-                    return Ok(Some(entry.read(Source::Stale, now)));
-                }
-                if fresh {
-                    // Fresh, but not new enough for this reader: it is to be replaced.
-                    replaces = Some(entry.version);
-                }
-                older = if suits { Some(entry) } else { older };
-            }
-            this.metrics.misses.increment(1);
-            let Some(slot) = &loader else {
-                return Ok(older.map(|entry| entry.read(Source::Stale, now)));
-            };
-            let landing =
-                this.load(&subject, stamp, replaces, slot, older.as_ref(), deadline).await;
-            let answer = match landing {
-                Waited::Landed(landing) if landing.covers > began => landing.result,
-                // Not for us: it began before we did. Look again.
-                Waited::Landed(_) => continue,
-                Waited::Instead(entry) => {
-                    this.metrics.stale_hits.increment(1);
-                    return Ok(Some(entry.read(Source::Stale, this.clock.now())));
-                }
-                Waited::Busy => return Err(CacheError::Busy),
-                Waited::Alone => return this.load_alone(&subject, loader).await,
-                Waited::TooLong => Err(Fault::Error(CacheError::Deadline(this.settings.deadline))),
-            };
-            match answer {
-                Ok(entry) if entry.version == 0 || entry.suits(freshness, this.clock.now()) => {
-                    return Ok(Some(entry.read(Source::Loaded, this.clock.now())));
-                }
-                Ok(_) | Err(Fault::Changed) => {}
-                Err(Fault::Outage) => {
-                    this.metrics.outages.increment(1);
-                    return this.without_redis(&subject, freshness, older, loader, deadline).await;
-                }
-                Err(Fault::Error(error)) => return this.stand_in(older, error).map(Some),
-            }
-        }
-        // Invalidations keep coming faster than loads end. A load of one's own that began after this
-        // read did is right by itself, and costs the source no more than the reader would have.
-        this.load_alone(&subject, loader).await
-    }
-
-    /// Joins the load of this key, or makes it happen, and waits for it as the settings say.
-    async fn load(
-        self: &Arc<Self>,
-        subject: &Subject,
-        stamp: u64,
-        replaces: Option<u64>,
-        loader: &LoaderSlot<V>,
-        older: Option<&Entry<V>>,
-        deadline: Moment,
-    ) -> Waited<V> {
-        let (flight, pilot) = self.flights.join(&flight_key(subject, stamp));
-        let leads = pilot.is_some();
-        if let Some(pilot) = pilot {
-            let purpose = Purpose::Answer(replaces);
-            self.seawall.spawn(Arc::clone(self).fly(
-                pilot,
-                subject.clone(),
-                stamp,
-                purpose,
-                loader.clone(),
-            ));
-        }
-        self.wait(&flight, leads, older, deadline).await
-    }
-
-    async fn wait(
-        &self,
-        flight: &Flight<V>,
-        leads: bool,
-        older: Option<&Entry<V>>,
-        deadline: Moment,
-    ) -> Waited<V> {
-        let patient = older.is_none() && self.settings.when_busy == WhenBusy::Wait;
-        if !patient {
-            let budget = self.settings.wait_budget.min(deadline.since(self.clock.now()));
-            if let Some(landing) = self.clock.timeout(budget, flight.landed()).await {
-                return Waited::Landed(landing);
-            }
-            let loads_itself = leads && flight.is_loading();
-            match (older, self.settings.when_busy) {
-                (Some(older), _) => return Waited::Instead(older.clone()),
-                (None, WhenBusy::Refuse) if !loads_itself => return Waited::Busy,
-                (None, WhenBusy::Load) if !loads_itself => return Waited::Alone,
-                _ => {}
-            }
-        }
-        let left = deadline.since(self.clock.now());
-        match self.clock.timeout(left, flight.landed()).await {
-            Some(landing) => Waited::Landed(landing),
-            None => Waited::TooLong,
-        }
-    }
-
-    /// One load of one's own, not stored.
-    async fn load_alone(
-        self: &Arc<Self>,
-        subject: &Subject,
-        loader: Option<LoaderSlot<V>>,
-    ) -> Result<Option<Read<V>>, CacheError> {
-        let Some(loader) = loader else { return Err(CacheError::Deadline(self.settings.deadline)) };
-        let value = match self.call(&loader).await?.loaded {
-            Loaded::Found(value) | Loaded::FoundFor(value, _) | Loaded::DontCache(value) => {
-                Some(Arc::new(value))
-            }
-            Loaded::Missing => None,
-            Loaded::NotModified => return Err(super::load::not_modified()),
-        };
-        let now = self.clock.now();
-        Ok(Some(Entry::uncached(value, now, &subject.tags).read(Source::Loaded, now)))
-    }
-
-    /// Redis is away: a copy that may stand in, else the source behind its governor.
-    async fn without_redis(
-        self: &Arc<Self>,
-        subject: &Subject,
-        freshness: Freshness,
-        older: Option<Entry<V>>,
-        loader: Option<LoaderSlot<V>>,
-        deadline: Moment,
-    ) -> Result<Option<Read<V>>, CacheError> {
-        let now = self.clock.now();
-        if let Some(older) = older
-            && older.suits(freshness, now)
-        {
-            self.metrics.stale_hits.increment(1);
-            return Ok(Some(older.read(Source::Stale, now)));
-        }
-        for _ in 0..MAX_LOOKS {
-            let Some(slot) = &loader else { return Ok(None) };
-            let began = self.flights.next();
-            let (flight, pilot) = self.flights.join(subject.entry());
-            if let Some(pilot) = pilot {
-                self.seawall.spawn(Arc::clone(self).fly_alone(
-                    pilot,
-                    subject.clone(),
-                    slot.clone(),
-                ));
-            }
-            let left = deadline.since(self.clock.now());
-            match self.clock.timeout(left, flight.landed()).await {
-                None => return Err(CacheError::Deadline(self.settings.deadline)),
-                Some(Landing { covers, .. }) if covers <= began => {}
-                Some(Landing { result: Ok(entry), .. }) => {
-                    return Ok(Some(entry.read(Source::Loaded, self.clock.now())));
-                }
-                Some(Landing { result: Err(Fault::Error(error)), .. }) => return Err(error),
-                Some(Landing { result: Err(Fault::Outage | Fault::Changed), .. }) => {}
-            }
-        }
-        self.load_alone(subject, loader).await
-    }
-
-    /// Loading failed: a value past its lifetime may stand in.
-    fn stand_in(&self, older: Option<Entry<V>>, error: CacheError) -> Result<Read<V>, CacheError> {
-        match older {
-            Some(entry) => {
-                self.metrics.stale_hits.increment(1);
-                tracing::debug!(%error, "an older value stands in");
-                Ok(entry.read(Source::Stale, self.clock.now()))
-            }
-            None => Err(error),
-        }
-    }
-
     pub(super) fn hit(&self, entry: &Entry<V>, now: Moment) -> Read<V> {
         self.metrics.level2_hits.count();
         if entry.value.is_none() {
             self.metrics.negative_hits.increment(1);
         }
         entry.read(Source::Level2, now)
-    }
-
-    /// Whether fresh entries that are read want looking after.
-    pub(super) fn is_tended(&self) -> bool {
-        self.settings.sliding || self.settings.early_refresh.is_some()
-    }
-
-    /// Looks after a fresh entry that was read: it may slide, or be refreshed early.
-    pub(super) fn tend(
-        self: &Arc<Self>,
-        subject: &Subject,
-        entry: &Entry<V>,
-        stamp: u64,
-        now: Moment,
-        loader: Option<&LoaderSlot<V>>,
-    ) {
-        let left = entry.fresh_until.since(now);
-        if self.settings.sliding && entry.value.is_some() && left < self.settings.fresh_for / 2 {
-            let (_, pilot) = self.refreshes.join(subject.entry());
-            if let Some(pilot) = pilot {
-                let (level2, version) = (Arc::clone(&self.level2), entry.version);
-                let fresh_for = self.vary(self.settings.fresh_for);
-                let parted = self.may_be_in_parts(entry.bytes).then(|| Arc::clone(self));
-                self.seawall.spawn(async move {
-                    if let Some(this) = parted {
-                        this.prolong_parts(pilot.key(), fresh_for).await;
-                    }
-                    // The pilot keeps others from sliding the same entry meanwhile.
-                    if let Err(error) = level2.slide(pilot.key(), version, fresh_for).await {
-                        tracing::debug!(%error, "an entry could not slide");
-                    }
-                });
-            }
-        } else if let Some(factor) = self.settings.early_refresh {
-            // The longer a load takes and the closer the end, the more likely.
-            let lead =
-                entry.cost.mul_f64(factor * (-f64::ln(1.0 - rand::random::<f64>())).max(1e-9));
-            if lead >= left
-                && let Some(loader) = loader
-            {
-                self.refresh(subject, stamp, entry.version, loader.clone());
-            }
-        }
-    }
-
-    /// Replaces an entry in the background, unless that is already under way anywhere.
-    pub(super) fn refresh(
-        self: &Arc<Self>,
-        subject: &Subject,
-        stamp: u64,
-        version: u64,
-        loader: LoaderSlot<V>,
-    ) {
-        let (_, pilot) = self.refreshes.join(subject.entry());
-        if let Some(pilot) = pilot {
-            let refreshed = Arc::clone(self).fly(
-                pilot,
-                subject.clone(),
-                stamp,
-                Purpose::Refresh(version),
-                loader,
-            );
-            self.seawall.spawn(refreshed);
-        }
     }
 
     /// What an entry in Redis means to us; `None` when it holds nothing that we can read.
@@ -610,31 +326,11 @@ where
 /// What a look into Redis found.
 pub(super) struct Looked<V> {
     /// The reader's number: loads with a later one are new enough for it.
-    began: u64,
+    pub(super) began: u64,
     pub(super) ticket: Option<Ticket>,
     /// When the answer came.
     pub(super) at: Moment,
     pub(super) found: Result<(Option<Entry<V>>, u64), Error>,
     /// The version of an entry whose parts are gone.
-    lost: Option<u64>,
-}
-
-/// Who shares a load: those who want the same entry and saw the same generations. A load that began
-/// under an older generation must not answer those who came after a clear.
-pub(super) fn flight_key(subject: &Subject, stamp: u64) -> Cow<'_, [u8]> {
-    if subject.generations.is_empty() {
-        return Cow::Borrowed(subject.entry());
-    }
-    Cow::Owned([subject.entry(), &stamp.to_be_bytes()].concat())
-}
-
-/// What came of waiting for a load.
-enum Waited<V> {
-    Landed(Landing<V>),
-    /// An older value, because it took too long.
-    Instead(Entry<V>),
-    Busy,
-    /// The reader is to load by itself.
-    Alone,
-    TooLong,
+    pub(super) lost: Option<u64>,
 }

@@ -1,0 +1,106 @@
+//! Invalidations in Redis: entries, their copies, and the numbered message to every first level.
+
+use redis::{Value, cmd};
+
+use super::level2::Level2;
+use crate::{
+    error::Result,
+    link::{Call, Script, Topology},
+};
+
+static INVALIDATE: Script = Script::new(include_str!("script/invalidate.lua"));
+static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
+
+/// Entries that one invalidation script takes at most.
+const BATCH: usize = 64;
+
+impl Level2 {
+    /// Drops entries and kills their leases, then tells every first level. The version from which on
+    /// readers see what came after.
+    pub(super) async fn invalidate(
+        &self,
+        keys: &[Vec<u8>],
+        keep: bool,
+        message: &[u8],
+    ) -> Result<u64> {
+        let cluster = self.link.topology() == Topology::Cluster;
+        let mut version = 0;
+        if super::sabotage::announces_first() {
+            self.announce(message).await?;
+        }
+        if cluster {
+            let calls: Vec<Call> =
+                keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
+            for reply in self.link.run_all(&calls).await {
+                version = version.max(self.invalidated(reply?).await?);
+            }
+            self.drop_copies(keys).await?;
+            if !super::sabotage::announces_first() {
+                self.announce(message).await?;
+            }
+            return Ok(version);
+        }
+        let chunks = keys.chunks(BATCH).count();
+        for (index, chunk) in keys.chunks(BATCH).enumerate() {
+            let mut names: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
+            // The message goes with the last of them: by then all entries are gone.
+            if index + 1 == chunks && !super::sabotage::announces_first() {
+                names.push(self.names.counter());
+            }
+            let call = self.invalidate_call(&names, chunk.len(), keep, message);
+            version = version.max(self.invalidated(self.link.run(&call).await?).await?);
+        }
+        Ok(version)
+    }
+
+    async fn invalidated(&self, reply: Value) -> Result<u64> {
+        let Value::Array(answer) = reply else { return Ok(redis::from_redis_value(reply)?) };
+        let mut answer = answer.into_iter();
+        let version = redis::from_redis_value(answer.next().unwrap_or(Value::Nil))?;
+        for manifest in answer {
+            self.retire(Some(manifest)).await;
+        }
+        Ok(version)
+    }
+
+    /// Drops whatever copies these entries have, and kills the leases of those that are being made.
+    pub(super) async fn drop_copies(&self, keys: &[Vec<u8>]) -> Result<()> {
+        let Some(copies) = &self.copies else { return Ok(()) };
+        if crate::hotkey::sabotage::skips_copies() {
+            return Ok(());
+        }
+        let names = copies.names(keys);
+        let calls: Vec<Call> =
+            names.iter().map(|name| self.invalidate_call(&[name], 1, false, b"")).collect();
+        self.link.run_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
+    }
+
+    fn invalidate_call<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        entries: usize,
+        keep: bool,
+        message: &[u8],
+    ) -> Call {
+        INVALIDATE
+            .on(keys)
+            .arg(entries)
+            .arg(if keep { "keep" } else { "drop" })
+            .arg(self.names.wake_prefix())
+            .arg(self.names.channel())
+            .arg(message)
+    }
+
+    /// Numbers and sends a message to every first level.
+    pub(super) async fn announce(&self, message: &[u8]) -> Result<()> {
+        let call = ANNOUNCE.on(&[self.names.counter()]).arg(self.names.channel()).arg(message);
+        self.link.run(&call).await.map(drop)
+    }
+
+    /// The number of the last message that was sent; `None` when there was none yet.
+    pub(super) async fn last_number(&self) -> Result<Option<u64>> {
+        let mut get = cmd("GET");
+        get.arg(self.names.counter());
+        self.link.query(self.names.counter(), &get).await
+    }
+}
