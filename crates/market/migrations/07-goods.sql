@@ -1,4 +1,6 @@
--- Goods, their stock, and every movement of it. The unique key makes a movement happen once.
+-- Goods, their stock, and every movement of it. The unique key makes a movement happen once;
+-- `applied` is 1 when the stock in Redis has followed a movement, so that whatever dies in between
+-- is caught up with.
 CREATE TABLE IF NOT EXISTS sku (
     id BIGINT NOT NULL PRIMARY KEY,
     name VARCHAR(128) NOT NULL,
@@ -9,6 +11,7 @@ CREATE TABLE IF NOT EXISTS sku (
     create_time BIGINT NOT NULL,
     update_time BIGINT NOT NULL
 );
+CREATE INDEX sku_by_status ON sku (status, id);
 CREATE TABLE IF NOT EXISTS inventory (
     sku_id BIGINT NOT NULL PRIMARY KEY,
     num BIGINT NOT NULL,
@@ -23,8 +26,10 @@ CREATE TABLE IF NOT EXISTS inventory_log (
     after_num BIGINT NOT NULL,
     reason VARCHAR(16) NOT NULL,
     ref VARCHAR(64) NOT NULL,
+    applied BIGINT NOT NULL,
     create_time BIGINT NOT NULL,
     update_time BIGINT NOT NULL,
     UNIQUE (ref, reason, sku_id)
 );
-CREATE INDEX inventory_log_of_sku ON inventory_log (sku_id, id);
+CREATE INDEX inventory_log_of_sku ON inventory_log (sku_id, create_time);
+CREATE INDEX inventory_log_by_applied ON inventory_log (applied, create_time);

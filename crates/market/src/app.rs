@@ -16,12 +16,14 @@ use seawall::{Seawall, cmd, lock::Attempt, social::Day};
 use crate::{
     accounts::{Accounts, LogSender, SmsSender},
     big_keys::{BigKeys, jobs::Schedule},
+    cart::Carts,
     checkins::Checkins,
     config::Config,
     db::Db,
     demo,
     error::{Error, Result},
     http,
+    inventory::Goods,
     jobs::Jobs,
     keys,
     notes::Notes,
@@ -73,6 +75,8 @@ pub(crate) struct State {
     vouchers: Vouchers,
     notes: Arc<Notes>,
     sales: Arc<Sales>,
+    goods: Arc<Goods>,
+    carts: Arc<Carts>,
     draining: AtomicBool,
 }
 
@@ -115,6 +119,14 @@ impl State {
 
     pub(crate) fn sales(&self) -> &Sales {
         &self.sales
+    }
+
+    pub(crate) fn goods(&self) -> &Goods {
+        &self.goods
+    }
+
+    pub(crate) fn carts(&self) -> &Carts {
+        &self.carts
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -172,11 +184,16 @@ impl App {
         let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
         sales.open_sales().await?;
 
+        let goods = Arc::new(Goods::new(&context)?);
+        let carts = Arc::new(Carts::new(&context, &goods)?);
+
         let mut jobs = Jobs::new(&context.seawall);
         stats.start(&mut jobs);
         shops::jobs::start(&mut jobs, &shops);
         sales::jobs::start(&sales, &mut jobs);
         let workers = Workers::start(&sales, &context.instance)?;
+        goods.start_jobs(&mut jobs);
+        carts.start_jobs(&mut jobs)?;
         let big_keys = BigKeys::new(
             &context.seawall,
             Arc::clone(&context.db),
@@ -193,6 +210,8 @@ impl App {
             vouchers,
             notes,
             sales,
+            goods,
+            carts,
             draining,
         });
         Ok(App { state, jobs, workers, schedule })

@@ -7,6 +7,13 @@
 //! | `login:code:{PHONE}:tries` | counter | that of the code | `accounts::codes` |
 //! | `session:{TOKEN}` | hash: id, nickName, icon, role, until, slid | 30 min, slides | `accounts::sessions` |
 //! | `big-keys:{survey}:day` | string: the day of the last survey | 3 days | `big_keys` |
+//! | `cart:{cart:N}:USER:counts` | hash: SKU → count | 30 days, slides | `cart::redis` |
+//! | `cart:{cart:N}:USER:details` | hash: SKU → selected, price, time, version | the same | `cart::redis` |
+//! | `cart:{cart:N}:USER:order` | zset: SKU by the time it was put in | the same | `cart::redis` |
+//! | `cart:{cart:N}:USER:gone` | zset: SKU → version of its removal, for a day | the same | `cart::redis` |
+//! | `cart:{cart:N}:USER:meta` | hash: n (how many items there are), version | the same | `cart::redis` |
+//! | `cart:{cart:N}:changes` | stream: what waits for the database | none; trimmed when it is written | `cart::behind` |
+//! | `checkout:{ID}` | string: a quote | 15 min | `cart::checkout` |
 //!
 //! The toolkit's own keys (caches, limits, ids) are listed with their capabilities. Of those that are
 //! kept for longer:
@@ -16,6 +23,8 @@
 //! | `sign:{daily:USER}:YYYYMM` | bitmap: a bit a day, the 1st in front | none; 4 bytes | `checkins` |
 //! | `visits:{page:site}:uv:YYYYMMDD` | HyperLogLog | none; 12 KB at most | `stats` |
 //! | `visits:{page:site}:pv:YYYYMMDD` | counter | none | `stats` |
+//! | `stock:{sku:ID…}` | stock of a SKU, shard by shard (docs/stock.md) | none | `inventory::stock` |
+//! | `orders:{goods:USER}` | zset: a user's newest orders (docs/social.md) | a day | `orders::list` |
 //! | `sale:{N}…` | flash sales, their orders and what waits (docs/stock.md) | a day beyond the sale's end | `sales` |
 //!
 //! Keys of one flash sale share a slot, so that one script may touch them all: its group is the
@@ -29,6 +38,12 @@ pub const BIG_KEYS_LOCK: &str = "big-keys";
 #[must_use]
 pub fn job_lock(job: &str) -> String {
     format!("job:{job}")
+}
+
+/// The name of the lock under which the stock of a SKU is rebuilt.
+#[must_use]
+pub fn stock_lock(sku: u64) -> String {
+    format!("stock:{sku}")
 }
 
 /// The name of the lock under which the database's schema is brought up and filled.
@@ -73,4 +88,52 @@ pub fn code_tries(phone: &str) -> Vec<u8> {
 #[must_use]
 pub fn session(token: &str) -> Vec<u8> {
     format!("session:{{{token}}}").into_bytes()
+}
+
+/// Over how many slots carts are spread.
+pub const CART_GROUPS: u64 = 16;
+
+/// Counts, details, order, removals and meta of one user's cart, and the stream that its changes are
+/// noted in: all in one slot.
+#[derive(Debug, Clone)]
+pub struct CartKeys(pub [Vec<u8>; 6]);
+
+impl CartKeys {
+    /// The keys of a user.
+    #[must_use]
+    pub fn of(user: u64) -> Self {
+        let group = user % CART_GROUPS;
+        let key = |kind: &str| format!("cart:{{cart:{group}}}:{user}:{kind}").into_bytes();
+        let [counts, details, order, gone, meta] =
+            ["counts", "details", "order", "gone", "meta"].map(key);
+        CartKeys([counts, details, order, gone, meta, cart_changes_of(group)])
+    }
+}
+
+/// The streams of changes of all carts.
+pub fn cart_changes() -> impl Iterator<Item = Vec<u8>> {
+    (0..CART_GROUPS).map(cart_changes_of)
+}
+
+fn cart_changes_of(group: u64) -> Vec<u8> {
+    format!("cart:{{cart:{group}}}:changes").into_bytes()
+}
+
+/// A quote of a cart.
+#[must_use]
+pub fn checkout(id: u64) -> Vec<u8> {
+    format!("checkout:{{{id}}}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_one_cart_share_a_tag_with_their_stream() {
+        let CartKeys(keys) = CartKeys::of(35);
+        assert_eq!(keys[0], b"cart:{cart:3}:35:counts");
+        assert_eq!(keys[5], b"cart:{cart:3}:changes");
+        assert_eq!(cart_changes().count(), 16);
+    }
 }

@@ -8,6 +8,7 @@
 pub mod accounts;
 mod app;
 pub mod big_keys;
+pub mod cart;
 mod check;
 pub mod checkins;
 pub mod config;
@@ -15,6 +16,7 @@ pub mod db;
 mod demo;
 pub mod error;
 pub mod http;
+pub mod inventory;
 mod jobs;
 pub mod keys;
 pub mod notes;

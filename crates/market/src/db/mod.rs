@@ -178,6 +178,11 @@ pub(crate) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
+/// So many placeholders, for a list of values.
+pub(crate) fn marks(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
 /// A path as part of a URL: what would end it, or decode to something else, is escaped.
 fn percent_encode(path: &Path) -> String {
     let mut out = String::new();

@@ -4,6 +4,7 @@
 //! Written in one transaction, and only into a database without users: never into somebody's data.
 
 mod checkins;
+mod goods;
 mod people;
 mod seed;
 mod shops;
@@ -30,6 +31,7 @@ pub(crate) async fn fill(context: &Context) -> Result<()> {
     shops::fill(&mut turn, now).await?;
     vouchers::fill(&mut turn, now).await?;
     people::count_follows(&mut turn).await?;
+    goods::fill(&mut turn, now).await?;
     turn.commit().await?;
     visits::fill(context).await?;
     tracing::info!("the empty database was filled with the demo town");

@@ -31,7 +31,9 @@ pub(crate) use self::{
     },
     id::Id,
 };
-use crate::{accounts, app::Shared, checkins, notes, sales, shops, stats, vouchers};
+use crate::{
+    accounts, app::Shared, cart, checkins, inventory, notes, sales, shops, stats, vouchers,
+};
 
 /// Largest body of a request; uploads have a limit of their own.
 const MAX_BODY_BYTES: usize = 64 * 1024;
@@ -69,6 +71,8 @@ fn described() -> OpenApiRouter<Shared> {
         .merge(vouchers::http::routes())
         .merge(sales::http::routes())
         .merge(notes::http::routes())
+        .merge(inventory::http::routes())
+        .merge(cart::http::routes())
         .merge(health::routes())
         .merge(metrics::routes())
 }

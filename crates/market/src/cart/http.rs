@@ -1,0 +1,170 @@
+//! Routes of carts. The user is always the session's, prices are always the database's.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{Line, MAX_COUNT, checkout::Quoted};
+use crate::{
+    app::Shared,
+    error::{Error, Result},
+    http::{Answer, Envelope, Id, JsonBody, Nothing, PathId, Refusal, SignedIn},
+    zone::rfc3339,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(read, add))
+        .routes(routes!(change, remove))
+        .routes(routes!(check_out))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct LineView {
+    sku_id: Id,
+    name: String,
+    image: String,
+    count: u32,
+    selected: bool,
+    /// Cents, today.
+    price: i64,
+    /// Cents, when it was put in.
+    add_price: i64,
+    /// Whether it can be bought.
+    on_shelf: bool,
+    add_time: String,
+}
+
+impl LineView {
+    fn new(app: &Shared, line: &Line) -> Self {
+        let (item, sku) = (&line.item, line.sku.as_deref());
+        LineView {
+            sku_id: Id(item.sku),
+            name: sku.map_or_else(String::new, |sku| sku.name.clone()),
+            image: sku.map_or_else(String::new, |sku| sku.image.clone()),
+            count: item.count,
+            selected: item.selected,
+            price: sku.map_or(item.add_price, |sku| sku.price),
+            add_price: item.add_price,
+            on_shelf: sku.is_some_and(|sku| sku.on_shelf),
+            add_time: rfc3339(&app.config().zone, item.added),
+        }
+    }
+}
+
+/// One's cart, the newest item first.
+#[utoipa::path(get, path = "/cart", tag = "cart", security(("token" = [])),
+    responses((status = 200, body = Envelope<Vec<LineView>>)))]
+async fn read(State(app): State<Shared>, user: SignedIn) -> Answer<Vec<LineView>> {
+    let lines = app.carts().read(user.id).await?;
+    Ok(lines.iter().map(|line| LineView::new(&app, line)).collect::<Vec<_>>().into())
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct AddRequest {
+    sku_id: Id,
+    #[schema(minimum = 1, maximum = 999)]
+    count: u32,
+}
+
+/// Put units of a SKU into the cart, beside those that are there.
+#[utoipa::path(post, path = "/cart", tag = "cart", security(("token" = [])),
+    request_body = AddRequest,
+    responses((status = 200, body = Envelope<Nothing>),
+        (status = 404, description = "UNKNOWN_SKU", body = Refusal<'static>),
+        (status = 409, description = "OFF_SHELF, CART_FULL or TOO_MANY_UNITS",
+            body = Refusal<'static>)))]
+async fn add(
+    State(app): State<Shared>,
+    user: SignedIn,
+    JsonBody(request): JsonBody<AddRequest>,
+) -> Answer<Nothing> {
+    if request.count == 0 {
+        return Err(bad_count().into());
+    }
+    app.carts().add(user.id, request.sku_id.0, counted(request.count)?).await?;
+    Ok(Nothing.into())
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+struct ChangeRequest {
+    /// How many, from now on; 0 takes it out.
+    #[schema(minimum = 0, maximum = 999)]
+    count: Option<u32>,
+    /// Whether it is to be bought.
+    selected: Option<bool>,
+}
+
+/// Change the number of an item, or whether it is selected.
+#[utoipa::path(put, path = "/cart/{skuId}", tag = "cart", params(("skuId" = Id, Path)),
+    security(("token" = [])), request_body = ChangeRequest,
+    responses((status = 200, body = Envelope<Nothing>)))]
+async fn change(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(sku): PathId,
+    JsonBody(request): JsonBody<ChangeRequest>,
+) -> Answer<Nothing> {
+    if request.count.is_none() && request.selected.is_none() {
+        return Err(Error::bad("NOTHING_TO_CHANGE", "count or selected is needed").into());
+    }
+    let count = request.count.map(counted).transpose()?;
+    app.carts().set(user.id, sku, count, request.selected).await?;
+    Ok(Nothing.into())
+}
+
+/// Take an item out of the cart.
+#[utoipa::path(delete, path = "/cart/{skuId}", tag = "cart", params(("skuId" = Id, Path)),
+    security(("token" = [])), responses((status = 200, body = Envelope<Nothing>)))]
+async fn remove(State(app): State<Shared>, user: SignedIn, PathId(sku): PathId) -> Answer<Nothing> {
+    app.carts().remove(user.id, sku).await?;
+    Ok(Nothing.into())
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct CheckoutView {
+    checkout_id: Id,
+    items: Vec<QuotedView>,
+    /// Cents.
+    total: i64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct QuotedView {
+    sku_id: Id,
+    name: String,
+    count: u32,
+    /// Cents for one.
+    price: i64,
+}
+
+impl From<Quoted> for QuotedView {
+    fn from(quoted: Quoted) -> Self {
+        let Quoted { sku, name, count, price, .. } = quoted;
+        QuotedView { sku_id: Id(sku), name, count, price }
+    }
+}
+
+/// Quote what is selected at today's prices; the quote stands for 15 minutes.
+#[utoipa::path(post, path = "/cart/checkout", tag = "cart", security(("token" = [])),
+    responses((status = 200, body = Envelope<CheckoutView>),
+        (status = 409, description = "NOTHING_SELECTED, or OFF_SHELF with the SKU in `data`",
+            body = Refusal<'static>)))]
+async fn check_out(State(app): State<Shared>, user: SignedIn) -> Answer<CheckoutView> {
+    let checkout = app.carts().check_out(user.id).await?;
+    let items = checkout.items.into_iter().map(QuotedView::from).collect();
+    Ok(CheckoutView { checkout_id: Id(checkout.id), items, total: checkout.total }.into())
+}
+
+fn counted(count: u32) -> Result<u32> {
+    if count > MAX_COUNT { Err(bad_count()) } else { Ok(count) }
+}
+
+fn bad_count() -> Error {
+    Error::bad("BAD_COUNT", "count is a whole number up to 999")
+}

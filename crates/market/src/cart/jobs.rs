@@ -1,0 +1,61 @@
+//! What runs in the background for carts.
+
+use std::{sync::Arc, time::Duration};
+
+use seawall::cmd;
+
+use super::{Carts, store};
+use crate::{error::Result, jobs::Jobs};
+
+/// How often this process looks whether Redis answers.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// How often carts are looked for that were changed during an outage.
+const RETURN_EVERY: Duration = Duration::from_secs(1);
+/// How often old removals are taken out of the database, and how old they are, in milliseconds.
+const PURGE_EVERY: Duration = Duration::from_secs(3600);
+const PURGE_AFTER_MS: i64 = 60 * 24 * 3_600_000;
+
+impl Carts {
+    /// Starts what runs in the background.
+    pub(crate) fn start_jobs(self: &Arc<Self>, jobs: &mut Jobs) -> Result<()> {
+        let worker = self.start_worker()?;
+        jobs.spawn("cart-behind", |mut stop| async move {
+            stop.asked().await;
+            let drained = worker.stop().await;
+            tracing::debug!(?drained, "carts are written");
+        });
+        let carts = Arc::clone(self);
+        jobs.spawn("cart-watch", |mut stop| async move {
+            tokio::select! {
+                () = stop.asked() => {}
+                () = carts.watch() => {}
+            }
+        });
+        let carts = Arc::clone(self);
+        jobs.every("cart-return", RETURN_EVERY, move || {
+            let carts = Arc::clone(&carts);
+            async move { carts.after_outage().await }
+        });
+        let carts = Arc::clone(self);
+        jobs.every("cart-purge", PURGE_EVERY, move || {
+            let carts = Arc::clone(&carts);
+            async move {
+                let before = carts.context.now() - PURGE_AFTER_MS;
+                store::purge(&carts.context.db, before).await
+            }
+        });
+        Ok(())
+    }
+
+    /// Notices an outage also when nobody touches a cart meanwhile.
+    async fn watch(&self) {
+        let seawall = &self.context.seawall;
+        loop {
+            seawall.clock().sleep(WATCH_EVERY).await;
+            let ping = seawall.link().send(b"", &cmd("PING")).await;
+            if ping.is_err_and(|error| error.is_outage()) {
+                self.outage.suspect();
+            }
+        }
+    }
+}

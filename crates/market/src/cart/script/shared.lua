@@ -1,0 +1,51 @@
+-- Begins every script on a cart: what they share.
+--
+-- KEYS  1 counts: sku → count, 2 details: sku → "selected price added version", 3 order: sku → added,
+--       4 gone: sku → the version of its removal, 5 meta {n, version}, 6 the stream of changes
+-- ARGV  1 the server's time, in ms, after which nothing may be done any more, 2 ms that a cart lives
+-- Returns {LATE} when that time is over.
+--
+-- A cart is there when meta says how many items it has, and it has that many. A version is the time
+-- in microseconds, and grows by one at least.
+local counts, details, order = KEYS[1], KEYS[2], KEYS[3]
+local gone, meta, changes = KEYS[4], KEYS[5], KEYS[6]
+local t = redis.call('TIME')
+local micros = t[1] * 1000000 + t[2]
+local millis = math.floor(micros / 1000)
+-- Whoever sent this may have given up and gone to the database since.
+if millis > tonumber(ARGV[1]) then return {'LATE'} end
+
+local function whole(number) return string.format('%.0f', number) end
+
+local has = redis.call('HMGET', meta, 'n', 'version')
+local is_there = has[1] and tonumber(has[1]) == redis.call('HLEN', counts)
+local version = tonumber(has[2] or '0') or 0
+
+local function detail(sku)
+  local value = redis.call('HGET', details, sku)
+  if not value then return nil end
+  local selected, price, added, at = string.match(value, '^(%d) (%d+) (%d+) (%d+)$')
+  return {selected = selected, price = price, added = added, version = tonumber(at)}
+end
+
+local function put(sku, count, d)
+  redis.call('HSET', counts, sku, count)
+  redis.call('HSET', details, sku,
+    table.concat({d.selected, d.price, d.added, whole(d.version)}, ' '))
+  redis.call('ZADD', order, d.added, sku)
+  redis.call('ZREM', gone, sku)
+end
+
+local function drop(sku, at)
+  redis.call('HDEL', counts, sku)
+  redis.call('HDEL', details, sku)
+  redis.call('ZREM', order, sku)
+  redis.call('ZADD', gone, whole(at), sku)
+end
+
+-- Removals are remembered for a day: by then the database has them.
+local function close()
+  redis.call('ZREMRANGEBYSCORE', gone, '-inf', whole(micros - 86400000000))
+  redis.call('HSET', meta, 'n', redis.call('HLEN', counts), 'version', whole(version))
+  for i = 1, 5 do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+end

@@ -1,0 +1,388 @@
+//! The stock of every SKU in Redis: opened when it is first needed, and kept to what the database says.
+//!
+//! Redis decides quickly who may have a unit; the database decides for good. An order holds its units
+//! in Redis, is written to the database, and then sells what it holds. Receipts and returns are
+//! written to the database first. So each row of the log is something that Redis follows, and a row
+//! says whether it did: whoever dies in between is caught up with by [`Stocks::follow`], which may be
+//! repeated at will, because every movement has a reference.
+//!
+//! Invariant: `left + held` in Redis is `num` in the database, but for rows that are not followed yet.
+//! Where that does not hold for a while ([`Stocks::gap`]: Redis lost something, or came back empty),
+//! the SKU is rebuilt from the log. Holds that are under way are lost by that; their orders are
+//! refused or followed like all others, since the database never sells a unit twice.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use seawall::{
+    lock::Attempt,
+    stock::{Audit, Held, Inventory, Received, Repair, Settled, Standing},
+};
+use tokio::sync::OnceCell;
+
+use super::{
+    ledger::SkuLedger,
+    movement::{Movement, Reason, reference},
+    store,
+};
+use crate::{
+    app::Context,
+    error::{Error, Result},
+    keys,
+};
+
+/// For how long Redis knows references after they have ended.
+pub(super) const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long an order may take from its hold to its row in the database.
+const HOLD_FOR: Duration = Duration::from_secs(60);
+/// How often each inventory lets go what has ended, besides its movements.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often a hold is tried when others gather the last units at the same time.
+const HOLD_ATTEMPTS: usize = 4;
+/// The pause between these.
+const HOLD_PAUSE: Duration = Duration::from_millis(30);
+/// How often a difference is looked at before it is believed.
+const LOOKS: usize = 3;
+/// The pause between looks: what is on its way arrives meanwhile.
+const LOOK_PAUSE: Duration = Duration::from_millis(300);
+/// Rows that are followed in one step, and how many of them at once.
+const FOLLOW_ROWS: u32 = 200;
+const FOLLOW_AT_ONCE: usize = 16;
+/// Differences of one SKU that are written to the log.
+const REPORTED: usize = 10;
+
+/// All stock; a cheap clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Stocks {
+    context: Context,
+    open: Arc<Mutex<HashMap<u64, Arc<OnceCell<Inventory>>>>>,
+}
+
+/// What holding units for an order came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Holding {
+    /// They are held, and this shard decides about them.
+    Held { home: usize },
+    /// There are not that many.
+    SoldOut,
+    /// What was held for this order before has ended.
+    Over,
+}
+
+/// How far a SKU in Redis is from the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// It is right, or on its way.
+    None,
+    /// So many units too many, or too few.
+    Units(i64),
+    /// Shards answer that they have lost their data, or do not answer.
+    Lost,
+}
+
+/// Whether Redis has followed a movement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Followed {
+    Yes,
+    /// Redis cannot be reached; later.
+    Later,
+    /// It cannot be done by a movement: the SKU has to be rebuilt.
+    Astray,
+}
+
+impl Stocks {
+    pub(super) fn new(context: &Context) -> Self {
+        Stocks { context: context.clone(), open: Arc::default() }
+    }
+
+    /// The stock of a SKU. Whoever opens it first sees to it that it is right.
+    pub(super) async fn of(&self, sku: u64) -> Result<Inventory> {
+        let cell = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(open.entry(sku).or_default())
+        };
+        let stock = cell.get_or_try_init(|| async {
+            let stock = self.opened(sku).await?;
+            self.follow_open(&stock, Some(sku), self.context.now()).await?;
+            if self.lasting_gap(sku, &stock).await? != Gap::None {
+                self.rebuild(sku, &stock).await?;
+            }
+            Ok::<_, Error>(stock)
+        });
+        stock.await.cloned()
+    }
+
+    /// Founds a SKU's stock where there is none.
+    async fn opened(&self, sku: u64) -> Result<Inventory> {
+        let builder = self.context.seawall.inventory(&("sku", sku));
+        let shards = usize::from(self.context.config.stock_shards);
+        Ok(builder
+            .shards(shards)
+            .references_for(REMEMBERED)
+            .sweep_every(SWEEP_EVERY)
+            .open()
+            .await?)
+    }
+
+    /// Holds units for an order, beginning at a shard that its id says and going on to the next one
+    /// where one does not answer. May be repeated for the same order.
+    pub(crate) async fn hold(&self, sku: u64, order: u64, units: u64) -> Result<Holding> {
+        let stock = self.of(sku).await?;
+        for attempt in 1..=HOLD_ATTEMPTS {
+            match hold_somewhere(&stock, order, units).await? {
+                (_, Held::SoldOut { .. }) => return Ok(Holding::SoldOut),
+                (_, Held::Over(_)) => return Ok(Holding::Over),
+                (home, held) if held.is_yours() => return Ok(Holding::Held { home }),
+                // Empty shards do not fill up by waiting.
+                (_, Held::Unavailable) if attempt == 1 => self.revive(sku, &stock).await?,
+                _ => tokio::time::sleep(HOLD_PAUSE).await,
+            }
+        }
+        Err(away(sku))
+    }
+
+    /// Rebuilds a SKU whose shards have lost their data.
+    async fn revive(&self, sku: u64, stock: &Inventory) -> Result<()> {
+        if self.gap(sku, stock).await? == Gap::Lost {
+            self.rebuild(sku, stock).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go what an order holds; what cannot be told ends by itself.
+    pub(crate) async fn release(&self, sku: u64, order: u64, home: usize) {
+        let released = async {
+            let movement = seawall::stock::Reference::new(reference(order, home))?;
+            Ok::<_, Error>(self.of(sku).await?.release(&movement).await?)
+        };
+        match released.await {
+            Ok(settled) => tracing::debug!(sku, order, ?settled, "a hold was let go"),
+            Err(error) => tracing::warn!(sku, order, %error, "a hold ends by itself"),
+        }
+    }
+
+    /// How a SKU's shards stand.
+    pub(super) async fn audit(&self, sku: u64) -> Result<Audit> {
+        Ok(self.of(sku).await?.audit().await?)
+    }
+
+    /// Lets Redis follow movements that were just recorded. What fails is followed later.
+    pub(crate) async fn follow(&self, movements: &[Movement]) {
+        for movement in movements {
+            let followed = async {
+                let stock = self.of(movement.sku).await?;
+                self.follow_one(&stock, movement).await
+            };
+            match followed.await {
+                Ok(Followed::Yes) => {}
+                Ok(followed) => tracing::warn!(?movement, ?followed, "the stock follows later"),
+                Err(error) => tracing::warn!(?movement, %error, "the stock follows later"),
+            }
+        }
+    }
+
+    /// Follows rows of the log that nobody has noted as followed; how many there were.
+    pub(super) async fn follow_all(&self, before: i64) -> Result<usize> {
+        let rows = store::open_movements(&self.context.db, None, before, FOLLOW_ROWS).await?;
+        let count = rows.len();
+        let mut by_sku: HashMap<u64, Vec<Movement>> = HashMap::new();
+        for row in rows {
+            by_sku.entry(row.sku).or_default().push(row);
+        }
+        for (sku, rows) in by_sku {
+            let stock = self.of(sku).await?;
+            self.follow_rows(&stock, sku, rows).await?;
+        }
+        Ok(count)
+    }
+
+    async fn follow_open(&self, stock: &Inventory, of: Option<u64>, before: i64) -> Result<()> {
+        let rows = store::open_movements(&self.context.db, of, before, FOLLOW_ROWS).await?;
+        let Some(sku) = rows.first().map(|row| row.sku) else { return Ok(()) };
+        self.follow_rows(stock, sku, rows).await
+    }
+
+    /// Follows rows of one SKU, and notes those that are.
+    async fn follow_rows(
+        &self,
+        stock: &Inventory,
+        sku: u64,
+        mut rows: Vec<Movement>,
+    ) -> Result<()> {
+        // What came in is there before it is sold, and sold before it comes back.
+        rows.sort_by_key(|row| row.reason);
+        let mut done = Vec::new();
+        let mut astray = false;
+        for some in rows
+            .chunk_by(|one, next| one.reason == next.reason)
+            .flat_map(|alike| alike.chunks(FOLLOW_AT_ONCE))
+        {
+            let mut following = Vec::with_capacity(some.len());
+            for movement in some {
+                following.push(self.follow_one(stock, movement));
+            }
+            for (movement, followed) in some.iter().zip(join_all(following).await) {
+                match followed? {
+                    Followed::Yes => done.push(movement.id),
+                    Followed::Astray => astray = true,
+                    Followed::Later => {}
+                }
+            }
+        }
+        store::close_movements(&self.context.db, &done, self.context.now()).await?;
+        if astray {
+            // The log has them all, and says so when they are followed again.
+            self.rebuild(sku, stock).await?;
+        }
+        Ok(())
+    }
+
+    /// Carries out one movement; any number of times has the effect of one.
+    async fn follow_one(&self, stock: &Inventory, movement: &Movement) -> Result<Followed> {
+        let units = movement.units();
+        let followed = match movement.reason {
+            Reason::Receipt => arrive(stock, &movement.receipt(), units).await,
+            Reason::Sale => sell(stock, movement).await,
+            Reason::Return => give_back(stock, movement).await,
+        };
+        match followed {
+            Err(error) if error.is_outage() => {
+                tracing::debug!(?movement, %error, "the stock cannot follow now");
+                Ok(Followed::Later)
+            }
+            followed => Ok(followed?),
+        }
+    }
+
+    /// How far Redis is from the database, at this moment.
+    pub(super) async fn gap(&self, sku: u64, stock: &Inventory) -> Result<Gap> {
+        let level = store::level(&self.context.db, sku).await?;
+        let audit = stock.audit().await?;
+        if !audit.is_complete() {
+            return Ok(Gap::Lost);
+        }
+        let total = audit.total();
+        let there = i64::try_from(total.left + total.held).unwrap_or(i64::MAX);
+        let (least, most) = (level.num - level.coming, level.num + level.going);
+        Ok(match there {
+            there if there < least => Gap::Units(there - least),
+            there if there > most => Gap::Units(there - most),
+            _ => Gap::None,
+        })
+    }
+
+    /// The same, when it stays the same while one looks several times: what is on its way between
+    /// Redis and the database changes meanwhile.
+    pub(super) async fn lasting_gap(&self, sku: u64, stock: &Inventory) -> Result<Gap> {
+        let mut last = self.gap(sku, stock).await?;
+        for _ in 1..LOOKS {
+            if last == Gap::None {
+                return Ok(last);
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+            let now = self.gap(sku, stock).await?;
+            if now != last {
+                return Ok(Gap::None);
+            }
+            last = now;
+        }
+        Ok(last)
+    }
+
+    /// Puts the stock of a SKU together from the database: one process at a time.
+    pub(super) async fn rebuild(&self, sku: u64, stock: &Inventory) -> Result<()> {
+        let lock = self.context.seawall.lock(keys::stock_lock(sku));
+        let Attempt::Acquired(guard) = lock.try_acquire().await? else { return Err(away(sku)) };
+        let rebuilt = self.rebuild_alone(sku, stock).await;
+        // A lock that was lost has an owner who does the same: no harm.
+        let _ = guard.release().await;
+        rebuilt
+    }
+
+    async fn rebuild_alone(&self, sku: u64, stock: &Inventory) -> Result<()> {
+        let gap = self.gap(sku, stock).await?;
+        // Founds what was lost with everything else, so that other processes find the same shards.
+        drop(self.opened(sku).await?);
+        let remembered = i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX);
+        let since = self.context.now() - remembered;
+        let ledger = SkuLedger { db: Arc::clone(&self.context.db), sku, since };
+        if gap != Gap::Lost {
+            for difference in
+                stock.reconcile(&ledger, Repair::Report).await?.into_iter().take(REPORTED)
+            {
+                tracing::warn!(sku, ?difference, "stock and database differ");
+            }
+        }
+        stock.rebuild(&ledger).await?;
+        metrics::counter!("seawall_stock_rebuilds_total").increment(1);
+        tracing::warn!(sku, ?gap, "the stock was rebuilt from the database");
+        Ok(())
+    }
+}
+
+async fn hold_somewhere(stock: &Inventory, order: u64, units: u64) -> Result<(usize, Held)> {
+    let shards = stock.shards();
+    let first = usize::try_from(order % shards as u64).unwrap_or(0);
+    for home in (0..shards).map(|step| (first + step) % shards) {
+        let reference = seawall::stock::Reference::new(reference(order, home))?;
+        match stock.hold(&reference, units, HOLD_FOR).await? {
+            Held::Unavailable => {}
+            held => return Ok((home, held)),
+        }
+    }
+    Ok((first, Held::Unavailable))
+}
+
+async fn arrive(stock: &Inventory, receipt: &str, units: u64) -> seawall::Result<Followed> {
+    Ok(match stock.receive(receipt, units).await? {
+        Received::Complete { .. } => Followed::Yes,
+        Received::Partly { .. } => Followed::Later,
+        // The log has one number for each receipt: Redis has made another of it.
+        _ => Followed::Astray,
+    })
+}
+
+async fn sell(stock: &Inventory, movement: &Movement) -> seawall::Result<Followed> {
+    let reference = seawall::stock::Reference::new(movement.reference.clone())?;
+    Ok(match stock.sell(&reference).await? {
+        // Taken back: a return of the same order was followed first.
+        Settled::Now { .. } | Settled::Before { .. } | Settled::Not(Standing::TakenBack) => {
+            Followed::Yes
+        }
+        Settled::Not(Standing::Unknown) => {
+            match stock.sell_now(&reference, movement.units()).await? {
+                held if held.is_yours() => Followed::Yes,
+                Held::Unavailable | Held::Partial { .. } => Followed::Later,
+                _ => Followed::Astray,
+            }
+        }
+        Settled::Unavailable => Followed::Later,
+        // Its hold ended before the database had the order.
+        _ => Followed::Astray,
+    })
+}
+
+async fn give_back(stock: &Inventory, movement: &Movement) -> seawall::Result<Followed> {
+    let reference = seawall::stock::Reference::new(movement.reference.clone())?;
+    Ok(match stock.take_back(&reference).await? {
+        Settled::Not(Standing::Held) => match stock.release(&reference).await? {
+            Settled::Unavailable => Followed::Later,
+            _ => Followed::Yes,
+        },
+        // Sold so long ago that Redis has forgotten it.
+        Settled::Not(Standing::Unknown) => {
+            return arrive(stock, &movement.returned(), movement.units()).await;
+        }
+        Settled::Unavailable => Followed::Later,
+        _ => Followed::Yes,
+    })
+}
+
+fn away(sku: u64) -> Error {
+    Error::Unavailable { what: "stock", cause: format!("not all shards of SKU {sku} answer") }
+}

@@ -1,0 +1,297 @@
+//! Goods and the movements of their stock in the database.
+//!
+//! A movement is one conditional update of `inventory.num` and one row of `inventory_log`, in one
+//! transaction with whatever it belongs to. The conditional update is what never oversells, whatever
+//! Redis has forgotten.
+
+use std::collections::HashMap;
+
+use sqlx::{AnyConnection, AssertSqlSafe, Row as _, any::AnyRow};
+
+use super::{
+    Sku,
+    movement::{Movement, Reason},
+};
+use crate::{
+    db::{Db, id, is_taken, marks, unsigned},
+    error::{Error, Result},
+    http::PAGE_ROWS,
+};
+
+const COLUMNS: &str = "id, name, price, vip_price, image, status, create_time, update_time";
+
+fn sku(row: &AnyRow) -> Result<Sku> {
+    Ok(Sku {
+        id: unsigned(row.try_get("id")?),
+        name: row.try_get("name")?,
+        price: row.try_get("price")?,
+        vip_price: row.try_get("vip_price")?,
+        image: row.try_get("image")?,
+        on_shelf: row.try_get::<i64, _>("status")? == 1,
+        create_time: row.try_get("create_time")?,
+        update_time: row.try_get("update_time")?,
+    })
+}
+
+/// SKUs by their ids; those that do not exist are left out.
+pub(super) async fn skus(db: &Db, ids: &[u64]) -> Result<HashMap<u64, Sku>> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let text = format!("SELECT {COLUMNS} FROM sku WHERE id IN ({})", marks(ids.len()));
+    let mut query = sqlx::query(AssertSqlSafe(text));
+    for sku in ids {
+        query = query.bind(id(*sku));
+    }
+    let rows = query.fetch_all(db.read()).await?;
+    rows.iter().map(|row| sku(row).map(|sku| (sku.id, sku))).collect()
+}
+
+/// A page of what is on the shelf, and how many there are.
+pub(super) async fn on_shelf(db: &Db, page: u32) -> Result<(Vec<Sku>, u64)> {
+    let count = sqlx::query("SELECT COUNT(*) AS skus FROM sku WHERE status = 1");
+    let total: i64 = count.fetch_one(db.read()).await?.try_get("skus")?;
+    let text = format!(
+        "SELECT {COLUMNS} FROM sku WHERE status = 1 ORDER BY id LIMIT {PAGE_ROWS} OFFSET ?"
+    );
+    let rows = sqlx::query(AssertSqlSafe(text))
+        .bind(i64::from(PAGE_ROWS) * i64::from(page - 1))
+        .fetch_all(db.read())
+        .await?;
+    Ok((rows.iter().map(sku).collect::<Result<_>>()?, unsigned(total)))
+}
+
+/// What recording a movement came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Recorded {
+    /// It is part of the transaction now.
+    Now,
+    /// It was recorded before; the transaction has to be rolled back.
+    Before,
+    /// There are not that many units; the transaction has to be rolled back.
+    TooFew,
+}
+
+/// Records a movement as a part of a transaction.
+pub(crate) async fn record(
+    connection: &mut AnyConnection,
+    movement: &Movement,
+    now: i64,
+) -> Result<Recorded> {
+    let moved = sqlx::query(
+        "UPDATE inventory SET num = num + ?, update_time = ? WHERE sku_id = ? AND num + ? >= 0",
+    )
+    .bind(movement.delta)
+    .bind(now)
+    .bind(id(movement.sku))
+    .bind(movement.delta)
+    .execute(&mut *connection)
+    .await?;
+    if moved.rows_affected() == 0 {
+        return Ok(Recorded::TooFew);
+    }
+    let after: i64 = sqlx::query("SELECT num FROM inventory WHERE sku_id = ?")
+        .bind(id(movement.sku))
+        .fetch_one(&mut *connection)
+        .await?
+        .try_get("num")?;
+    let noted = sqlx::query(
+        "INSERT INTO inventory_log (id, sku_id, delta, before_num, after_num, reason, ref, applied, \
+         create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+    )
+    .bind(id(movement.id))
+    .bind(id(movement.sku))
+    .bind(movement.delta)
+    .bind(after - movement.delta)
+    .bind(after)
+    .bind(movement.reason.word())
+    .bind(movement.reference.as_str())
+    .bind(now)
+    .bind(now)
+    .execute(&mut *connection)
+    .await;
+    match noted {
+        Ok(_) => Ok(Recorded::Now),
+        Err(error) if is_taken(&error) => Ok(Recorded::Before),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Records a receipt in a transaction of its own; the units that it had when it was recorded before.
+pub(super) async fn receive(db: &Db, movement: &Movement, now: i64) -> Result<Option<i64>> {
+    open_row(db, movement.sku, now).await?;
+    let mut turn = db.write().await?;
+    match record(turn.query(), movement, now).await? {
+        Recorded::Now => turn.commit().await.map(|()| None),
+        Recorded::TooFew => Err(Error::Internal(format!("SKU {} has no stock row", movement.sku))),
+        Recorded::Before => {
+            turn.roll_back().await?;
+            let row = sqlx::query(
+                "SELECT delta FROM inventory_log WHERE ref = ? AND reason = ? AND sku_id = ?",
+            )
+            .bind(movement.reference.as_str())
+            .bind(movement.reason.word())
+            .bind(id(movement.sku))
+            .fetch_one(db.read())
+            .await?;
+            Ok(Some(row.try_get("delta")?))
+        }
+    }
+}
+
+/// Makes the row of a SKU's stock where there is none.
+async fn open_row(db: &Db, sku: u64, now: i64) -> Result<()> {
+    let row = sqlx::query("SELECT num FROM inventory WHERE sku_id = ?").bind(id(sku));
+    if row.fetch_optional(db.read()).await?.is_some() {
+        return Ok(());
+    }
+    let mut turn = db.write().await?;
+    let made = sqlx::query(
+        "INSERT INTO inventory (sku_id, num, create_time, update_time) VALUES (?, 0, ?, ?)",
+    )
+    .bind(id(sku))
+    .bind(now)
+    .bind(now)
+    .execute(turn.query())
+    .await;
+    match made {
+        Ok(_) => turn.commit().await,
+        Err(error) if is_taken(&error) => turn.roll_back().await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The stock of a SKU by the database, with what Redis may not have followed yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Level {
+    /// Units on hand.
+    pub(super) num: i64,
+    /// Of these, units that may not have come to Redis.
+    pub(super) coming: i64,
+    /// Units that may still be in Redis.
+    pub(super) going: i64,
+}
+
+/// The levels of SKUs after this one, in order, all at one moment.
+pub(super) async fn levels(db: &Db, after: i64, most: u32) -> Result<Vec<(u64, Level)>> {
+    let mut reading = db.snapshot().await?;
+    let stock =
+        sqlx::query("SELECT sku_id, num FROM inventory WHERE sku_id > ? ORDER BY sku_id LIMIT ?")
+            .bind(after)
+            .bind(i64::from(most))
+            .fetch_all(&mut *reading)
+            .await?;
+    let open = sqlx::query(
+        "SELECT sku_id, \
+         CAST(SUM(CASE WHEN delta > 0 THEN delta ELSE 0 END) AS SIGNED) AS coming, \
+         CAST(SUM(CASE WHEN delta < 0 THEN -delta ELSE 0 END) AS SIGNED) AS going \
+         FROM inventory_log WHERE applied = 0 GROUP BY sku_id",
+    )
+    .fetch_all(&mut *reading)
+    .await?;
+    reading.commit().await?;
+    let mut moving = HashMap::new();
+    for row in &open {
+        let level = (row.try_get::<i64, _>("coming")?, row.try_get::<i64, _>("going")?);
+        moving.insert(row.try_get::<i64, _>("sku_id")?, level);
+    }
+    stock
+        .iter()
+        .map(|row| {
+            let sku: i64 = row.try_get("sku_id")?;
+            let (coming, going) = moving.get(&sku).copied().unwrap_or_default();
+            Ok((unsigned(sku), Level { num: row.try_get("num")?, coming, going }))
+        })
+        .collect()
+}
+
+/// The level of one SKU; 0 where it has none.
+pub(super) async fn level(db: &Db, sku: u64) -> Result<Level> {
+    let found = levels(db, id(sku) - 1, 1).await?;
+    Ok(found.first().filter(|(at, _)| *at == sku).map_or_else(Level::default, |(_, level)| *level))
+}
+
+fn movement(row: &AnyRow) -> Result<Movement> {
+    let reason: String = row.try_get("reason")?;
+    Ok(Movement {
+        id: unsigned(row.try_get("id")?),
+        sku: unsigned(row.try_get("sku_id")?),
+        delta: row.try_get("delta")?,
+        reason: Reason::parse(&reason)
+            .ok_or_else(|| Error::Internal(format!("a movement has the reason {reason:?}")))?,
+        reference: row.try_get("ref")?,
+    })
+}
+
+/// Movements that Redis may not have followed, the oldest first, recorded before a time.
+pub(super) async fn open_movements(
+    db: &Db,
+    of: Option<u64>,
+    before: i64,
+    most: u32,
+) -> Result<Vec<Movement>> {
+    let rows = sqlx::query(
+        "SELECT id, sku_id, delta, reason, ref FROM inventory_log \
+         WHERE applied = 0 AND create_time <= ? AND (? = 0 OR sku_id = ?) \
+         ORDER BY create_time, id LIMIT ?",
+    )
+    .bind(before)
+    .bind(i64::from(of.is_some()))
+    .bind(id(of.unwrap_or(0)))
+    .bind(i64::from(most))
+    .fetch_all(db.read())
+    .await?;
+    rows.iter().map(movement).collect()
+}
+
+/// Notes that Redis has followed these movements.
+pub(super) async fn close_movements(db: &Db, done: &[u64], now: i64) -> Result<()> {
+    if done.is_empty() {
+        return Ok(());
+    }
+    let mut turn = db.write().await?;
+    let text = format!(
+        "UPDATE inventory_log SET applied = 1, update_time = ? WHERE id IN ({})",
+        marks(done.len())
+    );
+    let mut query = sqlx::query(AssertSqlSafe(text)).bind(now);
+    for movement in done {
+        query = query.bind(id(*movement));
+    }
+    query.execute(turn.query()).await?;
+    turn.commit().await
+}
+
+/// What a SKU's log comes to, at one moment.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// All receipts, and other movements since a time.
+    pub(super) movements: Vec<Movement>,
+    /// Units that went before that time and did not come back before it.
+    pub(super) gone_before: i64,
+}
+
+/// Reads the log of a SKU, what is older than `since` in one number.
+pub(super) async fn log(db: &Db, sku: u64, since: i64) -> Result<Log> {
+    let mut reading = db.snapshot().await?;
+    let rows = sqlx::query(
+        "SELECT id, sku_id, delta, reason, ref FROM inventory_log \
+         WHERE sku_id = ? AND (reason = 'RECEIPT' OR create_time >= ?)",
+    )
+    .bind(id(sku))
+    .bind(since)
+    .fetch_all(&mut *reading)
+    .await?;
+    let old = sqlx::query(
+        "SELECT CAST(COALESCE(SUM(delta), 0) AS SIGNED) AS gone FROM inventory_log \
+         WHERE sku_id = ? AND reason <> 'RECEIPT' AND create_time < ?",
+    )
+    .bind(id(sku))
+    .bind(since)
+    .fetch_one(&mut *reading)
+    .await?;
+    reading.commit().await?;
+    let movements = rows.iter().map(movement).collect::<Result<_>>()?;
+    Ok(Log { movements, gone_before: -old.try_get::<i64, _>("gone")? })
+}
