@@ -14,7 +14,7 @@ use axum::Router;
 use seawall::{Seawall, cmd, lock::Attempt, social::Day};
 
 use crate::{
-    accounts::{Accounts, LogSender, SmsSender},
+    accounts::{self, Accounts, LogSender, SmsSender},
     big_keys::{BigKeys, jobs::Schedule},
     cart::Carts,
     checkins::Checkins,
@@ -188,6 +188,7 @@ impl App {
         let carts = Arc::new(Carts::new(&context, &goods)?);
 
         let mut jobs = Jobs::new(&context.seawall);
+        accounts::jobs::start(&accounts, &mut jobs);
         stats.start(&mut jobs);
         shops::jobs::start(&mut jobs, &shops);
         sales::jobs::start(&sales, &mut jobs);

@@ -5,7 +5,6 @@
 //! | --- | --- | --- | --- |
 //! | `login:code:{PHONE}` | string: the code | 2 min | `accounts::codes` |
 //! | `login:code:{PHONE}:tries` | counter | that of the code | `accounts::codes` |
-//! | `session:{TOKEN}` | hash: id, nickName, icon, role, until, slid | 30 min, slides | `accounts::sessions` |
 //! | `big-keys:{survey}:day` | string: the day of the last survey | 3 days | `big_keys` |
 //! | `cart:{cart:N}:USER:counts` | hash: SKU → count | 30 days, slides | `cart::redis` |
 //! | `cart:{cart:N}:USER:details` | hash: SKU → selected, price, time, version | the same | `cart::redis` |
@@ -20,6 +19,8 @@
 //!
 //! | Key | Type | Lifetime | Owner |
 //! | --- | --- | --- | --- |
+//! | `session:{web:DIGEST}` | hash: ~user, ~until, nickName, icon, role | 30 min, slides | `accounts::sessions` |
+//! | `session-of:{web:USER}` | sorted set: digest → end | that of the last session | `accounts::sessions` |
 //! | `sign:{daily:USER}:YYYYMM` | bitmap: a bit a day, the 1st in front | none; 4 bytes | `checkins` |
 //! | `visits:{page:site}:uv:YYYYMMDD` | HyperLogLog | none; 12 KB at most | `stats` |
 //! | `visits:{page:site}:pv:YYYYMMDD` | counter | none | `stats` |
@@ -48,6 +49,9 @@ pub fn stock_lock(sku: u64) -> String {
 
 /// The name of the lock under which the database's schema is brought up and filled.
 pub const START_LOCK: &str = "start";
+
+/// The name of the sessions.
+pub const SESSIONS: &str = "web";
 
 /// The name of the sign-ins' bitmaps.
 pub const SIGN_INS: &str = "daily";
@@ -82,12 +86,6 @@ pub fn code(phone: &str) -> Vec<u8> {
 #[must_use]
 pub fn code_tries(phone: &str) -> Vec<u8> {
     format!("login:code:{{{phone}}}:tries").into_bytes()
-}
-
-/// A session. `token` has been checked: it is hexadecimal.
-#[must_use]
-pub fn session(token: &str) -> Vec<u8> {
-    format!("session:{{{token}}}").into_bytes()
 }
 
 /// Over how many slots carts are spread.

@@ -3,6 +3,9 @@
 //! A code lives for two minutes and for [`TRIES`] attempts, each counted before it is compared. With
 //! five codes an hour that leaves a guesser 25 attempts an hour at a million codes. Limits fail
 //! closed: when Redis does not answer, no code is sent and none is accepted.
+//!
+//! Codes are no sessions of the toolkit: what makes them safe is that a try is counted before it is
+//! compared, in the same step that uses the code up, and nothing else has that need.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 

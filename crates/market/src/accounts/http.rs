@@ -63,7 +63,7 @@ async fn log_in(
 ) -> Answer<String> {
     let phone = Phone::parse(&request.phone)?;
     let token = app.accounts().log_in(&phone, &request.code).await?;
-    Ok(token.as_str().to_owned().into())
+    Ok(token.reveal().to_owned().into())
 }
 
 #[derive(Debug, Serialize, ToSchema)]

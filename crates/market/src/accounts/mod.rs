@@ -6,6 +6,7 @@
 mod change;
 pub mod codes;
 pub(crate) mod http;
+pub(crate) mod jobs;
 mod profile;
 pub mod sessions;
 mod sms;
@@ -14,16 +15,16 @@ mod store;
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
 use rand::{RngExt as _, distr::Alphanumeric};
+pub use seawall::session::Token;
 use seawall::{Seawall, cache::Freshness};
 
-use self::profile::Profiles;
 pub use self::{
     change::{Change, Gender},
     codes::Codes,
     profile::{Brief, Profile},
-    sessions::Token,
     sms::{LogSender, Sending, SmsSender},
 };
+use self::{profile::Profiles, sessions::Sessions};
 use crate::{
     app::Context,
     db::Db,
@@ -32,6 +33,8 @@ use crate::{
 
 /// Digits of a phone number.
 const PHONE_DIGITS: usize = 11;
+/// The role that may change what belongs to the whole market.
+const ADMIN: &str = "admin";
 /// Random characters of a first name.
 const NAME_CHARS: usize = 10;
 
@@ -83,7 +86,9 @@ pub struct Accounts {
     seawall: Seawall,
     db: Arc<Db>,
     codes: Codes,
+    sessions: Sessions,
     profiles: Profiles,
+    admin_phone: Option<Phone>,
     ids: seawall::id::Ids,
 }
 
@@ -92,7 +97,9 @@ impl Accounts {
         let Context { config, seawall, db, .. } = context;
         Ok(Accounts {
             codes: Codes::new(seawall, sender, config.sms, config.code_ip_hourly)?,
+            sessions: Sessions::new(context)?,
             profiles: Profiles::new(context)?,
+            admin_phone: config.admin_phone.clone(),
             ids: seawall.ids("user").build()?,
             seawall: seawall.clone(),
             db: Arc::clone(db),
@@ -107,17 +114,25 @@ impl Accounts {
         self.codes.send(phone, from).await
     }
 
-    /// Uses a code up and opens a session.
+    /// Uses a code up and opens a session. The owner of the phone that the settings name is an admin
+    /// from here on.
     ///
     /// # Errors
     /// [`Error::BadInput`] when the code is wrong or gone.
     pub async fn log_in(&self, phone: &Phone, code: &str) -> Result<Token> {
         self.codes.take(phone, code).await?;
-        let user = match store::by_phone(&self.db, phone).await? {
+        let mut user = match store::by_phone(&self.db, phone).await? {
             Some(user) => user,
             None => self.register(phone).await?,
         };
-        sessions::open(self.seawall.link(), &self.db, &user).await
+        if self.admin_phone.as_ref() == Some(phone) && user.role != ADMIN {
+            let now = self.seawall.link().server_millis();
+            store::set_role(&self.db, user.id, ADMIN, now).await?;
+            // Sessions that are open are an admin's as well.
+            self.sessions.follow(user.id).await?;
+            user.role = ADMIN.to_owned();
+        }
+        self.sessions.open(&user).await
     }
 
     async fn register(&self, phone: &Phone) -> Result<User> {
@@ -142,7 +157,7 @@ impl Accounts {
     /// # Errors
     /// [`Error::Unavailable`] when neither Redis nor the database can tell.
     pub async fn visitor(&self, token: &Token) -> Result<Option<User>> {
-        sessions::load(self.seawall.link(), &self.db, token).await
+        self.sessions.load(token).await
     }
 
     /// Ends a session.
@@ -150,7 +165,7 @@ impl Accounts {
     /// # Errors
     /// [`Error::Unavailable`] when it may still be alive somewhere.
     pub async fn log_out(&self, token: &Token) -> Result<()> {
-        sessions::close(self.seawall.link(), &self.db, token).await
+        self.sessions.close(token).await
     }
 
     /// What anybody may know of a user.
@@ -177,6 +192,10 @@ impl Accounts {
     pub async fn change(&self, user: u64, change: &Change) -> Result<Arc<Profile>> {
         let now = self.seawall.link().server_millis();
         self.profiles.change(user, change, now).await?;
+        if let Err(error) = self.sessions.follow(user).await {
+            // It is done, and whoever asks for the profile sees it; copies follow when they slide.
+            tracing::warn!(%error, "sessions show an old name for a while");
+        }
         self.profiles.read(user, Freshness::Strong).await
     }
 

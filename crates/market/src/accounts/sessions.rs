@@ -1,20 +1,28 @@
-//! Sessions: a random token, a hash in Redis that slides, a row in the database behind it.
+//! Sessions: the toolkit's, with a row in the database behind each.
 //!
-//! Redis decides while it answers. When it is away the row is read instead, so that reading goes on;
-//! the row follows the hash only every [`ROW_EVERY`], and is given that much more time, so that it
-//! never ends before the hash. The database keeps a digest of the token, not the token.
+//! Redis decides while it answers. When it is away the row is read instead, so that reading goes on.
+//! The row is called by the digest of the token, as the session in Redis is: neither store knows a
+//! token. It follows a session that is used every [`ROW_EVERY`], and is given that much more time, so
+//! that it never ends before the session.
 //!
 //! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, and by logging
 //! out. Logging out takes the row first and fails when Redis is away: a session that might come back
 //! must not be called ended.
+//!
+//! What a session says of its user is a copy of the user's row. Whoever changes the row lets the
+//! copies follow ([`Sessions::follow`]), and reads the row once more afterwards: of two who do that at
+//! once, the one who writes last has read what is there last. A change whose process died before that
+//! is noticed when a session slides.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use seawall::{Link, Script, cmd};
-use sha2::{Digest as _, Sha256};
+use seawall::{
+    Link,
+    session::{Fields, Load, Token},
+};
 
 use super::{User, store};
-use crate::{db::Db, error::Result, keys};
+use crate::{app::Context, db::Db, error::Result, keys};
 
 /// How long a session lives without a request.
 pub const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -22,45 +30,12 @@ pub const IDLE: Duration = Duration::from_secs(30 * 60);
 pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often the database's row follows a session that is used.
 pub const ROW_EVERY: Duration = Duration::from_secs(5 * 60);
-
-static PUT: Script = Script::new(include_str!("session_put.lua"));
-static LOAD: Script = Script::new(include_str!("session_load.lua"));
-
-/// The secret that a client shows: 128 random bits in hexadecimal. Never logged.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
-
-/// Length of a token's text.
-const TOKEN_CHARS: usize = 32;
-
-impl Token {
-    fn random() -> Self {
-        Token(format!("{:032x}", rand::random::<u128>()))
-    }
-
-    /// A token as a client wrote it; `None` for what can be none.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        (hex && text.len() == TOKEN_CHARS).then(|| Token(text.to_owned()))
-    }
-
-    /// The text that the client gets.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    fn digest(&self) -> String {
-        Sha256::digest(self.0.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
-    }
-}
+/// How often a session slides in [`IDLE`], at most: once a minute.
+const SLIDES: u32 = 30;
+/// Sessions of one user at the same time; a further one ends the oldest.
+const PER_USER: usize = 100;
+/// How often copies are written when the row changes again meanwhile.
+const FOLLOW_TRIES: usize = 5;
 
 /// A session's row.
 #[derive(Debug)]
@@ -71,80 +46,125 @@ pub(super) struct Row {
     pub(super) until: i64,
 }
 
-/// Opens a session for a user.
-pub(super) async fn open(link: &Link, db: &Db, user: &User) -> Result<Token> {
-    let token = Token::random();
-    let now = link.server_millis();
-    let row = Row {
-        token_hash: token.digest(),
-        user_id: user.id,
-        expires: now + millis(IDLE + ROW_EVERY),
-        until: now + millis(LONGEST),
-    };
-    store::insert_session(db, &row, now).await?;
-    let call = PUT
-        .on(&[keys::session(&token.0)])
-        .arg(millis(IDLE))
-        .arg(millis(LONGEST))
-        .arg(user.id)
-        .arg(&user.nick_name)
-        .arg(&user.icon)
-        .arg(&user.role);
-    link.run(&call).await?;
-    Ok(token)
+/// Sessions of everybody.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    sessions: seawall::session::Sessions<u64>,
+    link: Link,
+    db: Arc<Db>,
 }
 
-/// The user of a session, which slides by this; `None` when there is none (any more).
-pub(super) async fn load(link: &Link, db: &Db, token: &Token) -> Result<Option<User>> {
-    type Fields = Option<(u64, String, String, String, u8)>;
-    let call = LOAD.on(&[keys::session(&token.0)]).arg(millis(IDLE)).arg(millis(ROW_EVERY));
-    match link.eval::<Fields>(&call).await {
-        Ok(None) => Ok(None),
-        Ok(Some((id, nick_name, icon, role, due))) => {
-            if due == 1 {
-                slide_row(link, db, token).await;
+impl Sessions {
+    pub(super) fn new(context: &Context) -> Result<Self> {
+        let sessions = context.seawall.sessions(keys::SESSIONS);
+        Ok(Sessions {
+            sessions: sessions
+                .idle(IDLE)
+                .longest(LONGEST)
+                .slides(SLIDES)
+                .per_user(PER_USER)
+                .build()?,
+            link: context.seawall.link().clone(),
+            db: Arc::clone(&context.db),
+        })
+    }
+
+    /// Opens a session for a user.
+    pub(super) async fn open(&self, user: &User) -> Result<Token> {
+        let token = self.sessions.open(&user.id, &fields(user)).await?;
+        let now = self.link.server_millis();
+        let row = Row {
+            token_hash: token.id().as_str().to_owned(),
+            user_id: user.id,
+            expires: now + millis(IDLE + ROW_EVERY),
+            until: now + millis(LONGEST),
+        };
+        // Without a row nobody gets the token, and the session ends by itself.
+        store::insert_session(&self.db, &row, now).await?;
+        // A change since the user was read has looked for sessions before this one was there.
+        if store::by_id(&self.db, user.id).await?.as_ref() != Some(user) {
+            self.follow(user.id).await?;
+        }
+        Ok(token)
+    }
+
+    /// The user of a session, which slides by this; `None` when there is none (any more).
+    pub(super) async fn load(&self, token: &Token) -> Result<Option<User>> {
+        match self.sessions.load(token).await {
+            Ok(Load::Unknown) => Ok(None),
+            Ok(Load::Found(mut session)) => {
+                let mut field = |name| session.fields.remove(name).unwrap_or_default();
+                let user = User {
+                    nick_name: field(NICK_NAME),
+                    icon: field(ICON),
+                    role: field(ROLE),
+                    id: session.user,
+                };
+                if session.slid
+                    && let Err(error) = self.slid(token, &user).await
+                {
+                    // The request goes on without: the row only matters when Redis is away.
+                    tracing::warn!(%error, "a session's row did not follow");
+                }
+                Ok(Some(user))
             }
-            Ok(Some(User { id, nick_name, icon, role }))
+            Err(error) if error.is_outage() => {
+                tracing::debug!(%error, "a session is read from the database");
+                let now = self.link.server_millis();
+                let row = store::session(&self.db, token.id().as_str(), now).await?;
+                Ok(row.map(|(user, _)| user))
+            }
+            Err(error) => Err(error.into()),
         }
-        Err(error) if error.is_outage() => {
-            tracing::debug!(%error, "a session is read from the database");
-            store::session_user(db, &token.digest(), link.server_millis()).await
+    }
+
+    /// Lets the row follow the session, and the session its user.
+    async fn slid(&self, token: &Token, copy: &User) -> Result<()> {
+        let (id, now) = (token.id(), self.link.server_millis());
+        let Some((user, expires)) = store::session(&self.db, id.as_str(), now).await? else {
+            return Ok(());
+        };
+        if expires < now + millis(IDLE) {
+            let expires = now + millis(IDLE + ROW_EVERY);
+            store::slide_session(&self.db, id.as_str(), expires, now).await?;
         }
-        Err(error) => Err(error.into()),
+        if user != *copy {
+            self.follow(user.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets every session of a user say what the user's row says.
+    pub(super) async fn follow(&self, user: u64) -> Result<()> {
+        let Some(mut row) = store::by_id(&self.db, user).await? else { return Ok(()) };
+        for _ in 0..FOLLOW_TRIES {
+            self.sessions.replace_all(&user, &fields(&row)).await?;
+            match store::by_id(&self.db, user).await? {
+                Some(newer) if newer != row => row = newer,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a session.
+    pub(super) async fn close(&self, token: &Token) -> Result<()> {
+        store::delete_session(&self.db, token.id().as_str()).await?;
+        // Whether it was there is no matter: it is not any more.
+        let _ = self.sessions.revoke(token).await?;
+        Ok(())
     }
 }
 
-/// The request goes on without the row: it only matters when Redis is away.
-async fn slide_row(link: &Link, db: &Db, token: &Token) {
-    let now = link.server_millis();
-    let expires = now + millis(IDLE + ROW_EVERY);
-    if let Err(error) = store::slide_session(db, &token.digest(), expires, now).await {
-        tracing::warn!(%error, "a session's row did not follow");
-    }
-}
+const NICK_NAME: &str = "nickName";
+const ICON: &str = "icon";
+const ROLE: &str = "role";
 
-/// Ends a session.
-pub(super) async fn close(link: &Link, db: &Db, token: &Token) -> Result<()> {
-    store::delete_session(db, &token.digest()).await?;
-    let key = keys::session(&token.0);
-    link.send(&key, cmd("DEL").arg(&key)).await?;
-    Ok(())
+fn fields(user: &User) -> Fields {
+    let fields = [(NICK_NAME, &user.nick_name), (ICON, &user.icon), (ROLE, &user.role)];
+    fields.map(|(name, value)| (name.to_owned(), value.clone())).into()
 }
 
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_hexadecimal_of_128_bits_and_nothing_else_is_looked_up() {
-        let token = Token::random();
-        assert_eq!(Token::parse(token.as_str()), Some(token));
-        for bad in ["", "0", "}{", "GGGGGGGGGGGGGGGGGGGGGGGGGGGGGGGG", &"a".repeat(33)] {
-            assert_eq!(Token::parse(bad), None, "{bad}");
-        }
-    }
 }

@@ -31,6 +31,27 @@ pub(super) async fn by_phone(db: &Db, phone: &Phone) -> Result<Option<User>> {
     row.as_ref().map(user).transpose()
 }
 
+/// A user.
+pub(super) async fn by_id(db: &Db, user_id: u64) -> Result<Option<User>> {
+    let row = sqlx::query("SELECT id, nick_name, icon, role FROM user WHERE id = ?")
+        .bind(id(user_id))
+        .fetch_optional(db.read())
+        .await?;
+    row.as_ref().map(user).transpose()
+}
+
+/// Gives a user another role.
+pub(super) async fn set_role(db: &Db, user: u64, role: &str, now: i64) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query("UPDATE user SET role = ?, update_time = ? WHERE id = ?")
+        .bind(role)
+        .bind(now)
+        .bind(id(user))
+        .execute(turn.query())
+        .await?;
+    turn.commit().await
+}
+
 /// Adds a user; false when the phone has one already.
 pub(super) async fn register(db: &Db, new: &User, phone: &Phone, now: i64) -> Result<bool> {
     let mut turn = db.write().await?;
@@ -182,11 +203,11 @@ pub(super) async fn insert_session(db: &Db, row: &sessions::Row, now: i64) -> Re
     turn.commit().await
 }
 
-/// The user of a session that has not ended.
-pub(super) async fn session_user(db: &Db, token_hash: &str, now: i64) -> Result<Option<User>> {
+/// The user of a session that has not ended, and when its row ends.
+pub(super) async fn session(db: &Db, token_hash: &str, now: i64) -> Result<Option<(User, i64)>> {
     let row = sqlx::query(
-        "SELECT u.id AS id, u.nick_name AS nick_name, u.icon AS icon, u.role AS role \
-         FROM session s JOIN user u ON u.id = s.user_id \
+        "SELECT u.id AS id, u.nick_name AS nick_name, u.icon AS icon, u.role AS role, \
+         s.expires AS expires FROM session s JOIN user u ON u.id = s.user_id \
          WHERE s.token_hash = ? AND s.expires > ? AND s.until > ?",
     )
     .bind(token_hash)
@@ -194,7 +215,8 @@ pub(super) async fn session_user(db: &Db, token_hash: &str, now: i64) -> Result<
     .bind(now)
     .fetch_optional(db.read())
     .await?;
-    row.as_ref().map(user).transpose()
+    let Some(row) = row else { return Ok(None) };
+    Ok(Some((user(&row)?, row.try_get("expires")?)))
 }
 
 /// Gives a session's row a later end.
@@ -217,4 +239,29 @@ pub(super) async fn delete_session(db: &Db, token_hash: &str) -> Result<()> {
         .execute(turn.query())
         .await?;
     turn.commit().await
+}
+
+/// Takes some rows out that have ended; how many.
+pub(super) async fn delete_ended(db: &Db, now: i64) -> Result<usize> {
+    // Chosen first: SQLite deletes no limited number.
+    let limit = i64::try_from(SLICE).unwrap_or(i64::MAX);
+    let rows = sqlx::query("SELECT token_hash FROM session WHERE expires < ? LIMIT ?")
+        .bind(now)
+        .bind(limit)
+        .fetch_all(db.read())
+        .await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let mut query = QueryBuilder::<Any>::new("DELETE FROM session WHERE expires < ");
+    query.push_bind(now).push(" AND token_hash IN (");
+    let mut list = query.separated(", ");
+    for row in &rows {
+        list.push_bind(row.try_get::<String, _>("token_hash")?);
+    }
+    list.push_unseparated(")");
+    let mut turn = db.write().await?;
+    query.build().execute(turn.query()).await?;
+    turn.commit().await?;
+    Ok(rows.len())
 }

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use axum::http::header;
+use axum::http::{Method, header};
 use futures_util::future::join_all;
 use seawall::testing::Stage;
 use seawall_market::{
     Parts,
-    accounts::{Phone, Sending, SmsSender},
+    accounts::{Phone, Sending, SmsSender, Token},
 };
 use seawall_testkit::backend::Backend;
 
@@ -22,6 +22,9 @@ on_each_backend!(
     guesses_side_by_side_burn_the_code,
     a_code_comes_once_a_minute,
     bad_phones_and_bodies_are_refused,
+    the_owner_of_the_admins_phone_is_an_admin,
+    logging_out_ends_one_session_everywhere,
+    a_session_follows_its_user,
 );
 
 async fn a_new_phone_registers_itself_and_logs_out_again(backend: Backend) {
@@ -49,7 +52,7 @@ async fn a_new_phone_registers_itself_and_logs_out_again(backend: Backend) {
 async fn a_code_is_used_once_however_many_try(backend: Backend) {
     let market = Market::on(backend).await;
     let code = market.code("10000000002").await;
-    let tries = (0..16).map(|_| market.log_in_with("10000000002", &code));
+    let tries = (0..100).map(|_| market.log_in_with("10000000002", &code));
     let answers = join_all(tries).await;
     let won = answers.iter().filter(|answer| answer.status == 200).count();
     assert_eq!(won, 1);
@@ -64,9 +67,11 @@ async fn guesses_side_by_side_burn_the_code(backend: Backend) {
     let market = Market::on(backend).await;
     let code = market.code("10000000003").await;
     let wrong = if code == "000000" { "000001" } else { "000000" };
-    let answers = join_all((0..20).map(|_| market.log_in_with("10000000003", wrong))).await;
+    let answers = join_all((0..200).map(|_| market.log_in_with("10000000003", wrong))).await;
     let counted = answers.iter().filter(|answer| answer.code() == "WRONG_CODE").count();
     assert_eq!(counted, 5, "five tries and no more are compared");
+    let refused = answers.iter().filter(|answer| answer.code() == "CODE_EXPIRED").count();
+    assert_eq!(refused, 195);
     market.log_in_with("10000000003", &code).await.refused(400, "CODE_EXPIRED");
     market.shutdown().await;
 }
@@ -104,6 +109,118 @@ async fn bad_phones_and_bodies_are_refused(backend: Backend) {
     for token in ["x", "Bearer", "Bearer x", "Basic abc", &"f".repeat(32), "}{"] {
         market.get("/user/me", token).await.refused(401, "NOT_LOGGED_IN");
     }
+    market.shutdown().await;
+}
+
+async fn the_owner_of_the_admins_phone_is_an_admin(backend: Backend) {
+    // Somebody who is there, and somebody who is not.
+    for phone in ["10000000006", "13800000007"] {
+        let market = Market::with(backend, Parts::default(), &[]).await;
+        let token = market.log_in(phone).await;
+        assert_eq!(market.get("/user/me", &token).await.ok().body["data"]["role"], "user");
+        let named = market.colleague_with(&[("admin-phone", phone)]).await;
+        // A code a minute: as if one had passed.
+        market.forget_limits(phone).await;
+        let admin = named.log_in(phone).await;
+        for token in [&admin, &token] {
+            let me = market.get("/user/me", token).await.ok();
+            assert_eq!(me.body["data"]["role"], "admin", "{phone}");
+        }
+        let other = named.log_in("10000000007").await;
+        assert_eq!(named.get("/user/me", &other).await.ok().body["data"]["role"], "user");
+        named.shutdown().await;
+        drop(market);
+    }
+}
+
+async fn logging_out_ends_one_session_everywhere(backend: Backend) {
+    let market = Market::on(backend).await;
+    let colleague = market.colleague().await;
+    let first = market.log_in("10000000001").await;
+    market.forget_limits("10000000001").await;
+    let second = colleague.log_in("10000000001").await;
+    colleague.get("/user/me", &first).await.ok();
+    colleague.post("/user/logout", &first).await.ok();
+    for one in [&market, &colleague] {
+        one.get("/user/me", &first).await.refused(401, "NOT_LOGGED_IN");
+        one.get("/user/me", &second).await.ok();
+    }
+    let neither = "SELECT COUNT(*) FROM session WHERE user_id = 1";
+    assert_eq!(market.sql(neither).await, 1);
+    drop(colleague);
+    market.shutdown().await;
+}
+
+/// What Redis has under a session is a copy of the user's row, and no token.
+async fn a_session_follows_its_user(backend: Backend) {
+    let market = Market::on(backend).await;
+    let token = market.log_in("10000000005").await;
+    let digest = Token::parse(&token).expect("a token").id();
+    let key = format!("session:{{web:{}}}", digest.as_str());
+    let name = async || market.redis::<String>(&["HGET", &key, "nickName"]).await;
+    assert_eq!(name().await, "Emil");
+    let change = serde_json::json!({ "nickName": "Emilia" });
+    market.send_json(Method::PUT, "/user/me", &token, &change).await.ok();
+    assert_eq!(name().await, "Emilia");
+    let names = (0..10).map(|number| serde_json::json!({ "nickName": format!("Emil {number}") }));
+    let names: Vec<_> = names.collect();
+    let changes = names.iter().map(|name| market.send_json(Method::PUT, "/user/me", &token, name));
+    for answer in join_all(changes).await {
+        answer.ok();
+    }
+    let last = market.get("/user/5", "").await.ok().body["data"]["nickName"].clone();
+    assert_eq!(name().await, last.as_str().expect("a name"), "the last one, not a late one");
+    let fields: Vec<String> = market.redis(&["HGETALL", &key]).await;
+    assert!(fields.iter().all(|text| *text != token && !text.contains("10000000005")));
+    let keys: Vec<String> = market.redis(&["KEYS", &format!("*{token}*")]).await;
+    assert!(keys.is_empty(), "{keys:?}");
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn rows_of_sessions_that_ended_go() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    market.log_in("10000000001").await;
+    market.log_in("10000000002").await;
+    assert_eq!(market.sql("SELECT COUNT(*) FROM session").await, 2);
+    stage.advance(Duration::from_secs(30 * 60)).await;
+    let token = market.log_in("10000000003").await;
+    stage.advance(Duration::from_secs(11 * 60)).await;
+    market
+        .until("the rows to go", async |market| {
+            market.sql("SELECT COUNT(*) FROM session").await == 1
+        })
+        .await;
+    market.get("/user/me", &token).await.ok();
+    market.shutdown().await;
+}
+
+/// A change that never reached the session is noticed when that slides.
+#[tokio::test]
+async fn a_session_that_slides_looks_at_its_user() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let token = market.log_in("10000000001").await;
+    market.change("UPDATE user SET role = 'merchant' WHERE id = 1").await;
+    assert_eq!(market.get("/user/me", &token).await.ok().body["data"]["role"], "user");
+    stage.advance(Duration::from_secs(2 * 60)).await;
+    market.get("/user/me", &token).await.ok();
+    assert_eq!(market.get("/user/me", &token).await.ok().body["data"]["role"], "merchant");
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn logging_out_without_redis_is_not_called_done() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let token = market.log_in("10000000001").await;
+    stage.faults().begin_outage();
+    market.post("/user/logout", &token).await.refused(503, "UNAVAILABLE");
+    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
+    stage.faults().end_outage();
+    market.post("/user/logout", &token).await.ok();
+    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
     market.shutdown().await;
 }
 

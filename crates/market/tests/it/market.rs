@@ -150,8 +150,21 @@ impl Market {
 
     /// Another process on the same stores, with a folder and so a name of its own.
     pub(crate) async fn colleague(&self) -> Market {
+        self.colleague_with(&[]).await
+    }
+
+    /// The same with settings of its own.
+    pub(crate) async fn colleague_with(&self, settings: &[(&str, &str)]) -> Market {
         let database = Arc::clone(&self.database);
-        Self::start(self.seawall.clone(), new_dir(), database, Parts::default(), &[]).await
+        Self::start(self.seawall.clone(), new_dir(), database, Parts::default(), settings).await
+    }
+
+    /// Lets a phone ask for a code at once again.
+    pub(crate) async fn forget_limits(&self, phone: &str) {
+        let keys: Vec<String> = self.redis(&["KEYS", &format!("*{phone}*")]).await;
+        for key in keys {
+            let _: i64 = self.redis(&["DEL", &key]).await;
+        }
     }
 
     /// Its routes, for a server.

@@ -273,6 +273,26 @@ impl<M: Member> Sessions<M> {
         }
     }
 
+    /// Replaces what every session of a user carries, as after a change of name; how many there are.
+    /// May be repeated. One that is being opened meanwhile may be missed: whoever opens a session from
+    /// something that changes looks at it once more afterwards.
+    ///
+    /// # Errors
+    /// As [`Sessions::open`]: some may have been replaced.
+    pub async fn replace_all(&self, user: &M, fields: &Fields) -> Result<usize> {
+        check(fields)?;
+        let link = self.settings.seawall.link();
+        let mut live = 0;
+        for (id, _) in self.indexed(&self.index(user)?).await? {
+            let mut call = CHANGE.on(&[self.key(&id)?]);
+            for (name, value) in fields {
+                call = call.arg(name).arg(value);
+            }
+            live += link.eval::<usize>(&call).await?;
+        }
+        Ok(live)
+    }
+
     /// Ends a session. May be repeated.
     ///
     /// # Errors

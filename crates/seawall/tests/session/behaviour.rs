@@ -46,6 +46,18 @@ async fn sessions_are_opened_listed_and_ended(setup: Setup) {
     assert!((1..=30 * 60 * 1000).contains(&left), "{left}");
     assert_eq!(sessions.replace(&guess, &fields("x")).await.expect("answered"), Load::Unknown);
 
+    // All of a user's, and nobody else's.
+    let second = sessions.open(&42, &fields("user")).await.expect("answered");
+    let other = sessions.open(&45, &fields("user")).await.expect("answered");
+    assert_eq!(sessions.replace_all(&42, &fields("guest")).await.expect("answered"), 2);
+    for (token, role) in [(&token, "guest"), (&second, "guest"), (&other, "user")] {
+        let session = sessions.load(token).await.expect("answered").found().expect("open");
+        assert_eq!(session.fields["role"], role);
+    }
+    assert_eq!(sessions.revoke(&second).await.expect("answered"), Revoke::Revoked);
+    assert_eq!(sessions.replace_all(&42, &fields("admin")).await.expect("answered"), 1);
+    assert_eq!(sessions.replace_all(&44, &fields("admin")).await.expect("answered"), 0);
+
     // Limits.
     let many: Fields = (0..65).map(|n| (n.to_string(), String::new())).collect();
     let large = Fields::from([("a".to_owned(), "x".repeat(4097))]);
