@@ -130,12 +130,11 @@ impl Change {
     /// # Errors
     /// [`Error::BadInput`] for a day that is none, or is after `today`.
     pub fn birthday(mut self, day: &str, today: Day) -> Result<Self> {
-        let sentence = "birthday is a day that was, such as 1990-12-31, or empty";
         // A day parses without its dashes as well; the column has them.
         let dashed = day.len() == 10;
         let past = day.parse::<Day>().is_ok_and(|day| day <= today);
-        if !day.is_empty() && !(dashed && past) {
-            return Err(bad(sentence));
+        if !(day.is_empty() || dashed && past) {
+            return Err(bad("birthday is a day that was, such as 1990-12-31, or empty"));
         }
         self.birthday = Some(day.to_owned());
         Ok(self)
