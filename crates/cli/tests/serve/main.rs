@@ -2,6 +2,7 @@
 
 mod api;
 mod client;
+mod kills;
 mod sale;
 mod settings;
 mod slow;

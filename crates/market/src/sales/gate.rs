@@ -176,6 +176,13 @@ impl Gate {
         Ok(all.iter().filter_map(queued).filter(|order| order.voucher_id == voucher).collect())
     }
 
+    /// Orders of all vouchers that have waited since before a time.
+    pub(super) async fn waiting_since(&self, time: i64) -> Result<Vec<Order>> {
+        let all = try_join_all(self.waiting.iter().map(WaitingOrders::all)).await?;
+        let old = all.iter().flatten().filter(|order| order.at_millis < time);
+        Ok(old.filter_map(queued).collect())
+    }
+
     /// An order that waits for the database. Its id does not say in which group it is, so all are
     /// asked, at once.
     pub(super) async fn queued(&self, order: u64) -> Result<Option<Order>> {

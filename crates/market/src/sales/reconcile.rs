@@ -2,9 +2,9 @@
 //!
 //! First by numbers, which costs nothing: `received = stock + orders that stand`, and no more
 //! confirmed than stand. Where they do not agree, by reference: what the database has and the sale does
-//! not know is adopted, what ended is given back, what the database never heard of is brought to it
-//! once it is too old to be on its way. Each of these is safe whatever happens at the same time. Last
-//! the units that are left:
+//! not know is adopted, what ended is given back. What waits and is too old to be on its way is brought
+//! to the database, as a worker would. Each of these is safe whatever happens at the same time. Last the
+//! units that are left:
 //!
 //! ```text
 //! left in Redis = stock in the database − orders that wait and are not in the database yet
@@ -21,7 +21,7 @@ use std::{
 use seawall::stock::{Adopted, Corrected, FlashSale, GaveBack, Holding, HoldingState, SaleStatus};
 
 use super::{
-    AFTER_THE_END, MOST_SALES, Order, Sales,
+    AFTER_THE_END, MOST_SALES, Sales,
     gate::{Opening, number},
     millis,
     store::{self, Books, Numbers},
@@ -40,8 +40,6 @@ pub(crate) struct Report {
     adopted: u64,
     /// Orders that had ended, and whose unit the sale did not have back.
     returned: u64,
-    /// Orders that the database had never heard of.
-    brought: u64,
     /// By how much the units left were wrong.
     corrected: i64,
     /// Whether it moved too much to be compared to the end.
@@ -54,14 +52,21 @@ struct Differences {
     /// User and order.
     unknown: Vec<(u64, u64)>,
     ended: Vec<u64>,
-    unheard: Vec<Order>,
     /// Orders on their way that the database has not heard of.
     waiting: u64,
 }
 
 impl Sales {
-    /// Compares every sale that is not long over, and repairs.
+    /// Brings to the database what it should have heard of, compares every sale that is not long over,
+    /// and repairs.
     pub(crate) async fn reconcile_all(&self) -> Result<()> {
+        let old = self.context.now() - millis(TOO_OLD);
+        for order in self.gate.waiting_since(old).await? {
+            tracing::warn!(order = order.id, "the database had not heard of an order");
+            // Killed or refused: the next round finds it again, or it waits no longer.
+            let _ = self.bring_one(&order).await?;
+            metrics::counter!("market_sale_differences_total", "kind" => "brought").increment(1);
+        }
         let after = self.context.now() - millis(AFTER_THE_END);
         for voucher in store::sales_after(&self.context.db, after, MOST_SALES).await? {
             let report = self.reconcile(voucher).await?;
@@ -90,9 +95,8 @@ impl Sales {
             let Some(seen) = sale.status().await? else { return Ok(report) };
             let held = sale.holdings().await?;
             let Some(books) = store::books(db, voucher).await? else { return Ok(report) };
-            let old = self.context.now() - millis(TOO_OLD);
-            let differences = compare(voucher, &held, &books, old);
-            if self.repair(&sale, voucher, &differences, &mut report).await? {
+            let differences = compare(&held, &books);
+            if repair(&sale, &differences, &mut report).await? {
                 continue;
             }
             let waiting = i64::try_from(differences.waiting).unwrap_or(i64::MAX);
@@ -108,34 +112,22 @@ impl Sales {
         report.unfinished = true;
         Ok(report)
     }
+}
 
-    /// Repairs what differs by reference; true when anything did.
-    async fn repair(
-        &self,
-        sale: &FlashSale,
-        voucher: u64,
-        differences: &Differences,
-        report: &mut Report,
-    ) -> Result<bool> {
-        let before = *report;
-        for (user, order) in &differences.unknown {
-            if sale.adopt(user, order).await? == Adopted::Adopted {
-                report.adopted += 1;
-            }
+/// Repairs what differs by reference; true when anything did.
+async fn repair(sale: &FlashSale, differences: &Differences, report: &mut Report) -> Result<bool> {
+    let before = *report;
+    for (user, order) in &differences.unknown {
+        if sale.adopt(user, order).await? == Adopted::Adopted {
+            report.adopted += 1;
         }
-        for order in &differences.ended {
-            if sale.give_back(order).await? == GaveBack::Returned {
-                report.returned += 1;
-            }
-        }
-        for order in &differences.unheard {
-            tracing::warn!(voucher, order = order.id, "the database had not heard of an order");
-            // No crash point is set while this runs in earnest; a killed one is tried again.
-            let _ = self.bring_one(order).await?;
-            report.brought += 1;
-        }
-        Ok(*report != before)
     }
+    for order in &differences.ended {
+        if sale.give_back(order).await? == GaveBack::Returned {
+            report.returned += 1;
+        }
+    }
+    Ok(*report != before)
 }
 
 /// Whether the numbers can belong together. Confirmations come a little after the rows they stand for.
@@ -146,30 +138,18 @@ fn agrees(status: &SaleStatus, numbers: Numbers) -> bool {
         && (0..=signed(status.reserved)).contains(&unconfirmed)
 }
 
-fn compare(voucher: u64, held: &[Holding], books: &Books, old: i64) -> Differences {
+fn compare(held: &[Holding], books: &Books) -> Differences {
     let mut differences = Differences::default();
     let rows: HashMap<u64, bool> =
         books.orders.iter().map(|order| (order.id, order.live)).collect();
     let mut known = HashSet::new();
-    for holding in held {
-        let (Some(order), user) = (number(&holding.reference), number(&holding.user)) else {
-            continue;
-        };
-        if holding.state == HoldingState::GivenBack {
-            continue;
-        }
+    for holding in held.iter().filter(|holding| holding.state != HoldingState::GivenBack) {
+        let Some(order) = number(&holding.reference) else { continue };
         known.insert(order);
-        match (rows.get(&order), user) {
-            (Some(true), _) => {}
-            (Some(false), _) => differences.ended.push(order),
-            (None, Some(user)) => {
-                differences.waiting += 1;
-                if holding.at_millis < old {
-                    let time = if holding.at_millis == 0 { old } else { holding.at_millis };
-                    differences.unheard.push(Order::queued(order, user, voucher, time));
-                }
-            }
-            (None, None) => {}
+        match rows.get(&order) {
+            Some(true) => {}
+            Some(false) => differences.ended.push(order),
+            None => differences.waiting += 1,
         }
     }
     let live = books.orders.iter().filter(|order| order.live && !known.contains(&order.id));
@@ -181,7 +161,6 @@ fn count(report: &Report) {
     let kinds = [
         ("adopted", report.adopted),
         ("returned", report.returned),
-        ("brought", report.brought),
         ("corrected", report.corrected.unsigned_abs()),
     ];
     metrics::counter!("market_sale_comparisons_total").increment(1);
@@ -195,8 +174,8 @@ mod tests {
     use super::{super::store::Written, *};
     use crate::sales::gate::Window;
 
-    fn held(reference: &str, state: HoldingState, at_millis: i64) -> Holding {
-        Holding { reference: reference.into(), user: b"7".to_vec(), state, at_millis }
+    fn held(reference: &str, state: HoldingState) -> Holding {
+        Holding { reference: reference.into(), user: b"7".to_vec(), state, at_millis: 1 }
     }
 
     #[test]
@@ -205,17 +184,14 @@ mod tests {
         let orders = vec![row(1, true), row(2, false), row(3, true), row(4, false)];
         let books = Books { stock: 5, window: Window { begin: 0, end: 1 }, orders };
         let held = [
-            held("1", HoldingState::Reserved, 50),
-            held("2", HoldingState::Confirmed, 50),
-            held("4", HoldingState::GivenBack, 50),
-            held("5", HoldingState::Reserved, 150),
-            held("6", HoldingState::Reserved, 99),
+            held("1", HoldingState::Reserved),
+            held("2", HoldingState::Confirmed),
+            held("4", HoldingState::GivenBack),
+            held("5", HoldingState::Reserved),
         ];
-        let differences = compare(9, &held, &books, 100);
+        let differences = compare(&held, &books);
         assert_eq!(differences.unknown, [(30, 3)]);
         assert_eq!(differences.ended, [2]);
-        assert_eq!(differences.waiting, 2, "5 and 6 have no row");
-        assert_eq!(differences.unheard.len(), 1);
-        assert_eq!((differences.unheard[0].id, differences.unheard[0].user_id), (6, 7));
+        assert_eq!(differences.waiting, 1, "5 has no row");
     }
 }

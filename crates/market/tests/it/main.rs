@@ -11,6 +11,8 @@ mod market;
 mod nearby;
 mod profile;
 mod sales;
+mod sales_life;
+mod sales_repair;
 mod sales_workers;
 mod shops;
 mod stats;

@@ -176,5 +176,15 @@ async fn sales_work_on_a_cluster() {
     market.get("/shop/1", &token).await.ok();
     market.all_settled().await;
     assert_eq!((market.stock(1).await, market.stock(2).await), (99, 0));
-    market.shutdown().await;
+    // A colleague's rounds and comparisons cross slots as well.
+    let colleague = market.colleague().await;
+    let list = colleague.get("/voucher-order", &token).await.ok().body;
+    let [second, first] = &list["data"].as_array().expect("a list")[..] else { panic!("{list}") };
+    let path = |order: &serde_json::Value, what: &str| {
+        format!("/voucher-order/{}/{what}", order["id"].as_str().expect("an id"))
+    };
+    colleague.post(&path(first, "pay"), &token).await.ok();
+    colleague.post(&path(second, "cancel"), &token).await.ok();
+    assert_eq!((market.stock(1).await, market.stock(2).await), (99, 1));
+    colleague.shutdown().await;
 }

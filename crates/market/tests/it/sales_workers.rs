@@ -135,5 +135,10 @@ async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
     // The crash point is after the commit here, or the row says that it failed: never nothing.
     let status = restarted.settled(&order, &token).await;
     assert_eq!(status, "FAILED");
+    // Its unit is for sale again, and the user may buy again.
+    assert_eq!(restarted.stock(1).await, 100);
+    assert_eq!(restarted.sql("SELECT stock FROM seckill_voucher WHERE voucher_id = 1").await, 100);
+    let again = restarted.post("/voucher-order/seckill/1", &token).await.ok().text();
+    assert_eq!(restarted.settled(&again, &token).await, "UNPAID");
     restarted.shutdown().await;
 }

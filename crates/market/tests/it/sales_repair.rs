@@ -1,0 +1,106 @@
+//! Redis and the database that do not agree about a sale: the database is right.
+
+use std::time::Duration;
+
+use seawall_market::sales::CrashPoints;
+use seawall_testkit::backend::Backend;
+
+use crate::market::{Market, PATIENCE, on_each_backend};
+
+on_each_backend!(
+    what_redis_was_not_told_or_forgot_is_repaired,
+    units_that_are_not_there_are_taken_out_before_they_sell,
+    an_order_that_vanished_from_the_stream_is_brought_to_the_database,
+);
+
+const STOCK: &str = "SELECT stock FROM seckill_voucher WHERE voucher_id = 1";
+const SALE: &str = "sale:{1}:1";
+const BUYERS: &str = "sale:{1}:1:buyers";
+const RECEIPTS: &str = "sale:{1}:1:receipts";
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Three orders, of users 1 to 3.
+async fn three_orders(market: &Market) -> (Vec<String>, Vec<String>) {
+    let (mut tokens, mut orders) = (Vec::new(), Vec::new());
+    for user in 1..=3 {
+        let token = market.log_in(&format!("1000000000{user}")).await;
+        orders.push(market.post("/voucher-order/seckill/1", &token).await.ok().text());
+        tokens.push(token);
+    }
+    for (order, token) in orders.iter().zip(&tokens) {
+        assert_eq!(market.settled(order, token).await, "UNPAID");
+    }
+    market.all_settled().await;
+    (tokens, orders)
+}
+
+async fn what_redis_was_not_told_or_forgot_is_repaired(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (tokens, orders) = three_orders(&market).await;
+    // The database ended the first order, and Redis was never told.
+    market
+        .change("UPDATE voucher_order SET status = 'CANCELLED', live = NULL WHERE user_id = 1")
+        .await;
+    market.change("UPDATE seckill_voucher SET stock = stock + 1 WHERE voucher_id = 1").await;
+    // Redis forgot the second one, and then it counts wrongly.
+    let _: i64 = market.redis(&["HDEL", RECEIPTS, &orders[1]]).await;
+    let _: i64 = market.redis(&["HDEL", BUYERS, "2"]).await;
+    let _: i64 = market.redis(&["HSET", SALE, "left", "42"]).await;
+    // A process that starts compares at once.
+    let colleague = market.colleague().await;
+    until("98 units", async || market.stock(1).await == 98).await;
+    assert_eq!(market.sql(STOCK).await, 98);
+    let again = market.post("/voucher-order/seckill/1", &tokens[1]).await;
+    again.refused(409, "DUPLICATE_ORDER");
+    assert_eq!(again.text(), orders[1], "Redis knows the order again");
+    let first = market.post("/voucher-order/seckill/1", &tokens[0]).await.ok().text();
+    assert_eq!(market.settled(&first, &tokens[0]).await, "UNPAID", "who cancelled may buy again");
+    market.all_settled().await;
+    assert_eq!((market.stock(1).await, market.sql(STOCK).await), (97, 97));
+    colleague.shutdown().await;
+}
+
+async fn units_that_are_not_there_are_taken_out_before_they_sell(backend: Backend) {
+    let market = Market::on(backend).await;
+    three_orders(&market).await;
+    let _: i64 = market.redis(&["HINCRBY", SALE, "left", "5"]).await;
+    let _: i64 = market.redis(&["HINCRBY", SALE, "received", "5"]).await;
+    let colleague = market.colleague().await;
+    until("97 units", async || market.stock(1).await == 97).await;
+    let even: Vec<i64> = market.redis(&["HMGET", SALE, "received", "confirmed"]).await;
+    assert_eq!(even, [100, 3]);
+    colleague.shutdown().await;
+}
+
+async fn an_order_that_vanished_from_the_stream_is_brought_to_the_database(backend: Backend) {
+    let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
+    let token = market.log_in("10000000001").await;
+    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    until("delivered", async || {
+        let groups: i64 = market.redis(&["XLEN", "sale:{1}"]).await;
+        let rows: Vec<(String, String, u64, u64)> =
+            market.redis(&["XPENDING", "sale:{1}", "orders", "-", "+", "1"]).await;
+        groups == 1 && rows.len() == 1
+    })
+    .await;
+    let _: i64 = market.redis(&["DEL", "sale:{1}"]).await;
+    // As if it had been reserved long ago.
+    let _: i64 = market.redis(&["HSET", "sale:{1}:waiting", &order, "1000 1 1 1"]).await;
+    market.get(&format!("/voucher-order/{order}"), &token).await.ok();
+    let colleague = market.colleague().await;
+    until("it has a row", async || {
+        market.sql("SELECT COUNT(*) FROM voucher_order WHERE status = 'UNPAID'").await == 1
+    })
+    .await;
+    colleague.all_settled().await;
+    assert_eq!(colleague.settled(&order, &token).await, "UNPAID");
+    assert_eq!((market.stock(1).await, market.sql(STOCK).await), (99, 99));
+    colleague.shutdown().await;
+}
