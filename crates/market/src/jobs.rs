@@ -65,18 +65,16 @@ impl Jobs {
     {
         let seawall = self.seawall.clone();
         self.spawn(name, |mut stop| async move {
-            let rounds = async {
-                loop {
-                    if let Err(error) = round(&seawall, name, &work).await {
-                        tracing::warn!(job = name, %error, "a round of a job failed");
-                    }
-                    seawall.clock().sleep(period).await;
+            // A round in hand is finished: a query that is cut off leaves its connection unusable.
+            while !stop.is_asked() {
+                if let Err(error) = round(&seawall, name, &work).await {
+                    tracing::warn!(job = name, %error, "a round of a job failed");
                 }
-            };
-            tokio::select! {
-                biased;
-                () = stop.asked() => {}
-                () = rounds => {}
+                tokio::select! {
+                    biased;
+                    () = stop.asked() => {}
+                    () = seawall.clock().sleep(period) => {}
+                }
             }
         });
     }

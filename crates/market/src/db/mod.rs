@@ -34,6 +34,9 @@ const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
 /// A connection that was not used for so long is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
 
+/// How long connections may take to close.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
 /// Every SQLite connection: readers beside one writer, a commit is on disk before it returns.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON;";
@@ -139,9 +142,12 @@ impl Db {
         Ok(())
     }
 
-    /// Closes every connection, after what is under way.
+    /// Closes every connection, after what is under way. One whose query was cut off may never
+    /// answer again, so there is a limit.
     pub async fn close(&self) {
-        self.pool.close().await;
+        if tokio::time::timeout(CLOSE_LIMIT, self.pool.close()).await.is_err() {
+            tracing::warn!("some connections to the database did not close in time");
+        }
     }
 }
 
