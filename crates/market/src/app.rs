@@ -22,6 +22,7 @@ use crate::{
     db::Db,
     demo,
     error::{Error, Result},
+    home::Home,
     http,
     inventory::Goods,
     jobs::Jobs,
@@ -31,6 +32,7 @@ use crate::{
     sales::{self, CrashPoints, Sales, jobs::Workers},
     shops::{self, Shops},
     stats::Stats,
+    uploads::Uploads,
     vouchers::Vouchers,
     zone,
 };
@@ -74,6 +76,8 @@ pub(crate) struct State {
     shops: Arc<Shops>,
     vouchers: Vouchers,
     notes: Arc<Notes>,
+    home: Home,
+    uploads: Uploads,
     sales: Arc<Sales>,
     goods: Arc<Goods>,
     carts: Arc<Carts>,
@@ -115,6 +119,14 @@ impl State {
 
     pub(crate) fn notes(&self) -> &Notes {
         &self.notes
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    pub(crate) fn uploads(&self) -> &Uploads {
+        &self.uploads
     }
 
     pub(crate) fn sales(&self) -> &Sales {
@@ -181,6 +193,8 @@ impl App {
         let shops = Arc::new(Shops::new(&context)?);
         let vouchers = Vouchers::new(&context)?;
         let notes = Arc::new(Notes::new(&context, &accounts)?);
+        let home = Home::new(&context, &notes)?;
+        let uploads = Uploads::new(&context)?;
         let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
         sales.open_sales().await?;
 
@@ -210,6 +224,8 @@ impl App {
             shops,
             vouchers,
             notes,
+            home,
+            uploads,
             sales,
             goods,
             carts,

@@ -101,7 +101,7 @@ async fn round<F>(seawall: &Seawall, name: &str, work: impl Fn() -> F) -> Result
 where
     F: Future<Output = Result<()>>,
 {
-    match seawall.lock(&keys::job_lock(name)).try_acquire().await? {
+    match seawall.lock(keys::job_lock(name)).try_acquire().await? {
         Attempt::Acquired(guard) => {
             let done = work().await;
             // A lock that was lost has an owner who does the same round: no harm.

@@ -6,14 +6,13 @@
 mod checkins;
 mod goods;
 mod people;
-mod seed;
 mod shops;
 mod visits;
 mod vouchers;
 
 use sqlx::Row as _;
 
-use crate::{app::Context, error::Result};
+use crate::{app::Context, error::Result, seed};
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;

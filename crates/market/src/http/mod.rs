@@ -32,7 +32,8 @@ pub(crate) use self::{
     id::Id,
 };
 use crate::{
-    accounts, app::Shared, cart, checkins, inventory, notes, sales, shops, stats, vouchers,
+    accounts, app::Shared, cart, checkins, home, inventory, notes, pictures, sales, shops, stats,
+    uploads, vouchers,
 };
 
 /// Largest body of a request; uploads have a limit of their own.
@@ -69,6 +70,9 @@ fn described() -> OpenApiRouter<Shared> {
         .merge(stats::http::routes())
         .merge(shops::http::routes())
         .merge(vouchers::http::routes())
+        .merge(uploads::http::routes())
+        .merge(pictures::http::routes())
+        .merge(home::http::routes())
         .merge(sales::http::routes())
         .merge(notes::http::routes())
         .merge(inventory::http::routes())

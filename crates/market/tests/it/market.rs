@@ -167,6 +167,11 @@ impl Market {
         }
     }
 
+    /// Its data folder.
+    pub(crate) fn data(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
     /// Its routes, for a server.
     pub(crate) fn router(&self) -> Router {
         self.router.clone()

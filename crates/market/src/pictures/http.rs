@@ -1,0 +1,41 @@
+//! The route of pictures.
+
+use axum::{
+    extract::{Path, rejection::PathRejection},
+    http::{HeaderValue, header},
+    response::{IntoResponse as _, Response},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::Kind;
+use crate::{
+    app::Shared,
+    error::Error,
+    http::{Failure, Id},
+};
+
+/// A new version may draw better: a browser asks again after a day.
+const FOR_A_DAY: &str = "public, max-age=86400";
+
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(picture))
+}
+
+/// A picture that the service draws itself: `shop`, `user`, `goods`, `note` or `type`, and `ID.svg`.
+#[utoipa::path(get, path = "/pictures/{kind}/{file}", tag = "uploads",
+    params(("kind" = String, Path, example = "shop"), ("file" = String, Path, example = "1.svg")),
+    responses((status = 200, description = "The picture.", content_type = "image/svg+xml",
+        body = String)))]
+async fn picture(path: Result<Path<(String, String)>, PathRejection>) -> Result<Response, Failure> {
+    // What is no text names nothing.
+    let (kind, file) = path.map(|Path(both)| both).unwrap_or_default();
+    let id = file.strip_suffix(".svg").and_then(Id::parse);
+    let (Some(kind), Some(id)) = (Kind::parse(&kind), id) else {
+        return Err(Error::not_found("UNKNOWN_PICTURE", "no such picture").into());
+    };
+    let mut response = super::draw(kind, id.0).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_A_DAY));
+    Ok(response)
+}
