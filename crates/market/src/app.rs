@@ -239,6 +239,14 @@ impl App {
         http::router(Arc::clone(&self.state))
     }
 
+    /// Compares flash sales in Redis with the database and repairs them, now instead of in a while.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when a store is away.
+    pub async fn compare_sales(&self) -> Result<()> {
+        self.state.sales.reconcile_all().await
+    }
+
     /// From now on `/readyz` says that the process is ending.
     pub fn begin_drain(&self) {
         self.state.draining.store(true, Ordering::Relaxed);

@@ -307,6 +307,12 @@ impl Market {
         self.seawall.link().query(key.as_bytes(), &command).await.expect("Redis answers")
     }
 
+    /// Compares flash sales in both stores, without waiting for the round.
+    pub(crate) async fn compare_sales(&self) {
+        let app = self.app.as_ref().expect("it runs");
+        app.compare_sales().await.expect("both answer");
+    }
+
     /// Units of a sale, by Redis.
     pub(crate) async fn stock(&self, voucher: u64) -> i64 {
         self.redis(&["HGET", &sale_key(voucher), "left"]).await

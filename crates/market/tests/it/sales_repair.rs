@@ -53,10 +53,8 @@ async fn what_redis_was_not_told_or_forgot_is_repaired(backend: Backend) {
     let _: i64 = market.redis(&["HDEL", RECEIPTS, &orders[1]]).await;
     let _: i64 = market.redis(&["HDEL", BUYERS, "2"]).await;
     let _: i64 = market.redis(&["HSET", SALE, "left", "42"]).await;
-    // A process that starts compares at once.
-    let colleague = market.colleague().await;
-    until("98 units", async || market.stock(1).await == 98).await;
-    assert_eq!(market.sql(STOCK).await, 98);
+    market.compare_sales().await;
+    assert_eq!((market.stock(1).await, market.sql(STOCK).await), (98, 98));
     let again = market.post("/voucher-order/seckill/1", &tokens[1]).await;
     again.refused(409, "DUPLICATE_ORDER");
     assert_eq!(again.text(), orders[1], "Redis knows the order again");
@@ -64,7 +62,7 @@ async fn what_redis_was_not_told_or_forgot_is_repaired(backend: Backend) {
     assert_eq!(market.settled(&first, &tokens[0]).await, "UNPAID", "who cancelled may buy again");
     market.all_settled().await;
     assert_eq!((market.stock(1).await, market.sql(STOCK).await), (97, 97));
-    colleague.shutdown().await;
+    market.shutdown().await;
 }
 
 async fn units_that_are_not_there_are_taken_out_before_they_sell(backend: Backend) {
@@ -72,11 +70,10 @@ async fn units_that_are_not_there_are_taken_out_before_they_sell(backend: Backen
     three_orders(&market).await;
     let _: i64 = market.redis(&["HINCRBY", SALE, "left", "5"]).await;
     let _: i64 = market.redis(&["HINCRBY", SALE, "received", "5"]).await;
-    let colleague = market.colleague().await;
-    until("97 units", async || market.stock(1).await == 97).await;
-    let even: Vec<i64> = market.redis(&["HMGET", SALE, "received", "confirmed"]).await;
-    assert_eq!(even, [100, 3]);
-    colleague.shutdown().await;
+    market.compare_sales().await;
+    let even: Vec<i64> = market.redis(&["HMGET", SALE, "received", "left", "confirmed"]).await;
+    assert_eq!(even, [100, 97, 3]);
+    market.shutdown().await;
 }
 
 async fn an_order_that_vanished_from_the_stream_is_brought_to_the_database(backend: Backend) {
@@ -95,10 +92,7 @@ async fn an_order_that_vanished_from_the_stream_is_brought_to_the_database(backe
     let _: i64 = market.redis(&["HSET", "sale:{1}:waiting", &order, "1000 1 1 1"]).await;
     market.get(&format!("/voucher-order/{order}"), &token).await.ok();
     let colleague = market.colleague().await;
-    until("it has a row", async || {
-        market.sql("SELECT COUNT(*) FROM voucher_order WHERE status = 'UNPAID'").await == 1
-    })
-    .await;
+    colleague.compare_sales().await;
     colleague.all_settled().await;
     assert_eq!(colleague.settled(&order, &token).await, "UNPAID");
     assert_eq!((market.stock(1).await, market.sql(STOCK).await), (99, 99));

@@ -131,6 +131,8 @@ fn install(dir: &Path) -> io::Result<()> {
 
 fn common(command: &mut Command, dir: &Path) -> io::Result<()> {
     command.arg("--no-defaults").arg(option("datadir", &dir.join("data"))).args(PLAIN);
+    // Temporary tables are named by process id, which servers in other containers share.
+    command.env("TMPDIR", dir);
     // It serves as root only when told to; everybody else serves as themselves.
     if fs::metadata(dir)?.uid() == 0 {
         command.arg("--user=root");
