@@ -175,7 +175,7 @@ impl<M: Member> Inbox<M> {
 }
 
 impl<M: Member> FanOut<M> {
-    fn note(&mut self, fans: &[M], replies: Vec<Result<redis::Value>>) -> Result<()> {
+    pub(super) fn note(&mut self, fans: &[M], replies: Vec<Result<redis::Value>>) -> Result<()> {
         for (fan, reply) in fans.iter().zip(replies) {
             match reply {
                 Ok(_) => self.reached += 1,

@@ -6,6 +6,7 @@
 //! | [`Seawall::leaderboard`](crate::Seawall::leaderboard) | scores, ranks, pages around a member, seasons | sorted sets and a hash |
 //! | [`Seawall::follows`](crate::Seawall::follows) | who follows whom, whom two have in common | set, rebuilt from a source |
 //! | [`Seawall::inbox`](crate::Seawall::inbox) | a feed that is scrolled while it grows | sorted set, post → ms |
+//! | [`Seawall::timelines`](crate::Seawall::timelines) | members by time, a copy of what a database says | sorted set, rebuilt from a source |
 //! | [`Seawall::places`](crate::Seawall::places) | what is near | geo set, rebuilt from a source |
 //! | [`Seawall::sign_ins`](crate::Seawall::sign_ins) | a calendar of days, and streaks | bitmap a month |
 //! | [`Seawall::visits`](crate::Seawall::visits) | page views and different visitors | counter and HyperLogLog a day |
@@ -38,6 +39,7 @@ mod sabotage;
 mod sign_follow;
 mod sign_in;
 mod template;
+mod timeline;
 mod visits;
 
 pub use cursor::{Cursor, Scroll};
@@ -55,6 +57,7 @@ pub use places_source::PlacesAudit;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;
 pub use sign_in::{Calendar, Sign, SignIns, SignInsOf};
+pub use timeline::{Newest, TimelineBuilder, TimelineOf, Timelines};
 pub use visits::{Visits, VisitsOf};
 
 /// Most members in one command.

@@ -12,3 +12,4 @@ mod orders;
 mod places;
 #[path = "../cache/setup.rs"]
 mod setup;
+mod timeline;
