@@ -22,6 +22,8 @@ use crate::{
     db::Db,
     demo,
     error::{Error, Result},
+    feed::{self, Feed, inboxes::Inboxes},
+    follows::Follows,
     home::Home,
     http,
     inventory::Goods,
@@ -78,6 +80,8 @@ pub(crate) struct State {
     notes: Arc<Notes>,
     home: Home,
     uploads: Uploads,
+    follows: Follows,
+    feed: Arc<Feed>,
     sales: Arc<Sales>,
     goods: Arc<Goods>,
     carts: Arc<Carts>,
@@ -127,6 +131,14 @@ impl State {
 
     pub(crate) fn uploads(&self) -> &Uploads {
         &self.uploads
+    }
+
+    pub(crate) fn follows(&self) -> &Follows {
+        &self.follows
+    }
+
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
     }
 
     pub(crate) fn sales(&self) -> &Sales {
@@ -195,6 +207,11 @@ impl App {
         let notes = Arc::new(Notes::new(&context, &accounts)?);
         let home = Home::new(&context, &notes)?;
         let uploads = Uploads::new(&context)?;
+        notes.take_ids_in_hand().await?;
+        let inboxes = Inboxes::new(&context)?;
+        let follows = Follows::new(&context, &accounts, &inboxes, notes.events())?;
+        let crash_points = parts.crash_points.clone();
+        let feed = Arc::new(Feed::new(&context, &notes, &follows, &inboxes, crash_points));
         let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
         sales.open_sales().await?;
 
@@ -209,6 +226,7 @@ impl App {
         let workers = Workers::start(&sales, &context.instance)?;
         goods.start_jobs(&mut jobs);
         carts.start_jobs(&mut jobs)?;
+        feed::jobs::start(&feed, &mut jobs)?;
         let big_keys = BigKeys::new(
             &context.seawall,
             Arc::clone(&context.db),
@@ -226,6 +244,8 @@ impl App {
             notes,
             home,
             uploads,
+            follows,
+            feed,
             sales,
             goods,
             carts,

@@ -13,6 +13,7 @@
 //! | `cart:{cart:N}:USER:meta` | hash: n (how many items there are), version | the same | `cart::redis` |
 //! | `cart:{cart:N}:changes` | stream: what waits for the database | none; trimmed when it is written | `cart::behind` |
 //! | `checkout:{ID}` | string: a quote | 15 min | `cart::checkout` |
+//! | `feed:{sweep}:mark` | string: until when (ms) all notes were handed to the feed | none | `feed::jobs` |
 //!
 //! The toolkit's own keys (caches, limits, ids) are listed with their capabilities. Of those that are
 //! kept for longer:
@@ -27,6 +28,11 @@
 //! | `stock:{sku:ID…}` | stock of a SKU, shard by shard (docs/stock.md) | none | `inventory::stock` |
 //! | `orders:{goods:USER}` | zset: a user's newest orders (docs/social.md) | a day | `orders::list` |
 //! | `sale:{N}…` | flash sales, their orders and what waits (docs/stock.md) | a day beyond the sale's end | `sales` |
+//! | `timeline:{likes:NOTE}` | sorted set: user → ms of the like | 1 h, rebuilt | `notes::likes` |
+//! | `follow:{user:USER}` | set: whom they follow | 1 h, rebuilt | `follows` |
+//! | `timeline:{feed:USER}` | sorted set: note → ms, the newest 1,000 | 1 h, rebuilt | `feed` |
+//! | `timeline:{wrote:USER}` | sorted set: note → ms, the newest 1,000 | 1 h, rebuilt | `feed` |
+//! | `stream:{notes}` | stream: what happened to notes | an entry goes when it is settled | `feed::jobs` |
 //!
 //! Keys of one flash sale share a slot, so that one script may touch them all: its group is the
 //! voucher's id modulo [`SALE_SHARDS`], and everything of one group (`sale:{N}…`) lies together on one
@@ -45,6 +51,24 @@ pub fn job_lock(job: &str) -> String {
 #[must_use]
 pub fn stock_lock(sku: u64) -> String {
     format!("stock:{sku}")
+}
+
+/// The name of the lock that orders the clicks of one user on the like of one note.
+#[must_use]
+pub fn like_lock(note: u64, user: u64) -> String {
+    format!("like:{note}:{user}")
+}
+
+/// The name of the lock that orders whom a user follows.
+#[must_use]
+pub fn follow_lock(user: u64) -> String {
+    format!("follow:{user}")
+}
+
+/// Until when every note is known to have been handed to the feed.
+#[must_use]
+pub fn feed_mark() -> Vec<u8> {
+    b"feed:{sweep}:mark".to_vec()
 }
 
 /// The name of the lock under which the database's schema is brought up and filled.

@@ -4,7 +4,9 @@
 //! Written in one transaction, and only into a database without users: never into somebody's data.
 
 mod checkins;
+mod follows;
 mod goods;
+mod notes;
 mod people;
 mod shops;
 mod visits;
@@ -29,6 +31,8 @@ pub(crate) async fn fill(context: &Context) -> Result<()> {
     checkins::fill(&mut turn, context.today(), now).await?;
     shops::fill(&mut turn, now).await?;
     vouchers::fill(&mut turn, now).await?;
+    notes::fill(&mut turn, now).await?;
+    follows::fill(&mut turn, now).await?;
     people::count_follows(&mut turn).await?;
     goods::fill(&mut turn, now).await?;
     turn.commit().await?;

@@ -1,5 +1,7 @@
 //! Routes of notes. The author is always the session's user.
 
+#![expect(unused_qualifications, reason = "the macro that describes routes writes them")]
+
 use axum::{extract::State, http::HeaderMap};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,7 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(of_user))
         .routes(routes!(of_shop))
         .routes(routes!(read, delete))
+        .merge(super::comment_http::routes())
 }
 
 /// A note as somebody sees it.

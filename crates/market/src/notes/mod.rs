@@ -4,9 +4,14 @@
 //! it after the commit. Answers are put together for who asks: author, avatar, whether they like it.
 //! A submission that is sent twice makes one note: the unique key on its digest decides.
 
+pub(crate) mod comment_http;
+mod comment_store;
+mod comments;
 mod draft;
 pub(crate) mod events;
 pub(crate) mod http;
+mod like_store;
+pub(crate) mod likes;
 mod pages;
 pub(crate) mod store;
 
@@ -15,18 +20,25 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use seawall::cache::{Cache, Loaded};
 use serde::{Deserialize, Serialize};
 
-pub use self::draft::Draft;
+pub use self::{
+    comment_store::Place,
+    comments::{Comment, Thread, Threads},
+    draft::Draft,
+    likes::Toggled,
+};
 use self::{
     draft::WINDOW_MS,
     events::{Event, Events},
+    likes::Likes,
     pages::Pages,
     store::{IdPage, Submitted},
 };
 use crate::{
-    accounts::{Accounts, User},
+    accounts::{Accounts, Brief, User},
     app::Context,
     error::{Error, Result},
     http::PAGE_ROWS,
+    jobs,
 };
 
 /// How long a note is fresh.
@@ -35,6 +47,8 @@ const FRESH: Duration = Duration::from_secs(10 * 60);
 const MISSING: Duration = Duration::from_secs(30);
 /// How long the list of what most people like may be behind.
 const HOT_FRESH: Duration = Duration::from_secs(2);
+/// How many of those who like a note are named.
+const FIRST_LIKES: usize = 5;
 
 /// A note, as the database has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,16 +88,18 @@ pub struct View {
     pub is_like: bool,
 }
 
-/// Notes and what belongs to them.
-#[derive(Debug)]
+/// Notes and what belongs to them; a cheap clone.
+#[derive(Debug, Clone)]
 pub struct Notes {
     context: Context,
     accounts: Arc<Accounts>,
     ids: seawall::id::Ids,
+    comment_ids: seawall::id::Ids,
     cache: Cache<u64, Note>,
     hot: Cache<u32, Vec<u64>>,
     pages: Pages,
     events: Events,
+    likes: Likes,
 }
 
 impl Notes {
@@ -91,13 +107,22 @@ impl Notes {
         let seawall = &context.seawall;
         Ok(Notes {
             ids: seawall.ids("note").build()?,
+            comment_ids: seawall.ids("comment").build()?,
             cache: seawall.cache("note").fresh_for(FRESH).missing_for(MISSING).build()?,
             hot: seawall.cache("note-hot").fresh_for(HOT_FRESH).build()?,
             pages: Pages::new(context)?,
             events: Events::new(seawall)?,
+            likes: Likes::new(context)?,
             accounts: Arc::clone(accounts),
             context: context.clone(),
         })
+    }
+
+    /// Takes ids in hand, so that an outage of Redis does not keep people from writing.
+    pub(crate) async fn take_ids_in_hand(&self) -> Result<()> {
+        self.ids.next().await?;
+        self.comment_ids.next().await?;
+        Ok(())
     }
 
     /// Publishes a note: its id, the same for a submission that is repeated.
@@ -118,7 +143,13 @@ impl Notes {
             }
         };
         let note = self.ids.next().await?.as_u64();
-        if let Submitted::Before(first) = store::insert(db, note, draft, &hash, now).await? {
+        let (this, draft) = (self.clone(), draft.clone());
+        jobs::to_the_end(async move { this.publish(note, &draft, &hash, now).await }).await
+    }
+
+    async fn publish(&self, note: u64, draft: &Draft, hash: &str, now: i64) -> Result<u64> {
+        let db = &self.context.db;
+        if let Submitted::Before(first) = store::insert(db, note, draft, hash, now).await? {
             return Ok(first);
         }
         let author = draft.author;
@@ -146,7 +177,10 @@ impl Notes {
         let notes = self.rows(ids).await?;
         let authors = self.accounts.brief(notes.iter().map(|note| note.user_id)).await?;
         let liked = match viewer {
-            Some(viewer) => self.liked_by(viewer, &notes).await?,
+            Some(viewer) => {
+                let ids: Vec<u64> = notes.iter().map(|note| note.id).collect();
+                self.likes.liked_by(viewer, &ids).await?
+            }
             None => HashSet::new(),
         };
         let view = |note: Arc<Note>| {
@@ -170,12 +204,6 @@ impl Notes {
             notes.extend(read?.value);
         }
         Ok(notes)
-    }
-
-    /// Which of these notes somebody likes.
-    async fn liked_by(&self, viewer: u64, notes: &[Arc<Note>]) -> Result<HashSet<u64>> {
-        let ids: Vec<u64> = notes.iter().map(|note| note.id).collect();
-        Ok(store::liked_by(&self.context.db, viewer, &ids).await?.into_iter().collect())
     }
 
     /// A page of what most people like.
@@ -228,15 +256,53 @@ impl Notes {
         if found.user_id != user.id && user.role != "admin" {
             return Err(Error::Forbidden { msg: "only its author or an admin may delete a note" });
         }
-        let before = store::count_of_user(db, found.user_id).await?;
+        let this = self.clone();
+        jobs::to_the_end(async move { this.take_out(&found).await }).await
+    }
+
+    async fn take_out(&self, found: &Note) -> Result<()> {
+        let db = &self.context.db;
+        let Note { id: note, user_id: author, create_time: time, .. } = *found;
+        let before = store::count_of_user(db, author).await?;
         let (deleted, _) = self.cache.write(&note, store::delete(db, note)).await?;
         if !deleted {
             return Err(unknown());
         }
-        self.pages.moved(found.user_id, before).await?;
-        let (author, time) = (found.user_id, found.create_time);
+        self.pages.moved(author, before).await?;
+        self.likes.gone(note).await;
         self.tell(Event::Deleted { note, author, time }).await;
         Ok(())
+    }
+
+    /// Likes a note, or takes it back.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such note.
+    pub async fn toggle_like(&self, note: u64, user: u64) -> Result<Toggled> {
+        let this = self.clone();
+        jobs::to_the_end(async move {
+            let (toggled, _) = this.cache.write(&note, this.likes.toggle(note, user)).await?;
+            toggled.ok_or_else(unknown)
+        })
+        .await
+    }
+
+    /// Who liked a note first, in order of time.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such note.
+    pub async fn first_likes(&self, note: u64) -> Result<Vec<Brief>> {
+        if self.rows(&[note]).await?.is_empty() {
+            return Err(unknown());
+        }
+        let first = self.likes.first(note, FIRST_LIKES).await?;
+        let mut briefs = self.accounts.brief(first.iter().copied()).await?;
+        Ok(first.iter().filter_map(|user| briefs.remove(user)).collect())
+    }
+
+    /// Forgets copies in Redis that could not follow the database.
+    pub(crate) async fn repair(&self) {
+        self.likes.repair().await;
     }
 
     /// The pages of authors' notes.

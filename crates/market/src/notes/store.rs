@@ -198,17 +198,3 @@ fn offset(page: u32, rows: u32) -> i64 {
 fn ids(rows: &[AnyRow]) -> Result<Vec<u64>> {
     rows.iter().map(|row| Ok(unsigned(row.try_get("id")?))).collect()
 }
-
-/// Which of these notes somebody likes.
-pub(super) async fn liked_by(db: &Db, user: u64, notes: &[u64]) -> Result<Vec<u64>> {
-    let mut liked = Vec::new();
-    for slice in notes.chunks(IN_LIST) {
-        let mut query = QueryBuilder::new("SELECT blog_id FROM blog_like WHERE user_id = ");
-        query.push_bind(id(user)).push(" AND blog_id IN");
-        push_ids(&mut query, slice);
-        for row in query.build().fetch_all(db.read()).await? {
-            liked.push(unsigned(row.try_get("blog_id")?));
-        }
-    }
-    Ok(liked)
-}

@@ -9,6 +9,8 @@ pub enum CrashPoint {
     BeforeCommit,
     /// The row is committed, the sale not yet told.
     AfterCommit,
+    /// Some of an author's fans have a note, the others do not yet.
+    FanOut,
 }
 
 /// Decides at each crash point whether the workers end there, as if the process were killed.
@@ -21,7 +23,7 @@ impl CrashPoints {
         CrashPoints(Arc::new(kills))
     }
 
-    pub(super) fn kills(&self, point: CrashPoint) -> bool {
+    pub(crate) fn kills(&self, point: CrashPoint) -> bool {
         (self.0)(point)
     }
 }

@@ -1,0 +1,111 @@
+//! What of feeds lies in Redis: the inbox of each reader, the last notes of each author, and whose
+//! notes a reader pulls.
+//!
+//! A note is pushed into the inboxes of its author's fans, unless the author has too many
+//! (`feed_pull_fans`): then readers pull it from the author's own list when they read a page. Readers
+//! begin to pull a tenth earlier than writers stop to push, since they learn of it up to a minute
+//! later. Both are timelines, rebuilt from the database where they are absent.
+
+use std::{sync::Arc, time::Duration};
+
+use seawall::{
+    cache::{Cache, Loaded},
+    social::Timelines,
+};
+
+use super::{Item, store};
+use crate::{app::Context, db::Db, error::Result, follows::store as follows, stale::Stale};
+
+/// What an inbox keeps, and an author's list.
+pub(super) const KEEP: usize = 1_000;
+/// How long an inbox is believed.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// How long it is believed whose notes a reader pulls.
+const PULLED_FOR: Duration = Duration::from_secs(60);
+/// From how many authors one reader pulls; who follows more of them reads the database.
+const MOST_PULLED: usize = 100;
+
+/// Timelines of feeds; a cheap clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Inboxes {
+    db: Arc<Db>,
+    pub(super) inbox: Timelines<u64>,
+    pub(super) wrote: Timelines<u64>,
+    pulled: Cache<u64, Vec<u64>>,
+    stale: Arc<Stale>,
+    push_below: u64,
+}
+
+fn pairs(items: Vec<Item>) -> Vec<(u64, i64)> {
+    items.into_iter().map(|item| (item.note, item.time)).collect()
+}
+
+impl Inboxes {
+    pub(crate) fn new(context: &Context) -> Result<Self> {
+        let (seawall, db) = (&context.seawall, &context.db);
+        let of_reader = Arc::clone(db);
+        let inbox = move |reader| {
+            let db = Arc::clone(&of_reader);
+            async move { store::newest(&db, reader, KEEP + 1).await.map(pairs) }
+        };
+        let of_author = Arc::clone(db);
+        let wrote = move |author| {
+            let db = Arc::clone(&of_author);
+            async move { store::wrote(&db, author, KEEP + 1).await.map(pairs) }
+        };
+        Ok(Inboxes {
+            inbox: seawall.timelines("feed", inbox).keep(KEEP).lifetime(LIFETIME).build()?,
+            wrote: seawall.timelines("wrote", wrote).keep(KEEP).lifetime(LIFETIME).build()?,
+            pulled: seawall
+                .cache("feed-pull")
+                .fresh_for(PULLED_FOR)
+                .stale_for(Duration::ZERO)
+                .level1_bytes(0)
+                .build()?,
+            db: Arc::clone(db),
+            stale: Arc::default(),
+            push_below: context.config.feed_pull_fans,
+        })
+    }
+
+    /// Authors with so many fans are not pushed any more.
+    pub(super) fn push_below(&self) -> u64 {
+        self.push_below
+    }
+
+    /// Authors with so many fans are pulled.
+    pub(crate) fn pulled_from(&self) -> u64 {
+        self.push_below - self.push_below / 10
+    }
+
+    /// Whose notes a reader pulls; `None` when that are too many.
+    pub(super) async fn pulled(&self, reader: u64) -> Result<Option<Vec<u64>>> {
+        let (db, from) = (Arc::clone(&self.db), self.pulled_from());
+        let load = move || async move {
+            let found = follows::popular_followees(&db, reader, from, MOST_PULLED + 1).await;
+            found.map(Loaded::Found)
+        };
+        let read = self.pulled.get_or_load(&reader, load).await?;
+        let pulled = read.value.map(|pulled| pulled.to_vec()).unwrap_or_default();
+        Ok((pulled.len() <= MOST_PULLED).then_some(pulled))
+    }
+
+    /// Whether a reader's inbox is to be believed.
+    pub(super) fn is_believed(&self, reader: u64) -> bool {
+        !self.stale.contains(reader)
+    }
+
+    /// Forgets what is known of a reader's feed: whom they follow has changed.
+    pub(crate) async fn forget(&self, reader: u64) {
+        if let Err(error) = self.pulled.invalidate(&reader).await {
+            tracing::warn!(reader, %error, "a reader may pull from the wrong authors for a minute");
+        }
+        self.stale.add(reader);
+        self.repair().await;
+    }
+
+    /// Forgets inboxes that could not follow.
+    pub(crate) async fn repair(&self) {
+        self.stale.forget_all(|reader| async move { self.inbox.of(&reader)?.forget().await }).await;
+    }
+}

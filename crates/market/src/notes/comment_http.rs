@@ -1,0 +1,154 @@
+//! Routes of comments and likes. Who comments or likes is always the session's user.
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{Comment, comment_store::Place, comments::Threads};
+use crate::{
+    accounts::Brief,
+    app::Shared,
+    http::{Answer, Envelope, Id, JsonBody, PageParam, Params, PathId, SignedIn},
+    zone::rfc3339,
+};
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(toggle_like))
+        .routes(routes!(first_likes))
+        .routes(routes!(comments, comment))
+}
+
+/// A user in a list.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BriefView {
+    id: Id,
+    nick_name: String,
+    icon: String,
+}
+
+impl From<Brief> for BriefView {
+    fn from(brief: Brief) -> Self {
+        BriefView { id: Id(brief.id), nick_name: brief.nick_name, icon: brief.icon }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct LikeView {
+    /// Whether who asks likes it now.
+    liked: bool,
+    /// How many do.
+    count: i64,
+}
+
+/// Like a note, or take it back.
+#[utoipa::path(put, path = "/blog/like/{id}", tag = "notes", params(("id" = Id, Path)),
+    security(("token" = [])), responses((status = 200, body = Envelope<LikeView>)))]
+async fn toggle_like(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(note): PathId,
+) -> Answer<LikeView> {
+    let toggled = app.notes().toggle_like(note, user.id).await?;
+    Ok(LikeView { liked: toggled.liked, count: toggled.count }.into())
+}
+
+/// Who liked a note first: up to five, in order of time.
+#[utoipa::path(get, path = "/blog/likes/{id}", tag = "notes", params(("id" = Id, Path)),
+    responses((status = 200, body = Envelope<Vec<BriefView>>)))]
+async fn first_likes(State(app): State<Shared>, PathId(note): PathId) -> Answer<Vec<BriefView>> {
+    let first = app.notes().first_likes(note).await?;
+    Ok(first.into_iter().map(BriefView::from).collect::<Vec<_>>().into())
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct CommentView {
+    id: Id,
+    user_id: Id,
+    blog_id: Id,
+    /// The comment that it stands under; 0 for one that stands by itself.
+    parent_id: Id,
+    /// The comment that it answers; 0 when it answers the note.
+    answer_id: Id,
+    content: String,
+    liked: i64,
+    create_time: String,
+    /// The author's name.
+    name: String,
+    /// The author's picture.
+    icon: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ThreadView {
+    #[serde(flatten)]
+    comment: CommentView,
+    /// Oldest first.
+    replies: Vec<CommentView>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct CommentRequest {
+    #[schema(min_length = 1, max_length = 1000, example = "I was there, too.")]
+    content: String,
+    /// The comment under which it stands.
+    #[schema(nullable = false)]
+    parent_id: Option<Id>,
+    /// The comment in that thread which it answers.
+    #[schema(nullable = false)]
+    answer_id: Option<Id>,
+}
+
+/// Say something to a note: the comment's id.
+#[utoipa::path(post, path = "/blog/{id}/comments", tag = "notes", params(("id" = Id, Path)),
+    request_body = CommentRequest, security(("token" = [])),
+    responses((status = 200, body = Envelope<Id>)))]
+async fn comment(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(note): PathId,
+    JsonBody(request): JsonBody<CommentRequest>,
+) -> Answer<Id> {
+    let place = Place {
+        parent: request.parent_id.map_or(0, |parent| parent.0),
+        answer: request.answer_id.map_or(0, |answer| answer.0),
+    };
+    Ok(Id(app.notes().comment(note, &user, place, &request.content).await?).into())
+}
+
+/// What was said to a note: ten threads a page, the newest first, each with its replies.
+#[utoipa::path(get, path = "/blog/{id}/comments", tag = "notes",
+    params(("id" = Id, Path), PageParam),
+    responses((status = 200, body = Envelope<Vec<ThreadView>>)))]
+async fn comments(
+    State(app): State<Shared>,
+    PathId(note): PathId,
+    Params(page): Params<PageParam>,
+) -> Answer<Vec<ThreadView>> {
+    let Threads { threads, total, authors } = app.notes().comments(note, page.number()?).await?;
+    let zone = &app.config().zone;
+    let view = |comment: Comment| {
+        let author = authors.get(&comment.user_id);
+        CommentView {
+            id: Id(comment.id),
+            user_id: Id(comment.user_id),
+            blog_id: Id(comment.blog_id),
+            parent_id: Id(comment.parent_id),
+            answer_id: Id(comment.answer_id),
+            content: comment.content,
+            liked: comment.liked,
+            create_time: rfc3339(zone, comment.create_time),
+            name: author.map(|author| author.nick_name.clone()).unwrap_or_default(),
+            icon: author.map(|author| author.icon.clone()).unwrap_or_default(),
+        }
+    };
+    let threads = threads.into_iter().map(|thread| ThreadView {
+        comment: view(thread.root),
+        replies: thread.replies.into_iter().map(view).collect(),
+    });
+    Ok(Envelope::page(threads.collect(), total))
+}

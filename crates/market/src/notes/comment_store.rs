@@ -1,0 +1,132 @@
+//! Comments in the database. A comment stands at the root (`parent_id` 0) or under one root; whom it
+//! answers is `answer_id`.
+
+use sqlx::{QueryBuilder, Row as _, any::AnyRow};
+
+use super::{Comment, store::push_ids};
+use crate::{
+    db::{Db, Turn, id, unsigned},
+    error::{Error, Result},
+};
+
+/// What a new comment says, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct NewComment<'a> {
+    pub(super) id: u64,
+    pub(super) note: u64,
+    pub(super) author: u64,
+    pub(super) place: Place,
+    pub(super) content: &'a str,
+}
+
+/// Where a comment wants to stand; 0 says nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place {
+    /// The root that it stands under.
+    pub parent: u64,
+    /// The comment that it answers.
+    pub answer: u64,
+}
+
+fn comment(row: &AnyRow) -> Result<Comment> {
+    Ok(Comment {
+        id: unsigned(row.try_get("id")?),
+        user_id: unsigned(row.try_get("user_id")?),
+        blog_id: unsigned(row.try_get("blog_id")?),
+        parent_id: unsigned(row.try_get("parent_id")?),
+        answer_id: unsigned(row.try_get("answer_id")?),
+        content: row.try_get("content")?,
+        liked: row.try_get("liked")?,
+        status: row.try_get("status")?,
+        create_time: row.try_get("create_time")?,
+    })
+}
+
+/// Adds a comment and counts it; false when there is no such note.
+pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<bool> {
+    let mut turn = db.write().await?;
+    let counted = sqlx::query("UPDATE blog SET comments = comments + 1 WHERE id = ?")
+        .bind(id(new.note))
+        .execute(turn.query())
+        .await?;
+    if counted.rows_affected() == 0 {
+        turn.roll_back().await?;
+        return Ok(false);
+    }
+    let Some(place) = settle(&mut turn, new.note, new.place).await? else {
+        turn.roll_back().await?;
+        let msg = "parentId and answerId are comments of this note, in one thread";
+        return Err(Error::bad("BAD_PARENT", msg));
+    };
+    sqlx::query(
+        "INSERT INTO blog_comment (id, user_id, blog_id, parent_id, answer_id, content, liked, \
+         status, create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?)",
+    )
+    .bind(id(new.id))
+    .bind(id(new.author))
+    .bind(id(new.note))
+    .bind(id(place.parent))
+    .bind(id(place.answer))
+    .bind(new.content)
+    .bind(now)
+    .bind(now)
+    .execute(turn.query())
+    .await?;
+    turn.commit().await.map(|()| true)
+}
+
+/// The root and the answered comment of a place, if there is such a place.
+async fn settle(turn: &mut Turn<'_>, note: u64, wanted: Place) -> Result<Option<Place>> {
+    let answered = if wanted.answer == 0 { wanted.parent } else { wanted.answer };
+    if answered == 0 {
+        return Ok(Some(Place::default()));
+    }
+    let row = sqlx::query("SELECT parent_id FROM blog_comment WHERE id = ? AND blog_id = ?")
+        .bind(id(answered))
+        .bind(id(note))
+        .fetch_optional(turn.query())
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let root = match unsigned(row.try_get("parent_id")?) {
+        0 => answered,
+        root => root,
+    };
+    let fits = wanted.parent == 0 || wanted.parent == root;
+    Ok(fits.then_some(Place { parent: root, answer: answered }))
+}
+
+/// A page of root comments, newest first, and how many roots there are.
+pub(super) async fn roots(db: &Db, note: u64, page: u32, rows: u32) -> Result<(Vec<Comment>, u64)> {
+    let found = sqlx::query(
+        "SELECT id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time \
+         FROM blog_comment WHERE blog_id = ? AND parent_id = 0 ORDER BY id DESC LIMIT ? OFFSET ?",
+    )
+    .bind(id(note))
+    .bind(i64::from(rows))
+    .bind(i64::from(page.saturating_sub(1)) * i64::from(rows))
+    .fetch_all(db.read())
+    .await?;
+    let total = sqlx::query(
+        "SELECT COUNT(*) AS roots FROM blog_comment WHERE blog_id = ? AND parent_id = 0",
+    )
+    .bind(id(note))
+    .fetch_one(db.read())
+    .await?;
+    let comments = found.iter().map(comment).collect::<Result<_>>()?;
+    Ok((comments, unsigned(total.try_get("roots")?)))
+}
+
+/// What stands under these roots, oldest first; at most `most` in all.
+pub(super) async fn replies(db: &Db, note: u64, roots: &[u64], most: u32) -> Result<Vec<Comment>> {
+    if roots.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut query = QueryBuilder::new(
+        "SELECT id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time \
+         FROM blog_comment WHERE blog_id = ",
+    );
+    query.push_bind(id(note)).push(" AND parent_id IN");
+    push_ids(&mut query, roots);
+    query.push(" ORDER BY id LIMIT ").push_bind(i64::from(most));
+    query.build().fetch_all(db.read()).await?.iter().map(comment).collect()
+}

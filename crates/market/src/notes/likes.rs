@@ -1,0 +1,165 @@
+//! Likes: the database decides, Redis answers.
+//!
+//! A toggle is one transaction that holds the note's row, so that clicks at once alternate and the
+//! count always equals the rows. The timeline of who likes a note since when follows after the
+//! commit, under a lock of this user and note that spans both: otherwise two clicks could reach Redis
+//! in the other order. Where the timeline cannot follow it is forgotten, and rebuilt from the rows
+//! when somebody reads it. Without Redis everything is asked of the database.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use seawall::{
+    Seawall,
+    lock::{Attempt, Guard},
+    social::Timelines,
+};
+
+use super::like_store;
+pub use super::like_store::Toggled;
+use crate::{
+    app::Context,
+    db::Db,
+    error::{Error, Result},
+    keys,
+    stale::Stale,
+};
+
+/// How long a timeline is believed.
+const LIFETIME: Duration = Duration::from_secs(3600);
+/// How long a click waits for others of the same user on the same note.
+const TURN: Duration = Duration::from_secs(8);
+
+/// Likes of all notes; a cheap clone.
+#[derive(Debug, Clone)]
+pub(super) struct Likes {
+    seawall: Seawall,
+    db: Arc<Db>,
+    timelines: Timelines<u64>,
+    stale: Arc<Stale>,
+}
+
+impl Likes {
+    pub(super) fn new(context: &Context) -> Result<Self> {
+        let db = Arc::clone(&context.db);
+        let load = move |note| {
+            let db = Arc::clone(&db);
+            async move { like_store::likers(&db, note).await }
+        };
+        let timelines = context.seawall.timelines("likes", load).lifetime(LIFETIME).build()?;
+        let (seawall, db) = (context.seawall.clone(), Arc::clone(&context.db));
+        Ok(Likes { seawall, db, timelines, stale: Arc::default() })
+    }
+
+    /// Turns a like round; `None` when there is no such note. To be run to its end.
+    pub(super) async fn toggle(&self, note: u64, user: u64) -> Result<Option<Toggled>> {
+        let guard = turn(&self.seawall, &keys::like_lock(note, user), TURN).await?;
+        let now = self.seawall.link().server_millis();
+        let toggled = like_store::toggle(&self.db, note, user, now).await;
+        let followed = match &toggled {
+            // Whoever has no lock does not know in which order Redis is told.
+            Ok(Some(_)) if guard.is_none() => false,
+            Ok(Some(done)) => self.follow(note, user, done.liked, now).await.is_ok(),
+            Ok(None) => true,
+            // It may have been committed all the same.
+            Err(_) => false,
+        };
+        if !followed {
+            self.stale.add(note);
+            self.repair().await;
+        }
+        if let Some(guard) = guard {
+            // Lost or not, everything is done.
+            let _ = guard.release().await;
+        }
+        toggled
+    }
+
+    async fn follow(&self, note: u64, user: u64, liked: bool, now: i64) -> Result<()> {
+        let timeline = self.timelines.of(&note)?;
+        let _ =
+            if liked { timeline.put(&user, now).await? } else { timeline.remove(&user).await? };
+        Ok(())
+    }
+
+    /// Who liked a note first.
+    pub(super) async fn first(&self, note: u64, count: usize) -> Result<Vec<u64>> {
+        if !self.stale.contains(note) {
+            match self.timelines.of(&note)?.first(count).await {
+                Ok(first) => return Ok(first),
+                Err(error) => tracing::debug!(%error, "likes are read from the database"),
+            }
+        }
+        like_store::first(&self.db, note, count).await
+    }
+
+    /// Which of these notes somebody likes.
+    pub(super) async fn liked_by(&self, user: u64, notes: &[u64]) -> Result<HashSet<u64>> {
+        let (doubtful, believed): (Vec<u64>, Vec<u64>) =
+            notes.iter().partition(|note| self.stale.contains(**note));
+        match self.liked_in_redis(user, &believed).await {
+            Ok(mut liked) => {
+                liked.extend(like_store::liked_by(&self.db, user, &doubtful).await?);
+                Ok(liked)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "likes are read from the database");
+                Ok(like_store::liked_by(&self.db, user, notes).await?.into_iter().collect())
+            }
+        }
+    }
+
+    async fn liked_in_redis(
+        &self,
+        user: u64,
+        notes: &[u64],
+    ) -> Result<HashSet<u64>, seawall::Error> {
+        let known = self.timelines.known(&user, notes).await?;
+        let rebuilt = notes.iter().zip(&known).filter(|(_, known)| known.is_none());
+        let rebuilt = join_all(rebuilt.map(|(&note, _)| async move {
+            let there = self.timelines.of(&note)?.has(&[user]).await?;
+            Ok::<_, seawall::Error>((note, there == [true]))
+        }))
+        .await;
+        let mut liked: HashSet<u64> = notes
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| **known == Some(true))
+            .map(|(&note, _)| note)
+            .collect();
+        for answer in rebuilt {
+            let (note, there) = answer?;
+            if there {
+                liked.insert(note);
+            }
+        }
+        Ok(liked)
+    }
+
+    /// Forgets the likes of a note that is gone.
+    pub(super) async fn gone(&self, note: u64) {
+        self.stale.add(note);
+        self.repair().await;
+    }
+
+    /// Forgets timelines that could not follow.
+    pub(super) async fn repair(&self) {
+        self.stale.forget_all(|note| async move { self.timelines.of(&note)?.forget().await }).await;
+    }
+}
+
+/// Takes a lock that orders changes of database and Redis; `None` when Redis is away, where the
+/// database alone is changed.
+pub(crate) async fn turn(seawall: &Seawall, name: &str, wait: Duration) -> Result<Option<Guard>> {
+    match seawall.lock(name).acquire(wait).await {
+        Ok(Attempt::Acquired(guard)) => Ok(Some(guard)),
+        Ok(Attempt::Busy { .. }) => Err(Error::Unavailable {
+            what: "a lock",
+            cause: format!("{name} was held for {wait:?}"),
+        }),
+        Err(error) => {
+            tracing::debug!(%error, name, "the database alone is changed");
+            Ok(None)
+        }
+    }
+}

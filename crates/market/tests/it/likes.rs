@@ -1,0 +1,123 @@
+//! Likes: one each, however often one clicks; the record survives Redis.
+
+use axum::http::Method;
+use futures_util::future::join_all;
+use seawall::testing::Stage;
+use seawall_testkit::backend::Backend;
+use serde_json::json;
+
+use crate::{
+    market::{Answer, Market, on_each_backend},
+    notes::{flush, ids, publish, send, ticking},
+};
+
+on_each_backend!(
+    fifty_clicks_at_once_alternate,
+    the_first_five_are_in_order,
+    likes_survive_the_loss_of_redis,
+);
+
+async fn like(market: &Market, note: &str, token: &str) -> Answer {
+    send(market, Method::PUT, &format!("/blog/like/{note}"), token, None).await
+}
+
+async fn fifty_clicks_at_once_alternate(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let note = publish(&market, &ada, "Clicks").await;
+    like(&market, &note, &bo).await.ok();
+    let clicks = join_all((0..50).map(|_| like(&market, &note, &ada))).await;
+    let on = clicks.into_iter().filter(|click| {
+        assert_eq!(click.status, 200, "{click:?}");
+        let data = &click.body["data"];
+        assert_eq!(data["count"], if data["liked"] == true { 2 } else { 1 }, "{data}");
+        data["liked"] == true
+    });
+    assert_eq!(on.count(), 25, "one click undoes the other");
+    let shown = market.get(&format!("/blog/{note}"), &ada).await.ok().body["data"].clone();
+    assert_eq!((&shown["liked"], &shown["isLike"]), (&json!(1), &json!(false)));
+    assert_eq!(
+        like(&market, &note, &ada).await.ok().body["data"],
+        json!({ "liked": true, "count": 2 })
+    );
+    let differ = "SELECT COUNT(*) FROM blog b WHERE liked <> \
+        (SELECT COUNT(*) FROM blog_like l WHERE l.blog_id = b.id)";
+    assert_eq!(market.sql(differ).await, 0, "the count equals the rows, also in the demo town");
+    like(&market, "4711", &ada).await.refused(404, "UNKNOWN_NOTE");
+    like(&market, &note, "").await.refused(401, "NOT_LOGGED_IN");
+    market.shutdown().await;
+}
+
+async fn the_first_five_are_in_order(backend: Backend) {
+    let market = Market::on(backend).await;
+    let mut tokens = Vec::new();
+    for user in [3, 1, 6, 2, 7, 4] {
+        tokens.push(market.log_in(&format!("1000000000{user}")).await);
+    }
+    let note = publish(&market, &tokens[0], "Liked").await;
+    for token in &tokens {
+        like(&market, &note, token).await.ok();
+        // Times are milliseconds: two likes of one have no order.
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+    let path = format!("/blog/likes/{note}");
+    let first = market.get(&path, "").await.ok().body["data"].clone();
+    assert_eq!(ids(&first), ["3", "1", "6", "2", "7"]);
+    assert_eq!((&first[0]["nickName"], first[0].get("phone")), (&json!("Chen"), None));
+    like(&market, &note, &tokens[1]).await.ok();
+    assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["3", "6", "2", "7", "4"]);
+    market.get("/blog/likes/4711", "").await.refused(404, "UNKNOWN_NOTE");
+    market.shutdown().await;
+}
+
+async fn likes_survive_the_loss_of_redis(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let note = publish(&market, &ada, "Kept").await;
+    like(&market, &note, &bo).await.ok();
+    like(&market, &note, &ada).await.ok();
+    let path = format!("/blog/likes/{note}");
+    let first = ids(&market.get(&path, "").await.ok().body["data"]);
+    flush(&market).await;
+    assert_eq!(
+        like(&market, &note, &ada).await.ok().body["data"],
+        json!({ "liked": false, "count": 1 })
+    );
+    let shown = market.get(&format!("/blog/{note}"), &bo).await.ok().body["data"].clone();
+    assert_eq!((&shown["liked"], &shown["isLike"]), (&json!(1), &json!(true)));
+    assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["2"]);
+    assert_eq!(
+        like(&market, &note, &ada).await.ok().body["data"],
+        json!({ "liked": true, "count": 2 })
+    );
+    flush(&market).await;
+    assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]).len(), first.len());
+    market.shutdown().await;
+}
+
+#[tokio::test]
+async fn clicks_during_an_outage_count_and_are_seen_afterwards() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let note = publish(&market, &ada, "Outage").await;
+    like(&market, &note, &bo).await.ok();
+    let path = format!("/blog/likes/{note}");
+    assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["2"]);
+    stage.faults().begin_outage();
+    ticking(&stage, async {
+        // As many as before, but others.
+        like(&market, &note, &bo).await.ok();
+        assert_eq!(
+            like(&market, &note, &ada).await.ok().body["data"],
+            json!({ "liked": true, "count": 1 })
+        );
+        assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["1"]);
+    })
+    .await;
+    stage.faults().end_outage();
+    assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["1"]);
+    let shown = market.get(&format!("/blog/{note}"), &ada).await.ok().body["data"].clone();
+    assert_eq!((&shown["liked"], &shown["isLike"]), (&json!(1), &json!(true)));
+    market.shutdown().await;
+}
