@@ -136,7 +136,7 @@ impl Gate {
         if sale.status().await?.is_some() {
             return Ok(Opening::Open);
         }
-        let lock = self.context.seawall.lock(&keys::sale_lock(voucher));
+        let lock = self.context.seawall.lock(keys::sale_lock(voucher));
         let Attempt::Acquired(guard) = lock.acquire(OPENING).await? else {
             return Err(Error::Unavailable {
                 what: "the sale",
