@@ -1,5 +1,7 @@
 //! The shape of every answer: `{"success", "code", "msg", "data", "total"?}` with a real status.
 
+#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
+
 use std::borrow::Cow;
 
 use axum::{
