@@ -49,9 +49,43 @@ pub(crate) fn time(field: &str, value: &str) -> Result<i64> {
     })
 }
 
+/// Where our pictures lie: those that people sent, and those that we draw.
+const PICTURES: [&str; 2] = ["/uploads/", "/pictures/"];
+/// Longest path of a picture, as columns hold it.
+const PATH_CHARS: usize = 255;
+
+/// Whether this is the path of a picture of ours: no way out of its folder, no address elsewhere.
+pub(crate) fn is_picture(path: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    path.len() <= PATH_CHARS
+        && path.bytes().all(plain)
+        && !path.contains("..")
+        && !path.contains("//")
+        && PICTURES.iter().any(|folder| path.len() > folder.len() && path.starts_with(folder))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_are_our_own() {
+        for good in ["/uploads/ab/0f.png", "/pictures/user/1.svg"] {
+            assert!(is_picture(good), "{good}");
+        }
+        let long = format!("/uploads/{}", "a".repeat(250));
+        for bad in [
+            "",
+            "/uploads/",
+            "//evil.example/x",
+            "https://x",
+            "/uploads/../x",
+            "/uploads//x",
+            &long,
+        ] {
+            assert!(!is_picture(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn text_is_trimmed_and_counted_in_characters() {

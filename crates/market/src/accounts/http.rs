@@ -150,7 +150,7 @@ struct ChangeRequest {
     /// 1 to 32 characters.
     #[schema(example = "Ada")]
     nick_name: Option<String>,
-    /// The path of a picture on this site, or empty.
+    /// A path that `POST /upload/image` answered, or empty.
     icon: Option<String>,
     /// At most 64 characters.
     city: Option<String>,

@@ -179,24 +179,24 @@ impl Accounts {
     /// A user as of now: a session's copy of the name follows a change, this is ahead of it.
     ///
     /// # Errors
-    /// As [`Accounts::profile`].
+    /// [`Error::NotLoggedIn`] for somebody who does not exist any more.
     pub async fn current(&self, user: User) -> Result<User> {
-        let profile = self.profiles.read(user.id, Freshness::Strong).await?;
+        let profile = self.profiles.read(user.id, Freshness::Strong).await.map_err(gone)?;
         Ok(User { nick_name: profile.nick_name.clone(), icon: profile.icon.clone(), ..user })
     }
 
     /// Changes what a user tells of themselves.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such user.
+    /// As [`Accounts::current`].
     pub async fn change(&self, user: u64, change: &Change) -> Result<Arc<Profile>> {
         let now = self.seawall.link().server_millis();
-        self.profiles.change(user, change, now).await?;
+        self.profiles.change(user, change, now).await.map_err(gone)?;
         if let Err(error) = self.sessions.follow(user).await {
             // It is done, and whoever asks for the profile sees it; copies follow when they slide.
             tracing::warn!(%error, "sessions show an old name for a while");
         }
-        self.profiles.read(user, Freshness::Strong).await
+        self.profiles.read(user, Freshness::Strong).await.map_err(gone)
     }
 
     /// Names and pictures of many users at once, through the cache; who does not exist is left out.
@@ -214,5 +214,13 @@ impl Accounts {
     /// Never for ids; when Redis is away the cache goes on trying.
     pub async fn changed(&self, users: &[u64]) -> Result<()> {
         self.profiles.changed(users).await
+    }
+}
+
+/// A session whose user is gone is nobody's.
+fn gone(error: Error) -> Error {
+    match error {
+        Error::NotFound { .. } => Error::NotLoggedIn,
+        error => error,
     }
 }

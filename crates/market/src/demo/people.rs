@@ -64,7 +64,8 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
     let fans: Vec<i64> = FANS.collect();
     let mut users = QueryBuilder::<Any>::new(USERS);
     users.push_values(PEOPLE, |mut row, (id, phone, name, role, ..)| {
-        row.push_bind(id).push_bind(phone).push_bind(name).push("''").push_bind(role);
+        row.push_bind(id).push_bind(phone).push_bind(name);
+        row.push_bind(format!("/pictures/user/{id}.svg")).push_bind(role);
         row.push_bind(now).push_bind(now);
     });
     users.build().execute(turn.query()).await?;

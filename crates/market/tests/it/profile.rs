@@ -16,6 +16,7 @@ on_each_backend!(
     changes_that_make_no_sense_are_refused,
     rows_that_are_missing_are_made,
     readers_and_writers_leave_nothing_old_behind,
+    the_town_has_people,
 );
 
 async fn anybody_reads_a_profile_and_nobody_the_phone(backend: Backend) {
@@ -48,7 +49,7 @@ async fn a_change_is_seen_at_once_everywhere(backend: Backend) {
         one.get("/user/me", &token).await.ok();
     }
     let change = json!({
-        "nickName": " 波 ", "icon": "/picture/bo.svg", "city": "Hangzhou", "introduce": "Hello",
+        "nickName": " 波 ", "icon": "/pictures/user/2.svg", "city": "Hangzhou", "introduce": "Hello",
         "gender": 1, "birthday": "1990-12-31",
     });
     let changed = market.send_json(Method::PUT, "/user/me", &token, &change).await.ok();
@@ -57,7 +58,7 @@ async fn a_change_is_seen_at_once_everywhere(backend: Backend) {
     for one in [&market, &colleague] {
         let me = one.get("/user/me", &token).await.ok();
         assert_eq!(me.body["data"]["nickName"], "波");
-        assert_eq!(me.body["data"]["icon"], "/picture/bo.svg");
+        assert_eq!(me.body["data"]["icon"], "/pictures/user/2.svg");
     }
     // The first level of another process hears of it by a message.
     colleague
@@ -151,6 +152,27 @@ async fn readers_and_writers_leave_nothing_old_behind(backend: Backend) {
     };
     tokio::join!(writer, join_all((0..READERS).map(|_| reader())));
     assert_eq!(number(&market.get("/user/me", &token).await.ok().body), CHANGES);
+    market.shutdown().await;
+}
+
+async fn the_town_has_people(backend: Backend) {
+    let market = Market::on(backend).await;
+    for (query, count) in [
+        ("SELECT COUNT(*) FROM user WHERE id BETWEEN 1 AND 9", 9),
+        ("SELECT COUNT(*) FROM user WHERE id BETWEEN 1001 AND 3000", 2000),
+        ("SELECT COUNT(*) FROM user WHERE id = 3000 AND phone = '20000003000'", 1),
+        ("SELECT COUNT(*) FROM user u JOIN user_info i ON i.user_id = u.id", 2009),
+        ("SELECT COUNT(*) FROM user WHERE role = 'admin' AND phone = '10000000000'", 1),
+    ] {
+        assert_eq!(market.sql(query).await, count, "{query}");
+    }
+    // The numbers in profiles are those of the graph.
+    let hugo = market.get("/user/8", "").await.ok().body["data"].clone();
+    let fans = market.sql("SELECT COUNT(*) FROM follow WHERE follow_user_id = 8").await;
+    assert_eq!(hugo["fans"], fans);
+    assert_eq!(hugo["icon"], "/pictures/user/8.svg");
+    let fan = market.log_in("20000001001").await;
+    assert_eq!(market.get("/user/me", &fan).await.ok().body["data"]["id"], "1001");
     market.shutdown().await;
 }
 

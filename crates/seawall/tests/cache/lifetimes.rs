@@ -1,6 +1,7 @@
 //! Lifetimes on a clock that is advanced by hand, and settings that contradict each other.
 
 use std::{
+    collections::HashMap,
     io,
     sync::{
         Arc,
@@ -116,6 +117,45 @@ async fn what_is_read_stays_and_what_is_not_ends() {
     }
     stage.advance(seconds(101)).await;
     assert_eq!(source.read(&cache).await, (Some(2), Source::Loaded));
+    stage.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_read_with_others_stays_too() {
+    let stage = Stage::start().await.expect("an engine");
+    let cache: Cache<u64, u64> = exact(stage.seawall().cache("m"))
+        .stale_for(Duration::ZERO)
+        .sliding()
+        .build()
+        .expect("options agree");
+    let asked = Arc::new(AtomicU64::new(0));
+    let read = async || {
+        let asked = Arc::clone(&asked);
+        let load = move |keys: Vec<u64>| {
+            let number = asked.fetch_add(1, Ordering::SeqCst) + 1;
+            async move {
+                Ok::<HashMap<u64, u64>, io::Error>(
+                    keys.into_iter().map(|key| (key, number)).collect(),
+                )
+            }
+        };
+        let mut values = Vec::new();
+        for read in cache.get_many(&[1, 2], load).await {
+            values.push(read.expect("a value").value.as_deref().copied());
+        }
+        values
+    };
+    assert_eq!(read().await, [Some(1), Some(1)]);
+    for _ in 0..10 {
+        stage.advance(seconds(60)).await;
+        assert_eq!(read().await, [Some(1), Some(1)]);
+        // The slide runs in the background.
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+    stage.advance(seconds(101)).await;
+    assert_eq!(read().await, [Some(2), Some(2)]);
     stage.shutdown().await;
 }
 
