@@ -30,6 +30,7 @@ use crate::{
     jobs::Jobs,
     keys,
     notes::Notes,
+    orders::Orders,
     payments::{Payments, SimulatedPayments},
     sales::{self, CrashPoints, Sales, jobs::Workers},
     shops::{self, Shops},
@@ -85,6 +86,7 @@ pub(crate) struct State {
     sales: Arc<Sales>,
     goods: Arc<Goods>,
     carts: Arc<Carts>,
+    orders: Arc<Orders>,
     draining: AtomicBool,
 }
 
@@ -153,6 +155,10 @@ impl State {
         &self.carts
     }
 
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -217,6 +223,7 @@ impl App {
 
         let goods = Arc::new(Goods::new(&context)?);
         let carts = Arc::new(Carts::new(&context, &goods)?);
+        let orders = Arc::new(Orders::new(&context, &goods, &carts)?);
 
         let mut jobs = Jobs::new(&context.seawall);
         accounts::jobs::start(&accounts, &mut jobs);
@@ -227,6 +234,7 @@ impl App {
         goods.start_jobs(&mut jobs);
         carts.start_jobs(&mut jobs)?;
         feed::jobs::start(&feed, &mut jobs)?;
+        orders.start_jobs(&mut jobs)?;
         let big_keys = BigKeys::new(
             &context.seawall,
             Arc::clone(&context.db),
@@ -249,6 +257,7 @@ impl App {
             sales,
             goods,
             carts,
+            orders,
             draining,
         });
         Ok(App { state, jobs, workers, schedule })

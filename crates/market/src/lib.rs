@@ -23,6 +23,7 @@ pub mod inventory;
 mod jobs;
 pub mod keys;
 pub mod notes;
+pub mod orders;
 pub mod payments;
 mod pictures;
 pub mod sales;

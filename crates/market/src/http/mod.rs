@@ -32,8 +32,8 @@ pub(crate) use self::{
     id::Id,
 };
 use crate::{
-    accounts, app::Shared, cart, checkins, feed, follows, home, inventory, notes, pictures, sales,
-    shops, stats, uploads, vouchers,
+    accounts, app::Shared, cart, checkins, feed, follows, home, inventory, notes, orders, pictures,
+    sales, shops, stats, uploads, vouchers,
 };
 
 /// Largest body of a request; uploads have a limit of their own.
@@ -79,6 +79,7 @@ fn described() -> OpenApiRouter<Shared> {
         .merge(cart::http::routes())
         .merge(follows::http::routes())
         .merge(feed::http::routes())
+        .merge(orders::http::routes())
         .merge(health::routes())
         .merge(metrics::routes())
 }

@@ -3,10 +3,12 @@
 mod accounts;
 mod big_keys;
 mod bounds;
+mod cart;
 mod checkins;
 mod feed;
 mod follows;
 mod goods;
+mod goods_orders;
 mod home;
 mod http;
 mod inventory;

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use seawall::{Seawall, testing::Stage};
 use seawall_market::{App, Config, Parts, config::Sources, sales::CrashPoints};
 use seawall_testkit::{
-    TestDatabase,
+    FaultProxy, TestDatabase,
     backend::{Backend, Stand},
 };
 use serde_json::{Value, json};
@@ -126,6 +126,20 @@ impl Market {
         let mut market = Self::start(seawall, dir, database, parts, settings).await;
         market._stand = Some(stand);
         market
+    }
+
+    /// A market on redis-server and MariaDB, and what can cut it off from Redis.
+    pub(crate) async fn behind_proxy() -> (Self, FaultProxy) {
+        let stand = Stand::private(Backend::Redis).expect("the backend starts");
+        let server = stand.server().expect("it is a private one");
+        let proxy = FaultProxy::start(server.port()).expect("a port is free");
+        let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_secs(2));
+        let seawall = builder.connect().await.expect("it answers");
+        let dir = new_dir();
+        let database = Arc::new(Database::beside(Backend::Redis, &dir));
+        let mut market = Self::start(seawall, dir, database, Parts::default(), &[]).await;
+        market._stand = Some(stand);
+        (market, proxy)
     }
 
     async fn start(

@@ -1,0 +1,174 @@
+//! Routes of orders of goods. The user is always the session's.
+
+use axum::{extract::State, http::HeaderMap};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{IdempotencyKey, Order};
+use crate::{
+    app::Shared,
+    http::{Answer, Envelope, Id, JsonBody, Params, PathId, Refusal, SignedIn},
+    zone::rfc3339,
+};
+
+/// The header that names a submission.
+const KEY: &str = "idempotency-key";
+
+pub(crate) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(list, place))
+        .routes(routes!(read))
+        .routes(routes!(pay))
+        .routes(routes!(cancel))
+        .routes(routes!(refund))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct GoodsOrderView {
+    id: Id,
+    user_id: Id,
+    /// `UNPAID`, `PAID`, `CANCELLED`, `REFUNDING` or `REFUNDED`.
+    status: &'static str,
+    /// Cents.
+    total: i64,
+    pay_time: Option<String>,
+    refund_time: Option<String>,
+    create_time: String,
+    items: Vec<OrderItemView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct OrderItemView {
+    sku_id: Id,
+    name: String,
+    count: u32,
+    /// Cents for one.
+    price: i64,
+}
+
+impl GoodsOrderView {
+    fn new(app: &Shared, order: &Order) -> Self {
+        let time = |millis: i64| rfc3339(&app.config().zone, millis);
+        let items = order.items.iter().map(|item| OrderItemView {
+            sku_id: Id(item.sku),
+            name: item.name.clone(),
+            count: item.count,
+            price: item.price,
+        });
+        GoodsOrderView {
+            id: Id(order.id),
+            user_id: Id(order.user),
+            status: order.status.word(),
+            total: order.total,
+            pay_time: order.pay_time.map(time),
+            refund_time: order.refund_time.map(time),
+            create_time: time(order.create_time),
+            items: items.collect(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PlaceRequest {
+    checkout_id: Id,
+}
+
+/// Order what was quoted: the id of the order. Repeated with the same key it gives the same id.
+#[utoipa::path(post, path = "/order", tag = "orders", security(("token" = [])),
+    params(("Idempotency-Key" = String, Header, description = "1 to 64 printable characters")),
+    request_body = PlaceRequest,
+    responses((status = 200, body = Envelope<Id>),
+        (status = 409, description = "SOLD_OUT with the SKU in `data`, CHECKOUT_EXPIRED, \
+            CHECKOUT_USED or IDEMPOTENCY_KEY_REUSED with the order in `data`",
+            body = Refusal<'static>)))]
+async fn place(
+    State(app): State<Shared>,
+    user: SignedIn,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<PlaceRequest>,
+) -> Answer<Id> {
+    let key = headers.get(KEY).map(|key| key.to_str().unwrap_or_default());
+    let key = IdempotencyKey::parse(key)?;
+    Ok(Id(app.orders().place(user.id, request.checkout_id.0, &key).await?).into())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+struct After {
+    /// The last order of the page before; the newest ones without it.
+    last_id: Option<Id>,
+}
+
+/// One's orders, the newest first, ten a page.
+#[utoipa::path(get, path = "/order", tag = "orders", security(("token" = [])), params(After),
+    responses((status = 200, body = Envelope<Vec<GoodsOrderView>>),
+        (status = 404, description = "UNKNOWN_ORDER: `lastId` is no order of one's own",
+            body = Refusal<'static>)))]
+async fn list(
+    State(app): State<Shared>,
+    user: SignedIn,
+    Params(after): Params<After>,
+) -> Answer<Vec<GoodsOrderView>> {
+    let orders = app.orders().page(user.id, after.last_id.map(|id| id.0)).await?;
+    Ok(orders.iter().map(|order| GoodsOrderView::new(&app, order)).collect::<Vec<_>>().into())
+}
+
+/// One of one's own orders.
+#[utoipa::path(get, path = "/order/{id}", tag = "orders", params(("id" = Id, Path)),
+    security(("token" = [])), responses((status = 200, body = Envelope<GoodsOrderView>)))]
+async fn read(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(id): PathId,
+) -> Answer<GoodsOrderView> {
+    let order = app.orders().find(user.id, id).await?;
+    Ok(GoodsOrderView::new(&app, &order).into())
+}
+
+/// Pay for an order.
+#[utoipa::path(post, path = "/order/{id}/pay", tag = "orders", params(("id" = Id, Path)),
+    security(("token" = [])),
+    responses((status = 200, body = Envelope<GoodsOrderView>),
+        (status = 409, description = "PAID_LATE (refunded), NOT_UNPAID or \
+            PAYMENT_DECLINED", body = Refusal<'static>)))]
+async fn pay(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(id): PathId,
+) -> Answer<GoodsOrderView> {
+    let order = app.orders().pay(user.id, id).await?;
+    Ok(GoodsOrderView::new(&app, &order).into())
+}
+
+/// Give up an order that is not paid.
+#[utoipa::path(post, path = "/order/{id}/cancel", tag = "orders", params(("id" = Id, Path)),
+    security(("token" = [])),
+    responses((status = 200, body = Envelope<GoodsOrderView>),
+        (status = 409, description = "NOT_UNPAID", body = Refusal<'static>)))]
+async fn cancel(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(id): PathId,
+) -> Answer<GoodsOrderView> {
+    let order = app.orders().cancel(user.id, id).await?;
+    Ok(GoodsOrderView::new(&app, &order).into())
+}
+
+/// Give back an order that is paid.
+#[utoipa::path(post, path = "/order/{id}/refund", tag = "orders", params(("id" = Id, Path)),
+    security(("token" = [])),
+    responses((status = 200, body = Envelope<GoodsOrderView>),
+        (status = 409, description = "NOT_PAID", body = Refusal<'static>)))]
+async fn refund(
+    State(app): State<Shared>,
+    user: SignedIn,
+    PathId(id): PathId,
+) -> Answer<GoodsOrderView> {
+    let order = app.orders().refund(user.id, id).await?;
+    Ok(GoodsOrderView::new(&app, &order).into())
+}

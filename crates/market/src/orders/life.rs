@@ -1,0 +1,131 @@
+//! What becomes of an order: paid, cancelled, refunded, timed out.
+//!
+//! Paying notes that it begins before anything is charged. So whoever ends the order meanwhile knows
+//! that money may have to go back, and the job does that also when both processes die.
+
+use super::{Order, Orders, Status, store, unknown};
+use crate::{
+    error::{Error, Result},
+    inventory::movement::Reason,
+    payments::Charged,
+};
+
+impl Orders {
+    /// Pays for an order. Paid before is well, too.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it has ended: what was charged is refunded then.
+    pub async fn pay(&self, user: u64, id: u64) -> Result<Order> {
+        let (db, order) = (&self.context.db, self.find(user, id).await?);
+        match order.status {
+            Status::Unpaid => {}
+            Status::Paid => return Ok(order),
+            Status::Cancelled => return self.too_late(&order).await,
+            Status::Refunding | Status::Refunded => return Err(refunded()),
+        }
+        if !store::begin_payment(db, id, self.context.now()).await? {
+            return self.pay_again(user, id).await;
+        }
+        let cents = u64::try_from(order.total).unwrap_or(0);
+        let charged = self.context.payments.charge(&payment(id), cents).await?;
+        if charged == Charged::Declined {
+            return self.pay_again(user, id).await;
+        }
+        if store::pay(db, id, self.context.now()).await? {
+            return self.find(user, id).await;
+        }
+        self.pay_again(user, id).await
+    }
+
+    /// The payment was declined, or the order changed while it was paid for.
+    async fn pay_again(&self, user: u64, id: u64) -> Result<Order> {
+        let order = self.find(user, id).await?;
+        match order.status {
+            Status::Paid => Ok(order),
+            Status::Cancelled => self.too_late(&order).await,
+            Status::Refunding | Status::Refunded => Err(refunded()),
+            Status::Unpaid => Err(Error::conflict("PAYMENT_DECLINED", "the payment was declined")),
+        }
+    }
+
+    /// Gives back what was charged for an order that had ended.
+    async fn too_late(&self, order: &Order) -> Result<Order> {
+        self.give_money_back(order.id).await?;
+        let msg = "the order was cancelled before the payment came; what was paid is refunded";
+        Err(Error::conflict("PAID_LATE", msg))
+    }
+
+    async fn give_money_back(&self, order: u64) -> Result<()> {
+        self.context.payments.refund(&payment(order)).await?;
+        store::refunded(&self.context.db, order, self.context.now()).await
+    }
+
+    /// Gives an order up. Cancelled before is well, too.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it is paid.
+    pub async fn cancel(&self, user: u64, id: u64) -> Result<Order> {
+        let order = self.find(user, id).await?;
+        if order.status == Status::Unpaid {
+            self.end(&order, (Status::Unpaid, Status::Cancelled)).await?;
+        }
+        let order = self.find(user, id).await?;
+        match order.status {
+            Status::Cancelled => Ok(order),
+            _ => Err(Error::conflict("NOT_UNPAID", "it is paid; ask for a refund")),
+        }
+    }
+
+    /// Takes an order back and gives the money back. Refunded before is well, too.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it is not paid.
+    pub async fn refund(&self, user: u64, id: u64) -> Result<Order> {
+        let order = self.find(user, id).await?;
+        if order.status == Status::Paid {
+            self.end(&order, (Status::Paid, Status::Refunding)).await?;
+        }
+        let order = self.find(user, id).await?;
+        match order.status {
+            Status::Refunded => return Ok(order),
+            Status::Refunding => {}
+            _ => return Err(Error::conflict("NOT_PAID", "only what is paid can be refunded")),
+        }
+        self.give_money_back(id).await?;
+        self.find(user, id).await
+    }
+
+    /// Ends an order and gives its units back; nothing when somebody else was quicker.
+    async fn end(&self, order: &Order, step: (Status, Status)) -> Result<()> {
+        let movements = self.movements(order, Reason::Return).await?;
+        let now = self.context.now();
+        if store::end(&self.context.db, order.id, step, &movements, now).await? {
+            self.goods.stocks().follow(&movements).await;
+        }
+        Ok(())
+    }
+
+    /// Cancels an order because nobody paid for it in time.
+    pub(super) async fn time_out(&self, user: u64, id: u64) -> Result<()> {
+        let order = store::by_id(&self.context.db, user, id).await?.ok_or_else(unknown)?;
+        if order.status == Status::Unpaid {
+            self.end(&order, (Status::Unpaid, Status::Cancelled)).await?;
+            tracing::info!(order = id, "nobody paid in time");
+        }
+        Ok(())
+    }
+
+    /// Gives money back that is owed, after whoever should have died.
+    pub(super) async fn settle_refund(&self, order: u64) -> Result<()> {
+        self.give_money_back(order).await
+    }
+}
+
+/// What a provider knows the payment of an order by.
+fn payment(order: u64) -> String {
+    format!("goods-{order}")
+}
+
+fn refunded() -> Error {
+    Error::conflict("NOT_UNPAID", "it was refunded")
+}

@@ -1,0 +1,112 @@
+//! A user's order list: the newest orders in the toolkit's index, older ones from the database.
+//!
+//! The index keeps ids and times only; what an order is comes from the database with each page, so
+//! that a status is never old. An update that Redis does not take is tried five times, then goes to a
+//! repair stream whose worker makes the list be read anew, and a comparison now and then finds what
+//! even that lost. The documents' 128 lock stripes are not needed: the index adds by one script that
+//! looks whether the list is complete, and a rebuild that was read too early is refused by its lease.
+//! So there is nothing left for a lock to keep apart.
+
+use std::{sync::Arc, time::Duration};
+
+use seawall::{
+    Seawall,
+    social::{Order as Listed, OrderIndex},
+    stream::{Delivery, Outcome, Stream, Worker},
+};
+use serde::{Deserialize, Serialize};
+
+use super::store;
+use crate::{app::Context, db::Db, error::Result, http::PAGE_ROWS};
+
+/// Orders of one user that the index keeps.
+const KEPT: usize = 500;
+/// Users whose lists one comparison looks at, and who ordered within this time, in milliseconds.
+const COMPARED: u32 = 500;
+const COMPARED_MS: i64 = 10 * 60_000;
+/// How long the worker waits while Redis is away.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A list that did not follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Behind {
+    user: u64,
+    order: u64,
+}
+
+/// The order lists of all users.
+#[derive(Debug)]
+pub(super) struct Lists {
+    db: Arc<Db>,
+    index: OrderIndex<u64>,
+    repairs: Stream<Behind>,
+}
+
+impl Lists {
+    pub(super) fn new(seawall: &Seawall, db: &Arc<Db>) -> Result<Self> {
+        let repairs: Stream<Behind> = seawall.stream("order-lists")?;
+        let source = Arc::clone(db);
+        let index = seawall.order_index("goods", move |user: u64, before, count| {
+            let db = Arc::clone(&source);
+            async move { store::older(&db, user, before, count).await }
+        });
+        let queue = repairs.clone();
+        let index = index.keep(KEPT).hand_over(move |user, order: Listed| {
+            let queue = queue.clone();
+            async move { queue.append(&Behind { user, order: order.id }).await.map(drop) }
+        });
+        Ok(Lists { db: Arc::clone(db), index: index.build()?, repairs })
+    }
+
+    /// Adds a new order. It is in the database, so a list that does not follow is only behind.
+    pub(super) async fn add(&self, user: u64, order: Listed) {
+        let added = async { self.index.of(&user)?.add(order).await };
+        match added.await {
+            Ok(added) => tracing::trace!(user, order = order.id, ?added, "listed"),
+            Err(error) => tracing::warn!(user, order = order.id, %error, "an order list is behind"),
+        }
+    }
+
+    /// A page of ids, the newest first, after an order.
+    pub(super) async fn page(&self, user: u64, after: Option<Listed>) -> Result<Vec<u64>> {
+        let count = PAGE_ROWS as usize;
+        let cursor = after.map(|order| order.cursor()).transpose()?;
+        let orders = match self.index.of(&user)?.page(cursor.as_ref(), count).await {
+            Ok(page) => page.orders,
+            Err(error) if error.is_outage() => {
+                tracing::debug!(%error, "an order list is read from the database");
+                store::older(&self.db, user, after, count).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(orders.iter().map(|order| order.id).collect())
+    }
+
+    /// Starts the worker of the repair stream.
+    pub(super) fn start_worker(&self, context: &Context) -> Result<Worker> {
+        let index = self.index.clone();
+        let worker = self.repairs.worker("repair").consumer(&*context.instance);
+        Ok(worker.run(move |behind: Delivery<Behind>| {
+            let index = index.clone();
+            async move {
+                let forgotten = async { index.of(&behind.payload().user)?.forget().await };
+                match forgotten.await {
+                    Err(error) if error.is_outage() => Outcome::Postpone(PAUSE),
+                    forgotten => forgotten.into(),
+                }
+            }
+        })?)
+    }
+
+    /// Compares the lists of those who ordered lately with the database.
+    pub(super) async fn compare(&self, now: i64) -> Result<()> {
+        for user in store::users_since(&self.db, now - COMPARED_MS, COMPARED).await? {
+            let audit = self.index.of(&user)?.audit().await?;
+            if !audit.missing.is_empty() || !audit.surplus.is_empty() {
+                metrics::counter!("seawall_order_lists_repaired_total").increment(1);
+                tracing::warn!(user, ?audit, "an order list was repaired");
+            }
+        }
+        Ok(())
+    }
+}
