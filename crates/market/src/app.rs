@@ -99,10 +99,6 @@ impl State {
         self.context.today()
     }
 
-    pub(crate) fn db(&self) -> &Db {
-        &self.context.db
-    }
-
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.accounts
     }

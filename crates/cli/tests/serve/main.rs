@@ -2,7 +2,9 @@
 
 mod api;
 mod client;
+mod fleet;
 mod kills;
+mod outage;
 mod sale;
 mod settings;
 mod slow;

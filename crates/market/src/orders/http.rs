@@ -1,5 +1,7 @@
 //! Routes of orders of goods. The user is always the session's.
 
+#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
+
 use axum::{extract::State, http::HeaderMap};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

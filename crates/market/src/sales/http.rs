@@ -1,5 +1,7 @@
 //! Routes of flash-sale orders. The user is always the session's.
 
+#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
+
 use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};

@@ -23,5 +23,6 @@ mod sales_repair;
 mod sales_workers;
 mod shops;
 mod stats;
+mod strangers;
 mod uploads;
 mod vouchers;

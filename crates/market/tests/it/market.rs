@@ -34,7 +34,7 @@ pub(crate) struct Market {
 /// The database under a market: a file in its folder, or one of its own on the shared MariaDB.
 pub(crate) enum Database {
     Sqlite(String),
-    MariaDb(TestDatabase),
+    MariaDb(Box<TestDatabase>),
 }
 
 impl Database {
@@ -42,7 +42,7 @@ impl Database {
     fn beside(backend: Backend, dir: &TempDir) -> Self {
         match backend {
             Backend::Embedded => Self::in_folder(dir),
-            _ => Database::MariaDb(TestDatabase::create().expect("MariaDB answers")),
+            _ => Database::MariaDb(Box::new(TestDatabase::create().expect("MariaDB answers"))),
         }
     }
 
