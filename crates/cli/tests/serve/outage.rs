@@ -45,7 +45,7 @@ fn without_redis_reading_goes_on_and_buying_is_shut_and_afterwards_all_is_consis
         &[("SEAWALL_DATABASE", database.url())],
     );
     let mut client = served.client();
-    let ada = client.log_in("10000000001");
+    let ada = client.log_in("10000000006");
     let order = data(client.post("/voucher-order/seckill/1", &ada));
     assert_eq!(client.settled(order.as_str().expect("an id"), &ada), "UNPAID");
     data(client.json("POST", "/cart", &ada, &json!({ "skuId": "5", "count": 2 })));

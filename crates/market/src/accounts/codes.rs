@@ -101,7 +101,7 @@ struct Limits {
 impl Limits {
     fn new(seawall: &Seawall, per_ip_hourly: Option<u32>) -> Result<Self> {
         let limiter = |name: &str, policy: Policy| {
-            seawall.limiter(name, policy).when_away(WhenAway::Refuse).build()
+            seawall.limiter(name, policy).when_away(WhenAway::Fail).build()
         };
         let by_address = per_ip_hourly
             .map(|count| limiter("login-code-address", Window::of(u64::from(count), HOUR).into()));

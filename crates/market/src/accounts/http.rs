@@ -146,7 +146,7 @@ async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ProfileVi
 /// What is left out stays as it is.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct ChangeRequest {
+struct ProfileChange {
     /// 1 to 32 characters.
     #[schema(example = "Ada")]
     nick_name: Option<String>,
@@ -162,7 +162,7 @@ struct ChangeRequest {
     birthday: Option<String>,
 }
 
-impl ChangeRequest {
+impl ProfileChange {
     fn check(&self, app: &Shared) -> crate::Result<Change> {
         let mut change = Change::default();
         if let Some(name) = &self.nick_name {
@@ -189,11 +189,11 @@ impl ChangeRequest {
 
 /// Change what others see of oneself.
 #[utoipa::path(put, path = "/user/me", tag = "accounts", security(("token" = [])),
-    request_body = ChangeRequest, responses((status = 200, body = Envelope<ProfileView>)))]
+    request_body = ProfileChange, responses((status = 200, body = Envelope<ProfileView>)))]
 async fn change(
     State(app): State<Shared>,
     user: SignedIn,
-    JsonBody(request): JsonBody<ChangeRequest>,
+    JsonBody(request): JsonBody<ProfileChange>,
 ) -> Answer<ProfileView> {
     let change = request.check(&app)?;
     let profile = app.accounts().change(user.id, &change).await?;

@@ -90,7 +90,7 @@ async fn add(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-struct ChangeRequest {
+struct CartChange {
     /// How many, from now on; 0 takes it out.
     #[schema(minimum = 0, maximum = 999)]
     count: Option<u32>,
@@ -100,13 +100,13 @@ struct ChangeRequest {
 
 /// Change the number of an item, or whether it is selected.
 #[utoipa::path(put, path = "/cart/{skuId}", tag = "cart", params(("skuId" = Id, Path)),
-    security(("token" = [])), request_body = ChangeRequest,
+    security(("token" = [])), request_body = CartChange,
     responses((status = 200, body = Envelope<Nothing>)))]
 async fn change(
     State(app): State<Shared>,
     user: SignedIn,
     PathId(sku): PathId,
-    JsonBody(request): JsonBody<ChangeRequest>,
+    JsonBody(request): JsonBody<CartChange>,
 ) -> Answer<Nothing> {
     if request.count.is_none() && request.selected.is_none() {
         return Err(Error::bad("NOTHING_TO_CHANGE", "count or selected is needed").into());

@@ -37,7 +37,7 @@ fn first() -> u32 {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct FeedView {
+struct HomeFeedView {
     /// Names this list: send it with the next page.
     feed_version: Id,
     list: Vec<NoteView>,
@@ -49,18 +49,18 @@ struct FeedView {
 
 /// A page of the home feed. The list of a version stays as it is for ten minutes.
 #[utoipa::path(post, path = "/home/feed", tag = "notes", request_body = FeedRequest,
-    responses((status = 200, body = Envelope<FeedView>)))]
+    responses((status = 200, body = Envelope<HomeFeedView>)))]
 async fn feed(
     State(app): State<Shared>,
     MaybeSignedIn(user): MaybeSignedIn,
     JsonBody(asked): JsonBody<FeedRequest>,
-) -> Answer<FeedView> {
+) -> Answer<HomeFeedView> {
     if !(1..=LAST_PAGE).contains(&asked.page_no) {
         return Err(Error::bad("BAD_PAGE", "pageNo is a page from 1 to 10000").into());
     }
     let version = asked.feed_version.map(|version| version.0);
     let page = app.home().page(version, asked.page_no, user.map(|user| user.id)).await?;
-    let view = FeedView {
+    let view = HomeFeedView {
         feed_version: Id(page.version),
         list: NoteView::all(&page.list, &app.config().zone),
         has_more: page.has_more,

@@ -64,7 +64,7 @@ impl PartialSchema for Id {
     fn schema() -> RefOr<Schema> {
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some("^[0-9]{1,18}$"))
+            .pattern(Some("^[0-9]{1,19}$"))
             .description(Some("An id of 64 bits, as text."))
             .examples(["1"]);
         text.into()

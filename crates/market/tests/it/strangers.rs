@@ -24,13 +24,13 @@ const PUBLIC: &[&str] = &[
     "PUT /blog/like/{id}",
     "GET /blog/{id}/comments",
     "POST /blog/{id}/comments",
-    "PUT /follow/{id}/{follows}",
+    "PUT /follow/{id}/{wish}",
     "GET /follow/or/not/{id}",
     "GET /follow/common/{id}",
     "PUT /cart/{skuId}",
     "DELETE /cart/{skuId}",
     "GET /uploads/{folder}/{name}",
-    "GET /pictures/{kind}/{name}",
+    "GET /pictures/{kind}/{file}",
 ];
 
 /// What Ada has, and Bo must not reach.

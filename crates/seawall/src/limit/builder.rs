@@ -19,6 +19,8 @@ pub enum WhenAway {
     LocalShare,
     /// Everything is refused: for logins and purchases.
     Refuse,
+    /// [`Error::Unavailable`], for those who want to tell "too often" from "not now".
+    Fail,
 }
 
 impl Seawall {

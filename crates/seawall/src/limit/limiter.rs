@@ -172,7 +172,7 @@ impl Inner {
         }
         let away = shared.parts.of(&shared.link, key);
         if !away.may_ask(now) {
-            return Ok(self.without_redis(shared, key, cost));
+            return self.without_redis(shared, key, cost);
         }
         // Boxed: callers nest this future in theirs, and the client's below it is deep.
         let asked = Box::pin(self.ask(shared, key, cost));
@@ -197,7 +197,7 @@ impl Inner {
                 if away.failed(self.clock.now()) {
                     tracing::warn!(limiter = %self.name, %error, "deciding without Redis");
                 }
-                Ok(self.without_redis(shared, key, cost))
+                self.without_redis(shared, key, cost)
             }
         }
     }
@@ -230,15 +230,18 @@ impl Inner {
         }
     }
 
-    fn without_redis(&self, shared: &Shared, key: &[u8], cost: u64) -> Decision {
+    fn without_redis(&self, shared: &Shared, key: &[u8], cost: u64) -> Result<Decision> {
         self.outcomes.stood_in.increment(1);
         #[cfg(feature = "sabotage")]
         if self.bug == Some(Bug::FailOpen) {
-            return Decision::allowed(self.policy.most(), 0);
+            return Ok(Decision::allowed(self.policy.most(), 0));
         }
         match shared.when_away {
-            WhenAway::LocalShare => self.local_decision(key, cost),
-            WhenAway::Refuse => Decision::Limited { retry_after: PAUSE },
+            WhenAway::LocalShare => Ok(self.local_decision(key, cost)),
+            WhenAway::Refuse => Ok(Decision::Limited { retry_after: PAUSE }),
+            WhenAway::Fail => {
+                Err(Error::Unavailable("Redis is away, and this limit has no other judge".into()))
+            }
         }
     }
 

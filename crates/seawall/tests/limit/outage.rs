@@ -233,3 +233,17 @@ async fn a_fail_over_admits_no_more_than_twice_the_burst() {
     assert!((30..=most).contains(&admitted), "{admitted}, {most} at most");
     seawall.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wants_to_know_is_told_that_redis_is_away() {
+    let server = ServerProcess::redis().expect("it starts");
+    let seawall = Seawall::connect(&server.url()).await.expect("it answers");
+    let limiter = seawall.limiter("login", Rate::per_minute(1));
+    let limiter = limiter.when_away(WhenAway::Fail).build().expect("valid");
+    assert!(limiter.check("ada", 1).await.expect("it answers").is_allowed());
+    assert!(!limiter.check("ada", 1).await.expect("it answers").is_allowed(), "too often");
+    drop(server);
+    let said = limiter.check("bo", 1).await.expect_err("nobody can decide");
+    assert!(said.is_outage(), "{said}");
+    seawall.shutdown().await;
+}
