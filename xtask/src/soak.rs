@@ -70,6 +70,10 @@ const TESTS: &[(&str, &str)] = &[
         "test --profile soak -p seawall --test survey the_top_equals_the_truth",
     ),
     (
+        "ten thousand locks, waiters and lost holders",
+        "test --profile soak -p seawall --test lock -- --test-threads=1",
+    ),
+    (
         "stock under kills and lost replies",
         "test --profile soak -p seawall --test stock -- --test-threads=2",
     ),
