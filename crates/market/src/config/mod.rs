@@ -82,6 +82,14 @@ pub struct Config {
     pub log: tracing::Level,
 }
 
+impl Config {
+    /// Until when an order of that time waits for its payment; milliseconds since the epoch.
+    pub(crate) fn paid_before(&self, create_time: i64) -> i64 {
+        let waits = i64::try_from(self.unpaid_after.as_millis()).unwrap_or(i64::MAX);
+        create_time.saturating_add(waits)
+    }
+}
+
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{IdempotencyKey, Order};
+use super::{IdempotencyKey, Order, Status};
 use crate::{
     app::Shared,
     http::{Answer, Envelope, Id, JsonBody, Params, PathId, Refusal, SignedIn},
@@ -35,6 +35,8 @@ struct GoodsOrderView {
     status: &'static str,
     /// Cents.
     total: i64,
+    /// Until when it waits, while it is `UNPAID`.
+    pay_before: Option<String>,
     pay_time: Option<String>,
     refund_time: Option<String>,
     create_time: String,
@@ -54,6 +56,7 @@ struct OrderItemView {
 impl GoodsOrderView {
     fn new(app: &Shared, order: &Order) -> Self {
         let time = |millis: i64| rfc3339(&app.config().zone, millis);
+        let is_unpaid = order.status == Status::Unpaid;
         let items = order.items.iter().map(|item| OrderItemView {
             sku_id: Id(item.sku),
             name: item.name.clone(),
@@ -65,6 +68,7 @@ impl GoodsOrderView {
             user_id: Id(order.user),
             status: order.status.word(),
             total: order.total,
+            pay_before: is_unpaid.then(|| time(app.config().paid_before(order.create_time))),
             pay_time: order.pay_time.map(time),
             refund_time: order.refund_time.map(time),
             create_time: time(order.create_time),

@@ -3,14 +3,14 @@
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
 use axum::extract::State;
-use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::Order;
+use super::{Order, Status};
 use crate::{
     app::Shared,
+    config::Config,
     http::{Answer, Envelope, Id, PAGE_ROWS, Params, PathId, Refusal, SignedIn},
     zone::rfc3339,
 };
@@ -34,6 +34,8 @@ struct OrderView {
     /// QUEUED, UNPAID, PAID, USED, CANCELLED, REFUNDING, REFUNDED or FAILED.
     status: &'static str,
     create_time: String,
+    /// Until when it waits, while it is UNPAID.
+    pay_before: Option<String>,
     pay_time: Option<String>,
     use_time: Option<String>,
     /// When money went back, also for a payment that came too late.
@@ -41,14 +43,16 @@ struct OrderView {
 }
 
 impl OrderView {
-    fn new(order: &Order, zone: &TimeZone) -> Self {
-        let text = |time| rfc3339(zone, time);
+    fn new(order: &Order, config: &Config) -> Self {
+        let text = |time| rfc3339(&config.zone, time);
+        let is_unpaid = order.status == Status::Unpaid;
         OrderView {
             id: Id(order.id),
             user_id: Id(order.user_id),
             voucher_id: Id(order.voucher_id),
             status: order.status.word(),
             create_time: text(order.create_time),
+            pay_before: is_unpaid.then(|| text(config.paid_before(order.create_time))),
             pay_time: order.pay_time.map(text),
             use_time: order.use_time.map(text),
             refund_time: order.refund_time.map(text),
@@ -85,8 +89,8 @@ async fn list(
 ) -> Answer<Vec<OrderView>> {
     let last = after.last_id.map(|id| id.0);
     let orders = app.sales().list(user.id, last, PAGE_ROWS).await?;
-    let zone = &app.config().zone;
-    Ok(orders.iter().map(|order| OrderView::new(order, zone)).collect::<Vec<_>>().into())
+    let config = app.config();
+    Ok(orders.iter().map(|order| OrderView::new(order, config)).collect::<Vec<_>>().into())
 }
 
 /// One of one's own orders.
@@ -94,7 +98,7 @@ async fn list(
     security(("token" = [])), responses((status = 200, body = Envelope<OrderView>)))]
 async fn read(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> Answer<OrderView> {
     let order = app.sales().find(user.id, id).await?;
-    Ok(OrderView::new(&order, &app.config().zone).into())
+    Ok(OrderView::new(&order, app.config()).into())
 }
 
 /// Pay for an order. A payment that comes after the order has ended goes back.
@@ -105,7 +109,7 @@ async fn read(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> 
             body = Refusal<'static>)))]
 async fn pay(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> Answer<OrderView> {
     let order = app.sales().pay(user.id, id).await?;
-    Ok(OrderView::new(&order, &app.config().zone).into())
+    Ok(OrderView::new(&order, app.config()).into())
 }
 
 /// Cancel an order that is not paid; the voucher may be bought again.
@@ -119,7 +123,7 @@ async fn cancel(
     PathId(id): PathId,
 ) -> Answer<OrderView> {
     let order = app.sales().cancel(user.id, id).await?;
-    Ok(OrderView::new(&order, &app.config().zone).into())
+    Ok(OrderView::new(&order, app.config()).into())
 }
 
 /// Ask for the money of a paid order back; it is REFUNDING until the money is there.
@@ -133,5 +137,5 @@ async fn refund(
     PathId(id): PathId,
 ) -> Answer<OrderView> {
     let order = app.sales().refund(user.id, id).await?;
-    Ok(OrderView::new(&order, &app.config().zone).into())
+    Ok(OrderView::new(&order, app.config()).into())
 }

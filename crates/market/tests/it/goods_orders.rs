@@ -85,6 +85,7 @@ async fn an_order_is_placed_paid_and_refunded(backend: Backend) {
     let answer = market.get(&format!("/order/{id}"), &bo).await.ok();
     let data = &answer.body["data"];
     assert_eq!((&data["status"], &data["total"]), (&json!("UNPAID"), &json!(4 * 3600 + 4800)));
+    assert!(data["payBefore"].is_string(), "{data}");
     assert_eq!(data["items"].as_array().map(Vec::len), Some(2));
     assert_left(&levels(&market, 1).await, 296);
     let log = "SELECT COUNT(*) FROM inventory_log WHERE sku_id = 1 AND delta = -4 \

@@ -65,10 +65,13 @@ async fn a_paid_order_is_refunded_and_its_unit_sells_again(backend: Backend) {
     let order = bought(&market, 2, &ada).await;
     let path = |what: &str| format!("/voucher-order/{order}/{what}");
     market.post(&path("refund"), &ada).await.refused(409, "NOT_PAID");
+    let waits = market.get(&format!("/voucher-order/{order}"), &ada).await.ok();
+    assert!(waits.body["data"]["payBefore"].is_string(), "{}", waits.body);
     for _ in 0..2 {
         let paid = market.post(&path("pay"), &ada).await.ok();
         assert_eq!(paid.body["data"]["status"], "PAID");
         assert!(paid.body["data"]["payTime"].is_string());
+        assert!(paid.body["data"]["payBefore"].is_null());
     }
     market.post(&path("cancel"), &ada).await.refused(409, "NOT_UNPAID");
     market.post("/voucher-order/seckill/2", &bo).await.refused(409, "SOLD_OUT");
