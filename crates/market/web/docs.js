@@ -1,7 +1,7 @@
 // The API, browsable: reads /openapi.json and makes a form for every operation.
 
-import { call, session } from "/web/api.js";
-import { example } from "/web/schema.js";
+import { call, session } from "./api.js";
+import { example } from "./schema.js";
 
 const METHODS = ["get", "post", "put", "delete"];
 const $ = (id) => document.getElementById(id);

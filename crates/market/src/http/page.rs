@@ -1,38 +1,206 @@
 //! The web page and the API's browsable description: plain files, built into the binary.
+//!
+//! Every file but the two documents is found under a name that has the hash of all files in it,
+//! `/web/HASH/app.js`, and browsers keep it for ever; the documents refer to that name and are asked
+//! for each time. Files refer to each other relatively, so one page never mixes two versions. A page
+//! of an older binary that asks for one of its files gets 404, and loads itself anew (`router.js`).
+//! The plain names `/web/app.js` work as well, for people and tools that look at a file.
+
+use std::fmt::Write as _;
 
 use axum::{
     Router,
-    http::{HeaderValue, header},
+    body::Bytes,
+    extract::Path,
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
+use sha2::{Digest as _, Sha256};
 
+use super::Failure;
 use crate::app::Shared;
 
-/// Path, kind and content of each file.
-const FILES: [(&str, &str, &str); 9] = [
-    ("/", "text/html; charset=utf-8", include_str!("../../web/index.html")),
-    ("/docs", "text/html; charset=utf-8", include_str!("../../web/docs.html")),
-    ("/web/docs.css", "text/css; charset=utf-8", include_str!("../../web/docs.css")),
-    ("/web/docs.js", "text/javascript; charset=utf-8", include_str!("../../web/docs.js")),
-    ("/web/schema.js", "text/javascript; charset=utf-8", include_str!("../../web/schema.js")),
-    ("/web/style.css", "text/css; charset=utf-8", include_str!("../../web/style.css")),
-    ("/web/main.js", "text/javascript; charset=utf-8", include_str!("../../web/main.js")),
-    ("/web/api.js", "text/javascript; charset=utf-8", include_str!("../../web/api.js")),
-    ("/web/icon.svg", "image/svg+xml", include_str!("../../web/icon.svg")),
-];
-
-pub(crate) fn routes() -> Router<Shared> {
-    FILES.into_iter().fold(Router::new(), |router, (path, kind, content)| {
-        router.route(path, get(move || async move { file(kind, content) }))
-    })
+/// Name and content of each file.
+macro_rules! files {
+    ($($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../web/", $name)))),*]
+    };
 }
 
-fn file(kind: &'static str, content: &'static str) -> Response {
+const FILES: &[(&str, &str)] = files! {
+    "account.js"
+    "api.js"
+    "app.js"
+    "docs.css"
+    "docs.js"
+    "dom.js"
+    "early.js"
+    "i18n.js"
+    "icon.svg"
+    "place.js"
+    "router.js"
+    "schema.js"
+    "store.js"
+    "components/buy.js"
+    "components/card.js"
+    "components/comments.js"
+    "components/countdown.js"
+    "components/dialog.js"
+    "components/field.js"
+    "components/follow.js"
+    "components/icon.js"
+    "components/like.js"
+    "components/list.js"
+    "components/order-actions.js"
+    "components/picture.js"
+    "components/shell.js"
+    "components/stars.js"
+    "components/states.js"
+    "components/stepper.js"
+    "components/steps.js"
+    "components/toast.js"
+    "components/uploads.js"
+    "screens/cart.js"
+    "screens/checkout.js"
+    "screens/feed.js"
+    "screens/goods.js"
+    "screens/home.js"
+    "screens/login.js"
+    "screens/map.js"
+    "screens/me.js"
+    "screens/note.js"
+    "screens/order.js"
+    "screens/orders.js"
+    "screens/person.js"
+    "screens/sale.js"
+    "screens/sales.js"
+    "screens/search.js"
+    "screens/shop.js"
+    "screens/shops.js"
+    "screens/signin.js"
+    "screens/sku.js"
+    "screens/write.js"
+    "style/components.css"
+    "style/layout.css"
+    "style/screens.css"
+    "style/tokens.css"
+    "words/en.js"
+    "words/zh.js"
+};
+/// Where the documents are found, and what they are.
+const DOCUMENTS: &[(&str, &str)] =
+    &[("/", include_str!("../../web/index.html")), ("/docs", include_str!("../../web/docs.html"))];
+
+/// Digits of the hash that stand in names.
+const HASH_DIGITS: usize = 16;
+/// A new binary may bring new files: browsers ask each time.
+const ASK: HeaderValue = HeaderValue::from_static("no-cache");
+/// A name with a hash is never used for other content.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+pub(crate) fn routes() -> Router<Shared> {
+    let hash = hash();
+    let mut router = Router::new();
+    for &(path, document) in DOCUMENTS {
+        let document = Bytes::from(document.replace("\"/web/", &format!("\"/web/{hash}/")));
+        router = router.route(path, get(async move || answer("html", document, ASK)));
+    }
+    router.route("/web/{*path}", get(async move |Path(path): Path<String>| file(&path, &hash)))
+}
+
+/// The same for every process of one binary, another one when any file changes.
+fn hash() -> String {
+    let mut all = Sha256::new();
+    for (name, content) in FILES.iter().chain(DOCUMENTS) {
+        // The lengths keep one file from running into the next.
+        all.update(format!("{}:{name}{}:", name.len(), content.len()));
+        all.update(content);
+    }
+    let mut text = String::new();
+    for byte in all.finalize().iter().take(HASH_DIGITS / 2) {
+        // Writing into a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn file(path: &str, hash: &str) -> Response {
+    let (name, keep) = match path.strip_prefix(hash).and_then(|rest| rest.strip_prefix('/')) {
+        Some(name) => (name, FOR_EVER),
+        None => (path, ASK),
+    };
+    let Some((_, content)) = FILES.iter().find(|(known, _)| *known == name) else {
+        let msg = "there is no such file".to_owned();
+        return Failure::Http(StatusCode::NOT_FOUND, "NO_SUCH_PATH", msg).into_response();
+    };
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    answer(ending, Bytes::from_static(content.as_bytes()), keep)
+}
+
+fn answer(ending: &str, content: Bytes, keep: HeaderValue) -> Response {
+    let kind = match ending {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        _ => "image/svg+xml",
+    };
     let mut response = content.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    // A new binary may bring new files: browsers ask each time.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(header::CACHE_CONTROL, keep);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// What the table does not have, no browser gets.
+    #[test]
+    fn every_file_of_the_folder_is_in_the_table() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
+        let (mut folders, mut found) = (vec![root.clone()], BTreeSet::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let name = path.strip_prefix(&root).unwrap();
+                    found.insert(name.to_str().unwrap().replace('\\', "/"));
+                }
+            }
+        }
+        let known = FILES.iter().map(|(name, _)| (*name).to_owned());
+        let documents = ["index.html", "docs.html"].map(str::to_owned);
+        assert_eq!(found, known.chain(documents).collect());
+    }
+
+    #[test]
+    fn both_languages_have_the_same_texts() {
+        let keys = |name: &str| -> BTreeSet<&str> {
+            let (_, words) = FILES.iter().find(|(known, _)| *known == name).unwrap();
+            // A key stands at the begin of a line or after another text of the same line.
+            let starts = words.split(['\n', ',']).map(str::trim_start);
+            let quoted = starts.filter_map(|part| part.strip_prefix('"')?.split_once("\":"));
+            quoted.map(|(key, _)| key).collect()
+        };
+        let (english, chinese) = (keys("words/en.js"), keys("words/zh.js"));
+        assert!(english.len() > 300, "{} texts", english.len());
+        assert_eq!(english.symmetric_difference(&chinese).collect::<Vec<_>>(), [&""; 0]);
+    }
+
+    #[test]
+    fn the_first_view_is_small() {
+        // More than what a first view loads: every file but one of the languages.
+        let all = FILES.iter().filter(|(name, _)| {
+            !name.starts_with("docs") && *name != "words/zh.js" && !name.starts_with("screens/")
+        });
+        let home = FILES.iter().filter(|(name, _)| *name == "screens/home.js");
+        let bytes: usize = all.chain(home).map(|(_, content)| content.len()).sum();
+        assert!(bytes < 150_000, "{bytes} bytes");
+    }
 }

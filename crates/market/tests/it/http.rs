@@ -48,32 +48,68 @@ async fn requests_have_ids_and_answers_protect_the_browser() {
     market.shutdown().await;
 }
 
+/// The path that a reference in a file means; nothing for words that are no references.
+fn referred(from: &str, word: &str) -> Option<String> {
+    if word.starts_with("/web/") {
+        return Some(word.to_owned());
+    }
+    if !word.starts_with("./") && !word.starts_with("../") {
+        return None;
+    }
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in word.split('/') {
+        match part {
+            "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
 #[tokio::test]
 async fn the_page_and_all_it_refers_to_are_there() {
     let market = Market::on(Backend::Embedded).await;
-    let mut html = String::new();
+    let mut open = Vec::new();
+    let mut seen = std::collections::HashSet::new();
     for path in ["/", "/docs"] {
         let page = market.get(path, "").await;
         assert_eq!(page.headers[header::CONTENT_TYPE], "text/html; charset=utf-8");
-        html.push_str(page.body.as_str().expect("text"));
+        assert_eq!(page.headers[header::CACHE_CONTROL], "no-cache");
+        let html = page.body.as_str().expect("text").to_owned();
+        for inline in ["<style", "onclick", " style="] {
+            assert!(!html.contains(inline), "the policy forbids inline code");
+        }
+        open.push((path.to_owned(), html));
     }
-    assert!(
-        !html.contains("<style") && !html.contains("onclick"),
-        "the policy forbids inline code"
-    );
     let kinds = [("js", "text/javascript"), ("css", "text/css"), ("svg", "image/svg+xml")];
-    let mut seen = 0;
-    for script in ["/web/main.js", "/web/docs.js"] {
-        html.push_str(market.get(script, "").await.body.as_str().expect("text"));
+    while let Some((from, content)) = open.pop() {
+        for word in content.split(['"', '\'']) {
+            let Some(path) = referred(&from, word) else { continue };
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            let file = market.get(&path, "").await;
+            assert_eq!(file.status, 200, "{path} of {from}");
+            let ending = path.rsplit('.').next().expect("an ending");
+            let (_, kind) = kinds.iter().find(|(known, _)| *known == ending).expect("a known kind");
+            let said = file.headers[header::CONTENT_TYPE].to_str().unwrap();
+            assert!(said.starts_with(kind), "{path}");
+            // All stand under one hash, which is never used again.
+            let keep = file.headers[header::CACHE_CONTROL].to_str().unwrap();
+            assert!(keep.ends_with("immutable"), "{path}: {keep}");
+            open.push((path, file.body.as_str().expect("text").to_owned()));
+        }
     }
-    for word in html.split(['"', '\'']).filter(|word| word.starts_with("/web/")) {
-        let file = market.get(word, "").await;
-        assert_eq!(file.status, 200, "{word}");
-        let ending = word.rsplit('.').next().expect("an ending");
-        let (_, kind) = kinds.iter().find(|(known, _)| *known == ending).expect("a known kind");
-        assert!(file.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with(kind), "{word}");
-        seen += 1;
+    assert!(seen.len() >= 50, "the page refers to its files: {}", seen.len());
+    let plain = market.get("/web/app.js", "").await;
+    assert_eq!(
+        (plain.status.as_u16(), &plain.headers[header::CACHE_CONTROL]),
+        (200, &"no-cache".parse().unwrap())
+    );
+    for gone in ["/web/0123456789abcdef/app.js", "/web/../Cargo.toml", "/web/", "/web/nothing.js"] {
+        market.get(gone, "").await.refused(404, "NO_SUCH_PATH");
     }
-    assert!(seen >= 9, "the page refers to its files");
     market.shutdown().await;
 }
