@@ -42,8 +42,12 @@ function dot(shop, centre, taken, kinds, choose) {
   const colour = Math.max(0, kinds.findIndex(({ id }) => id === shop.typeId)) % 10;
   const link = svg(`a.dot.kind-${colour}`, { href: `#/shop/${shop.id}`, "aria-label": `${shop.name}, ${distance(shop.distance)}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` },
     svg("circle.touch", { r: 11 }), svg("circle", { r: 6 }), svg("title", shop.name));
-  // Where nothing hovers, the first touch shows what it is, and the card leads on.
-  link.addEventListener("click", (event) => { event.preventDefault(); choose(shop, link); });
+  // A finger cannot hover: its touch shows what it is, and the card leads on.
+  link.addEventListener("click", (event) => {
+    if (event.pointerType !== "touch") return;
+    event.preventDefault();
+    choose(shop, link);
+  });
   link.addEventListener("focus", () => choose(shop, link));
   link.addEventListener("mouseenter", () => choose(shop, link));
   return link;
