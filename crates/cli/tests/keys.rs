@@ -108,7 +108,11 @@ fn findings_are_logged_and_the_table_is_made() {
     }
     let said = run(&["big", "--redis", &server.url(), "--log", "mysql://host/db"]);
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("sqlite:PATH") && said.err.contains("mysql://USER@HOST"), "{}", said.err);
+    assert!(
+        said.err.contains("sqlite:PATH") && said.err.contains("mysql://USER@HOST"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
