@@ -9,40 +9,57 @@
 -- sale).
 --
 -- Atomic, because the unit must go back exactly once, together with the user's right to buy again.
+-- Many are confirmed at once: what can be read or written for all of them is one command.
 local sale = redis.call('HMGET', KEYS[1], 'state', 'gone')
 local to = ARGV[1]
 local after = to == 'C' and 'C' or 'B'
+if KEYS[4] then redis.call('HDEL', KEYS[4], unpack(ARGV, 2)) end
+
+local words = {}
+if sale[1] ~= 'open' then
+  for i = 2, #ARGV do words[i - 1] = 'UNKNOWN' end
+  return words
+end
+
+local receipts = {}
+for i, receipt in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, 2))) do
+  receipts[ARGV[i + 1]] = receipt
+end
+local written = {}
+local function write(reference, receipt)
+  -- Named twice, it is the second time what the first made of it.
+  receipts[reference] = receipt
+  written[#written + 1] = reference
+  written[#written + 1] = receipt
+end
+local sums = {}
+local function count(field, by) sums[field] = (sums[field] or 0) + by end
 
 local function decide(reference)
-  if KEYS[4] then redis.call('HDEL', KEYS[4], reference) end
-  if sale[1] ~= 'open' then return 'UNKNOWN' end
-  local receipt = redis.call('HGET', KEYS[3], reference)
+  local receipt = receipts[reference]
   if not receipt then
-    if after == 'B' then
-      redis.call('HSET', KEYS[3], reference, 'B 0 0 - ')
-      redis.call('PEXPIREAT', KEYS[3], sale[2])
-    end
+    if after == 'B' then write(reference, 'B 0 0 - ') end
     return 'NONE'
   end
   local state, rest, user = string.match(receipt, '^(%u)( %d+ %d+ %S+ )(.*)$')
   if state == after then return 'ALREADY' end
   if state == 'B' then return 'OVER' end
-  redis.call('HSET', KEYS[3], reference, after .. rest .. user)
+  write(reference, after .. rest .. user)
   if after == 'C' then
-    redis.call('HINCRBY', KEYS[1], 'confirmed', 1)
+    count('confirmed', 1)
     return 'DONE'
   end
-  if state == 'C' then redis.call('HINCRBY', KEYS[1], 'confirmed', -1) end
-  redis.call('HINCRBY', KEYS[1], 'back', 1)
-  if to == 'V' then
-    redis.call('HINCRBY', KEYS[1], 'received', -1)
-  else
-    redis.call('HINCRBY', KEYS[1], 'left', 1)
-  end
+  if state == 'C' then count('confirmed', -1) end
+  count('back', 1)
+  if to == 'V' then count('received', -1) else count('left', 1) end
   if redis.call('HGET', KEYS[2], user) == reference then redis.call('HDEL', KEYS[2], user) end
   return 'DONE'
 end
 
-local words = {}
 for i = 2, #ARGV do words[i - 1] = decide(ARGV[i]) end
+if #written > 0 then
+  redis.call('HSET', KEYS[3], unpack(written))
+  if after == 'B' then redis.call('PEXPIREAT', KEYS[3], sale[2]) end
+end
+for field, by in pairs(sums) do redis.call('HINCRBY', KEYS[1], field, by) end
 return words
