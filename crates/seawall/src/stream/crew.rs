@@ -35,9 +35,9 @@ impl Seats {
         self.0.num_permits()
     }
 
-    /// Frees one of them.
-    fn free_one(&mut self) {
-        drop(self.0.split(1));
+    /// Frees some of them.
+    fn free(&mut self, count: usize) {
+        drop(self.0.split(count));
     }
 }
 
@@ -69,29 +69,26 @@ impl Crew {
     ) {
         let crew = self.clone();
         tokio::spawn(async move {
-            let mut done = Vec::with_capacity(jobs.len());
+            let count = jobs.len();
+            let mut done = Vec::with_capacity(count);
             let mut waiting = FuturesUnordered::new();
             for (job, handler) in jobs {
                 let mut caught = AssertUnwindSafe(handler).catch_unwind();
                 match futures_util::poll!(&mut caught).map(settled) {
-                    std::task::Poll::Ready(outcome) => {
-                        seats.free_one();
-                        match outcome {
-                            Outcome::Done => done.push(job),
-                            outcome => then(vec![job], outcome),
-                        }
-                    }
+                    std::task::Poll::Ready(Outcome::Done) => done.push(job),
+                    std::task::Poll::Ready(outcome) => then(vec![job], outcome),
                     std::task::Poll::Pending => {
                         waiting.push(caught.map(move |outcome| (job, settled(outcome))));
                     }
                 }
             }
+            seats.free(count - waiting.len());
             if !done.is_empty() {
                 then(done, Outcome::Done);
             }
             let rest = async {
                 while let Some((job, outcome)) = waiting.next().await {
-                    seats.free_one();
+                    seats.free(1);
                     then(vec![job], outcome);
                 }
             };
