@@ -1,9 +1,8 @@
 //! What the market is compared with: axum alone, answering the same bytes, or running one script.
 //!
 //! `seawall-bench bare REDIS_URL FILE` listens on a free port, prints its address, and serves until
-//! it is ended: `GET /shop` answers the file, `POST /order/USER/VOUCHER` runs one EVALSHA of the size
-//! of a flash sale's (four keys in one slot, five arguments: check, take, note the buyer, append to a
-//! stream) and answers an id.
+//! it is ended: `GET /shop` answers the file, `POST /order/USER/VOUCHER` runs one EVALSHA, the toolkit's
+//! own script of a flash sale with keys and arguments as the market has them, and answers an id.
 
 use std::{error::Error, io::Write as _, sync::Arc};
 
@@ -15,18 +14,15 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use redis::{Client, aio::MultiplexedConnection};
+use redis::{Client, RedisResult, aio::MultiplexedConnection};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-const RESERVE: &str = "
-local left = tonumber(redis.call('HGET', KEYS[1], 'stock') or ARGV[4])
-if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 0 then return {'DUPLICATE'} end
-if left < 1 then return {'SOLD_OUT'} end
-redis.call('HSET', KEYS[1], 'stock', left - 1)
-redis.call('XADD', KEYS[3], '*', 'order', ARGV[2], 'user', ARGV[1], 'voucher', ARGV[3])
-redis.call('HSET', KEYS[4], ARGV[2], ARGV[1] .. ':' .. ARGV[3])
-return {'RESERVED', ARGV[5]}";
+/// What it costs the server both sides pay.
+const RESERVE: &str = include_str!("../../seawall/src/stock/script/sale_reserve.lua");
+/// Streams over which sales are spread, and more than anybody sells or waits.
+const STREAMS: u64 = 16;
+const PLENTY: u64 = 1 << 40;
 
 struct Bare {
     redis: MultiplexedConnection,
@@ -58,20 +54,13 @@ async fn order(
     Path((user, voucher)): Path<(u64, u64)>,
 ) -> Result<Response, StatusCode> {
     let id = voucher << 32 | user;
-    let key = |name: &str| format!("{{bare:{}}}:{name}:{voucher}", voucher % 16);
-    let mut call = redis::cmd("EVALSHA");
-    call.arg(&bare.script).arg(4).arg(key("voucher")).arg(key("buyers"));
-    call.arg(key("orders"))
-        .arg(key("queued"))
-        .arg(user)
-        .arg(id)
-        .arg(voucher)
-        .arg(1_000_000)
-        .arg(id);
-    let reply: Vec<String> = call
-        .query_async(&mut bare.redis.clone())
-        .await
-        .map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    let mut redis = bare.redis.clone();
+    let refused = |_| StatusCode::SERVICE_UNAVAILABLE;
+    let mut reply = bare.reserve(&mut redis, (user, voucher), id).await.map_err(refused)?;
+    if reply.first().is_some_and(|word| word == "UNKNOWN") {
+        open(&mut redis, voucher).await.map_err(refused)?;
+        reply = bare.reserve(&mut redis, (user, voucher), id).await.map_err(refused)?;
+    }
     match reply.first().map(String::as_str) {
         Some("RESERVED") => Ok(Json(json!({
             "success": true, "code": "OK", "msg": "", "data": id.to_string()
@@ -79,4 +68,35 @@ async fn order(
         .into_response()),
         _ => Err(StatusCode::CONFLICT),
     }
+}
+
+impl Bare {
+    async fn reserve(
+        &self,
+        redis: &mut MultiplexedConnection,
+        (user, voucher): (u64, u64),
+        id: u64,
+    ) -> RedisResult<Vec<String>> {
+        let (stream, sale) = keys(voucher);
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&self.script).arg(5).arg(&sale);
+        call.arg(format!("{sale}:buyers")).arg(format!("{sale}:receipts"));
+        call.arg(&stream).arg(format!("{stream}:waiting"));
+        call.arg(user).arg(id).arg(PLENTY).arg("voucher").arg(voucher);
+        call.query_async(redis).await
+    }
+}
+
+/// The key of a voucher's stream, and of its sale.
+fn keys(voucher: u64) -> (String, String) {
+    let stream = format!("sale:{{bare:{}}}", voucher % STREAMS);
+    let sale = format!("{stream}:{voucher}");
+    (stream, sale)
+}
+
+async fn open(redis: &mut MultiplexedConnection, voucher: u64) -> RedisResult<()> {
+    let (far, sale) = (i64::MAX / 1_000_000, keys(voucher).1);
+    let mut call = redis::cmd("HSET");
+    call.arg(sale).arg("state").arg("open").arg("left").arg(PLENTY).arg("begin").arg(0);
+    call.arg("end").arg(far).arg("gone").arg(far).exec_async(redis).await
 }
