@@ -11,7 +11,7 @@ use axum::{
         FromRequest, FromRequestParts, Path, Query, Request,
         rejection::{FormRejection, JsonRejection},
     },
-    http::{HeaderMap, StatusCode, request::Parts},
+    http::{Extensions, HeaderMap, StatusCode, request::Parts},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use utoipa::IntoParams;
@@ -163,14 +163,20 @@ impl<S: Send + Sync> FromRequestParts<S> for SignedIn {
 /// Who asks, if somebody is logged in: for answers that only differ a little by that.
 pub(crate) struct MaybeSignedIn(pub(crate) Option<User>);
 
+impl MaybeSignedIn {
+    pub(crate) fn of(request: &Extensions) -> Self {
+        MaybeSignedIn(match request.get::<Visitor>() {
+            Some(Visitor::User(user)) => Some(user.clone()),
+            Some(Visitor::Unknown | Visitor::Guest) | None => None,
+        })
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for MaybeSignedIn {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
-        Ok(MaybeSignedIn(match parts.extensions.get::<Visitor>() {
-            Some(Visitor::User(user)) => Some(user.clone()),
-            Some(Visitor::Unknown | Visitor::Guest) | None => None,
-        }))
+        Ok(MaybeSignedIn::of(&parts.extensions))
     }
 }
 
@@ -189,14 +195,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Shown {
 /// Anybody else's headers are not believed.
 pub(crate) struct ClientIp(pub(crate) IpAddr);
 
+impl ClientIp {
+    pub(crate) fn of(request: &Extensions, headers: &HeaderMap, app: &Shared) -> Self {
+        // Only a test that calls the router without a connection has no peer.
+        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let peer = request.get::<Peer>().map_or(unspecified, |peer| peer.0.ip());
+        ClientIp(behind_proxies(peer, headers, &app.config().trusted_proxies))
+    }
+}
+
 impl FromRequestParts<Shared> for ClientIp {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Failure> {
-        // Only a test that calls the router without a connection has no peer.
-        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let peer = parts.extensions.get::<Peer>().map_or(unspecified, |peer| peer.0.ip());
-        Ok(ClientIp(behind_proxies(peer, &parts.headers, &app.config().trusted_proxies)))
+        Ok(ClientIp::of(&parts.extensions, &parts.headers, app))
     }
 }
 

@@ -1,10 +1,10 @@
-//! What every request passes: its id, its time limit, headers that protect the browser, and who it
-//! is that asks.
+//! What every request passes: its id, its limits of time and size, who it is that asks, and headers
+//! that protect the browser.
 
 use std::time::{Duration, Instant};
 
 use axum::{
-    extract::{Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
@@ -15,8 +15,11 @@ use super::Failure;
 use crate::{
     accounts::{Token, User},
     app::Shared,
+    stats,
 };
 
+/// Largest body of a request; uploads have a limit of their own.
+const MAX_BODY_BYTES: usize = 64 * 1024;
 /// How long a request may take, body included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Longest request id that is taken over from a client.
@@ -37,13 +40,24 @@ pub(crate) enum Visitor {
     Unknown,
 }
 
-/// Gives the request an id and a time limit.
-pub(crate) async fn request(request: Request, next: Next) -> Response {
+/// All of it in one layer: each layer of a router costs every request boxes and copies.
+pub(crate) async fn every_request(
+    State(app): State<Shared>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(request.headers());
     let span =
         tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
     let began = Instant::now();
-    let work = tokio::time::timeout(REQUEST_LIMIT, next.run(request)).instrument(span.clone());
+    let work = async {
+        DefaultBodyLimit::max(MAX_BODY_BYTES).apply(&mut request);
+        let visitor = visitor(&app, request.headers()).await;
+        request.extensions_mut().insert(visitor);
+        stats::http::note_page_view(&app, &request);
+        next.run(request).await
+    };
+    let work = tokio::time::timeout(REQUEST_LIMIT, work).instrument(span.clone());
     let mut response = work.await.unwrap_or_else(|_| {
         let msg = "the request took too long".to_owned();
         Failure::Http(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", msg).into_response()
@@ -52,8 +66,10 @@ pub(crate) async fn request(request: Request, next: Next) -> Response {
         let (status, elapsed) = (response.status().as_u16(), began.elapsed());
         tracing::debug!(status, ?elapsed, "answered");
     });
+    let headers = response.headers_mut();
     let id = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"));
-    response.headers_mut().insert(REQUEST_ID.clone(), id);
+    headers.insert(REQUEST_ID.clone(), id);
+    protect(headers);
     response
 }
 
@@ -68,42 +84,32 @@ fn request_id(headers: &HeaderMap) -> String {
 }
 
 /// Adds what keeps a browser from being used against its owner.
-pub(crate) async fn protect(request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
+fn protect(headers: &mut HeaderMap) {
     let fixed = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
     ];
+    headers.reserve(fixed.len() + 1);
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
     // Answers depend on who asks; only the page's own files say otherwise.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
-/// Loads the user, lets the session slide, and always passes.
-pub(crate) async fn visitor(
-    State(app): State<Shared>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let visitor = match token(request.headers()) {
-        None => Visitor::Guest,
-        Some(token) => match app.accounts().visitor(&token).await {
-            Ok(Some(user)) => Visitor::User(user),
-            Ok(None) => Visitor::Guest,
-            Err(error) => {
-                tracing::warn!(%error, "nobody can say whose session this is");
-                Visitor::Unknown
-            }
-        },
-    };
-    request.extensions_mut().insert(visitor);
-    next.run(request).await
+/// Who asks; their session slides.
+async fn visitor(app: &Shared, headers: &HeaderMap) -> Visitor {
+    let Some(token) = token(headers) else { return Visitor::Guest };
+    match app.accounts().visitor(&token).await {
+        Ok(Some(user)) => Visitor::User(user),
+        Ok(None) => Visitor::Guest,
+        Err(error) => {
+            tracing::warn!(%error, "nobody can say whose session this is");
+            Visitor::Unknown
+        }
+    }
 }
 
 /// The token of `authorization: TOKEN` or `authorization: Bearer TOKEN`.

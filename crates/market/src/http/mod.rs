@@ -15,7 +15,6 @@ pub mod serve;
 use axum::{
     Router,
     body::Bytes,
-    extract::DefaultBodyLimit,
     http::{StatusCode, header},
     middleware,
     routing::get,
@@ -36,14 +35,9 @@ use crate::{
     sales, shops, stats, uploads, vouchers,
 };
 
-/// Largest body of a request; uploads have a limit of their own.
-const MAX_BODY_BYTES: usize = 64 * 1024;
-
 /// Every route of the service.
 pub(crate) fn router(app: Shared) -> Router {
     let (described, api) = described().split_for_parts();
-    let visitor = middleware::from_fn_with_state(app.clone(), filters::visitor);
-    let page_views = middleware::from_fn_with_state(app.clone(), stats::http::page_views);
     described
         .merge(description(&api::complete(api)))
         .merge(page::routes())
@@ -54,11 +48,7 @@ pub(crate) fn router(app: Shared) -> Router {
             let msg = "this path does not take that method".to_owned();
             Failure::Http(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", msg)
         })
-        .layer(page_views)
-        .layer(visitor)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn(filters::protect))
-        .layer(middleware::from_fn(filters::request))
+        .layer(middleware::from_fn_with_state(app.clone(), filters::every_request))
         .with_state(app)
 }
 

@@ -5,10 +5,8 @@
 use std::ops::RangeInclusive;
 
 use axum::{
-    extract::{FromRequestParts, Request, State},
+    extract::{Request, State},
     http::{HeaderMap, Method, header},
-    middleware::Next,
-    response::Response,
 };
 use seawall::social::Day;
 use serde::Deserialize;
@@ -30,23 +28,13 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(view)).routes(routes!(uv)).routes(routes!(pv))
 }
 
-/// Counts every view of the page; a request passes as if this were not here.
-pub(crate) async fn page_views(
-    State(app): State<Shared>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if request.method() != Method::GET || request.uri().path() != PAGE {
-        return next.run(request).await;
+/// Counts the request when it is a view of the page itself.
+pub(crate) fn note_page_view(app: &Shared, request: &Request) {
+    if request.method() == Method::GET && request.uri().path() == PAGE {
+        let MaybeSignedIn(user) = MaybeSignedIn::of(request.extensions());
+        let address = ClientIp::of(request.extensions(), request.headers(), app);
+        app.stats().view(visitor(user.as_ref(), &address, request.headers()));
     }
-    let (mut parts, body) = request.into_parts();
-    // Neither of the two ever refuses.
-    let user = MaybeSignedIn::from_request_parts(&mut parts, &app).await;
-    let address = ClientIp::from_request_parts(&mut parts, &app).await;
-    if let (Ok(MaybeSignedIn(user)), Ok(address)) = (user, address) {
-        app.stats().view(visitor(user.as_ref(), &address, &parts.headers));
-    }
-    next.run(Request::from_parts(parts, body)).await
 }
 
 fn visitor(user: Option<&User>, address: &ClientIp, headers: &HeaderMap) -> Visitor {
