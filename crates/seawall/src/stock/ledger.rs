@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error as StdError};
 
-use super::{record::Standing, reference::Reference};
+use super::{levels::Levels, record::Standing, reference::Reference};
 use crate::error::{Error, Result};
 
 /// One movement, as a database has it.
@@ -63,8 +63,15 @@ impl Ledger for Vec<Movement> {
 /// What a ledger comes to.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    pub(super) receipts: BTreeMap<String, u64>,
+    pub(super) receipts: BTreeMap<String, Receipt>,
     pub(super) references: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Receipt {
+    pub(super) units: u64,
+    /// The how manieth movement it is.
+    pub(super) place: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +79,8 @@ pub(super) struct Entry {
     pub(super) standing: Standing,
     pub(super) units: u64,
     pub(super) until_millis: i64,
+    /// The how manieth movement it is.
+    pub(super) place: usize,
 }
 
 impl Book {
@@ -80,27 +89,37 @@ impl Book {
             Error::Unavailable(format!("the ledger cannot be read: {error}").into())
         })?;
         let mut book = Book::default();
-        for movement in movements {
-            let (reference, entry) = match movement {
+        for (place, movement) in movements.into_iter().enumerate() {
+            let (reference, standing, units, until_millis) = match movement {
                 Movement::Received { receipt, units } => {
-                    book.receipts.insert(receipt, units);
+                    book.receipts.insert(receipt, Receipt { units, place });
                     continue;
                 }
                 Movement::Held { reference, units, until_millis } => {
-                    (reference, Entry { standing: Standing::Held, units, until_millis })
+                    (reference, Standing::Held, units, until_millis)
                 }
-                Movement::Sold { reference, units } => {
-                    (reference, Entry { standing: Standing::Sold, units, until_millis: 0 })
-                }
-                Movement::Released { reference } => (reference, over(Standing::Released)),
-                Movement::TakenBack { reference } => (reference, over(Standing::TakenBack)),
+                Movement::Sold { reference, units } => (reference, Standing::Sold, units, 0),
+                Movement::Released { reference } => (reference, Standing::Released, 0, 0),
+                Movement::TakenBack { reference } => (reference, Standing::TakenBack, 0, 0),
             };
+            let entry = Entry { standing, units, until_millis, place };
             book.references.insert(reference.as_str().to_owned(), entry);
         }
         Ok(book)
     }
-}
 
-fn over(standing: Standing) -> Entry {
-    Entry { standing, units: 0, until_millis: 0 }
+    /// What the ledger comes to at a moment of the server's clock: a hold that has ended is over.
+    pub(super) fn levels(&self, now_millis: i64) -> Levels {
+        let received = self.receipts.values().map(|receipt| receipt.units).sum();
+        let mut levels = Levels { received, ..Levels::default() };
+        for entry in self.references.values() {
+            match entry.standing {
+                Standing::Sold => levels.sold += entry.units,
+                Standing::Held if entry.until_millis > now_millis => levels.held += entry.units,
+                _ => {}
+            }
+        }
+        levels.left = levels.received.saturating_sub(levels.held + levels.sold);
+        levels
+    }
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     inventory::{Inner, Inventory},
-    ledger::{Book, Ledger},
+    ledger::{Book, Ledger, Receipt},
     levels::Levels,
     receive::share,
     record::{Part, Record, Standing},
@@ -128,7 +128,7 @@ impl Inner {
         let mut plans: BTreeMap<usize, Plan> =
             shards.iter().map(|shard| (*shard, Plan::default())).collect();
         for (shard, plan) in &mut plans {
-            for (receipt, units) in &book.receipts {
+            for (receipt, Receipt { units, .. }) in &book.receipts {
                 let share = share(*units, *shard, count);
                 plan.levels.received += share;
                 let record = format!("I {share} {forgotten} {units} -");

@@ -171,3 +171,52 @@ async fn holds_go_back_by_themselves_and_references_are_forgotten() {
     assert_eq!(total(&stock).await, Levels { received: 2, held: 0, sold: 1, left: 1 });
     stage.shutdown().await;
 }
+
+/// What shards have forgotten is not received or sold a second time.
+#[tokio::test]
+async fn forgotten_movements_are_not_repeated_by_a_repair() {
+    let stage = Stage::start().await.expect("a stage");
+    let builder = stage.seawall().inventory("s").references_for(MINUTE);
+    let stock = builder.sweep_every(MINUTE * 600).open().await.expect("opened");
+    let received = |receipt: &str, units| Movement::Received { receipt: receipt.into(), units };
+    let mut ledger = vec![received("old", 30)];
+    assert_eq!(stock.receive("old", 30).await.expect("ok"), Received::Complete { added: 30 });
+    for (name, home, units) in [("a", 0, 4), ("gathered", 1, 13)] {
+        let (reference, sold) = (at(name, home), Held::Sold { units });
+        assert_eq!(stock.sell_now(&reference, units).await.expect("ok"), sold);
+        ledger.push(Movement::Sold { reference, units });
+    }
+    let held = stock.hold(&at("held", 2), 1, Duration::from_secs(5)).await.expect("ok");
+    let Held::Held(hold) = held else { panic!("{held:?}") };
+    let until_millis = hold.until_millis;
+    ledger.push(Movement::Held { reference: at("held", 2), units: 1, until_millis });
+    stage.advance(MINUTE * 5).await;
+    for _ in 0..3 {
+        assert!(stock.sweep().await.is_ok());
+    }
+    assert_eq!(stock.standing(&at("a", 0)).await.expect("ok").0, Standing::Unknown, "forgotten");
+    for repair in [Repair::Report, Repair::Apply] {
+        assert_eq!(stock.reconcile(&ledger, repair).await.expect("ok"), []);
+    }
+    assert_eq!(total(&stock).await, Levels { received: 30, held: 0, sold: 17, left: 13 });
+
+    // What was never carried out is told apart from it.
+    ledger.push(received("new", 6));
+    ledger.push(Movement::Sold { reference: at("b", 2), units: 3 });
+    let repaired = stock.reconcile(&ledger, Repair::Apply).await.expect("ok");
+    assert_eq!(repaired.len(), 2, "{repaired:?}");
+    let levels = Levels { received: 36, held: 0, sold: 20, left: 16 };
+    assert_eq!(total(&stock).await, levels);
+    assert_eq!(stock.reconcile(&ledger, Repair::Apply).await.expect("ok"), []);
+
+    // Taken back by the database alone: nobody knows the sale any more, so nothing is guessed.
+    ledger.push(Movement::TakenBack { reference: at("a", 0) });
+    let differences = stock.reconcile(&ledger, Repair::Apply).await.expect("ok");
+    let back = Levels { sold: 16, left: 20, ..levels };
+    assert_eq!(differences, [Difference::Totals { ledger: back, stock: levels }]);
+    assert_eq!(total(&stock).await, levels);
+    stock.rebuild(&ledger).await.expect("rebuilt");
+    assert_eq!(total(&stock).await, back);
+    assert_eq!(stock.reconcile(&ledger, Repair::Report).await.expect("ok"), []);
+    stage.shutdown().await;
+}
