@@ -26,6 +26,7 @@ mod reference;
 mod sabotage;
 mod sale;
 mod sale_repair;
+mod sale_replies;
 mod sale_types;
 mod sale_waiting;
 mod settle;

@@ -11,7 +11,8 @@
 use redis::cmd;
 
 use super::{
-    sale::{FlashSale, MAX_UNITS, standing},
+    sale::{FlashSale, MAX_UNITS},
+    sale_replies::standing,
     sale_types::{Adopted, Corrected, Holding, HoldingState, SaleStatus},
     sale_waiting::fields,
 };

@@ -17,7 +17,7 @@ if has[1] == 'open' then
 end
 if ARGV[1] == 'BEGIN' then
   -- An opening that was never finished is begun anew, whoever began it.
-  redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
   local t, from = redis.call('TIME'), 0
   if ARGV[8] == 'now' then from = t[1] * 1000 + math.floor(t[2] / 1000) end
   local function at(ms) return string.format('%.0f', from + ms) end
