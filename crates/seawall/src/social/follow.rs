@@ -16,8 +16,8 @@ use redis::{FromRedisValue, cmd};
 
 use super::{
     SLICE,
-    rebuild::{Kind, Rank, Rebuilt, Snapshot, source_error},
-    template::{Template, members},
+    rebuild::{Kind, LIFETIME, Rank, Rebuilt, Snapshot, check_lifetime, source_error},
+    template::{Template, handles, members},
 };
 use crate::{
     Seawall,
@@ -25,9 +25,6 @@ use crate::{
     link::{Call, Script},
     member::Member,
 };
-
-/// How long a set with a source is believed, unless told otherwise.
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 static FOLLOW: Script = Script::new(include_str!("script/follow.lua"));
 
@@ -87,9 +84,7 @@ impl<M: Member> FollowBuilder<M> {
     /// # Errors
     /// [`Error::Invalid`] for a lifetime below a second.
     pub fn build(self) -> Result<Follows<M>> {
-        if self.lifetime < Duration::from_secs(1) {
-            return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
-        }
+        check_lifetime(self.lifetime)?;
         Ok(Follows { inner: Arc::new(self) })
     }
 }
@@ -239,12 +234,10 @@ impl<M: Member> FollowsOf<M> {
         let link = self.inner.template.link();
         let Some(source) = &self.inner.source else { return link.eval(call).await };
         let load = || async {
-            let mut followed = source(self.who.clone()).await?;
-            followed.sort_unstable();
-            followed.dedup();
+            let followed = source(self.who.clone()).await?;
             let members =
                 followed.iter().map(|whom| Ok((Rank::None, whom.to_member()?.into_owned())));
-            Ok(Snapshot { members: members.collect::<Result<_>>()?, flag: 0 })
+            Ok(Snapshot::new(members.collect::<Result<_>>()?, 0))
         };
         self.keys.complete(link, || link.eval::<Option<T>>(call), load).await
     }
@@ -264,26 +257,4 @@ impl<M: Member> FollowsOf<M> {
     }
 }
 
-impl<M> Clone for Follows<M> {
-    fn clone(&self) -> Self {
-        Follows { inner: Arc::clone(&self.inner) }
-    }
-}
-
-impl<M> std::fmt::Debug for FollowBuilder<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FollowBuilder").field("template", &self.template).finish_non_exhaustive()
-    }
-}
-
-impl<M> std::fmt::Debug for Follows<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follows").field("template", &self.inner.template).finish_non_exhaustive()
-    }
-}
-
-impl<M: Member> std::fmt::Debug for FollowsOf<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FollowsOf").field("keys", &self.keys).finish_non_exhaustive()
-    }
-}
+handles!(FollowBuilder, Follows, FollowsOf);

@@ -23,8 +23,8 @@ const SUGGEST_FROM: usize = 32;
 const SUGGEST_EACH: usize = 64;
 
 impl<M: Member> FollowsOf<M> {
-    /// Whom both follow, in order of their ids; at most `limit`, which is at most
-    /// [`SLICE`](super::SLICE).
+    /// Whom both follow, in order of their ids; when there are more than `limit`, which is at most
+    /// [`SLICE`](super::SLICE), some of them.
     ///
     /// # Errors
     /// When Redis or the source does not answer.

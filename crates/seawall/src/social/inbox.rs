@@ -16,8 +16,6 @@ use std::{marker::PhantomData, time::Duration};
 
 use redis::cmd;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     InboxOf,
     template::{Template, check_score},
@@ -47,8 +45,6 @@ impl Seawall {
             template: Template::new(self, "inbox", name),
             keep: KEEP,
             lifetime: None,
-            #[cfg(feature = "sabotage")]
-            bug: None,
             member: PhantomData,
         }
     }
@@ -77,8 +73,6 @@ pub struct Inbox<M> {
     pub(super) template: Template,
     pub(super) keep: usize,
     lifetime: Option<Duration>,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
     member: PhantomData<fn(M) -> M>,
 }
 

@@ -103,7 +103,7 @@ impl<M: Member> InboxOf<M> {
             )));
         }
         #[cfg(feature = "sabotage")]
-        let after = self.inbox.bug.map_or(after.cloned(), |bug| bug.misplace(after));
+        let after = self.inbox.template.bug.map_or(after.cloned(), |bug| bug.misplace(after));
         #[cfg(feature = "sabotage")]
         let after = after.as_ref();
         let boxes: Vec<&InboxOf<M>> = std::iter::once(self).chain(pulled).collect();
@@ -138,7 +138,7 @@ impl<M: Member> InboxOf<M> {
             Some((_, smallest)) => {
                 let here = items.iter().filter(|(_, time)| time == smallest).count() as u64;
                 #[cfg(feature = "sabotage")]
-                let from = if self.inbox.bug == Some(Bug::OffsetOfThisPageOnly) {
+                let from = if self.inbox.template.bug == Some(Bug::OffsetOfThisPageOnly) {
                     Scroll { offset: 0, ..from }
                 } else {
                     from

@@ -18,7 +18,7 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use super::template::{Template, beside, check_count, check_score};
+use super::template::{Template, beside, check_count, check_reference, check_score, remembered};
 use crate::{
     KeyPart, Seawall,
     error::{Error, Result},
@@ -152,27 +152,26 @@ impl<M: Member> Season<M> {
         self.put("best", member, score, "").await
     }
 
-    /// Adds to a score, once for each reference, which is remembered for an hour. Returns the score
-    /// that stands.
+    /// Adds to a score, once for each reference of this member, which is remembered for an hour.
+    /// Returns the score that stands; a repetition the one that stood after the first.
     ///
     /// # Errors
     /// As [`Season::set`]; [`Error::Invalid`] also when the sum would leave ±[`MAX_SCORE`]: nothing
     /// is changed then.
     pub async fn add(&self, member: &M, by: i64, reference: &str) -> Result<i64> {
-        if reference.is_empty() || reference.len() > 128 {
-            return Err(Error::Invalid("a reference has 1 to 128 bytes".into()));
-        }
+        check_reference(reference)?;
         self.put("add", member, by, reference).await
     }
 
     async fn put(&self, mode: &str, member: &M, score: i64, reference: &str) -> Result<i64> {
         check_score(score)?;
-        let remembered = beside(&self.keys[0], &format!(":r:{reference}"));
+        let member = member.to_member()?;
         let [board, entries, scores] = &self.keys;
+        let remembered = remembered(board, ":r:", &member, reference);
         let call = PUT
             .on(&[board, entries, scores, &remembered])
             .arg(mode)
-            .arg(&*member.to_member()?)
+            .arg(&*member)
             .arg(score)
             .arg(self.lifetime_millis)
             .arg(self.keep)

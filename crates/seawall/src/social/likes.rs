@@ -19,7 +19,7 @@ use redis::{Cmd, cmd};
 
 use super::{
     SLICE,
-    template::{Template, beside, check_count, check_score, scored},
+    template::{Template, check_count, check_reference, check_score, remembered, scored},
 };
 use crate::{
     KeyPart, Seawall,
@@ -61,7 +61,7 @@ impl Seawall {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Likes<M> {
-    template: Template,
+    pub(super) template: Template,
     spread: u16,
     member: PhantomData<fn(M) -> M>,
 }
@@ -171,9 +171,15 @@ impl<M: Member> LikesOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn toggle(&self, member: &M) -> Result<Toggle> {
-        let reference = format!("{:032x}", rand::random::<u128>());
+        let click = || format!("{:032x}", rand::random::<u128>());
+        let reference = click();
         let mut attempt = 1;
         loop {
+            #[cfg(feature = "sabotage")]
+            let reference = match self.template.bug {
+                Some(super::Bug::AnotherClick) => click(),
+                _ => reference.clone(),
+            };
             match self.toggle_once(member, &reference).await {
                 Err(error) if error.is_indeterminate() && attempt < TOGGLE_ATTEMPTS => attempt += 1,
                 outcome => return outcome,
@@ -181,16 +187,14 @@ impl<M: Member> LikesOf<M> {
         }
     }
 
-    /// Turns it round, once for each reference: a client that names its click can repeat it for five
-    /// minutes and gets the first answer again.
+    /// Turns it round, once for each reference of this member: a client that names its click can repeat
+    /// it for five minutes and gets the first answer again.
     ///
     /// # Errors
     /// When Redis does not answer; [`Error::Invalid`] for a reference that is empty or longer than
     /// 128 bytes.
     pub async fn toggle_once(&self, member: &M, reference: &str) -> Result<Toggle> {
-        if reference.is_empty() || reference.len() > 128 {
-            return Err(Error::Invalid("a reference has 1 to 128 bytes".into()));
-        }
+        check_reference(reference)?;
         match self.switch(member, "toggle", reference).await? {
             1 => Ok(Toggle::On),
             2 => Ok(Toggle::Off),
@@ -201,7 +205,7 @@ impl<M: Member> LikesOf<M> {
     async fn switch(&self, member: &M, mode: &str, reference: &str) -> Result<u8> {
         let bytes = member.to_member()?;
         let key = &self.keys[self.bucket(&bytes)];
-        let remembered = beside(key, &format!(":toggle:{reference}"));
+        let remembered = remembered(key, ":toggle:", &bytes, reference);
         let call = SWITCH
             .on(&[key.as_slice(), &remembered])
             .arg(mode)

@@ -20,6 +20,7 @@
 //! can be repeated after a lost reply says so. A structure that has a source behind it never takes
 //! an absent key for an empty one (`rebuild`).
 
+mod by_time;
 mod cursor;
 mod day;
 mod follow;

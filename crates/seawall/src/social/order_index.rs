@@ -22,27 +22,22 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
-    Cursor, SLICE,
-    rebuild::{Kind, Rank, Rebuilt, Snapshot, source_error},
-    template::{Template, check_score},
+    Cursor, SLICE, by_time,
+    rebuild::{LIFETIME, Rebuilt, Snapshot, check_lifetime, source_error},
+    template::{Template, check_score, handles},
 };
 use crate::{
     Seawall,
     error::{Error, Result},
-    link::Script,
     member::Member,
 };
 
 /// What an index keeps unless told otherwise.
 const KEEP: usize = 500;
-/// How long an index is believed unless told otherwise.
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// How often an update is tried before it is handed over.
 const ATTEMPTS: u32 = 5;
 /// The pause after the first attempt; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-
-static ADD: Script = Script::new(include_str!("script/order_add.lua"));
 
 type Source<M> =
     Arc<dyn Fn(M, Option<Order>, usize) -> BoxFuture<'static, Result<Vec<Order>>> + Send + Sync>;
@@ -158,9 +153,7 @@ impl<M: Member> OrderIndexBuilder<M> {
         if self.keep == 0 || self.keep > SLICE {
             return Err(Error::Invalid(format!("keep is {}: 1 to {SLICE} are allowed", self.keep)));
         }
-        if self.lifetime < Duration::from_secs(1) {
-            return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
-        }
+        check_lifetime(self.lifetime)?;
         Ok(OrderIndex { inner: Arc::new(self) })
     }
 }
@@ -194,8 +187,7 @@ impl<M: Member> OrderIndex<M> {
     /// # Errors
     /// [`Error::Invalid`] when the user is no valid part of a key.
     pub fn of(&self, user: &M) -> Result<OrdersOf<M>> {
-        let key = self.inner.template.key_of(user)?;
-        let keys = Rebuilt::new(Kind::SortedSet, key, self.inner.lifetime);
+        let keys = by_time::keys(self.inner.template.key_of(user)?, self.inner.lifetime);
         Ok(OrdersOf { inner: Arc::clone(&self.inner), user: user.clone(), keys })
     }
 }
@@ -206,7 +198,7 @@ impl<M: Member> OrderIndex<M> {
 pub enum Add {
     /// It is in the list.
     Added,
-    /// It was there before.
+    /// It was there before, or is older than the oldest of those that are kept.
     Already,
     /// There is no complete list in Redis: the next reader reads the source, which has it.
     NotLoaded,
@@ -237,11 +229,8 @@ impl<M: Member> OrdersOf<M> {
     /// When Redis took it in none of the attempts and there is nobody to hand it over to, or that
     /// one failed too.
     pub async fn add(&self, order: Order) -> Result<Add> {
-        let call = ADD
-            .on(&[&self.keys.key, &self.keys.marker, &self.keys.lease])
-            .arg(order.score()?)
-            .arg(order.id)
-            .arg(self.inner.keep);
+        let (id, score) = (order.id.to_member()?, order.score()?);
+        let call = by_time::put(&self.keys, &id, score, self.inner.keep);
         let link = self.inner.template.link();
         let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
@@ -249,6 +238,10 @@ impl<M: Member> OrdersOf<M> {
             match link.eval::<Option<u8>>(&call).await {
                 Ok(Some(1)) => return Ok(Add::Added),
                 Ok(Some(_)) => return Ok(Add::Already),
+                #[cfg(feature = "sabotage")]
+                Ok(None) if self.inner.template.bug == Some(super::Bug::AddAnyway) => {
+                    return super::sabotage::add_anyway(link, &self.keys, order).await;
+                }
                 Ok(None) => return Ok(Add::NotLoaded),
                 Err(Error::Closed) => return Err(Error::Closed),
                 Err(error) if attempt == ATTEMPTS => break error,
@@ -302,36 +295,9 @@ impl<M: Member> OrdersOf<M> {
         let mut orders = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
         let whole = orders.len() < self.inner.keep;
         orders.truncate(self.inner.keep);
-        let mut members = Vec::with_capacity(orders.len());
-        for order in orders {
-            members.push((Rank::Score(order.score()?), order.id.to_member()?.into_owned()));
-        }
-        members.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-        members.dedup_by(|a, b| a.1 == b.1);
-        Ok(Snapshot { members, flag: u8::from(whole) })
+        let ranked = orders.iter().map(|order| Ok((order.id, order.score()?)));
+        by_time::snapshot(ranked.collect::<Result<Vec<_>>>()?, whole)
     }
 }
 
-impl<M> Clone for OrderIndex<M> {
-    fn clone(&self) -> Self {
-        OrderIndex { inner: Arc::clone(&self.inner) }
-    }
-}
-
-impl<M> std::fmt::Debug for OrderIndexBuilder<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OrderIndexBuilder").field("keep", &self.keep).finish_non_exhaustive()
-    }
-}
-
-impl<M> std::fmt::Debug for OrderIndex<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OrderIndex").field("keep", &self.inner.keep).finish_non_exhaustive()
-    }
-}
-
-impl<M> std::fmt::Debug for OrdersOf<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OrdersOf").field("keys", &self.keys).finish_non_exhaustive()
-    }
-}
+handles!(OrderIndexBuilder, OrderIndex, OrdersOf);

@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 use redis::cmd;
 
 use super::{
-    places_source::{LIFETIME, Source},
-    rebuild::{Kind, Rebuilt},
+    places_source::Source,
+    rebuild::{Kind, LIFETIME, Rebuilt},
     template::Template,
 };
 use crate::{

@@ -5,7 +5,7 @@
 //! process, and is never taken for a town without shops. Write the database first and then
 //! [`PlacesIn::add`] or [`PlacesIn::remove`]; if that fails, [`PlacesIn::audit`] finds it later.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use redis::{Arg, Cmd, FromRedisValue, Value, cmd};
@@ -20,8 +20,6 @@ use crate::{
     member::Member,
 };
 
-/// How long a set with a source is believed.
-pub(super) const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Members that one look of an audit compares.
 const COMPARED_AT_ONCE: usize = 250;
 /// Degrees that a geo set may round: its cells are half as large.
@@ -196,9 +194,7 @@ fn snapshot<M: Member>(places: Vec<(M, Point)>) -> Result<Snapshot> {
     for (member, point) in places {
         members.push((Rank::At(point.check()?), member.to_member()?.into_owned()));
     }
-    members.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-    members.dedup_by(|a, b| a.1 == b.1);
-    Ok(Snapshot { members, flag: 0 })
+    Ok(Snapshot::new(members, 0))
 }
 
 impl<M> Clone for PlacesIn<M> {

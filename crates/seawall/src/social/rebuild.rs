@@ -29,6 +29,8 @@ use crate::{
     link::{Link, Script},
 };
 
+/// How long a collection is believed, unless told otherwise.
+pub(super) const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// How long a rebuild may take before another process may begin one.
 const LEASE: Duration = Duration::from_secs(5);
 /// How long a caller waits for a collection to be there.
@@ -53,11 +55,20 @@ pub(super) enum Rank {
     At(Point),
 }
 
-/// What the source says: every member once.
+/// What the source says: every member once, or the collection would never fit its count.
 pub(super) struct Snapshot {
-    pub(super) members: Vec<(Rank, Vec<u8>)>,
+    members: Vec<(Rank, Vec<u8>)>,
     /// One digit that the structure keeps beside the count.
-    pub(super) flag: u8,
+    flag: u8,
+}
+
+impl Snapshot {
+    /// Of a member that is named twice the first.
+    pub(super) fn new(mut members: Vec<(Rank, Vec<u8>)>, flag: u8) -> Self {
+        members.sort_by(|(_, one), (_, other)| one.cmp(other));
+        members.dedup_by(|(_, later), (_, first)| later == first);
+        Snapshot { members, flag }
+    }
 }
 
 /// What a collection is.
@@ -205,6 +216,14 @@ impl Rebuilt {
         command.arg(&self.marker).arg(&self.key).arg(&self.lease);
         link.send(&self.key, &command).await.map(drop)
     }
+}
+
+/// Refuses a lifetime in which hardly anybody could be answered.
+pub(super) fn check_lifetime(lifetime: Duration) -> Result<()> {
+    if lifetime < Duration::from_secs(1) {
+        return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
+    }
+    Ok(())
 }
 
 /// The caller's error, as ours.

@@ -19,7 +19,6 @@ use super::{
 use crate::{
     Seawall,
     error::{Error, Result},
-    link::Link,
     member::Member,
 };
 
@@ -54,7 +53,7 @@ impl Seawall {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SignIns<M> {
-    template: Template,
+    pub(super) template: Template,
     member: PhantomData<fn(M) -> M>,
 }
 
@@ -81,8 +80,8 @@ impl<M: Member> SignIns<M> {
 /// The sign-ins of one user.
 #[derive(Debug, Clone)]
 pub struct SignInsOf {
-    template: Template,
-    key: Vec<u8>,
+    pub(super) template: Template,
+    pub(super) key: Vec<u8>,
 }
 
 /// A month's days.
@@ -201,14 +200,6 @@ impl SignInsOf {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    pub(super) fn link(&self) -> &Link {
-        self.template.link()
     }
 
     fn month_key(&self, month: Month) -> Vec<u8> {

@@ -5,9 +5,13 @@ use redis::Value;
 use crate::{
     KeyPart, Seawall,
     error::{Error, Result},
+    key::KeyBuffer,
     link::Link,
     member::Member,
 };
+
+/// The longest reference of a repeatable change.
+const MAX_REFERENCE_BYTES: usize = 128;
 
 /// The keys of one structure.
 #[derive(Debug, Clone)]
@@ -15,11 +19,19 @@ pub(super) struct Template {
     seawall: Seawall,
     kind: &'static str,
     name: String,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<super::Bug>,
 }
 
 impl Template {
     pub(super) fn new(seawall: &Seawall, kind: &'static str, name: impl Into<String>) -> Self {
-        Template { seawall: seawall.clone(), kind, name: name.into() }
+        Template {
+            seawall: seawall.clone(),
+            kind,
+            name: name.into(),
+            #[cfg(feature = "sabotage")]
+            bug: None,
+        }
     }
 
     /// The key of a subject. Whatever is appended to it lies in the same slot.
@@ -37,9 +49,61 @@ impl Template {
     }
 }
 
+/// Clones and texts of handles on collections with a source, whatever their members are: settings,
+/// the handle over them, and the view of one subject.
+macro_rules! handles {
+    ($settings:ident, $all:ident, $one:ident) => {
+        impl<M> Clone for $all<M> {
+            fn clone(&self) -> Self {
+                $all { inner: Arc::clone(&self.inner) }
+            }
+        }
+
+        impl<M> std::fmt::Debug for $settings<M> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut text = f.debug_struct(stringify!($settings));
+                text.field("template", &self.template).finish_non_exhaustive()
+            }
+        }
+
+        impl<M> std::fmt::Debug for $all<M> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut text = f.debug_struct(stringify!($all));
+                text.field("template", &self.inner.template).finish_non_exhaustive()
+            }
+        }
+
+        impl<M> std::fmt::Debug for $one<M> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let mut text = f.debug_struct(stringify!($one));
+                text.field("keys", &self.keys).finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(super) use handles;
+
 /// A key beside `key`, in its slot.
 pub(super) fn beside(key: &[u8], suffix: &str) -> Vec<u8> {
     [key, suffix.as_bytes()].concat()
+}
+
+/// The key beside `key` under which the outcome of one member's reference is remembered: two members
+/// may well use the same one, such as the match that both have won points in.
+pub(super) fn remembered(key: &[u8], kind: &str, member: &[u8], reference: &str) -> Vec<u8> {
+    let mut name = KeyBuffer::starting_with(&beside(key, kind));
+    name.push_part(member);
+    name.push_separator();
+    name.push_part(reference.as_bytes());
+    name.as_bytes().to_vec()
+}
+
+/// Refuses a reference that names nothing or too much.
+pub(super) fn check_reference(reference: &str) -> Result<()> {
+    if reference.is_empty() || reference.len() > MAX_REFERENCE_BYTES {
+        return Err(Error::Invalid(format!("a reference has 1 to {MAX_REFERENCE_BYTES} bytes")));
+    }
+    Ok(())
 }
 
 /// Members out of a reply that is a list of them.

@@ -21,25 +21,22 @@ use redis::{FromRedisValue, Value};
 
 use super::{
     Change, FanOut,
+    by_time::{self, call, put},
     inbox_box::flat,
-    rebuild::{Kind, Rank, Rebuilt, Snapshot, source_error},
-    template::{Template, check_count, check_score, members},
+    rebuild::{LIFETIME, Rebuilt, Snapshot, check_lifetime, source_error},
+    template::{Template, check_count, check_score, handles, members},
 };
 use crate::{
     Seawall,
     error::{Error, Result},
-    link::{Call, Script},
+    link::Call,
     member::Member,
 };
 
-/// How long a set is believed, unless told otherwise.
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// The most that may be kept.
 const MAX_KEEP: usize = 100_000;
 /// Scripts in one pipeline.
 const FAN_OUT: usize = 500;
-
-static TIMELINE: Script = Script::new(include_str!("script/timeline.lua"));
 
 type Source<M> = Arc<dyn Fn(M) -> BoxFuture<'static, Result<Vec<(M, i64)>>> + Send + Sync>;
 
@@ -94,9 +91,7 @@ impl<M: Member> TimelineBuilder<M> {
     /// # Errors
     /// [`Error::Invalid`] for a lifetime below a second, and for keeping more than 100,000.
     pub fn build(self) -> Result<Timelines<M>> {
-        if self.lifetime < Duration::from_secs(1) {
-            return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
-        }
+        check_lifetime(self.lifetime)?;
         if self.keep > MAX_KEEP {
             let keep = self.keep;
             return Err(Error::Invalid(format!("keep is {keep}: at most {MAX_KEEP} are allowed")));
@@ -156,7 +151,7 @@ impl<M: Member> Timelines<M> {
         check_score(millis)?;
         let bytes = member.to_member()?.into_owned();
         let keep = self.inner.keep;
-        self.fan_out(subjects, |keys| call(keys, "put").arg(millis).arg(&bytes).arg(keep)).await
+        self.fan_out(subjects, |keys| put(keys, &bytes, millis, keep)).await
     }
 
     /// Takes a member out of the timelines of many subjects. May be repeated.
@@ -204,8 +199,7 @@ impl<M: Member> Timelines<M> {
     }
 
     fn keys(&self, subject: &M) -> Result<Rebuilt> {
-        let key = self.inner.template.key_of(subject)?;
-        Ok(Rebuilt::new(Kind::SortedSet, key, self.inner.lifetime))
+        Ok(by_time::keys(self.inner.template.key_of(subject)?, self.inner.lifetime))
     }
 }
 
@@ -224,8 +218,8 @@ impl<M: Member> TimelineOf<M> {
     /// When Redis does not answer.
     pub async fn put(&self, member: &M, millis: i64) -> Result<Change> {
         check_score(millis)?;
-        let put = call(&self.keys, "put").arg(millis).arg(&*member.to_member()?);
-        self.change(&put.arg(self.inner.keep)).await
+        let put = put(&self.keys, &member.to_member()?, millis, self.inner.keep);
+        self.change(&put).await
     }
 
     /// Takes a member out, after the source has lost it. May be repeated.
@@ -308,54 +302,23 @@ impl<M: Member> TimelineOf<M> {
         self.keys.forget(self.inner.template.link()).await
     }
 
+    /// The newest of the source, as they go into Redis.
+    async fn snapshot(&self) -> Result<Snapshot> {
+        let mut found = (self.inner.source)(self.subject.clone()).await?;
+        found.sort_unstable_by(|(a, at), (b, bt)| bt.cmp(at).then_with(|| b.cmp(a)));
+        found.iter().try_for_each(|(_, millis)| check_score(*millis))?;
+        let (keep, read) = (self.inner.keep, found.len());
+        if keep > 0 {
+            found.truncate(keep);
+        }
+        by_time::snapshot(found, keep == 0 || read <= keep)
+    }
+
     /// Runs a script on a complete timeline, which is rebuilt where needed.
     async fn run<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
         let link = self.inner.template.link();
-        let load = || async {
-            let mut found = (self.inner.source)(self.subject.clone()).await?;
-            let mut members = Vec::with_capacity(found.len());
-            found.sort_unstable_by(|(a, at), (b, bt)| bt.cmp(at).then_with(|| b.cmp(a)));
-            let (keep, read) = (self.inner.keep, found.len());
-            if keep > 0 {
-                found.truncate(keep);
-            }
-            for (member, millis) in &found {
-                check_score(*millis)?;
-                members.push((Rank::Score(*millis), member.to_member()?.into_owned()));
-            }
-            // A member that the source names twice would never fit its count.
-            members.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-            members.dedup_by(|a, b| a.1 == b.1);
-            Ok(Snapshot { members, flag: u8::from(keep == 0 || read <= keep) })
-        };
-        self.keys.complete(link, || link.eval::<Option<T>>(call), load).await
+        self.keys.complete(link, || link.eval::<Option<T>>(call), || self.snapshot()).await
     }
 }
 
-fn call(keys: &Rebuilt, mode: &str) -> Call {
-    TIMELINE.on(&[&keys.key, &keys.marker, &keys.lease]).arg(mode)
-}
-
-impl<M> Clone for Timelines<M> {
-    fn clone(&self) -> Self {
-        Timelines { inner: Arc::clone(&self.inner) }
-    }
-}
-
-impl<M> std::fmt::Debug for TimelineBuilder<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TimelineBuilder").field("template", &self.template).finish_non_exhaustive()
-    }
-}
-
-impl<M> std::fmt::Debug for Timelines<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Timelines").field("template", &self.inner.template).finish_non_exhaustive()
-    }
-}
-
-impl<M: Member> std::fmt::Debug for TimelineOf<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TimelineOf").field("keys", &self.keys).finish_non_exhaustive()
-    }
-}
+handles!(TimelineBuilder, Timelines, TimelineOf);

@@ -60,6 +60,9 @@ async fn ranks_are_those_of_the_textbook(setup: Setup) {
     assert_eq!(season.add(&name("d"), 5, "r1").await.expect("answered"), 15);
     assert_eq!(season.add(&name("d"), 5, "r1").await.expect("answered"), 15, "once a reference");
     assert_eq!(season.add(&name("new"), -5, "r2").await.expect("answered"), -5);
+    // Both win points in one match: a reference is one of its member's.
+    assert_eq!(season.add(&name("new"), 7, "r1").await.expect("answered"), 2);
+    assert_eq!(season.add(&name("new"), -7, "r1:").await.expect("answered"), -5);
     season.remove(&name("c")).await.expect("answered");
     assert_eq!(season.count().await.expect("answered"), 5);
 

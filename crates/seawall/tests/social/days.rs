@@ -1,13 +1,17 @@
 //! Sign-ins and visits, by day.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use seawall::{
     cmd,
     social::{Calendar, Day, Sign},
+    testing::Stage,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -113,6 +117,13 @@ async fn bitmaps_follow_a_record(setup: Setup) {
     ann.follow(load).await.expect("copied");
     assert_eq!((reads.load(Ordering::SeqCst), count().await, streak().await), (3, 3, 2));
 
+    // Nor does one who comes between the doubt and the change.
+    ann.doubt().await.expect("answered");
+    ann.follow(load).await.expect("copied");
+    add("2026-11-07");
+    ann.follow(load).await.expect("copied");
+    assert_eq!((reads.load(Ordering::SeqCst), count().await, streak().await), (5, 4, 3));
+
     // Redis has lost everything, and a bit came since.
     for suffix in [":202611", ":ok"] {
         let key = setup.entry(&format!("sign:{{daily:1}}{suffix}"));
@@ -120,15 +131,37 @@ async fn bitmaps_follow_a_record(setup: Setup) {
     }
     let _ = ann.sign(day("2026-11-09")).await.expect("answered");
     ann.follow(load).await.expect("copied");
-    assert_eq!((reads.load(Ordering::SeqCst), count().await), (4, 3));
+    assert_eq!((reads.load(Ordering::SeqCst), count().await), (6, 4));
 
     // A record that cannot be read is no reason to believe anything.
     ann.doubt().await.expect("answered");
     let broken = || async { Err::<Vec<Day>, _>("the table is locked") };
     assert!(matches!(ann.follow(broken).await, Err(seawall::Error::Source(_))));
     ann.follow(load).await.expect("copied");
-    assert_eq!(reads.load(Ordering::SeqCst), 5);
+    assert_eq!(reads.load(Ordering::SeqCst), 7);
     seawall.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_doubt_ends_when_the_change_must_be_over() {
+    let stage = Stage::start().await.expect("a stage");
+    let ann = stage.seawall().sign_ins::<u64>("daily").of(&1).expect("valid");
+    let reads = AtomicUsize::new(0);
+    let load = || async {
+        reads.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, seawall::Error>(vec![day("2026-11-16")])
+    };
+    ann.doubt().await.expect("answered");
+    for expected in 1..=3 {
+        ann.follow(load).await.expect("copied");
+        assert_eq!(reads.load(Ordering::SeqCst), expected, "the record may be changing");
+    }
+    stage.advance(Duration::from_secs(31)).await;
+    for _ in 0..3 {
+        ann.follow(load).await.expect("copied");
+    }
+    assert_eq!(reads.load(Ordering::SeqCst), 4, "read once more, and believed");
+    stage.shutdown().await;
 }
 
 async fn visitors_of_a_range_are_a_union(setup: Setup) {

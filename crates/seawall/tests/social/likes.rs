@@ -46,6 +46,10 @@ async fn a_double_click_is_one_like_and_the_first_five_keep_their_order(setup: S
         assert_eq!(note.toggle(&100).await.expect("answered"), Toggle::Off);
         assert_eq!(note.toggle_once(&100, "click 1").await.expect("answered"), Toggle::On);
         assert_eq!(note.toggle_once(&100, "click 1").await.expect("answered"), Toggle::On);
+        // Another one's first click is not the repetition of theirs.
+        assert_eq!(note.toggle_once(&101, "click 1").await.expect("answered"), Toggle::On);
+        assert_eq!(note.toggle_once(&101, "click 1").await.expect("answered"), Toggle::On);
+        assert_eq!(note.among(&[100, 101]).await.expect("answered"), [true, true]);
         assert_eq!(note.toggle_once(&100, "click 2").await.expect("answered"), Toggle::Off);
         note.clear().await.expect("answered");
         assert_eq!(note.count().await.expect("answered"), 0);

@@ -10,6 +10,6 @@ mod likes;
 mod lost_replies;
 mod orders;
 mod places;
-#[path = "../cache/setup.rs"]
+#[path = "../support/setup.rs"]
 mod setup;
 mod timeline;
