@@ -1,7 +1,7 @@
 //! Sessions: a random token, a hash of fields in Redis that slides, an index for each user.
 //!
 //! ```text
-//! session:{NAME:DIGEST}      hash   ~user, ~until, ~at and the fields; lives `idle` after its last use
+//! session:{NAME:DIGEST}      hash   ~user, ~until and the fields; lives `idle` after its last use
 //! session-of:{NAME:USER}     zset   digest → when the session ends at the latest
 //! ```
 //!
@@ -20,8 +20,12 @@
 //!
 //! Index and session lie in different slots, so that sessions spread over a Cluster.
 
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod store;
 mod token;
 
+#[cfg(feature = "sabotage")]
+pub use sabotage::Bug;
 pub use store::{Fields, Load, Revoke, Session, SessionInfo, Sessions, SessionsBuilder};
 pub use token::{SessionId, Token};

@@ -44,6 +44,8 @@ impl Seawall {
             longest: Duration::from_secs(7 * 24 * 3600),
             slides: 8,
             most: 100,
+            #[cfg(feature = "sabotage")]
+            bug: None,
             user: PhantomData,
         }
     }
@@ -58,6 +60,8 @@ pub struct SessionsBuilder<M> {
     longest: Duration,
     slides: u32,
     most: usize,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<super::Bug>,
     user: PhantomData<fn(M) -> M>,
 }
 
@@ -215,6 +219,10 @@ impl<M: Member> Sessions<M> {
 
     /// Enters a session in its user's index, and ends those that are too many.
     async fn enter(&self, user: &M, id: &SessionId, until: Option<i64>) -> Result<()> {
+        #[cfg(feature = "sabotage")]
+        if self.settings.bug == Some(super::Bug::NotInTheIndex) {
+            return Ok(());
+        }
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
         let call = call.arg(millis(self.settings.longest)).arg(self.settings.most);
@@ -324,12 +332,17 @@ impl<M: Member> Sessions<M> {
         check(fields)?;
         let link = self.settings.seawall.link();
         let mut live = 0;
-        for (id, _) in self.indexed(&self.index(user)?).await? {
-            let mut call = CHANGE.on(&[self.key(&id)?]);
-            for (name, value) in fields {
-                call = call.arg(name).arg(value);
+        for slice in self.indexed(&self.index(user)?).await?.chunks(SLICE) {
+            let mut calls = Vec::with_capacity(slice.len());
+            for (id, _) in slice {
+                let call = CHANGE.on(&[self.key(id)?]);
+                calls.push(
+                    fields.iter().fold(call, |call, (name, value)| call.arg(name).arg(value)),
+                );
             }
-            live += link.eval::<usize>(&call).await?;
+            for reply in link.run_all(&calls).await {
+                live += redis::from_redis_value::<usize>(reply?)?;
+            }
         }
         Ok(live)
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use seawall::{
     cmd,
-    session::{Fields, Load, Revoke, Token},
+    session::{Bug, Fields, Load, Revoke, Token},
     testing::Stage,
 };
 
@@ -123,6 +123,34 @@ async fn all_sessions_of_a_user_end_while_others_are_opened(setup: Setup) {
         assert_eq!(sessions.load(token).await.expect("answered"), Load::Unknown);
     }
     seawall.shutdown().await;
+}
+
+/// How many of a user's sessions live after all of them were ended.
+async fn alive_after_the_end(bug: Option<Bug>) -> usize {
+    let stage = Stage::start().await.expect("a stage");
+    let builder = stage.seawall().sessions::<u64>("web");
+    let builder = match bug {
+        Some(bug) => builder.sabotage(bug),
+        None => builder,
+    };
+    let sessions = builder.build().expect("valid");
+    let mut alive = 0;
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        tokens.push(sessions.open(&1, &Fields::new()).await.expect("answered"));
+    }
+    sessions.revoke_all(&1).await.expect("answered");
+    for token in &tokens {
+        alive += usize::from(sessions.load(token).await.expect("answered").found().is_some());
+    }
+    stage.shutdown().await;
+    alive
+}
+
+#[tokio::test]
+async fn no_session_escapes_the_end_of_all_and_a_planted_bug_is_seen() {
+    assert_eq!(alive_after_the_end(None).await, 0);
+    assert_eq!(alive_after_the_end(Some(Bug::NotInTheIndex)).await, 3, "the checker sees it");
 }
 
 #[tokio::test]
