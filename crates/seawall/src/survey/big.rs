@@ -15,6 +15,7 @@ use redis::{FromRedisValue, Pipeline, Value, cmd};
 
 use super::{
     Kind, Progress, Report, Source, Thresholds,
+    end::{End, ending},
     report::{Asked, Collector, Measured},
     scan::{Page, Route, Walk},
 };
@@ -28,18 +29,6 @@ const DEFAULT_SAMPLES: u32 = 5;
 const DEFAULT_TOP: usize = 20;
 /// More names than this belong into a database, not into a report.
 pub const MAX_TOP: usize = 10_000;
-
-/// How a survey came to its end.
-#[derive(Debug, Clone)]
-#[must_use]
-pub enum End {
-    /// Every key was looked at.
-    Complete,
-    /// It was told to stop: the report holds what was found until then.
-    Interrupted,
-    /// A server did not answer: the report holds what was found until then.
-    Failed(Error),
-}
 
 /// What came of a survey, however it ended.
 #[derive(Debug)]
@@ -74,7 +63,7 @@ pub struct Surveyed {
 #[must_use]
 pub struct Survey {
     seawall: Seawall,
-    route: Route,
+    pub(super) route: Route,
     thresholds: Thresholds,
     separator: u8,
     samples: u32,
@@ -175,14 +164,7 @@ impl Survey {
         let asked =
             |(name, role): (&Arc<str>, _)| Asked { name: name.clone(), role: Some(role), keys: 0 };
         collector.report.asked = walk.nodes().map(asked).collect();
-        let end = {
-            let look = self.look(&mut walk, &mut collector, &mut watch);
-            tokio::select! {
-                biased;
-                () = stop => End::Interrupted,
-                looked = look => looked.map_or_else(End::Failed, |()| End::Complete),
-            }
-        };
+        let end = ending(self.look(&mut walk, &mut collector, &mut watch), stop).await;
         collector.report.duplicates = walk.duplicates;
         collector.report.took = started.elapsed();
         collector.report.paused = walk.paused();

@@ -14,29 +14,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{
-    StreamExt as _,
-    stream::{select_all, unfold},
-};
-use redis::{FromRedisValue, Pipeline, Value, cmd};
+use redis::{Pipeline, Value, cmd};
 
 use super::{
-    End, Progress, Source,
-    monitor::{Commands, Counts, parse},
-    place::{COMMAND_LIMIT, Place, places},
+    Progress, Source,
+    end::{End, ending},
+    listen::{Listen, listen},
+    place::{COMMAND_LIMIT, Place},
     scan::{Route, Walk},
     top::Top,
 };
-use crate::{
-    Seawall,
-    error::{Error, Result},
-    link::Monitored,
-};
-
-/// The longest that a server may be listened to.
-pub const MAX_LISTEN: Duration = Duration::from_secs(60);
-/// The most lines that are read in one go.
-pub const MAX_LINES: u64 = 2_000_000;
+use crate::{Seawall, error::Result};
 
 /// A key that is used often.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,15 +73,6 @@ pub enum HotFound {
     Unsupported(String),
 }
 
-/// How long a server is listened to, and how many lines are taken; whatever ends first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listen {
-    /// At most [`MAX_LISTEN`].
-    pub time: Duration,
-    /// At most [`MAX_LINES`].
-    pub lines: u64,
-}
-
 /// A look for hot keys.
 ///
 /// ```
@@ -109,9 +88,9 @@ pub struct Listen {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct HotSurvey {
-    seawall: Seawall,
+    pub(super) seawall: Seawall,
     route: Route,
-    top: usize,
+    pub(super) top: usize,
 }
 
 impl Seawall {
@@ -261,209 +240,10 @@ impl HotSurvey {
         let report = HotReport { keys, examined, took, notes };
         Ok(HotFound::Found { report, end: End::Complete })
     }
-
-    /// By the server's own tracker, `HOTKEYS`, which Redis has from 8.6 on.
-    ///
-    /// # Errors
-    /// What the servers answer; a tracker that somebody else has started is left alone.
-    pub async fn by_tracker(
-        &self,
-        time: Duration,
-        stop: impl Future<Output = ()>,
-    ) -> Result<HotFound> {
-        let started = Instant::now();
-        let seconds = time.as_secs().clamp(1, MAX_LISTEN.as_secs());
-        let mut places = places(self.seawall.link(), Source::Primary).await?;
-        for place in &mut places {
-            let mut start = cmd("HOTKEYS");
-            start.arg("START").arg("METRICS").arg(2).arg("CPU").arg("NET");
-            // It ends by itself, also when we do not come back.
-            start.arg("COUNT").arg(self.top.clamp(1, 64)).arg("DURATION").arg(seconds);
-            match place.lane.send::<Value>(&start, COMMAND_LIMIT).await {
-                Err(Error::Refused { message, .. }) if message.contains("unknown command") => {
-                    return Ok(HotFound::Unsupported(format!(
-                        "{} has no HOTKEYS; Redis has it from 8.6 on",
-                        place.name
-                    )));
-                }
-                started => started?,
-            };
-        }
-        let wait = async {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(())
-        };
-        let end = ending(wait, stop).await;
-        let mut top = Top::new(self.top);
-        for place in &mut places {
-            let get: Value = place.lane.send(cmd("HOTKEYS").arg("GET"), COMMAND_LIMIT).await?;
-            for hot in read_tracker(&get, &place.name) {
-                top.offer(hot.score, (0, Arc::clone(&hot.key)), hot);
-            }
-            // What is left over is the server's memory; that it cannot be freed concerns nobody.
-            let _: Result<Value> = place.lane.send(cmd("HOTKEYS").arg("STOP"), COMMAND_LIMIT).await;
-            let _: Result<Value> =
-                place.lane.send(cmd("HOTKEYS").arg("RESET"), COMMAND_LIMIT).await;
-        }
-        let keys = top.into_sorted();
-        let notes = vec!["score: microseconds of CPU time, by the server's HOTKEYS".to_owned()];
-        let report =
-            HotReport { examined: keys.len() as u64, keys, took: started.elapsed(), notes };
-        Ok(HotFound::Found { report, end })
-    }
-}
-
-/// Works until it is done, has failed or is told to stop.
-pub(super) async fn ending(
-    work: impl Future<Output = Result<()>>,
-    stop: impl Future<Output = ()>,
-) -> End {
-    tokio::select! {
-        biased;
-        () = stop => End::Interrupted,
-        done = work => done.map_or_else(End::Failed, |()| End::Complete),
-    }
 }
 
 async fn policy(place: &mut Place) -> Result<String> {
     let info: String = place.lane.send(cmd("INFO").arg("memory"), COMMAND_LIMIT).await?;
     let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
     Ok(policy.unwrap_or("unknown").trim().to_owned())
-}
-
-/// What was heard.
-pub(super) struct Heard {
-    /// By primary.
-    pub(super) counts: Vec<(Arc<str>, Counts)>,
-    pub(super) lines: u64,
-    /// Keys in those lines.
-    pub(super) uses: u64,
-}
-
-/// Listens to all primaries.
-pub(super) async fn listen(
-    seawall: &Seawall,
-    bounds: Listen,
-    stop: impl Future<Output = ()>,
-) -> Result<(Heard, End)> {
-    if bounds.time > MAX_LISTEN || bounds.lines > MAX_LINES || bounds.lines == 0 {
-        return Err(Error::Invalid(format!(
-            "MONITOR is heard for at most {MAX_LISTEN:?} and {MAX_LINES} lines"
-        )));
-    }
-    let link = seawall.link();
-    let primaries = link.primaries().await?;
-    let mut heard = Heard { counts: Vec::new(), lines: 0, uses: 0 };
-    let mut streams = Vec::new();
-    let mut commands = Commands::default();
-    for (index, address) in primaries.iter().enumerate() {
-        if index == 0 {
-            commands = Commands::ask(&mut link.lane_at(address.clone()).await?).await?;
-        }
-        let lines = link.monitor_at(address).await?;
-        let next = move |mut lines: Monitored| async move {
-            let line = lines.next().await?;
-            Some(((index, line), lines))
-        };
-        streams.push(unfold(lines, next).boxed());
-        heard.counts.push((address.to_string().into(), Counts::default()));
-    }
-    let mut lines = select_all(streams);
-    let work = async {
-        let until = tokio::time::sleep(bounds.time);
-        tokio::pin!(until);
-        while heard.lines < bounds.lines {
-            let (index, line) = tokio::select! {
-                biased;
-                () = &mut until => break,
-                line = lines.next() => match line {
-                    Some(line) => line,
-                    None => return Err(Error::Unavailable("MONITOR ended".into())),
-                },
-            };
-            heard.lines += 1;
-            let Some(arguments) = parse(&line) else { continue };
-            let (access, keys) = commands.keys(&arguments);
-            for key in keys {
-                heard.uses += 1;
-                heard.counts[index].1.add(key, access);
-            }
-        }
-        Ok(())
-    };
-    let end = ending(work, stop).await;
-    Ok((heard, end))
-}
-
-/// `HOTKEYS GET`: pairs of names and values, on a Cluster inside another array.
-fn read_tracker(reply: &Value, node: &Arc<str>) -> Vec<HotKey> {
-    let mut fields = pairs(reply);
-    if let (true, Value::Array(parts)) = (fields.iter().all(|(name, _)| name.is_empty()), reply)
-        && let Some(inner) = parts.first()
-    {
-        fields = pairs(inner);
-    }
-    let list = |wanted: &str| -> Vec<(Vec<u8>, u64)> {
-        let found = fields.iter().find(|(name, _)| name == wanted);
-        let list = found.map(|(_, list)| raw_pairs(list)).unwrap_or_default();
-        list.into_iter()
-            .filter_map(|(key, value)| {
-                Some((Vec::from_redis_value_ref(key).ok()?, u64::from_redis_value_ref(value).ok()?))
-            })
-            .collect()
-    };
-    let mut keys: Vec<HotKey> = Vec::new();
-    for (key, score) in list("by-cpu-time-us") {
-        let node = Arc::clone(node);
-        keys.push(HotKey { key: key.into(), node, score, reads: 0, writes: 0, net_bytes: 0 });
-    }
-    for (key, net_bytes) in list("by-net-bytes") {
-        match keys.iter_mut().find(|hot| *hot.key == *key) {
-            Some(hot) => hot.net_bytes = net_bytes,
-            None => {
-                let (key, node) = (key.into(), Arc::clone(node));
-                keys.push(HotKey { key, node, score: 0, reads: 0, writes: 0, net_bytes });
-            }
-        }
-    }
-    keys
-}
-
-fn raw_pairs(value: &Value) -> Vec<(&Value, &Value)> {
-    match value {
-        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-        Value::Array(flat) => flat.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn pairs(value: &Value) -> Vec<(String, &Value)> {
-    let named = |(name, value)| (String::from_redis_value_ref(name).unwrap_or_default(), value);
-    raw_pairs(value).into_iter().map(named).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_trackers_reply_is_read_flat_and_nested() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let flat = Value::Array(vec![
-            text("tracking-active"),
-            Value::Int(0),
-            text("by-cpu-time-us"),
-            Value::Array(vec![text("x"), Value::Int(104), text("y"), Value::Int(98)]),
-            text("by-net-bytes"),
-            Value::Array(vec![text("y"), Value::Int(7), text("z"), Value::Int(3)]),
-        ]);
-        let node: Arc<str> = "n".into();
-        for reply in [Value::Array(vec![flat.clone()]), flat] {
-            let keys = read_tracker(&reply, &node);
-            let seen: Vec<_> =
-                keys.iter().map(|hot| (&*hot.key, hot.score, hot.net_bytes)).collect();
-            assert_eq!(seen, [(&b"x"[..], 104, 0), (b"y", 98, 7), (b"z", 0, 3)]);
-        }
-        assert!(read_tracker(&Value::Nil, &node).is_empty());
-    }
 }

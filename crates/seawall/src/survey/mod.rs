@@ -17,30 +17,42 @@
 //! A [`Sweep`] deletes what was found too much, as gently. Deliberately absent: changing anything else.
 
 mod big;
+mod end;
 mod finding;
 mod glob;
 mod hot;
 mod kind;
+mod listen;
 mod monitor;
 mod pace;
 mod place;
 mod rdb;
 mod report;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod scan;
 mod seen;
 mod skew;
+mod skew_counts;
+mod skew_report;
 mod sweep;
 mod threshold;
 mod top;
+mod tracker;
 
-pub use big::{End, MAX_TOP, Survey, Surveyed};
+pub use big::{MAX_TOP, Survey, Surveyed};
+pub use end::End;
 pub use finding::{Finding, key_text};
-pub use hot::{HotFound, HotKey, HotReport, HotSurvey, Listen, MAX_LINES, MAX_LISTEN};
+pub use hot::{HotFound, HotKey, HotReport, HotSurvey};
 pub use kind::Kind;
+pub use listen::{Listen, MAX_LINES, MAX_LISTEN};
 pub use place::{Role, Source};
 pub use rdb::{NEWEST_REDIS, NEWEST_VALKEY, RdbEnd, RdbError, RdbProgress, RdbSurvey};
 pub use report::{Asked, IDLE_DAYS, Report, Totals};
+#[cfg(feature = "sabotage")]
+pub use sabotage::Bug;
 pub use scan::Progress;
-pub use skew::{NodeShare, Ratio, SkewReport, SkewSurvey, SlotShare};
+pub use skew::SkewSurvey;
+pub use skew_report::{NodeShare, Ratio, SkewReport, SlotShare};
 pub use sweep::{Sweep, Swept};
 pub use threshold::{Measure, Severity, Thresholds, Tiers};

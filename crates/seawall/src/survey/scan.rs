@@ -32,6 +32,8 @@ pub(super) struct Route {
     pub(super) rate: u64,
     pub(super) source: Source,
     pub(super) latency_limit: Duration,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<super::Bug>,
 }
 
 impl Default for Route {
@@ -42,6 +44,8 @@ impl Default for Route {
             rate: 10_000,
             source: Source::default(),
             latency_limit: Duration::from_millis(50),
+            #[cfg(feature = "sabotage")]
+            bug: None,
         }
     }
 }
@@ -175,6 +179,10 @@ impl Walk {
         let (cursor, keys): (u64, Vec<Vec<u8>>) = place.lane.send(&command, COMMAND_LIMIT).await?;
         self.cursor = cursor;
         self.begun = true;
+        #[cfg(feature = "sabotage")]
+        if keys.is_empty() && self.route.bug == Some(super::Bug::EmptyPageIsTheEnd) {
+            self.cursor = 0;
+        }
         let returned = keys.len() as u64;
         // A filter hides from us what the server looked at all the same.
         let filtered = self.route.pattern.is_some() || self.route.kind.is_some();

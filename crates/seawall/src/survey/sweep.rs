@@ -13,8 +13,8 @@ use std::time::Duration;
 use redis::{Pipeline, Value, cmd};
 
 use super::{
-    End, Kind, Progress, Source,
-    hot::ending,
+    Kind, Progress, Source,
+    end::{End, ending},
     pace::Pace,
     scan::{Route, Walk},
 };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use seawall::{
     cmd,
-    survey::{End, Kind, Measure, Role, Severity, Source, Thresholds, Tiers},
+    survey::{Bug, End, Kind, Measure, Role, Severity, Source, Thresholds, Tiers},
 };
 use seawall_testkit::backend::Backend;
 
@@ -112,6 +112,23 @@ async fn filters_thresholds_and_sources_are_kept_to() {
         .run(|_| {}, std::future::pending())
         .await
         .expect_err("too many");
+    ground.seawall.shutdown().await;
+}
+
+/// Eight keys among ten thousand: most pages of the scan are empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rare_keys_are_found_behind_empty_pages_and_a_planted_bug_is_seen() {
+    let ground = Ground::open(Backend::Embedded).await;
+    ground.fill(10_000).await;
+    for number in 0..8 {
+        let key = format!("rare:{number}");
+        let set = cmd("SET").arg(&key).arg(1).take();
+        ground.seawall.link().send(key.as_bytes(), &set).await.expect("it is written");
+    }
+    let survey = ground.seawall.survey().rate(0).matching("rare:*");
+    assert_eq!(ground.survey(&survey).await.totals.keys, 8);
+    let planted = ground.survey(&survey.sabotage(Bug::EmptyPageIsTheEnd)).await;
+    assert!(planted.totals.keys < 8, "the checker sees it");
     ground.seawall.shutdown().await;
 }
 
