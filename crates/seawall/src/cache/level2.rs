@@ -286,9 +286,10 @@ impl Level2 {
         replies.into_iter().map(|reply| parse_lease(reply?)).collect()
     }
 
-    pub(super) fn fill_call(&self, key: &[u8], token: Option<u64>, fill: &Fill) -> Call {
+    /// Stores in the first of the keys.
+    pub(super) fn fill_call(&self, keys: &[&[u8]], token: Option<u64>, fill: &Fill) -> Call {
         let token = token.map(|token| token.to_be_bytes().to_vec()).unwrap_or_default();
-        FILL.on(&[key])
+        FILL.on(keys)
             .arg(super::sabotage::lease_check(token))
             .arg(&[kind_byte(fill.kind), fill.codec][..])
             .arg(millis(fill.fresh_for))
@@ -296,7 +297,7 @@ impl Level2 {
             .arg(cost_and_fingerprint(fill.cost, self.fingerprint))
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)
-            .arg(self.names.wake(key))
+            .arg(self.names.wake(keys[0]))
     }
 
     /// Stores under a lease, or whatever is there without one; `None` when the lease is gone.
@@ -306,7 +307,7 @@ impl Level2 {
         token: Option<u64>,
         fill: &Fill,
     ) -> Result<Option<Stored>> {
-        let call = self.fill_call(key, token, fill);
+        let call = self.fill_call(&[key], token, fill);
         self.stored(self.guarded(key, self.link.run(&call)).await?).await
     }
 
@@ -331,7 +332,7 @@ impl Level2 {
             rest = later;
             let calls: Vec<Call> = now
                 .iter()
-                .map(|(key, token, fill)| self.fill_call(key, Some(*token), fill))
+                .map(|(key, token, fill)| self.fill_call(&[key], Some(*token), fill))
                 .collect();
             for reply in self.link.run_all(&calls).await {
                 stored.push(match reply {
@@ -383,9 +384,10 @@ impl Level2 {
         key: &[u8],
         version: u64,
         fill: &Fill,
+        message: &[u8],
     ) -> Result<Versioned> {
         let call = PUT_IF_NEWER
-            .on(&[key])
+            .on(&self.written_keys(key))
             .arg(&version.to_be_bytes()[..])
             .arg(&[kind_byte(fill.kind), fill.codec][..])
             .arg(millis(fill.fresh_for))
@@ -393,7 +395,9 @@ impl Level2 {
             .arg(cost_and_fingerprint(Duration::ZERO, self.fingerprint))
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)
-            .arg(self.names.wake(key));
+            .arg(self.names.wake(key))
+            .arg(self.names.channel())
+            .arg(message);
         let mut reply = self.guarded(key, self.link.eval::<Vec<Value>>(&call)).await?;
         if reply.len() == 3 {
             self.retire(reply.pop()).await;

@@ -1,6 +1,7 @@
 //! Invalidations in Redis: entries, their copies, and the numbered message to every first level.
 
 use redis::{Value, cmd};
+use smallvec::SmallVec;
 
 use super::level2::Level2;
 use crate::{
@@ -89,6 +90,27 @@ impl Level2 {
             .arg(self.names.wake_prefix())
             .arg(self.names.channel())
             .arg(message)
+    }
+
+    /// The keys of a script that writes an entry: where that is on the same server, the counter of
+    /// messages too, so that the message goes along and is numbered when the entry is there.
+    pub(super) fn written_keys<'a>(&'a self, key: &'a [u8]) -> SmallVec<[&'a [u8]; 2]> {
+        let counter = self.tells_at_once().then(|| self.names.counter());
+        std::iter::once(key).chain(counter).collect()
+    }
+
+    /// Tells everybody of a write whose script could not.
+    pub(super) async fn tell_written(&self, key: &[u8], message: &[u8]) -> Result<()> {
+        if self.tells_at_once() {
+            return Ok(());
+        }
+        self.drop_copies(&[key.to_vec()]).await?;
+        self.announce(message).await
+    }
+
+    /// Whether scripts on entries can tell by themselves; there are no copies then.
+    fn tells_at_once(&self) -> bool {
+        self.link.topology() != Topology::Cluster && self.copies.is_none()
     }
 
     /// Numbers and sends a message to every first level.

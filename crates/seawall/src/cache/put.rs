@@ -94,14 +94,14 @@ where
         let fill = inner.cut(subject.entry(), fill).await?;
         inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
-        let put = inner.level2.fill_reserved(subject.entry(), token, reserved, &fill).await;
+        let told = about_keys(&[subject.entry()]);
+        let put = inner.level2.fill_reserved(subject.entry(), token, reserved, &fill, &told).await;
         if !matches!(put, Ok(Put::Stored(_))) {
             inner.discard(subject.entry(), &fill).await;
         }
         match put? {
             Put::Stored(version) => {
-                inner.level2.drop_copies(&[subject.entry().to_vec()]).await?;
-                inner.level2.announce(&about_keys(&[subject.entry()])).await?;
+                inner.level2.tell_written(subject.entry(), &told).await?;
                 Ok(Version(version))
             }
             // Whoever came between is later than this write, and has told everybody.
@@ -145,7 +145,8 @@ where
         let fill = inner.cut(subject.entry(), fill).await?;
         inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
-        let result = inner.level2.put_if_newer(subject.entry(), version, &fill).await;
+        let told = about_keys(&[subject.entry()]);
+        let result = inner.level2.put_if_newer(subject.entry(), version, &fill, &told).await;
         if !matches!(result, Ok(Versioned::Stored(_))) {
             inner.discard(subject.entry(), &fill).await;
         }
@@ -155,8 +156,7 @@ where
             Versioned::Older => return Ok(PutOutcome::Older),
             Versioned::Same => return Ok(PutOutcome::Unchanged),
         };
-        inner.level2.drop_copies(&[subject.entry().to_vec()]).await?;
-        inner.level2.announce(&about_keys(&[subject.entry()])).await?;
+        inner.level2.tell_written(subject.entry(), &told).await?;
         Ok(outcome)
     }
 }
@@ -203,15 +203,17 @@ impl Level2 {
         Ok(stamp)
     }
 
-    /// Stores under a write's lease.
+    /// Stores under a write's lease, and tells everybody where that can be one step.
     async fn fill_reserved(
         &self,
         key: &[u8],
         token: u64,
         reserved: Reserved,
         fill: &Fill,
+        message: &[u8],
     ) -> Result<Put> {
-        let call = self.fill_call(key, Some(token), fill);
+        let call = self.fill_call(&self.written_keys(key), Some(token), fill);
+        let call = call.arg(self.names.channel()).arg(message);
         let mut reply: Vec<Value> = self.guarded(key, self.link.eval(&call)).await?;
         if reply.len() == 4 {
             self.retire(reply.pop()).await;

@@ -2,7 +2,12 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use seawall::cache::{Cache, Freshness, Invalidation, Loaded, OnInvalidate, PutOutcome, Source};
+use seawall::{
+    Seawall,
+    cache::{Cache, Freshness, Invalidation, Loaded, OnInvalidate, PutOutcome, Source},
+    hotkey::HotRules,
+};
+use seawall_testkit::{FaultProxy, ServerProcess};
 use tokio::sync::Semaphore;
 
 use crate::setup::{Setup, on_every_backend};
@@ -151,7 +156,7 @@ async fn late_versions_lose(setup: Setup) {
 
 async fn tags_and_namespaces_end_at_once(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
-    let build = |seawall: &seawall::Seawall| -> Cache<(u64, u64), u64> {
+    let build = |seawall: &Seawall| -> Cache<(u64, u64), u64> {
         seawall
             .cache("page")
             .tags(|key: &(u64, u64)| vec![format!("user {}", key.0)])
@@ -226,4 +231,42 @@ async fn many_are_invalidated_in_one_go(setup: Setup) {
         true
     })
     .await;
+}
+
+/// On one server a write is two steps: its lease, and the value together with the message about it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_takes_two_round_trips_and_tells_everybody() {
+    let server = ServerProcess::redis().expect("it starts");
+    let proxy = FaultProxy::start(server.port()).expect("it starts");
+    let (one, two) = (
+        Seawall::connect(&proxy.url()).await.expect("it answers"),
+        Seawall::connect(&server.url()).await.expect("it answers"),
+    );
+    let writer: Cache<u64, u64> = one.cache("w").hot_keys(HotRules::off()).build().expect("valid");
+    let reader: Cache<u64, u64> = two.cache("w").hot_keys(HotRules::off()).build().expect("valid");
+    writer.put(&1, &0).await.expect("stored");
+    assert!(matches!(writer.put_if_newer(&2, 1, Some(&0)).await, Ok(PutOutcome::Stored(_))));
+    for round in 1..=5 {
+        // A copy in the other process' memory, which only the message ends.
+        for key in [1, 2] {
+            let read = reader.get(&key).await.expect("answered").expect("there");
+            assert_eq!(read.value.as_deref(), Some(&(round - 1)));
+        }
+        proxy.reset_counts();
+        writer.put(&1, &round).await.expect("stored");
+        assert_eq!(proxy.count("EVALSHA"), 2);
+        let put = writer.put_if_newer(&2, round + 1, Some(&round)).await.expect("answered");
+        assert!(matches!(put, PutOutcome::Stored(_)), "{put:?}");
+        assert_eq!(proxy.count("EVALSHA"), 3);
+        for key in [1, 2] {
+            within_a_second("the other process reads what was written", async || {
+                let read = reader.get(&key).await.expect("answered");
+                read.is_some_and(|read| read.value.as_deref() == Some(&round))
+            })
+            .await;
+        }
+    }
+    for handle in [two, one] {
+        handle.shutdown().await;
+    }
 }

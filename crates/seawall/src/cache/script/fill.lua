@@ -1,6 +1,7 @@
--- Stores what was loaded, if the lease is still the caller's.
+-- Stores what was loaded or written, if the lease is still the caller's.
 --
 -- KEYS[1]  entry
+-- KEYS[2]  for a write on a single server: the counter of the namespace's messages
 -- ARGV[1]  token of the lease, 8 bytes; '' asks for no lease (only a planted bug does)
 -- ARGV[2]  kind and codec, 2 bytes
 -- ARGV[3]  fresh for, in milliseconds
@@ -9,12 +10,15 @@
 -- ARGV[6]  stamp of the tags' generations as they were before loading, 8 bytes
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry
+-- ARGV[9]  for a write: channel of the namespace
+-- ARGV[10] for a write: body of the message
 --
 -- Returns  {version, fresh until, stale until} and, if it replaced parts, their manifest; when the
 --          lease was taken away {version} of what is there, or {} when nothing is: an invalidation
 --          came between, and what was loaded may be older than it.
 --
--- Atomic, because the check and the store must see the same lease.
+-- Atomic, because the check and the store must see the same lease, and because a message must not be
+-- numbered before the value that it speaks of is there.
 
 local none = string.rep('\0', 8)
 local head = redis.call('GETRANGE', KEYS[1], 0, 71)
@@ -44,5 +48,9 @@ local entry = '\197\1' .. ARGV[2] .. '\0\0\0\0' .. struct.pack('>I8', version) .
 redis.call('SET', KEYS[1], entry, 'PX', ARGV[3] + ARGV[4])
 if awaited then
   redis.call('PUBLISH', ARGV[8], '')
+end
+if KEYS[2] then
+  redis.call('SET', KEYS[2], version, 'NX')
+  redis.call('PUBLISH', ARGV[9], string.format('%.0f', redis.call('INCR', KEYS[2])) .. ' ' .. ARGV[10])
 end
 return {version, fresh_until, stale_until, replaced}

@@ -1,6 +1,7 @@
 -- Stores what a versioned source says about an entry, unless something newer was said before.
 --
 -- KEYS[1]  entry
+-- KEYS[2]  on a single server: the counter of the namespace's messages
 -- ARGV[1]  the source's version, 8 bytes
 -- ARGV[2]  kind and codec, 2 bytes; kind 0 says that the source deleted it
 -- ARGV[3]  fresh for, in milliseconds
@@ -9,6 +10,8 @@
 -- ARGV[6]  stamp of the tags' generations, 8 bytes
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry
+-- ARGV[9]  channel of the namespace
+-- ARGV[10] body of the message
 --
 -- Returns  {'stored', version}   it is there now, and whatever was being loaded is refused; a third
 --                                item is the manifest of the parts that were replaced
@@ -18,7 +21,8 @@
 --                                a third item as above
 --          {'same'}              the same version with the same value
 --
--- Atomic, because comparing and storing must see the same version. Versions are compared in halves:
+-- Atomic, because comparing and storing must see the same version, and because a message must not be
+-- numbered before the value that it speaks of is there. Versions are compared in halves:
 -- Lua's numbers hold only 53 bits.
 
 local none = string.rep('\0', 8)
@@ -65,5 +69,9 @@ else
 end
 if awaited then
   redis.call('PUBLISH', ARGV[8], '')
+end
+if KEYS[2] then
+  redis.call('SET', KEYS[2], version, 'NX')
+  redis.call('PUBLISH', ARGV[9], string.format('%.0f', redis.call('INCR', KEYS[2])) .. ' ' .. ARGV[10])
 end
 return {outcome, version, replaced}
