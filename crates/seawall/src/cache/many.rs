@@ -15,6 +15,7 @@ use super::{
     level2::{Fill, Lease},
     load::{Claim, LoaderSlot, new_token},
     parted::is_in_parts,
+    read::Admission,
     read_types::Entry,
 };
 use crate::{error::Error, key::KeyPart};
@@ -61,8 +62,10 @@ where
         for key in keys {
             match self.inner.subject(key) {
                 Ok(subject) => {
-                    let (hit, _) = self.inner.look_level1(subject.entry(), Freshness::Cached, now);
-                    answers.push(hit.map(Ok));
+                    let entry = subject.entry();
+                    let (hit, older) = self.inner.look_level1(entry, Freshness::Cached, now);
+                    let rationed = || self.inner.ration(entry, older.as_ref());
+                    answers.push(hit.map(Ok).or_else(rationed));
                     subjects.push(Some(subject));
                 }
                 Err(error) => {
@@ -327,7 +330,7 @@ where
             Some(answer) => answer,
             None => {
                 let (load, wanted) = (Arc::clone(load), key.clone());
-                self.get_or_load(key, move || async move {
+                self.get_admitted(Freshness::Cached, key, Admission::Had, move || async move {
                     let found = load(vec![wanted.clone()]).await;
                     found.map(|mut found| Loaded::from(found.remove(&wanted))).map_err(Shared)
                 })

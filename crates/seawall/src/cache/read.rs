@@ -80,6 +80,22 @@ where
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
+        self.get_admitted(freshness, key, Admission::Asks, load)
+    }
+
+    /// The same, for a reader who may have had its share of a hot key before.
+    pub(super) fn get_admitted<'a, F, Fut, E>(
+        &'a self,
+        freshness: Freshness,
+        key: &'a K,
+        admission: Admission,
+        load: F,
+    ) -> BoxFuture<'a, Result<Read<V>, CacheError>>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
         let inner = &self.inner;
         Box::pin(async move {
             let subject = inner.subject(key)?;
@@ -88,7 +104,9 @@ where
                 inner.tap.see(key, &read);
                 return Ok(read);
             }
-            if let Some(rationed) = inner.ration(subject.entry(), older.as_ref()) {
+            if admission == Admission::Asks
+                && let Some(rationed) = inner.ration(subject.entry(), older.as_ref())
+            {
                 return rationed;
             }
             let looked = inner.look_level2(&subject, freshness).await;
@@ -321,6 +339,15 @@ where
             tags: subject.tags.clone(),
         })
     }
+}
+
+/// Whether a reader still has to ask for its share of a hot key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It does.
+    Asks,
+    /// It has had it: what is left to do belongs to the same read.
+    Had,
 }
 
 /// What a look into Redis found.

@@ -66,6 +66,41 @@ async fn beyond_its_limit_a_hot_key_is_shed_and_others_are_not() {
     stage.shutdown().await;
 }
 
+/// In a batch the limit is its key's alone, and who was let in is not asked again by a later step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_its_limit_a_hot_key_is_shed_in_a_batch_and_its_neighbours_are_not() {
+    let stage = Stage::start().await.expect("the engine starts");
+    let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(10));
+    let cache: Cache<u64, u64> = stage
+        .seawall()
+        .cache("limited")
+        .level1_bytes(0)
+        .hot_keys(HotRules::off().prefix(1, rule))
+        .build()
+        .expect("settings that agree");
+    cache.declare_hot(&1, Duration::from_secs(60)).await.expect("declared");
+    until("it is hot", async || stage.seawall().hot_keys().here().len() == 1).await;
+    let load = |keys: Vec<u64>| async {
+        Ok::<_, Error>(keys.into_iter().map(|key| (key, key * 10)).collect())
+    };
+    let mut shed = 0;
+    for _ in 0..100 {
+        let reads = cache.get_many(&[0, 1, 2], load).await;
+        for (key, read) in (0_u64..).zip(reads) {
+            match read {
+                Ok(read) => assert_eq!(read.value.as_deref(), Some(&(key * 10))),
+                Err(CacheError::Shed { .. }) if key == 1 => shed += 1,
+                Err(error) => panic!("{key}: {error}"),
+            }
+        }
+    }
+    // The clock stands still: what the bucket held, and no more.
+    assert!((85..100).contains(&shed), "{shed} of 100 were shed");
+    stage.advance(Duration::from_secs(1)).await;
+    assert!(cache.get_many(&[1], load).await[0].is_ok(), "a second later there is more");
+    stage.shutdown().await;
+}
+
 /// The copy that is past its lifetime is better than nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_its_limit_a_hot_key_gives_its_older_copy() {
