@@ -1,0 +1,108 @@
+//! One connection for many callers, against a server that the test plays.
+
+use futures_util::FutureExt;
+use redis::cmd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+fn wire(patience: Duration) -> (Arc<Wire>, DuplexStream) {
+    let (ours, server) = duplex(1 << 16);
+    (Arc::new(Wire::over(Box::new(ours), Some(patience))), server)
+}
+
+async fn read_pings(server: &mut DuplexStream, count: usize) {
+    let mut bytes = vec![0; count * PING.len()];
+    server.read_exact(&mut bytes).await.expect("commands come");
+}
+
+#[tokio::test]
+async fn everybody_gets_the_reply_in_their_place_also_behind_one_who_gave_up() {
+    let (wire, mut server) = wire(Duration::from_secs(60));
+    assert!(wire.send(&cmd("PING")).now_or_never().is_none(), "sent, and given up at once");
+    let callers: Vec<_> = (0..100)
+        .map(|_| {
+            let wire = Arc::clone(&wire);
+            tokio::spawn(async move { wire.send(&cmd("PING")).await })
+        })
+        .collect();
+    read_pings(&mut server, 101).await;
+    let replies: String = (0..=100).map(|number| format!(":{number}\r\n")).collect();
+    server.write_all(replies.as_bytes()).await.expect("written");
+    for (number, caller) in (1..).zip(callers) {
+        let reply = caller.await.expect("it ran").expect("answered");
+        assert_eq!(reply, Reply::Int(number), "the first reply is of the one who gave up");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_says_what_can_have_been_carried_out() {
+    let (wire, mut server) = wire(Duration::from_secs(60));
+    let sent = tokio::spawn({
+        let wire = Arc::clone(&wire);
+        async move { wire.send(&cmd("PING")).await }
+    });
+    read_pings(&mut server, 1).await;
+    // Not looked at by the driver before the connection ends: tasks take turns on one thread.
+    drop(server);
+    let unsent = wire.send(&cmd("PING")).await;
+    let sent = sent.await.expect("it ran").expect_err("no reply");
+    assert!(sent.is_indeterminate(), "{sent}");
+    assert!(matches!(unsent, Err(Error::Unavailable(_))), "{unsent:?}");
+    assert!(!wire.is_open());
+    assert!(matches!(wire.send(&cmd("PING")).await, Err(Error::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn who_waits_too_long_is_told_and_keeps_its_place() {
+    let (wire, mut server) = wire(Duration::from_millis(20));
+    let late = wire.send(&cmd("PING")).await.expect_err("nobody answers");
+    assert!(late.is_indeterminate(), "{late}");
+    let heard = wire.heard();
+    server.write_all(b":0\r\n").await.expect("written");
+    while wire.heard() == heard {
+        tokio::task::yield_now().await;
+    }
+    assert!(wire.is_open(), "a late reply is not a reply that nobody asked for");
+}
+
+#[tokio::test]
+async fn rubbish_ends_the_connection() {
+    let (wire, mut server) = wire(Duration::from_secs(60));
+    server.write_all(b"+unasked\r\n").await.expect("written");
+    while wire.is_open() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn beyond_the_bound_callers_are_refused_at_once_and_nothing_of_theirs_is_sent() {
+    let (wire, mut server) = wire(Duration::from_secs(60));
+    for _ in 0..MAX_WAITING {
+        assert!(wire.send(&cmd("PING")).now_or_never().is_none(), "sent, and waiting");
+    }
+    let one = wire.send(&cmd("PING")).now_or_never().expect("at once").map(drop);
+    let mut two = Pipeline::with_capacity(2);
+    two.cmd("PING").cmd("PING");
+    let several = wire.send_all(&two).now_or_never().expect("at once").map(drop);
+    for refused in [one, several] {
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    }
+    // All of them are answered: there is room again.
+    const STEP: usize = 1 << 10;
+    for _ in 0..MAX_WAITING / STEP {
+        read_pings(&mut server, STEP).await;
+        server.write_all(&b":0\r\n".repeat(STEP)).await.expect("written");
+    }
+    let next = tokio::spawn({
+        let wire = Arc::clone(&wire);
+        async move { wire.send(&cmd("TIME")).await }
+    });
+    let mut bytes = [0; PING.len()];
+    server.read_exact(&mut bytes).await.expect("a command comes");
+    assert_eq!(&bytes, b"*1\r\n$4\r\nTIME\r\n", "and none of those that were refused");
+    server.write_all(b":7\r\n").await.expect("written");
+    assert_eq!(next.await.expect("it ran").expect("answered"), Reply::Int(7));
+}
