@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     job::{Acked, Added, Changed, Claim, Dead, DelayedStatus, Given, Job},
-    shard::{Back, Change, Claimed, Shard, Terms},
+    shard::{Back, Change, Claimed, MAX_BYTES_AT_ONCE, Shard, Terms},
     worker::DelayedWorkerBuilder,
 };
 use crate::{
@@ -303,7 +303,8 @@ impl<T: Serialize> Delayed<T> {
         added.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
     }
 
-    /// Adds several items, one round trip for each shard and thousand; an outcome for each, in order.
+    /// Adds several items, one round trip for each shard and thousand, or megabyte; an outcome for each,
+    /// in order.
     ///
     /// # Errors
     /// As [`Delayed::add`]; those before may have been added. It can be repeated.
@@ -315,15 +316,21 @@ impl<T: Serialize> Delayed<T> {
         }
         let mut outcomes = vec![Added::Now; items.len()];
         for (shard, indexes) in self.core.shards.iter().zip(parts) {
-            for some in indexes.chunks(MAX_AT_ONCE) {
-                let batch = some
-                    .iter()
-                    .map(|&index| {
-                        let (id, payload, after) = &items[index];
-                        Ok((id.as_str(), encode(payload)?, *after))
-                    })
-                    .collect::<Result<Vec<_>>>()?;
-                for (&index, added) in some.iter().zip(shard.add(&batch).await?) {
+            let mut indexes = indexes.into_iter().peekable();
+            // Each turn takes at least one.
+            while indexes.peek().is_some() {
+                let (mut batch, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
+                while batch.len() < MAX_AT_ONCE
+                    && bytes < MAX_BYTES_AT_ONCE
+                    && let Some(index) = indexes.next()
+                {
+                    let (id, payload, after) = &items[index];
+                    let payload = encode(payload)?;
+                    bytes += payload.len();
+                    batch.push((id.as_str(), payload, *after));
+                    places.push(index);
+                }
+                for (index, added) in places.into_iter().zip(shard.add(&batch).await?) {
                     outcomes[index] = added;
                 }
             }
@@ -333,7 +340,8 @@ impl<T: Serialize> Delayed<T> {
 }
 
 impl<T: DeserializeOwned> Delayed<T> {
-    /// Takes up to so many items that are due (and never more than a thousand), each under a lease.
+    /// Takes up to so many items that are due (and never more than a thousand, or a megabyte of payloads
+    /// of a shard), each under a lease. What is due beyond that is said by [`Claim::next_in`].
     ///
     /// # Errors
     /// As [`Link::send`](crate::Link::send). When the reply is lost, what was taken comes back when its

@@ -11,6 +11,8 @@ use crate::{
     link::{Call, Link},
 };
 
+/// Payloads of one command at most, unless one alone is larger: others wait for the server meanwhile.
+pub(super) const MAX_BYTES_AT_ONCE: usize = 1 << 20;
 /// Ended leases that one claim looks at.
 const LEASES_AT_ONCE: usize = 256;
 
@@ -119,7 +121,8 @@ impl Shard {
             .arg(count)
             .arg(millis(terms.lease))
             .arg(terms.attempts)
-            .arg(LEASES_AT_ONCE);
+            .arg(LEASES_AT_ONCE)
+            .arg(MAX_BYTES_AT_ONCE);
         type Row = (String, u64, u64, Option<Vec<u8>>);
         let (wait, died, rows): (i64, u64, Vec<Row>) = self.link.eval(&call).await?;
         if died > 0 {

@@ -14,6 +14,7 @@ on_every_backend! {
     what_is_given_back_comes_again_or_dies
     items_are_cancelled_and_moved_by_their_id
     a_sharded_queue_is_one_queue
+    large_payloads_come_in_several_steps
     what_cannot_be_understood_is_dead_and_not_lost
 }
 
@@ -132,6 +133,34 @@ async fn a_sharded_queue_is_one_queue(setup: Setup) {
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..50).collect::<Vec<_>>());
+    seawall.shutdown().await;
+}
+
+/// 24 payloads of 200 KB: no command carries all of them, and none is forgotten.
+async fn large_payloads_come_in_several_steps(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<String>("large").build().expect("valid");
+    let text = |number: usize| number.to_string().repeat(200_000 / number.to_string().len());
+    let items: Vec<_> = (0..24).map(|number| (number.to_string(), text(number), NOW)).collect();
+    let added = queue.add_all(&items).await.expect("answered");
+    assert!(added.iter().all(|added| *added == Added::Now));
+    let mut seen = Vec::new();
+    while seen.len() < 24 {
+        let claim = queue.claim(24).await.expect("answered");
+        let bytes: usize = claim.jobs.iter().map(|job| job.payload().len()).sum();
+        assert!((1..=1 << 20).contains(&bytes), "{bytes}");
+        if seen.len() + claim.jobs.len() < 24 {
+            assert_eq!(claim.next_in, Some(Duration::ZERO), "there is more");
+        }
+        for job in claim.jobs {
+            assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+            seen.push(job.into_payload());
+        }
+    }
+    seen.sort_unstable();
+    let mut expected: Vec<_> = items.into_iter().map(|(_, text, _)| text).collect();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
     seawall.shutdown().await;
 }
 

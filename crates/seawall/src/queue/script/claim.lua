@@ -10,6 +10,7 @@
 -- ARGV[2]  lease in milliseconds
 -- ARGV[3]  attempts after which an item is dead
 -- ARGV[4]  leases that are looked at at most
+-- ARGV[5]  bytes of payloads after which no further one is handed out
 --
 -- Returns  {milliseconds until the next item is due or a lease ends (-1 when there is none),
 --          how many died, {{id, token, attempt, payload}, …}}, the earliest first
@@ -38,11 +39,16 @@ end
 
 local taken = {}
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'LIMIT', 0, ARGV[1])
+local room = tonumber(ARGV[5])
 for index, id in ipairs(due) do
+  local payload = redis.call('HGET', KEYS[3], id)
+  room = room - #(payload or '')
+  -- The first one always goes; the rest is due at once for whoever comes next.
+  if room < 0 and index > 1 then break end
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZADD', KEYS[2], number(now + tonumber(ARGV[2])), id)
   local token = redis.call('HINCRBY', KEYS[4], id, 1)
-  taken[index] = {id, token, token - free(id), redis.call('HGET', KEYS[3], id)}
+  taken[index] = {id, token, token - free(id), payload}
 end
 
 local wait = -1
