@@ -52,11 +52,20 @@ impl Crew {
         Arc::clone(&self.inner.places).acquire_owned().await.ok().map(Seat)
     }
 
-    /// Waits for at least one place and takes up to so many; `None` once all were let go.
+    /// Waits for a place and takes up to so many, as far as there are any then; `None` once all were let
+    /// go.
     pub(crate) async fn seats(&self, most: usize) -> Option<Seats> {
-        let free = self.inner.places.available_permits();
-        let count = u32::try_from(free.clamp(1, most.max(1))).unwrap_or(1);
-        Arc::clone(&self.inner.places).acquire_many_owned(count).await.ok().map(Seats)
+        let places = &self.inner.places;
+        let mut taken = Arc::clone(places).acquire_owned().await.ok()?;
+        // Not before the wait: whoever waited for the first may find others free as well.
+        let more = places.available_permits().min(most.saturating_sub(1));
+        let more = u32::try_from(more).unwrap_or(0);
+        if more > 0
+            && let Ok(more) = Arc::clone(places).try_acquire_many_owned(more)
+        {
+            taken.merge(more);
+        }
+        Some(Seats(taken))
     }
 
     /// Runs handlers in one task, side by side, and hands their outcomes to `then`: those that were

@@ -233,6 +233,7 @@ impl<T> Settler<T> {
                 Ok(_) => {
                     self.post.meter.handled(places.len());
                     self.post.hand.release(places);
+                    make_room(group);
                 }
                 Err(error) => {
                     failed = true;
@@ -327,5 +328,13 @@ impl<T> Settler<T> {
         } else {
             self.pause = SHORTEST_PAUSE;
         }
+    }
+}
+
+/// Gives the room of settled entries back, together: each time the semaphore is locked.
+fn make_room(settled: Vec<Holding>) {
+    let mut rooms = settled.into_iter().filter_map(|holding| holding.room);
+    if let Some(mut all) = rooms.next() {
+        rooms.for_each(|room| all.merge(room));
     }
 }
