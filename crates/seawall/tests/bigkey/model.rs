@@ -12,13 +12,18 @@ use seawall::{
     bigkey::{BucketedHash, BucketedSet, BucketedSortedSet, Cursor, Order, Place},
 };
 
-use crate::setup::{Setup, on_every_backend};
+use crate::{
+    keyspace::keys,
+    setup::{Setup, on_every_backend},
+};
 
 on_every_backend! {
+    without sentinel:
     a_hash_behaves_as_one
     a_set_behaves_as_one
     a_sorted_set_behaves_as_one
     a_list_behaves_as_one
+    pushes_at_once_have_a_place_each
 }
 
 /// Random operations; a failed run prints them.
@@ -226,6 +231,27 @@ enum Move {
     Range(u16, u16),
 }
 
+/// The number that a push returns is its own, also when others push through the same handle.
+async fn pushes_at_once_have_a_place_each(setup: Setup) {
+    let seawall = setup.connect().await;
+    let list = seawall.bucketed_list::<u32>("places").expect("a name");
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let list = list.clone();
+        tasks.spawn(async move {
+            let mut places = Vec::new();
+            for round in 0..50 {
+                places.push(list.push_back(&(task * 1000 + round)).await.expect("pushed"));
+            }
+            places
+        });
+    }
+    let mut places: Vec<u64> = tasks.join_all().await.concat();
+    places.sort_unstable();
+    assert_eq!(places, (1..=400).collect::<Vec<_>>());
+    seawall.shutdown().await;
+}
+
 async fn a_list_behaves_as_one(setup: Setup) {
     let seawall = setup.connect().await;
     let list = seawall.bucketed_list::<u32>("model").expect("a name");
@@ -291,7 +317,7 @@ async fn a_list_behaves_as_one(setup: Setup) {
 
 /// Every key that is left has an end.
 pub(crate) async fn nothing_is_left(setup: &Setup, seawall: &Seawall) {
-    for key in setup.keys(seawall, "*").await {
+    for key in keys(seawall, &setup.entry("*")).await {
         let left: i64 = seawall
             .link()
             .query(key.as_bytes(), seawall::cmd("PTTL").arg(&key))

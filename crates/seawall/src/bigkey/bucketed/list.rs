@@ -103,7 +103,7 @@ impl<V: Element> BucketedList<V> {
     /// # Errors
     /// As [`Link::send`](crate::Link::send). After [`Error::Indeterminate`] it may be gone.
     pub async fn pop_back(&self) -> Result<Option<V>> {
-        self.call("pop_back", &[]).await?.pop().map(element).transpose()
+        self.call("pop_back", &[]).await?.elements.pop().map(element).transpose()
     }
 
     /// Takes the first element.
@@ -111,7 +111,7 @@ impl<V: Element> BucketedList<V> {
     /// # Errors
     /// As [`BucketedList::pop_back`].
     pub async fn pop_front(&self) -> Result<Option<V>> {
-        self.call("pop_front", &[]).await?.pop().map(element).transpose()
+        self.call("pop_front", &[]).await?.elements.pop().map(element).transpose()
     }
 
     /// How many elements there are.
@@ -153,7 +153,7 @@ impl<V: Element> BucketedList<V> {
             let args = [ends.first, offset, last - start + 1, BATCH_BYTES as i64];
             let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.to_string().into_bytes()).collect();
             match self.once(ends, "range", from..=to, &args).await? {
-                Answer::Done(elements) => return elements.into_iter().map(element).collect(),
+                Answer::Done(done) => return done.elements.into_iter().map(element).collect(),
                 Answer::Moved(_) => ends = self.look().await?,
             }
         }
@@ -180,16 +180,15 @@ impl<V: Element> BucketedList<V> {
     async fn push(&self, what: &str, value: &V) -> Result<u64> {
         let value = value.to_bytes();
         check(&value, "element", MAX_VALUE_BYTES)?;
-        self.call(what, &[value.into_owned()]).await?;
-        Ok(self.believed().length.unsigned_abs())
+        Ok(self.call(what, &[value.into_owned()]).await?.length.unsigned_abs())
     }
 
-    async fn call(&self, what: &str, args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+    async fn call(&self, what: &str, args: &[Vec<u8>]) -> Result<Done> {
         let mut ends = self.believed();
         for _ in 0..MAX_TRIES {
             #[expect(clippy::reversed_empty_ranges, reason = "no chunks besides the ends")]
             match self.once(ends, what, 1..=0, args).await? {
-                Answer::Done(elements) => return Ok(elements),
+                Answer::Done(done) => return Ok(done),
                 Answer::Moved(now) => ends = now,
             }
         }
@@ -238,7 +237,7 @@ impl<V: Element> BucketedList<V> {
         self.believe(Ends { length, ..ends });
         let elements: Result<Vec<Vec<u8>>> =
             reply.map(|value| Ok(redis::from_redis_value(value)?)).collect();
-        elements.map(Answer::Done)
+        Ok(Answer::Done(Done { length, elements: elements? }))
     }
 
     fn chunk(&self, number: i64) -> Vec<u8> {
@@ -255,8 +254,15 @@ impl<V: Element> BucketedList<V> {
 }
 
 enum Answer {
-    Done(Vec<Vec<u8>>),
+    Done(Done),
     Moved(Ends),
+}
+
+/// What an operation did.
+struct Done {
+    /// Elements that there are then: the list's own word, not what this process believes by now.
+    length: i64,
+    elements: Vec<Vec<u8>>,
 }
 
 /// Which chunk an index is in, and where in it.
