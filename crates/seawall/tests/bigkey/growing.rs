@@ -23,6 +23,7 @@ use seawall_testkit::{
 use crate::setup::{Setup, on_every_backend};
 
 on_every_backend! {
+    without sentinel:
     growth_is_not_noticed
     a_plain_hash_is_taken_over
     other_kinds_are_taken_over
@@ -226,7 +227,7 @@ async fn growth_that_dies_anywhere_is_finished_by_others() {
 
 async fn a_plain_hash_is_taken_over(setup: Setup) {
     let seawall = setup.connect().await;
-    let (link, key) = (seawall.link(), format!("{}old", setup.prefix()));
+    let (link, key) = (seawall.link(), setup.entry("old"));
     for first in (0..3000_u64).step_by(500) {
         let mut set = cmd("HSET");
         set.arg(&key);
@@ -258,8 +259,7 @@ async fn a_plain_hash_is_taken_over(setup: Setup) {
 async fn other_kinds_are_taken_over(setup: Setup) {
     let seawall = setup.connect().await;
     let link = seawall.link();
-    let (set_key, zset_key) =
-        (format!("{}{{old}}set", setup.prefix()), format!("{}oldz", setup.prefix()));
+    let (set_key, zset_key) = (setup.entry("{old}set"), setup.entry("oldz"));
     let (mut set, mut zset) = (cmd("SADD"), cmd("ZADD"));
     set.arg(&set_key);
     zset.arg(&zset_key);
@@ -281,7 +281,7 @@ async fn other_kinds_are_taken_over(setup: Setup) {
     assert_eq!(ranks.first(Order::Falling, 100).await.expect("read"), before);
     assert_eq!(ranks.len().await.expect("counted"), 900);
     // A lifetime is of the whole key.
-    let short = format!("{}short", setup.prefix());
+    let short = setup.entry("short");
     link.send(short.as_bytes(), cmd("HSET").arg(&short).arg("a").arg(1)).await.expect("set");
     link.send(short.as_bytes(), cmd("PEXPIRE").arg(&short).arg(100_000)).await.expect("set");
     let hash: BucketedHash<String, u64> = seawall.bucketed_hash("short", 1).expect("a name");
@@ -301,7 +301,7 @@ async fn keys_of_any_size_are_unlinked(setup: Setup) {
         ("hash", 10),
         ("string", 1),
     ] {
-        let key = format!("{}{kind}-{members}", setup.prefix());
+        let key = setup.entry(&format!("{kind}-{members}"));
         for first in (0..members).step_by(500) {
             let mut fill = cmd(match kind {
                 "hash" => "HSET",

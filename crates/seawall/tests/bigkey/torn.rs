@@ -17,7 +17,9 @@ use seawall_testkit::{
 
 use crate::{
     content::{content, version_of},
-    setup::{Setup, keys},
+    eventually::eventually,
+    keyspace::keys,
+    setup::Setup,
 };
 
 const READERS: usize = 8;
@@ -137,9 +139,7 @@ async fn with_a_bug(bug: PartsBug) -> Seen {
     let builder = seawall.cache("huge").level1_bytes(0).split_above_bytes(50_000);
     let cache: Cache<u64, String> = builder.sabotage_parts(bug).build().expect("options agree");
     cache.put(&7, &content(1, 1 << 20)).await.expect("stored");
-    setup
-        .until("the first one is whole", async || matches!(cache.get(&7).await, Ok(Some(_))))
-        .await;
+    eventually("the first one is whole", async || matches!(cache.get(&7).await, Ok(Some(_)))).await;
     let readers = Readers::start(&cache);
     for version in 2..30 {
         readers.after(4).await;

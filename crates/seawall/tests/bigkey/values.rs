@@ -10,10 +10,13 @@ use seawall::{
 
 use crate::{
     content::content,
+    eventually::eventually,
+    keyspace::keys,
     setup::{Setup, on_every_backend},
 };
 
 on_every_backend! {
+    without sentinel:
     a_large_value_is_cut_and_read_like_any_other
     replaced_invalidated_and_refused_values_leave_parts_that_end
     versioned_writes_compare_contents_not_parts
@@ -31,7 +34,7 @@ fn cache(seawall: &Seawall) -> Cache<u64, String> {
 /// The names of all parts, with what is left of their lifetimes.
 pub(crate) async fn parts(setup: &Setup, seawall: &Seawall) -> Vec<(String, i64)> {
     let mut parts = Vec::new();
-    for name in setup.keys(seawall, "cache-part:*").await {
+    for name in keys(seawall, &setup.entry("cache-part:*")).await {
         let left: i64 =
             seawall.link().query(name.as_bytes(), cmd("PTTL").arg(&name)).await.expect("asked");
         parts.push((name, left));
@@ -89,9 +92,8 @@ async fn replaced_invalidated_and_refused_values_leave_parts_that_end(setup: Set
     };
     let read = cache.get_or_load(&8, load).await.expect("loaded");
     assert_eq!(read.value.as_deref(), Some(&content(3, SIZE)));
-    setup
-        .until("refused parts are removed", async || parts(&setup, &seawall).await.len() == 2 * one)
-        .await;
+    let removed = async || parts(&setup, &seawall).await.len() == 2 * one;
+    eventually("refused parts are removed", removed).await;
     seawall.shutdown().await;
 }
 

@@ -3,5 +3,5 @@
 mod behaviour;
 mod faults;
 mod rebuild;
-#[path = "../cache/setup.rs"]
+#[path = "../support/setup.rs"]
 mod setup;

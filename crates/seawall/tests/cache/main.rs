@@ -6,5 +6,6 @@ mod explain;
 mod filter;
 mod lifetimes;
 mod reading;
+#[path = "../support/setup.rs"]
 mod setup;
 mod writing;

@@ -5,6 +5,6 @@ mod finding;
 mod outage;
 mod races;
 mod rationing;
-#[path = "../cache/setup.rs"]
+#[path = "../support/setup.rs"]
 mod setup;
 mod speed;

@@ -5,7 +5,7 @@ mod errors;
 mod hub;
 mod lanes;
 mod moves;
-#[path = "../cache/setup.rs"]
+#[path = "../support/setup.rs"]
 mod setup;
 mod shutdown;
 mod topologies;

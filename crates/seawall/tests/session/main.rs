@@ -1,5 +1,5 @@
 //! Sessions, on every backend and on a clock held by the test.
 
 mod behaviour;
-#[path = "../cache/setup.rs"]
+#[path = "../support/setup.rs"]
 mod setup;

@@ -8,4 +8,6 @@ mod ledger;
 mod model;
 mod sale;
 mod sale_repair;
+#[path = "../support/setup.rs"]
+#[expect(dead_code, reason = "keys are asked of the inventory")]
 mod setup;

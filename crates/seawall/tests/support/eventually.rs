@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Long enough for anything that should happen, however busy the machine is.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks again and again until it is so.
 pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {

@@ -8,6 +8,9 @@ use std::{
 use seawall::Seawall;
 use seawall_testkit::backend::{Backend, Stand};
 
+/// Nothing is away here, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A backend and a prefix that no other test has.
 pub(crate) struct Setup {
     stand: Stand,
@@ -40,39 +43,44 @@ impl Setup {
             (true, false) => Seawall::builder(&format!("unix:{}", socket.display())),
             (false, _) => Seawall::builder(self.stand.url()),
         };
-        // Nothing here is about time-outs, and the machine may be slow.
-        let builder = builder.prefix(&self.prefix).response_timeout(Duration::from_secs(20));
-        builder.connect().await.expect("the backend answers")
+        let builder = builder.response_timeout(PATIENCE);
+        builder.prefix(&self.prefix).connect().await.expect("the backend answers")
+    }
+
+    /// The key of an entry, as it is in Redis.
+    pub(crate) fn entry(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 }
 
-/// Runs `async fn(Setup)` tests on every backend, each as a test of its own.
+/// Runs `async fn(Setup)` tests on every backend, each as a test of its own; with `without sentinel:`
+/// before them, where a Sentinel set would only show once more what one server does.
 macro_rules! on_every_backend {
+    (without sentinel: $($test:ident)*) => {
+        $(mod $test {
+            $crate::setup::on_backend!($test embedded Embedded);
+            $crate::setup::on_backend!($test redis Redis);
+            $crate::setup::on_backend!($test cluster Cluster);
+        })*
+    };
     ($($test:ident)*) => {
         $(mod $test {
-            use seawall_testkit::backend::Backend;
-            use crate::setup::Setup;
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn embedded() {
-                super::$test(Setup::new(Backend::Embedded, stringify!($test))).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn redis() {
-                super::$test(Setup::new(Backend::Redis, stringify!($test))).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sentinel() {
-                super::$test(Setup::new(Backend::Sentinel, stringify!($test))).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn cluster() {
-                super::$test(Setup::new(Backend::Cluster, stringify!($test))).await;
-            }
+            $crate::setup::on_backend!($test embedded Embedded);
+            $crate::setup::on_backend!($test redis Redis);
+            $crate::setup::on_backend!($test sentinel Sentinel);
+            $crate::setup::on_backend!($test cluster Cluster);
         })*
     };
 }
 pub(crate) use on_every_backend;
+
+macro_rules! on_backend {
+    ($test:ident $name:ident $backend:ident) => {
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            let backend = seawall_testkit::backend::Backend::$backend;
+            super::$test($crate::setup::Setup::new(backend, stringify!($test))).await;
+        }
+    };
+}
+pub(crate) use on_backend;
