@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`link`] | direct access: commands, scripts, subscriptions |
+//! | [`cache`] | two levels, one load however many ask, never what was invalidated |
 //! | [`hotkey`] | keys that everybody reads at once: found, told to all, held in memory, copied |
 //! | [`bigkey`] | values in parts, collections in buckets, deletion in slices |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
@@ -24,9 +25,9 @@
 //! | [`queue`] | delayed items with leases, a simple list, a broadcast |
 //! | [`survey`] | what is in a Redis: big keys, hot keys, skew; live and from an RDB file |
 //! | [`stock`] | flash sales and sharded inventories that are sold exactly |
-//! | [`key`] | keys made of typed parts |
+//! | [`key`], [`member`] | keys made of typed parts; what stands inside collections |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
-//! | [`clock`] | time, which tests can hold in their hands |
+//! | [`clock`], [`testing`] | time, which tests can hold in their hands; an engine on it, with faults |
 
 pub mod bigkey;
 pub mod bloom;
