@@ -19,12 +19,12 @@ use crate::process::Worker;
 /// Tells a process of this binary to plant the bug.
 const VARIABLE: &str = "SEAWALL_CACHE_PLANTED";
 
-/// The steps of a write, by what they look like on the wire: `EVALSHA`, digest, count, key, and two
-/// or eight arguments.
+/// The steps of a write, by what they look like on the wire: `EVALSHA`, digest, count, then the key and
+/// two arguments, or key and counter and ten arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Reserve = 6,
-    Fill = 12,
+    Fill = 15,
 }
 
 impl Step {
