@@ -7,6 +7,7 @@
 //! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
 //! - [`MariaDb`] and [`TestDatabase`]: a private database server that can be killed and paused, and an
 //!   empty database on the one that all tests share;
+//! - [`Served`]: the market of a binary as a child process, and [`Http`], a client of it;
 //! - [`Nginx`]: a private nginx that balances over instances of a service;
 //! - [`FaultProxy`]: a proxy that understands RESP and loses, delays, refuses and counts;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
@@ -33,6 +34,7 @@ pub mod proxy;
 mod reply;
 mod rng;
 mod sentinel;
+mod served;
 mod settle;
 mod tls;
 pub mod transcript;
@@ -49,4 +51,5 @@ pub use process::ServerProcess;
 pub use proxy::FaultProxy;
 pub use reply::{ProtocolError, Reply, parse};
 pub use sentinel::SentinelSet;
+pub use served::Served;
 pub use tls::Tls;

@@ -5,10 +5,11 @@ use std::{
     io::{self, BufRead, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
+use seawall_testkit::Served as Process;
 use serde_json::Value;
 
 /// How long anything may take.
@@ -16,7 +17,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running `seawall serve` that ends with this value.
 pub(crate) struct Served {
-    child: Child,
+    process: Process,
     pub(crate) address: SocketAddr,
 }
 
@@ -28,44 +29,21 @@ impl Served {
 
     /// The same with variables in its environment.
     pub(crate) fn start_with(data: &Path, args: &[&str], variables: &[(&str, &str)]) -> Self {
-        let log = tempfile::NamedTempFile::new().expect("a file");
-        let mut child = command(data)
-            .args(["--listen", "127.0.0.1:0"])
-            .args(args)
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(log.reopen().expect("it can be written"))
-            .spawn()
-            .expect("the binary starts");
-        let out = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut lines = out.lines().map_while(Result::ok);
-        let page = lines.find_map(|line| line.trim().strip_prefix("Page").map(str::to_owned));
-        let page = page.unwrap_or_else(|| {
-            let said = std::fs::read_to_string(log.path()).unwrap_or_default();
-            panic!("it does not say where the page is, but: {said}")
-        });
-        let address = page.trim().trim_start_matches("http://").trim_end_matches('/');
-        Served { child, address: address.parse().expect("an address") }
+        let mut command = command(data);
+        let process = Process::start(command.args(args).envs(variables.iter().copied()));
+        let process = process.expect("the binary starts");
+        let address = process.address();
+        Served { process, address }
     }
 
     /// Ends it as a crash would.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ended");
+        self.process.kill().expect("it runs");
     }
 
     /// Asks it to end; its exit code.
-    pub(crate) fn terminate(mut self) -> Option<i32> {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it can be asked") {
-                return status.code();
-            }
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    pub(crate) fn terminate(self) -> Option<i32> {
+        self.process.terminate().expect("it ends")
     }
 
     pub(crate) fn client(&self) -> Http {
@@ -73,24 +51,9 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The binary with its data in `data`, without settings from this environment.
 pub(crate) fn command(data: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_seawall"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SEAWALL_") {
-            command.env_remove(name);
-        }
-    }
-    command.arg("serve").arg("--data").arg(data).stdin(Stdio::null()).stderr(Stdio::null());
-    command
+    Process::command(env!("CARGO_BIN_EXE_seawall"), data)
 }
 
 /// One kept-alive connection.
