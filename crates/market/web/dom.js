@@ -55,6 +55,19 @@ export function redrawn(signal) {
   };
 }
 
+/** Puts something else into a part of the page; a focus that was in it goes to `next` instead of being lost. */
+export function replaceIn(part, next, ...children) {
+  const hadFocus = part.contains(document.activeElement);
+  part.replaceChildren(...children);
+  if (hadFocus) moveFocus(next);
+}
+
+/** Puts the focus on something that is no control. */
+export function moveFocus(node) {
+  node.tabIndex = -1;
+  node.focus({ preventScroll: true });
+}
+
 /** Waits, but not longer than the screen is there. */
 export function pause(ms, signal) {
   return new Promise((done, failed) => {

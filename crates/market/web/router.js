@@ -3,7 +3,7 @@
 // exports `keep` is put aside instead, and is there again as it was when somebody comes back to it.
 
 import { market } from "./api.js";
-import { el, say } from "./dom.js";
+import { el, moveFocus, say } from "./dom.js";
 import { t } from "./i18n.js";
 import { store } from "./store.js";
 import { failure, loading } from "./components/states.js";
@@ -139,6 +139,7 @@ function comeBack(mine) {
   main.replaceChildren(mine.node);
   for (const part of mine.node.querySelectorAll("[data-again]")) part.dispatchEvent(new Event("again"));
   window.scrollTo({ top: scrolled.get(mine.place.name) ?? 0, behavior: "instant" });
+  market.countView();
   say(document.title);
   focusHeading();
 }
@@ -184,6 +185,7 @@ export async function show({ keepFocus = false, anew = true } = {}) {
   Object.assign(mine, { node, title: document.title });
   main.replaceChildren(node);
   window.scrollTo({ top: at.isBack ? (scrolled.get(at.name) ?? 0) : 0, behavior: "instant" });
+  // The first one was counted by the service, with the document.
   if (!isFirst) {
     market.countView();
     say(document.title);
@@ -193,9 +195,7 @@ export async function show({ keepFocus = false, anew = true } = {}) {
 }
 
 function focusHeading() {
-  const heading = main.querySelector("h1") ?? main;
-  heading.tabIndex = -1;
-  heading.focus({ preventScroll: true });
+  moveFocus(main.querySelector("h1") ?? main);
 }
 
 /** Begins; `target` is where screens are shown. */

@@ -179,18 +179,37 @@ mod tests {
         assert_eq!(found, known.chain(documents).collect());
     }
 
+    fn keys(name: &str) -> BTreeSet<&'static str> {
+        let (_, words) = FILES.iter().find(|(known, _)| *known == name).unwrap();
+        // A key stands at the begin of a line or after another text of the same line.
+        let starts = words.split(['\n', ',']).map(str::trim_start);
+        starts.filter_map(|part| Some(part.strip_prefix('"')?.split_once("\":")?.0)).collect()
+    }
+
     #[test]
     fn both_languages_have_the_same_texts() {
-        let keys = |name: &str| -> BTreeSet<&str> {
-            let (_, words) = FILES.iter().find(|(known, _)| *known == name).unwrap();
-            // A key stands at the begin of a line or after another text of the same line.
-            let starts = words.split(['\n', ',']).map(str::trim_start);
-            let quoted = starts.filter_map(|part| part.strip_prefix('"')?.split_once("\":"));
-            quoted.map(|(key, _)| key).collect()
-        };
         let (english, chinese) = (keys("words/en.js"), keys("words/zh.js"));
         assert!(english.len() > 300, "{} texts", english.len());
         assert_eq!(english.symmetric_difference(&chinese).collect::<Vec<_>>(), [&""; 0]);
+    }
+
+    /// Those whose name is put together as the page runs are looked for by the browser's tests.
+    #[test]
+    fn every_text_that_is_asked_for_is_there() {
+        let known = keys("words/en.js");
+        let mut asked = 0;
+        for (name, content) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
+            for (at, call) in content.match_indices("t(\"") {
+                // Another function whose name ends with this letter.
+                if content[..at].ends_with(|c: char| c.is_alphanumeric() || c == '.') {
+                    continue;
+                }
+                let key = content[at + call.len()..].split('"').next().unwrap();
+                assert!(known.contains(key), "{name} asks for {key:?}, which has no text");
+                asked += 1;
+            }
+        }
+        assert!(asked > 150, "{asked} are asked for");
     }
 
     #[test]

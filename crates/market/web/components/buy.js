@@ -1,7 +1,7 @@
 // Buying in a flash sale: an answer at once, and the order as it goes from queued to paid.
 
 import { market } from "../api.js";
-import { el, pause, redrawn } from "../dom.js";
+import { el, moveFocus, pause, redrawn, replaceIn } from "../dom.js";
 import { t } from "../i18n.js";
 import { loggedIn } from "../router.js";
 import { saleState } from "./card.js";
@@ -44,7 +44,9 @@ export function buyPanel(sale, signal, changed) {
   function draw() {
     const state = saleState(sale);
     const lives = order && !["CANCELLED", "REFUNDED", "FAILED"].includes(order.status);
+    const hadFocus = document.activeElement === button;
     button.hidden = Boolean(lives);
+    if (lives && hadFocus) moveFocus(note);
     button.disabled = state !== "open";
     button.textContent = t(`buy.${state}`);
   }
@@ -68,10 +70,13 @@ export function buyPanel(sale, signal, changed) {
     }, signal);
   }
 
+  /** The same state is not drawn again: somebody may be about to press a button of it. */
   function drawOrder(now) {
+    const isDrawn = order?.id === now.id && order.status === now.status;
     order = now;
+    if (isDrawn) return;
     const again = () => follow(order.id).catch((error) => { if (!signal.aborted) say(explain(error), "bad"); }).then(changed);
-    area.replaceChildren(steps(order.status), timeLeft(order, fresh(), again) ?? "",
+    replaceIn(area, note, steps(order.status), timeLeft(order, fresh(), again) ?? "",
       orderActions("voucher", order, sale.payValue, (after) => {
         say("");
         if (after) drawOrder(after);

@@ -60,8 +60,9 @@ function compass(shops, kinds, choose) {
     RINGS.map((metres) => svg("circle.ring", { r: scale(metres).toFixed(1) })),
     svg("path.cross", { d: `M0 ${-HALF + EDGE}V${HALF - EDGE}M${-HALF + EDGE} 0H${HALF - EDGE}` }),
     svg("text.north", { x: 0, y: -HALF + 12, "text-anchor": "middle" }, t("map.north")),
-    RINGS.map((metres) => svg("text.ring-word", { x: 0, y: (scale(metres) - 5).toFixed(1), "text-anchor": "middle" }, distance(metres))),
     shops.map((shop) => dot(shop, centre, taken, kinds, choose)),
+    // Above the dots, or they would hide them.
+    RINGS.map((metres) => svg("text.ring-word", { x: 0, y: (scale(metres) - 5).toFixed(1), "text-anchor": "middle" }, distance(metres))),
     svg("g.self", svg("circle", { r: 9 }), svg("circle", { r: 4 })));
 }
 

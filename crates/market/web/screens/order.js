@@ -1,7 +1,7 @@
 // One order: how far it is, what it is, how long it waits, and what can be done.
 
 import { market } from "../api.js";
-import { el, every, redrawn } from "../dom.js";
+import { el, every, redrawn, replaceIn } from "../dom.js";
 import { dateTime, money, t } from "../i18n.js";
 import { loggedIn } from "../router.js";
 import { watch } from "../components/buy.js";
@@ -39,7 +39,7 @@ export default async function orderScreen({ params, signal, title }) {
   function draw(order) {
     if (order.status === shown.status) return;
     shown = order;
-    state.replaceChildren(steps(order.status, kind), el("p.order-says", t(`order.says.${order.status}`)),
+    replaceIn(state, state, steps(order.status, kind), el("p.order-says", t(`order.says.${order.status}`)),
       timeLeft(order, fresh(), again) ?? "", orderActions(kind, order, about.cents, (after) => { if (after) draw(after); again(); }) ?? "");
     const fact = (word, time) => (time ? el("div", el("dt", t(word)), el("dd", dateTime(time))) : null);
     times.replaceChildren(...[el("div", el("dt", t("order.number")), el("dd.code", order.id)), fact("order.made", order.createTime),
