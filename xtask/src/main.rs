@@ -42,7 +42,7 @@ enum Task {
     /// Score the engine with Redis' own test suite, in external mode
     RedisSuite(suite::Options),
     /// Write the pages that are made from code
-    Docs,
+    Docs(docs::Options),
     /// Fill in the missing replies of transcripts from a private redis-server
     Record {
         /// Files such as conformance/string.txt
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Task::Soak(options) => soak::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
-        Task::Docs => docs::run(),
+        Task::Docs(options) => docs::run(&options),
         Task::Record { files } => record::run(&files),
     };
     match outcome {

