@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use seawall_testkit::{Cluster, Reply, ServerProcess};
+use seawall_testkit::{Cluster, Reply, ServerProcess, TestDatabase};
 use serde_json::Value;
 
 /// The binary without settings from this environment, in an empty folder.
@@ -105,6 +105,18 @@ fn findings_are_logged_and_the_table_is_made() {
         let said = run_in(folder.path(), &args);
         assert_eq!(said.code, Some(0), "{}", said.err);
         assert!(said.err.contains("2 rows inserted into big_key_log"), "{}", said.err);
+    }
+    let database = TestDatabase::create().expect("MariaDB answers");
+    let login = database.url().strip_prefix("mysql://").and_then(|rest| rest.split_once('@'));
+    let (login, place) = login.expect("user:password@place");
+    let (user, password) = login.split_once(':').expect("user:password");
+    let log = format!("mysql://{user}@{place}");
+    for rows in ["2", "4"] {
+        let mut command = command(folder.path(), &["big", "--redis", &server.url(), "--log", &log]);
+        let said = command.env("SEAWALL_DATABASE_PASSWORD", password).output().expect("it runs");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let count = "SELECT COUNT(*) FROM big_key_log WHERE members >= 12000 AND bytes > 10000";
+        assert_eq!(database.query(count).expect("the table is there").trim(), rows);
     }
     let said = run(&["big", "--redis", &server.url(), "--log", "mysql://host/db"]);
     assert_eq!(said.code, Some(2));
