@@ -34,6 +34,8 @@ export default function login({ query, signal, title }) {
       phone.control.focus();
       return;
     }
+    // What went wrong before is over.
+    phone.fail("");
     busy(send, async () => {
       const answer = await market.sendCode(phone.control.value);
       if (answer?.code) {

@@ -17,8 +17,9 @@ const fail = (text) => { throw new Error(text); };
 export const PAGE = need("PAGE");
 const OUT = need("OUT");
 const require = createRequire(path.join(need("CLIENTS"), "package.json"));
-const puppeteer = require("puppeteer-core");
-export const axeSource = () => require("axe-core").source;
+const bring = (name) => { try { return require(name); } catch { return fail(`there is no ${name}: \`cargo xtask setup\` installs it`); } };
+const puppeteer = bring("puppeteer-core");
+export const axeSource = () => bring("axe-core").source;
 
 /** Characters of the page's text that a failure shows. */
 const EXCERPT = 600;

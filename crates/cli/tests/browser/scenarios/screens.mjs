@@ -1,4 +1,4 @@
-// Every screen, light and dark: accessible, no text without words, not wider than the screen; and a picture of it.
+// Every screen, in English light and dark: accessible, no text without words, not wider than the screen; and a picture of it.
 // `screens.mjs phone|desktop [zh]`
 
 import { SCREENS, furnish } from "../kit/screens.mjs";
@@ -8,7 +8,8 @@ import { picture } from "../kit/pictures.mjs";
 import { note, scenario } from "../kit/stage.mjs";
 
 const [size, language = "en"] = process.argv.slice(2);
-const THEMES = ["light", "dark"];
+/** Colours do not depend on the language. */
+const THEMES = language === "en" ? ["light", "dark"] : ["light"];
 
 await scenario(async ({ visit }) => {
   const token = await enter("10000000001");
