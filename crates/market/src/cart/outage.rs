@@ -60,7 +60,7 @@ impl Outage {
         F: Future<Output = seawall::Result<T>>,
     {
         let Ok(permit) = self.breaker.enter() else { return Ok(None) };
-        let began = tokio::time::Instant::now();
+        let began = self.clock.now();
         match tokio::time::timeout(PATIENCE, ask()).await {
             Ok(Err(error)) if error.is_outage() => {
                 permit.record(Outcome::Failed);
@@ -68,7 +68,7 @@ impl Outage {
                 self.suspect();
                 if error.is_indeterminate() {
                     // The call may be under way, until its time is over.
-                    tokio::time::sleep_until(began + PATIENCE).await;
+                    self.clock.sleep_until(began + PATIENCE).await;
                 }
                 Ok(None)
             }

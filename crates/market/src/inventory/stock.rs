@@ -140,7 +140,7 @@ impl Stocks {
                 (home, held) if held.is_yours() => return Ok(Holding::Held { home }),
                 // Empty shards do not fill up by waiting.
                 (_, Held::Unavailable) if attempt == 1 => self.revive(sku, &stock).await?,
-                _ => tokio::time::sleep(HOLD_PAUSE).await,
+                _ => self.context.seawall.clock().sleep(HOLD_PAUSE).await,
             }
         }
         Err(away(sku))
@@ -284,7 +284,7 @@ impl Stocks {
             if last == Gap::None {
                 return Ok(last);
             }
-            tokio::time::sleep(LOOK_PAUSE).await;
+            self.context.seawall.clock().sleep(LOOK_PAUSE).await;
             let now = self.gap(sku, stock).await?;
             if now != last {
                 return Ok(Gap::None);
