@@ -8,9 +8,9 @@
 //! A file that was released is never changed, only followed by another: what is noted is told by its
 //! number. Whoever calls sees to it that one process of a fleet does this at a time.
 
-use sqlx::Row as _;
+use sqlx::{AssertSqlSafe, Row as _};
 
-use super::Db;
+use super::{Db, Kind};
 use crate::error::{Error, Result};
 
 /// All files, in order. Statements end with `;` at the end of a line.
@@ -28,6 +28,11 @@ const FILES: [(i64, &str); 10] = [
 ];
 /// The one table that `seawall keys big --log` needs.
 const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");
+
+/// What MySQL's tables add: every character there is, and texts differ when their characters do. What a
+/// server or a database has for a default is left to chance, and would take two receipts that differ
+/// in a capital letter for one.
+const MYSQL_TEXT: &str = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (file BIGINT NOT NULL, \
      statement BIGINT NOT NULL, PRIMARY KEY (file, statement))";
@@ -62,13 +67,17 @@ impl Db {
     /// Makes the table of big keys alone, in somebody else's database.
     pub(crate) async fn add_big_keys(&self) -> Result<()> {
         for statement in statements(BIG_KEYS) {
-            sqlx::query(statement).execute(self.read()).await?;
+            self.apply(statement).await?;
         }
         Ok(())
     }
 
     async fn apply(&self, statement: &'static str) -> Result<(), sqlx::Error> {
-        match sqlx::query(statement).execute(self.read()).await {
+        let mut text = statement.to_owned();
+        if self.kind == Kind::Mysql && statement.starts_with("CREATE TABLE") {
+            text.push_str(MYSQL_TEXT);
+        }
+        match sqlx::query(AssertSqlSafe(text)).execute(self.read()).await {
             Err(sqlx::Error::Database(error)) if is_there(error.as_ref()) => Ok(()),
             result => result.map(drop),
         }
@@ -110,6 +119,28 @@ mod tests {
             assert!(statement.starts_with("CREATE "), "{statement}");
             assert!(!statement.contains(';'), "{statement}");
         }
+    }
+
+    /// Whatever the server's and the database's defaults are.
+    #[tokio::test]
+    async fn mysql_keeps_every_character_and_tells_capitals_apart() {
+        let database = seawall_testkit::TestDatabase::create().expect("MariaDB answers");
+        let latin = "ALTER DATABASE CHARACTER SET latin1 COLLATE latin1_swedish_ci";
+        database.query(latin).expect("it is altered");
+        let url = crate::config::Secret::new(database.url());
+        let db = Db::open(&Database::Mysql(url)).await.expect("it opens");
+        db.migrate().await.expect("migrated");
+        for (number, name) in (1_i64..).zip(["麺屋 🍜", "cafe", "Cafe", "café"]) {
+            let insert = "INSERT INTO session (token_hash, user_id, expires, until, create_time, \
+                          update_time) VALUES (?, ?, 0, 0, 0, 0)";
+            let insert = sqlx::query(insert).bind(name).bind(number);
+            insert.execute(db.read()).await.expect("a key of its own");
+            let select = "SELECT user_id AS n FROM session WHERE token_hash = ?";
+            let row =
+                sqlx::query(select).bind(name).fetch_one(db.read()).await.expect("it is there");
+            assert_eq!(row.get::<i64, _>("n"), number, "{name}");
+        }
+        db.close().await;
     }
 
     #[tokio::test]

@@ -66,19 +66,23 @@ pub(super) async fn by_ids(db: &Db, shops: &[u64]) -> Result<Vec<Shop>> {
     query.build().fetch_all(db.read()).await?.iter().map(decode).collect()
 }
 
-/// Shops whose name has this in it, and how many there are.
+/// Shops whose name has this in it, in small letters or large ones, and how many there are.
 pub(super) async fn by_name(db: &Db, name: &str, page: PageOf) -> Result<(Vec<Shop>, u64)> {
     let pattern = pattern(name);
-    let total = sqlx::query("SELECT COUNT(*) AS shops FROM shop WHERE name LIKE ? ESCAPE '!'")
-        .bind(pattern.as_str())
-        .fetch_one(db.read())
-        .await?;
-    let rows = sqlx::query(shops!("WHERE name LIKE ? ESCAPE '!' ORDER BY id LIMIT ? OFFSET ?"))
-        .bind(pattern.as_str())
-        .bind(i64::from(page.rows))
-        .bind(offset(page))
-        .fetch_all(db.read())
-        .await?;
+    let total = sqlx::query(
+        "SELECT COUNT(*) AS shops FROM shop WHERE LOWER(name) LIKE LOWER(?) ESCAPE '!'",
+    )
+    .bind(pattern.as_str())
+    .fetch_one(db.read())
+    .await?;
+    let rows = sqlx::query(shops!(
+        "WHERE LOWER(name) LIKE LOWER(?) ESCAPE '!' ORDER BY id LIMIT ? OFFSET ?"
+    ))
+    .bind(pattern.as_str())
+    .bind(i64::from(page.rows))
+    .bind(offset(page))
+    .fetch_all(db.read())
+    .await?;
     let shops: Result<_> = rows.iter().map(decode).collect();
     Ok((shops?, unsigned(total.try_get("shops")?)))
 }
