@@ -1,15 +1,15 @@
-//! The binary as a child process, and an HTTP client that hides nothing.
+//! The binary as a child process, and what its clients say and hear.
 
 use std::{
     collections::HashMap,
-    io::{self, BufRead, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
+    io,
+    net::SocketAddr,
     path::Path,
     process::Command,
     time::{Duration, Instant},
 };
 
-use seawall_testkit::Served as Process;
+use seawall_testkit::{HttpAnswer, Served as Process};
 use serde_json::Value;
 
 /// How long anything may take.
@@ -56,10 +56,8 @@ pub(crate) fn command(data: &Path) -> Command {
     Process::command(env!("CARGO_BIN_EXE_seawall"), data)
 }
 
-/// One kept-alive connection.
-pub(crate) struct Http {
-    stream: BufReader<TcpStream>,
-}
+/// One kept-alive connection, for somebody with a token or without.
+pub(crate) struct Http(seawall_testkit::Http);
 
 /// An answer, taken apart.
 #[derive(Debug)]
@@ -79,12 +77,17 @@ impl Answer {
     }
 }
 
+impl From<HttpAnswer> for Answer {
+    fn from(HttpAnswer { status, headers, body }: HttpAnswer) -> Self {
+        let body = serde_json::from_slice(&body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
+        Answer { status, headers, body }
+    }
+}
+
 impl Http {
     pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Http { stream: BufReader::new(stream) })
+        seawall_testkit::Http::connect(address).map(Http)
     }
 
     pub(crate) fn get(&mut self, path: &str, token: &str) -> io::Result<Answer> {
@@ -114,9 +117,7 @@ impl Http {
         body: &Value,
         headers: &[(&str, &str)],
     ) -> io::Result<Answer> {
-        let headers: String =
-            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        self.send(method, path, token, "application/json", &body.to_string(), &headers)
+        self.send(method, path, token, "application/json", &body.to_string(), headers)
     }
 
     pub(crate) fn call(
@@ -127,7 +128,7 @@ impl Http {
         kind: &str,
         body: &str,
     ) -> io::Result<Answer> {
-        self.send(method, path, token, kind, body, "")
+        self.send(method, path, token, kind, body, &[])
     }
 
     fn send(
@@ -137,44 +138,17 @@ impl Http {
         token: &str,
         kind: &str,
         body: &str,
-        more: &str,
+        more: &[(&str, &str)],
     ) -> io::Result<Answer> {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{more}");
+        let bearer = format!("Bearer {token}");
+        let mut headers = more.to_vec();
         if !token.is_empty() {
-            head += &format!("authorization: Bearer {token}\r\n");
+            headers.push(("authorization", &bearer));
         }
         if !kind.is_empty() {
-            head += &format!("content-type: {kind}\r\n");
+            headers.push(("content-type", kind));
         }
-        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        self.answer()
-    }
-
-    fn answer(&mut self) -> io::Result<Answer> {
-        let status_line = self.line()?;
-        let status = status_line.split(' ').nth(1).and_then(|word| word.parse().ok());
-        let status = status.ok_or_else(|| io::Error::other(format!("no HTTP: {status_line:?}")))?;
-        let mut headers = HashMap::new();
-        loop {
-            let line = self.line()?;
-            let Some((name, value)) = line.split_once(':') else { break };
-            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
-        }
-        let length = headers.get("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body)?;
-        let body = serde_json::from_slice(&body)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
-        Ok(Answer { status, headers, body })
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stream.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(line.trim_end().to_owned())
+        self.0.call(method, path, &headers, body.as_bytes()).map(Answer::from)
     }
 
     /// A token for a phone, by the code that echo mode returns.
@@ -207,6 +181,24 @@ impl Http {
         let sales = list["data"].as_array().expect("a list");
         let sale = sales.iter().find(|sale| sale["id"] == voucher).expect("it is listed");
         sale["stock"].as_i64().expect("a number")
+    }
+}
+
+/// Asserts success, and gives the data.
+#[track_caller]
+pub(crate) fn data(answer: io::Result<Answer>) -> Value {
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.body["data"].clone()
+}
+
+/// Asks until it is as it should be.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,12 +1,10 @@
 //! Two instances behind nginx, on a Cluster of three primaries and three replicas and one MariaDB: what
 //! one of them does, the other knows.
 
-use std::time::Instant;
-
 use seawall_testkit::{Cluster, Nginx, TestDatabase};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::{Answer, Http, PATIENCE, Served};
+use crate::client::{Http, Served, data, eventually};
 
 /// The servers and two instances on them.
 struct Fleet {
@@ -37,24 +35,6 @@ impl Fleet {
     /// Through nginx, which takes turns.
     fn client(&self) -> Http {
         Http::connect(self.nginx.address()).expect("nginx listens")
-    }
-}
-
-/// Asserts success, and gives the data.
-#[track_caller]
-fn data(answer: std::io::Result<Answer>) -> Value {
-    let answer = answer.expect("an answer");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.body["data"].clone()
-}
-
-/// Asks until the answer is as it should be.
-#[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 

@@ -3,6 +3,7 @@
 mod api;
 mod client;
 mod fleet;
+mod goods_kills;
 mod kills;
 mod outage;
 mod sale;

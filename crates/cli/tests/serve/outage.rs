@@ -1,18 +1,9 @@
 //! Redis goes away and comes back: what may go on does, what may not says so, and nothing is lost.
 
-use std::time::Instant;
-
 use seawall_testkit::{ServerBuilder, ServerProcess, TestDatabase};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::{Answer, Http, PATIENCE, Served};
-
-#[track_caller]
-fn data(answer: std::io::Result<Answer>) -> Value {
-    let answer = answer.expect("an answer");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.body["data"].clone()
-}
+use crate::client::{Answer, Http, Served, data, eventually};
 
 #[track_caller]
 fn shut(answer: std::io::Result<Answer>) {
@@ -70,30 +61,19 @@ fn without_redis_reading_goes_on_and_buying_is_shut_and_afterwards_all_is_consis
     ));
 
     redis.restart().expect("it starts again");
-    let deadline = Instant::now() + PATIENCE;
-    while client.get("/readyz", "").expect("an answer").status != 200 {
-        assert!(Instant::now() < deadline, "it does not come back");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    eventually("ready again", || client.get("/readyz", "").expect("an answer").status == 200);
     // Who was told to come back in a second does.
     let form = "application/x-www-form-urlencoded";
-    while client
-        .call("POST", "/user/code", "", form, "phone=10000000003")
-        .expect("an answer")
-        .status
-        == 503
-    {
-        assert!(Instant::now() < deadline, "nobody can log in");
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
+    eventually("a login code", || {
+        let asked = client.call("POST", "/user/code", "", form, "phone=10000000003");
+        asked.expect("an answer").status != 503
+    });
     let bo = client.log_in("10000000002");
     let bought = data(client.post("/voucher-order/seckill/1", &bo));
     assert_eq!(client.settled(bought.as_str().expect("an id"), &bo), "UNPAID");
     assert_eq!(client.stock("1"), 98, "two were sold");
-    let deadline = Instant::now() + PATIENCE;
-    while (count(&mut client, &ada, "5"), count(&mut client, &ada, "6")) != (3, 4) {
-        assert!(Instant::now() < deadline, "what was put into the cart meanwhile is lost");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    eventually("what was put into the cart meanwhile", || {
+        (count(&mut client, &ada, "5"), count(&mut client, &ada, "6")) == (3, 4)
+    });
     assert_eq!(served.terminate(), Some(0));
 }
