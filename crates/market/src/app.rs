@@ -25,7 +25,7 @@ use crate::{
     feed::{self, Feed, inboxes::Inboxes},
     follows::Follows,
     home::Home,
-    http,
+    http::{self, InHand},
     inventory::Goods,
     jobs::Jobs,
     keys,
@@ -87,6 +87,7 @@ pub(crate) struct State {
     goods: Arc<Goods>,
     carts: Arc<Carts>,
     orders: Arc<Orders>,
+    in_hand: InHand,
     draining: AtomicBool,
 }
 
@@ -155,6 +156,10 @@ impl State {
         &self.orders
     }
 
+    pub(crate) fn in_hand(&self) -> &InHand {
+        &self.in_hand
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
@@ -175,8 +180,11 @@ pub struct Parts {
     pub sender: Option<Arc<dyn SmsSender>>,
     /// What takes money and gives it back; a simulation without it.
     pub payments: Option<Arc<dyn Payments>>,
-    /// Where workers are killed; nowhere without it.
+    /// Where workers and requests are killed; nowhere without it.
     pub crash_points: CrashPoints,
+    /// A bug in orders of goods.
+    #[cfg(feature = "sabotage")]
+    pub goods_bug: Option<crate::orders::sabotage::Bug>,
 }
 
 /// The running service, without a socket.
@@ -212,14 +220,18 @@ impl App {
         notes.take_ids_in_hand().await?;
         let inboxes = Inboxes::new(&context)?;
         let follows = Follows::new(&context, &accounts, &inboxes, notes.events())?;
-        let crash_points = parts.crash_points.clone();
-        let feed = Arc::new(Feed::new(&context, &notes, &follows, &inboxes, crash_points));
-        let sales = Arc::new(Sales::new(&context, parts.crash_points)?);
+        let crash_points = parts.crash_points;
+        let feed = Feed::new(&context, &notes, &follows, &inboxes, crash_points.clone());
+        let feed = Arc::new(feed);
+        let sales = Arc::new(Sales::new(&context, crash_points.clone())?);
         sales.open_sales().await?;
 
         let goods = Arc::new(Goods::new(&context)?);
         let carts = Arc::new(Carts::new(&context, &goods)?);
-        let orders = Arc::new(Orders::new(&context, &goods, &carts)?);
+        let orders = Orders::new(&context, &goods, &carts, crash_points)?;
+        #[cfg(feature = "sabotage")]
+        let orders = orders.spoiled(parts.goods_bug);
+        let orders = Arc::new(orders);
 
         let mut jobs = Jobs::new(&context.seawall);
         accounts::jobs::start(&accounts, &mut jobs);
@@ -254,6 +266,7 @@ impl App {
             goods,
             carts,
             orders,
+            in_hand: InHand::default(),
             draining,
         });
         Ok(App { state, jobs, workers, schedule })
@@ -277,9 +290,10 @@ impl App {
         self.state.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Finishes what the jobs have in hand, closes the database and the handle on Redis.
+    /// Finishes what requests and jobs have in hand, closes the database and the handle on Redis.
     pub async fn shutdown(self) {
         self.begin_drain();
+        self.state.in_hand.drained().await;
         self.schedule.stop().await;
         self.workers.stop().await;
         self.jobs.stop().await;

@@ -9,10 +9,7 @@ use std::time::Duration;
 use seawall::{Seawall, lock::Attempt};
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{
-    error::{Error, Result},
-    keys,
-};
+use crate::{error::Result, keys};
 
 /// How long jobs may take to end, all together.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -98,15 +95,6 @@ impl Jobs {
             }
         }
     }
-}
-
-/// Runs something to its end, also when who waits for it goes away: what has to follow a commit must
-/// not be left undone because a client closed its connection.
-pub(crate) async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let end = tokio::spawn(work).await;
-    end.unwrap_or_else(|error| Err(Error::Internal(format!("a task did not end: {error}"))))
 }
 
 async fn round<F>(seawall: &Seawall, name: &str, work: impl Fn() -> F) -> Result<()>

@@ -20,7 +20,7 @@ use crate::{
     db::Db,
     error::{Error, Result},
     feed::inboxes::Inboxes,
-    jobs, keys,
+    keys,
     notes::{
         events::{Event, Events},
         likes::turn,
@@ -88,11 +88,6 @@ impl Follows {
         if user == whom {
             return Err(Error::bad("ONESELF", "nobody follows oneself"));
         }
-        let this = self.clone();
-        jobs::to_the_end(async move { this.change(user, whom, wish).await }).await
-    }
-
-    async fn change(&self, user: u64, whom: u64, wish: Wish) -> Result<()> {
         let guard = turn(&self.seawall, &keys::follow_lock(user), TURN).await?;
         let now = self.seawall.link().server_millis();
         let kept = match wish {

@@ -1,7 +1,7 @@
 //! What every request passes: its id, its limits of time and size, who it is that asks, and headers
 //! that protect the browser.
 
-use std::time::{Duration, Instant};
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{DefaultBodyLimit, Request, State},
@@ -11,17 +11,16 @@ use axum::{
 };
 use tracing::Instrument as _;
 
-use super::Failure;
+use super::{Failure, in_hand::NoAnswer};
 use crate::{
     accounts::{Token, User},
     app::Shared,
+    error::Error,
     stats,
 };
 
 /// Largest body of a request; uploads have a limit of their own.
 const MAX_BODY_BYTES: usize = 64 * 1024;
-/// How long a request may take, body included.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Longest request id that is taken over from a client.
 const MAX_ID_CHARS: usize = 64;
 
@@ -50,18 +49,16 @@ pub(crate) async fn every_request(
     let span =
         tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
     let began = Instant::now();
-    let work = async {
+    let here = Arc::clone(&app);
+    let work = async move {
         DefaultBodyLimit::max(MAX_BODY_BYTES).apply(&mut request);
-        let visitor = visitor(&app, request.headers()).await;
+        let visitor = visitor(&here, request.headers()).await;
         request.extensions_mut().insert(visitor);
-        stats::http::note_page_view(&app, &request);
+        stats::http::note_page_view(&here, &request);
         next.run(request).await
     };
-    let work = tokio::time::timeout(REQUEST_LIMIT, work).instrument(span.clone());
-    let mut response = work.await.unwrap_or_else(|_| {
-        let msg = "the request took too long".to_owned();
-        Failure::Http(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", msg).into_response()
-    });
+    let answer = app.in_hand().run(work.instrument(span.clone())).await;
+    let mut response = answer.unwrap_or_else(|none| span.in_scope(|| unanswered(none)));
     span.in_scope(|| {
         let (status, elapsed) = (response.status().as_u16(), began.elapsed());
         tracing::debug!(status, ?elapsed, "answered");
@@ -71,6 +68,17 @@ pub(crate) async fn every_request(
     headers.insert(REQUEST_ID.clone(), id);
     protect(headers);
     response
+}
+
+fn unanswered(none: NoAnswer) -> Response {
+    let failure = match none {
+        NoAnswer::Late => {
+            let msg = "the request took too long".to_owned();
+            Failure::Http(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", msg)
+        }
+        NoAnswer::Broken => Error::Internal("a handler panicked".to_owned()).into(),
+    };
+    failure.into_response()
 }
 
 /// A client's own id when it is harmless in a log, else a new one.

@@ -8,6 +8,7 @@ mod extract;
 mod filters;
 mod health;
 mod id;
+mod in_hand;
 pub mod metrics;
 mod page;
 pub mod serve;
@@ -29,6 +30,7 @@ pub(crate) use self::{
         SignedIn,
     },
     id::Id,
+    in_hand::InHand,
 };
 use crate::{
     accounts, app::Shared, cart, checkins, feed, follows, home, inventory, notes, orders, pictures,

@@ -12,7 +12,6 @@ use crate::{
     accounts::Brief,
     error::{Error, Result},
     http::PAGE_ROWS,
-    jobs,
 };
 
 /// Longest comment, in characters.
@@ -79,14 +78,10 @@ impl Notes {
         let content = text(content, CONTENT_CHARS)
             .ok_or_else(|| Error::bad("BAD_CONTENT", "a comment has 1 to 1000 characters"))?;
         let comment = self.comment_ids.next().await?.as_u64();
-        let (this, author, now) = (self.clone(), author.id, self.context.now());
-        jobs::to_the_end(async move {
-            let new = NewComment { id: comment, note, author, place, content: &content };
-            let work = comment_store::insert(&this.context.db, &new, now);
-            let (there, _) = this.cache.write(&note, work).await?;
-            if there { Ok(comment) } else { Err(unknown()) }
-        })
-        .await
+        let new = NewComment { id: comment, note, author: author.id, place, content: &content };
+        let work = comment_store::insert(&self.context.db, &new, self.context.now());
+        let (there, _) = self.cache.write(&note, work).await?;
+        if there { Ok(comment) } else { Err(unknown()) }
     }
 
     /// A page of what was said to a note.

@@ -38,7 +38,6 @@ use crate::{
     app::Context,
     error::{Error, Result},
     http::PAGE_ROWS,
-    jobs,
 };
 
 /// How long a note is fresh.
@@ -143,13 +142,7 @@ impl Notes {
             }
         };
         let note = self.ids.next().await?.as_u64();
-        let (this, draft) = (self.clone(), draft.clone());
-        jobs::to_the_end(async move { this.publish(note, &draft, &hash, now).await }).await
-    }
-
-    async fn publish(&self, note: u64, draft: &Draft, hash: &str, now: i64) -> Result<u64> {
-        let db = &self.context.db;
-        if let Submitted::Before(first) = store::insert(db, note, draft, hash, now).await? {
+        if let Submitted::Before(first) = store::insert(db, note, draft, &hash, now).await? {
             return Ok(first);
         }
         let author = draft.author;
@@ -256,13 +249,7 @@ impl Notes {
         if found.user_id != user.id && user.role != "admin" {
             return Err(Error::Forbidden { msg: "only its author or an admin may delete a note" });
         }
-        let this = self.clone();
-        jobs::to_the_end(async move { this.take_out(&found).await }).await
-    }
-
-    async fn take_out(&self, found: &Note) -> Result<()> {
-        let db = &self.context.db;
-        let Note { id: note, user_id: author, create_time: time, .. } = *found;
+        let Note { user_id: author, create_time: time, .. } = found;
         let before = store::count_of_user(db, author).await?;
         let (deleted, _) = self.cache.write(&note, store::delete(db, note)).await?;
         if !deleted {
@@ -279,12 +266,8 @@ impl Notes {
     /// # Errors
     /// [`Error::NotFound`] when there is no such note.
     pub async fn toggle_like(&self, note: u64, user: u64) -> Result<Toggled> {
-        let this = self.clone();
-        jobs::to_the_end(async move {
-            let (toggled, _) = this.cache.write(&note, this.likes.toggle(note, user)).await?;
-            toggled.ok_or_else(unknown)
-        })
-        .await
+        let (toggled, _) = self.cache.write(&note, self.likes.toggle(note, user)).await?;
+        toggled.ok_or_else(unknown)
     }
 
     /// Who liked a note first, in order of time.

@@ -86,6 +86,16 @@ pub(super) async fn place(
     turn.commit().await.map(|()| Placed::Now)
 }
 
+/// Records movements without their order.
+#[cfg(feature = "sabotage")]
+pub(super) async fn record_alone(db: &Db, movements: &[Movement], now: i64) -> Result<()> {
+    let mut turn = db.write().await?;
+    for movement in movements {
+        let _: Recorded = record(turn.query(), movement, now).await?;
+    }
+    turn.commit().await
+}
+
 async fn insert_items(connection: &mut AnyConnection, order: &Order) -> Result<()> {
     let rows = vec![format!("({})", marks(8)); order.items.len()].join(", ");
     let text = format!(
@@ -253,7 +263,8 @@ pub(super) async fn end(
     // Money is owed back when it was paid, or may have been.
     let ended = sqlx::query(
         "UPDATE orders SET status = ?, update_time = ?, \
-         refund_due = CASE WHEN pay_begun IS NULL THEN 0 ELSE 1 END WHERE id = ? AND status = ?",
+         refund_due = CASE WHEN pay_begun IS NULL AND pay_time IS NULL THEN 0 ELSE 1 END \
+         WHERE id = ? AND status = ?",
     )
     .bind(to.word())
     .bind(now)

@@ -1,8 +1,8 @@
-//! Where a worker may be killed, for tests that do it.
+//! Where a worker or a request may be killed, for tests that do it.
 
 use std::{fmt, sync::Arc};
 
-/// A point between two steps of a worker.
+/// A point between two steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
     /// The order's row is written, not committed.
@@ -11,6 +11,10 @@ pub enum CrashPoint {
     AfterCommit,
     /// Some of an author's fans have a note, the others do not yet.
     FanOut,
+    /// The units of an order of goods are held, nothing is written.
+    GoodsHeld,
+    /// An order of goods is committed, its stock in Redis not yet told.
+    GoodsWritten,
 }
 
 /// Decides at each crash point whether the workers end there, as if the process were killed.
@@ -25,6 +29,13 @@ impl CrashPoints {
 
     pub(crate) fn kills(&self, point: CrashPoint) -> bool {
         (self.0)(point)
+    }
+
+    /// Goes past a point; never, where it kills: nothing is done from there any more.
+    pub(crate) async fn pass(&self, point: CrashPoint) {
+        if self.kills(point) {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

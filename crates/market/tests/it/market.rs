@@ -106,9 +106,18 @@ impl Market {
 
     /// The same with settings of the test's own.
     pub(crate) async fn on_stage_with(stage: &Stage, settings: &[(&str, &str)]) -> Self {
+        Self::on_stage_of(stage, Parts::default(), settings).await
+    }
+
+    /// The same with parts of the test's own, too.
+    pub(crate) async fn on_stage_of(
+        stage: &Stage,
+        parts: Parts,
+        settings: &[(&str, &str)],
+    ) -> Self {
         let dir = new_dir();
         let database = Arc::new(Database::in_folder(&dir));
-        Self::start(stage.seawall().clone(), dir, database, Parts::default(), settings).await
+        Self::start(stage.seawall().clone(), dir, database, parts, settings).await
     }
 
     /// A market whose workers are killed at crash points.
@@ -193,6 +202,11 @@ impl Market {
 
     /// Ends it in order, the stores included.
     pub(crate) async fn shutdown(mut self) {
+        self.stop().await;
+    }
+
+    /// Ends it in order; its database can still be looked at.
+    pub(crate) async fn stop(&mut self) {
         self.app.take().expect("it runs").shutdown().await;
     }
 

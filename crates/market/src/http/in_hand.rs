@@ -1,0 +1,152 @@
+//! Requests that are worked on: each runs to its end, whoever waits for it.
+//!
+//! A client may go away at any moment, and an answer may come too late. Work that is dropped there
+//! leaves a query half read on its connection, and what has to follow a commit undone. So work that
+//! does not answer at once goes on in a task of its own, and cutting it off drops the answer alone.
+//! What answers at once, as reads from memory do, costs no task.
+//!
+//! Bounds: a task ends after [`WORK_LIMIT`] whatever it waits for. Beyond [`MOST`] tasks no further
+//! one is made; such a request is worked on where it came in, and ends with its client.
+
+use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio::sync::Semaphore;
+
+/// How long an answer may take, the body of its request included.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long work may take that nobody waits for any more.
+const WORK_LIMIT: Duration = Duration::from_secs(60);
+/// How long work may go on once the process is told to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Requests in tasks of their own: twice as many as there may be connections.
+const MOST: u32 = 16_384;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It takes too long; the work goes on.
+    Late,
+    /// It panicked.
+    Broken,
+}
+
+/// What this process works on.
+#[derive(Debug)]
+pub(crate) struct InHand {
+    room: Arc<Semaphore>,
+    answer_limit: Duration,
+    work_limit: Duration,
+}
+
+impl Default for InHand {
+    fn default() -> Self {
+        let room = Arc::new(Semaphore::new(MOST as usize));
+        InHand { room, answer_limit: ANSWER_LIMIT, work_limit: WORK_LIMIT }
+    }
+}
+
+impl InHand {
+    /// Does something to its end.
+    ///
+    /// # Cancel safety
+    /// Dropping this drops the answer; the work goes on.
+    pub(crate) async fn run<F>(&self, work: F) -> Result<F::Output, NoAnswer>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        // What a panic leaves behind is dropped with the request.
+        let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
+        let broken = |_| NoAnswer::Broken;
+        let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
+        if let Poll::Ready(done) = first {
+            return done.map_err(broken);
+        }
+        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
+            let done = tokio::time::timeout(self.answer_limit, work).await;
+            return done.map_err(|_| NoAnswer::Late)?.map_err(broken);
+        };
+        let limit = self.work_limit;
+        let task = tokio::spawn(async move {
+            let done = tokio::time::timeout(limit, work).await;
+            drop(place);
+            done
+        });
+        match tokio::time::timeout(self.answer_limit, task).await {
+            Ok(Ok(Ok(done))) => done.map_err(broken),
+            // The task is ended from outside only when the whole process ends.
+            Ok(Ok(Err(_)) | Err(_)) | Err(_) => Err(NoAnswer::Late),
+        }
+    }
+
+    /// Waits until nothing is in hand any more, but not for ever.
+    pub(crate) async fn drained(&self) {
+        if tokio::time::timeout(DRAIN_LIMIT, self.room.acquire_many(MOST)).await.is_err() {
+            tracing::warn!("some requests did not end in time and are cut off");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_goes_away_does_not_stop_the_work() {
+        let in_hand = InHand::default();
+        let (go, gone) = oneshot::channel::<()>();
+        let (done, end) = oneshot::channel();
+        let work = async move {
+            gone.await.expect("it is told");
+            done.send(7).expect("somebody waits");
+        };
+        let mut asked = Box::pin(in_hand.run(work));
+        assert!(futures_util::poll!(asked.as_mut()).is_pending());
+        drop(asked);
+        let mut drained = Box::pin(in_hand.drained());
+        assert!(futures_util::poll!(drained.as_mut()).is_pending(), "it is still in hand");
+        go.send(()).expect("it waits");
+        drained.await;
+        assert_eq!(end.await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_answered_and_goes_on_but_not_for_ever() {
+        let soon = Duration::from_millis(10);
+        let in_hand = InHand { answer_limit: soon, ..InHand::default() };
+        let (go, gone) = oneshot::channel::<()>();
+        let (done, end) = oneshot::channel();
+        let work = async move { done.send(gone.await).expect("somebody waits") };
+        assert_eq!(in_hand.run(work).await, Err(NoAnswer::Late));
+        go.send(()).expect("it waits");
+        assert_eq!(end.await, Ok(Ok(())));
+        let in_hand = InHand { work_limit: soon * 2, ..in_hand };
+        assert_eq!(in_hand.run(std::future::pending::<()>()).await, Err(NoAnswer::Late));
+        in_hand.drained().await;
+        assert_eq!(in_hand.room.available_permits(), MOST as usize);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_no_answer_at_once_or_later() {
+        let in_hand = InHand::default();
+        assert_eq!(in_hand.run(async { panic!("at once") }).await, Err::<(), _>(NoAnswer::Broken));
+        let later = async {
+            tokio::task::yield_now().await;
+            panic!("later")
+        };
+        assert_eq!(in_hand.run(later).await, Err::<(), _>(NoAnswer::Broken));
+        assert_eq!(in_hand.run(async { 7 }).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn without_room_it_is_done_where_it_came_in() {
+        let in_hand = InHand { room: Arc::new(Semaphore::new(0)), ..InHand::default() };
+        let work = async {
+            tokio::task::yield_now().await;
+            7
+        };
+        assert_eq!(in_hand.run(work).await, Ok(7));
+    }
+}

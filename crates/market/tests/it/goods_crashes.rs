@@ -1,0 +1,177 @@
+//! Processes that die in the middle of an order of goods: it stands with its units, or they come back.
+//!
+//! A request runs in a runtime of its own, and the death of a process is the end of that runtime: all
+//! of its tasks are gone where they are, and nothing is cleaned up.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall::testing::Stage;
+use seawall_market::{
+    Parts,
+    orders::sabotage::Bug,
+    sales::{CrashPoint, CrashPoints},
+};
+use serde_json::json;
+use tokio::{runtime::Runtime, sync::Notify};
+use tower::ServiceExt as _;
+
+use crate::{
+    cart::add,
+    goods_orders::{check_out, levels, order, order_request, page},
+    market::Market,
+};
+
+/// Units of the SKU that is bought.
+const UNITS: i64 = 300;
+/// Longer than holds last.
+const HOLDS_END: Duration = Duration::from_secs(61);
+
+/// A process of one thread.
+fn process() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+/// Whether every unit is on hand or in an order, by the database, and Redis says the same.
+async fn even(market: &Market) -> Result<(), String> {
+    let sold = "SELECT CAST(COALESCE(SUM(i.count), 0) AS SIGNED) FROM order_item i JOIN orders o \
+                ON o.id = i.order_id WHERE i.sku_id = 1 AND o.status IN ('UNPAID', 'PAID')";
+    let sold = market.sql(sold).await;
+    let levels = levels(market, 1).await;
+    let total = |name: &str| levels["total"][name].as_i64().expect("a number");
+    let is_even = levels["num"] == UNITS - sold
+        && total("left") == UNITS - sold
+        && total("held") == 0
+        && total("received") == total("sold") + total("left");
+    if is_even { Ok(()) } else { Err(format!("{sold} units are in orders, and {levels}")) }
+}
+
+/// Lets holds end and jobs do their rounds until everything is even.
+async fn until_even(market: &Market, stage: &Stage) {
+    stage.advance(HOLDS_END).await;
+    market
+        .until("everything to be even", async |market| {
+            stage.advance(Duration::from_secs(2)).await;
+            even(market).await.is_ok()
+        })
+        .await;
+}
+
+/// A market whose first order dies at a point, with what its buyer knows.
+async fn dies_at(point: CrashPoint, bug: Option<Bug>, stage: &Stage) -> (Market, String, String) {
+    let reached = Arc::new(Notify::new());
+    let crash_points = {
+        let (reached, is_first) = (Arc::clone(&reached), AtomicBool::new(true));
+        CrashPoints::new(move |at| {
+            let kills = at == point && is_first.swap(false, Ordering::SeqCst);
+            if kills {
+                reached.notify_one();
+            }
+            kills
+        })
+    };
+    let parts = Parts { crash_points, goods_bug: bug, ..Parts::default() };
+    let market = Market::on_stage_of(stage, parts, &[]).await;
+    let token = market.log_in("10000000002").await;
+    add(&market, &token, 1, 7).await.ok();
+    let checkout = check_out(&market, &token).await;
+    let process = process();
+    let request = order_request(&token, "once", &json!({"checkoutId": checkout}));
+    process.spawn(market.router().oneshot(request));
+    reached.notified().await;
+    process.shutdown_background();
+    (market, token, checkout)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_dies_before_it_is_written_gives_its_units_back() {
+    let stage = Stage::start().await.expect("it starts");
+    let (market, token, checkout) = dies_at(CrashPoint::GoodsHeld, None, &stage).await;
+    assert_eq!(levels(&market, 1).await["total"]["held"], 7);
+    until_even(&market, &stage).await;
+    assert_eq!(levels(&market, 1).await["num"], UNITS);
+    let body = json!({"checkoutId": checkout});
+    order(&market, &token, "once", &body).await.refused(409, "CHECKOUT_EXPIRED");
+    market.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_dies_while_its_units_are_held_is_placed_by_its_repetition() {
+    let stage = Stage::start().await.expect("it starts");
+    let (market, token, checkout) = dies_at(CrashPoint::GoodsHeld, None, &stage).await;
+    let body = json!({"checkoutId": checkout});
+    for _ in 0..2 {
+        assert_eq!(order(&market, &token, "once", &body).await.ok().text(), checkout);
+    }
+    until_even(&market, &stage).await;
+    assert_eq!(levels(&market, 1).await["num"], UNITS - 7);
+    market.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_dies_after_it_is_written_stands() {
+    let stage = Stage::start().await.expect("it starts");
+    let (market, token, checkout) = dies_at(CrashPoint::GoodsWritten, None, &stage).await;
+    until_even(&market, &stage).await;
+    let body = json!({"checkoutId": checkout});
+    assert_eq!(order(&market, &token, "once", &body).await.ok().text(), checkout);
+    assert!(page(&market, &token, None).await.contains(&checkout));
+    assert_eq!(levels(&market, 1).await["num"], UNITS - 7);
+    market.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stock_that_leaves_before_its_order_is_noticed() {
+    let stage = Stage::start().await.expect("it starts");
+    let bug = Some(Bug::StockBeforeOrder);
+    let (market, _, _) = dies_at(CrashPoint::GoodsHeld, bug, &stage).await;
+    stage.advance(HOLDS_END).await;
+    market
+        .until("Redis to follow the database", async |market| {
+            stage.advance(Duration::from_secs(2)).await;
+            let levels = levels(market, 1).await;
+            levels["total"]["held"] == 0 && levels["total"]["left"] == levels["num"]
+        })
+        .await;
+    let odd = even(&market).await.expect_err("seven units are nowhere");
+    assert!(odd.contains("0 units are in orders"), "{odd}");
+    market.shutdown().await;
+}
+
+/// Whatever the requests are at when their process dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_dies_is_sold_or_comes_back() {
+    let stage = Stage::start().await.expect("it starts");
+    let market = Market::on_stage(&stage).await;
+    let mut buyers = Vec::new();
+    for buyer in 0..24u64 {
+        let token = market.log_in(&format!("138{buyer:08}")).await;
+        add(&market, &token, 1, 1 + buyer % 5).await.ok();
+        add(&market, &token, 3, 1).await.ok();
+        buyers.push((check_out(&market, &token).await, token));
+    }
+    for some in buyers.chunks(6) {
+        let process = process();
+        for (checkout, token) in some {
+            let request = order_request(token, "once", &json!({"checkoutId": checkout}));
+            process.spawn(market.router().oneshot(request));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        process.shutdown_background();
+    }
+    until_even(&market, &stage).await;
+    // The same keys again: whoever has an order gets it, nobody gets two.
+    for (checkout, token) in &buyers {
+        let answer = order(&market, token, "once", &json!({"checkoutId": checkout})).await;
+        assert!(matches!(answer.status.as_u16(), 200 | 409), "{answer:?}");
+        let count = page(&market, token, None).await.len();
+        assert_eq!(count, usize::from(answer.status == 200), "{answer:?}");
+    }
+    market.shutdown().await;
+}
