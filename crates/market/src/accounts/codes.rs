@@ -33,6 +33,8 @@ static TAKE: Script = Script::new(include_str!("code_take.lua"));
 /// Codes for one phone in an hour.
 const HOURLY: u64 = 5;
 const HOUR: Duration = Duration::from_secs(3600);
+/// How long a limit waits for Redis: nobody logs in without it, so it is worth waiting for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends and checks login codes.
 #[derive(Debug)]
@@ -101,7 +103,7 @@ struct Limits {
 impl Limits {
     fn new(seawall: &Seawall, per_ip_hourly: Option<u32>) -> Result<Self> {
         let limiter = |name: &str, policy: Policy| {
-            seawall.limiter(name, policy).when_away(WhenAway::Fail).build()
+            seawall.limiter(name, policy).when_away(WhenAway::Fail).patience(PATIENCE).build()
         };
         let by_address = per_ip_hourly
             .map(|count| limiter("login-code-address", Window::of(u64::from(count), HOUR).into()));
