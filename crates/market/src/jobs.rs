@@ -4,8 +4,9 @@
 //! every so often by one process of the fleet. The latter takes the toolkit's lock of its name for
 //! one round; who does not get it leaves the round to the one who did.
 
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
+use futures_util::FutureExt as _;
 use seawall::{Seawall, lock::Attempt};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -53,8 +54,8 @@ impl Jobs {
         self.tasks.push((name, task));
     }
 
-    /// Something to be done every so often, by one process at a time. A round that fails is only
-    /// noted: the next one does the same again.
+    /// Something to be done every so often, by one process at a time. A round that fails or panics is
+    /// only noted: the next one does the same again.
     pub(crate) fn every<F>(
         &mut self,
         name: &'static str,
@@ -67,8 +68,12 @@ impl Jobs {
         self.spawn(name, |mut stop| async move {
             // A round in hand is finished: a query that is cut off leaves its connection unusable.
             while !stop.is_asked() {
-                if let Err(error) = round(&seawall, name, &work).await {
-                    tracing::warn!(job = name, %error, "a round of a job failed");
+                let round = AssertUnwindSafe(round(&seawall, name, &work)).catch_unwind();
+                match round.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(job = name, %error, "a round of a job failed"),
+                    // The next round finds the same work; a job that ended would be missed by nobody.
+                    Err(_) => tracing::error!(job = name, "a round of a job panicked"),
                 }
                 tokio::select! {
                     biased;
@@ -109,5 +114,38 @@ where
             done
         }
         Attempt::Busy { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use seawall::testing::Stage;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_job_goes_on_after_a_round_that_panicked() {
+        let stage = Stage::start().await.expect("it starts");
+        let mut jobs = Jobs::new(stage.seawall());
+        let rounds = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&rounds);
+        jobs.every("test", Duration::from_secs(1), move || {
+            let round = counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                assert!(round > 0, "the first one fails");
+                Ok(())
+            }
+        });
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while rounds.load(Ordering::SeqCst) < 3 {
+            assert!(std::time::Instant::now() < deadline, "the job has ended");
+            stage.advance(Duration::from_secs(1)).await;
+        }
+        jobs.stop().await;
     }
 }

@@ -26,7 +26,7 @@ use super::{
     millis,
     store::{self, Books, Numbers},
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How often a sale that keeps moving is looked at in one round.
 const LOOKS: usize = 5;
@@ -64,12 +64,27 @@ impl Sales {
         for order in self.gate.waiting_since(old).await? {
             tracing::warn!(order = order.id, "the database had not heard of an order");
             // Killed or refused: the next round finds it again, or it waits no longer.
-            let _ = self.bring_one(&order).await?;
+            match self.bring_one(&order).await {
+                Ok(_) => {}
+                Err(error @ Error::Unavailable { .. }) => return Err(error),
+                // One that cannot be written must not keep the others from it.
+                Err(error) => {
+                    tracing::error!(order = order.id, %error, "an order cannot be written");
+                    continue;
+                }
+            }
             metrics::counter!("market_sale_differences_total", "kind" => "brought").increment(1);
         }
         let after = self.context.now() - millis(AFTER_THE_END);
         for voucher in store::sales_after(&self.context.db, after, MOST_SALES).await? {
-            let report = self.reconcile(voucher).await?;
+            let report = match self.reconcile(voucher).await {
+                Ok(report) => report,
+                Err(error @ Error::Unavailable { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::error!(voucher, %error, "a sale cannot be compared");
+                    continue;
+                }
+            };
             count(&report);
             if report != Report::default() {
                 tracing::warn!(voucher, ?report, "a sale was not even");

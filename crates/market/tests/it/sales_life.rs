@@ -11,7 +11,7 @@ use std::{
 use futures_util::future::join_all;
 use seawall::testing::Stage;
 use seawall_market::{
-    Parts,
+    Error, Parts,
     payments::{Charged, Paying, Payments},
 };
 use seawall_testkit::backend::Backend;
@@ -25,6 +25,7 @@ on_each_backend!(
     an_order_that_ends_while_somebody_pays_is_refunded,
     orders_are_listed_newest_first_with_what_is_queued,
     nobody_touches_anothers_order,
+    a_refund_that_fails_does_not_hold_up_the_others,
 );
 
 const STOCK_1: &str = "SELECT stock FROM seckill_voucher WHERE voucher_id = 1";
@@ -166,6 +167,53 @@ async fn an_order_that_ends_while_somebody_pays_is_refunded(backend: Backend) {
     assert_eq!(view.body["data"]["status"], "CANCELLED");
     assert!(view.body["data"]["refundTime"].is_string(), "and that is recorded");
     left(&market, 1, 100).await;
+    market.shutdown().await;
+}
+
+/// A provider that will not give one charge back.
+#[derive(Debug, Default)]
+struct Stubborn {
+    keeps: std::sync::Mutex<Option<String>>,
+}
+
+impl Payments for Stubborn {
+    fn charge<'a>(&'a self, reference: &'a str, _: u64) -> Paying<'a, Charged> {
+        // The first one.
+        self.keeps.lock().unwrap().get_or_insert_with(|| reference.to_owned());
+        Box::pin(async { Ok(Charged::Accepted) })
+    }
+
+    fn refund<'a>(&'a self, reference: &'a str) -> Paying<'a, ()> {
+        let keeps = self.keeps.lock().unwrap().as_deref() == Some(reference);
+        Box::pin(async move {
+            if keeps {
+                let cause = "it is ours now".to_owned();
+                return Err(Error::Unavailable { what: "the provider", cause });
+            }
+            Ok(())
+        })
+    }
+}
+
+async fn a_refund_that_fails_does_not_hold_up_the_others(backend: Backend) {
+    let parts = Parts { payments: Some(Arc::new(Stubborn::default())), ..Parts::default() };
+    let market = Market::with(backend, parts, &[]).await;
+    let mut orders = Vec::new();
+    for phone in ["10000000001", "10000000002"] {
+        let token = market.log_in(phone).await;
+        let order = bought(&market, 1, &token).await;
+        for what in ["pay", "refund"] {
+            market.post(&format!("/voucher-order/{order}/{what}"), &token).await.ok();
+        }
+        orders.push((order, token));
+    }
+    let (stuck, other) = (&orders[0], &orders[1]);
+    market
+        .until("the other one's money", async |market| {
+            market.settled(&other.0, &other.1).await == "REFUNDED"
+        })
+        .await;
+    assert_eq!(market.settled(&stuck.0, &stuck.1).await, "REFUNDING");
     market.shutdown().await;
 }
 
