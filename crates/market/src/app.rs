@@ -25,7 +25,7 @@ use crate::{
     feed::{self, Feed, inboxes::Inboxes},
     follows::Follows,
     home::Home,
-    http::{self, InHand},
+    http::{self, InHand, metrics::Requests},
     inventory::Goods,
     jobs::Jobs,
     keys,
@@ -35,6 +35,7 @@ use crate::{
     sales::{self, CrashPoints, Sales, jobs::Workers},
     shops::{self, Shops},
     stats::Stats,
+    submissions,
     uploads::Uploads,
     vouchers::Vouchers,
     zone,
@@ -88,6 +89,7 @@ pub(crate) struct State {
     carts: Arc<Carts>,
     orders: Arc<Orders>,
     in_hand: InHand,
+    requests: Requests,
     draining: AtomicBool,
 }
 
@@ -158,6 +160,10 @@ impl State {
 
     pub(crate) fn in_hand(&self) -> &InHand {
         &self.in_hand
+    }
+
+    pub(crate) fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -234,6 +240,7 @@ impl App {
         let orders = Arc::new(orders);
 
         let mut jobs = Jobs::new(&context.seawall);
+        http::metrics::start(&mut jobs, &context.seawall);
         accounts::jobs::start(&accounts, &mut jobs);
         stats.start(&mut jobs);
         shops::jobs::start(&mut jobs, &shops);
@@ -243,6 +250,7 @@ impl App {
         carts.start_jobs(&mut jobs)?;
         feed::jobs::start(&feed, &mut jobs)?;
         orders.start_jobs(&mut jobs)?;
+        submissions::start_jobs(&context, &mut jobs);
         let big_keys = BigKeys::new(
             &context.seawall,
             Arc::clone(&context.db),
@@ -267,6 +275,7 @@ impl App {
             carts,
             orders,
             in_hand: InHand::default(),
+            requests: Requests::new(),
             draining,
         });
         Ok(App { state, jobs, workers, schedule })

@@ -11,6 +11,7 @@
 //! | `cart:{cart:N}:USER:order` | zset: SKU by the time it was put in | the same | `cart::redis` |
 //! | `cart:{cart:N}:USER:gone` | zset: SKU → version of its removal, for a day | the same | `cart::redis` |
 //! | `cart:{cart:N}:USER:meta` | hash: n (how many items there are), version | the same | `cart::redis` |
+//! | `cart:{cart:N}:USER:sent` | zset: name of a submission → ms | a day | `cart::redis` |
 //! | `cart:{cart:N}:changes` | stream: what waits for the database | none; trimmed when it is written | `cart::behind` |
 //! | `checkout:{ID}` | string: a quote | 15 min | `cart::checkout` |
 //! | `feed:{sweep}:mark` | string: until when (ms) all notes were handed to the feed | none | `feed::jobs` |
@@ -115,10 +116,10 @@ pub fn code_tries(phone: &str) -> Vec<u8> {
 /// Over how many slots carts are spread.
 pub const CART_GROUPS: u64 = 16;
 
-/// Counts, details, order, removals and meta of one user's cart, and the stream that its changes are
-/// noted in: all in one slot.
+/// Counts, details, order, removals and meta of one user's cart, the stream that its changes are noted
+/// in, and the names of submissions: all in one slot.
 #[derive(Debug, Clone)]
-pub struct CartKeys(pub [Vec<u8>; 6]);
+pub struct CartKeys(pub [Vec<u8>; 7]);
 
 impl CartKeys {
     /// The keys of a user.
@@ -126,9 +127,9 @@ impl CartKeys {
     pub fn of(user: u64) -> Self {
         let group = user % CART_GROUPS;
         let key = |kind: &str| format!("cart:{{cart:{group}}}:{user}:{kind}").into_bytes();
-        let [counts, details, order, gone, meta] =
-            ["counts", "details", "order", "gone", "meta"].map(key);
-        CartKeys([counts, details, order, gone, meta, cart_changes_of(group)])
+        let [counts, details, order, gone, meta, sent] =
+            ["counts", "details", "order", "gone", "meta", "sent"].map(key);
+        CartKeys([counts, details, order, gone, meta, cart_changes_of(group), sent])
     }
 }
 

@@ -31,6 +31,7 @@ mod seed;
 pub mod shops;
 mod stale;
 pub mod stats;
+pub mod submissions;
 pub mod uploads;
 pub mod vouchers;
 pub mod zone;

@@ -65,6 +65,11 @@ fn it_ends_in_order_keeps_its_data_private_and_comes_back() {
     assert_eq!(mode & 0o077, 0, "nobody else reads phones and sessions");
     let page = client.get("/", "").expect("an answer");
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+    let metrics = client.get("/metrics", "").expect("an answer").body;
+    let metrics = metrics.as_str().expect("text");
+    for line in ["market_requests_total{status=\"2xx\"} 4", "market_request_seconds_count 4"] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
     assert_eq!(served.terminate(), Some(0), "also with a connection open");
 
     let served = Served::start(&data, &["--no-demo"]);

@@ -36,8 +36,11 @@ impl Carts {
 
     async fn write_behind(&self, batch: Vec<Delivery<Noted>>) -> Outcome {
         let mut newest: BTreeMap<(u64, u64), Noted> = BTreeMap::new();
+        let mut submissions = Vec::new();
         for delivery in batch {
-            let noted = delivery.into_payload();
+            let mut noted = delivery.into_payload();
+            // Of a state that a newer one replaces, too.
+            submissions.extend(noted.submission.take().map(|key| (noted.user, key)));
             let place = (noted.user, noted.item.sku);
             let before = newest.get(&place).map_or(i64::MIN, |state| state.item.version);
             if noted.item.version > before {
@@ -45,7 +48,7 @@ impl Carts {
             }
         }
         let states: Vec<Noted> = newest.into_values().collect();
-        match store::write(&self.context.db, &states, self.context.now()).await {
+        match store::write(&self.context.db, &states, &submissions, self.context.now()).await {
             Err(Error::Unavailable { cause, .. }) => {
                 tracing::warn!(cause, "carts wait for the database");
                 Outcome::Postpone(PAUSE)

@@ -9,7 +9,7 @@ use super::{Line, MAX_COUNT, checkout::Quoted};
 use crate::{
     app::Shared,
     error::{Error, Result},
-    http::{Answer, Envelope, Id, JsonBody, Nothing, PathId, Refusal, SignedIn},
+    http::{Answer, Envelope, Id, JsonBody, Named, Nothing, PathId, Refusal, SignedIn},
     zone::rfc3339,
 };
 
@@ -70,8 +70,11 @@ struct AddRequest {
     count: u32,
 }
 
-/// Put units of a SKU into the cart, beside those that are there.
+/// Put units of a SKU into the cart, beside those that are there. Repeated with the same key they are
+/// put in once.
 #[utoipa::path(post, path = "/cart", tag = "cart", security(("token" = [])),
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Names the submission, so that it may be repeated for a day")),
     request_body = AddRequest,
     responses((status = 200, body = Envelope<Nothing>),
         (status = 404, description = "UNKNOWN_SKU", body = Refusal<'static>),
@@ -80,12 +83,13 @@ struct AddRequest {
 async fn add(
     State(app): State<Shared>,
     user: SignedIn,
+    Named(key): Named,
     JsonBody(request): JsonBody<AddRequest>,
 ) -> Answer<Nothing> {
     if request.count == 0 {
         return Err(bad_count().into());
     }
-    app.carts().add(user.id, request.sku_id.0, counted(request.count)?).await?;
+    app.carts().add(user.id, request.sku_id.0, counted(request.count)?, key).await?;
     Ok(Nothing.into())
 }
 

@@ -1,5 +1,7 @@
 //! An item of a cart, and what can be done to it.
 
+use crate::submissions::IdempotencyKey;
+
 /// An item as Redis and the database both have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
@@ -28,6 +30,8 @@ pub(crate) enum Change {
         count: u32,
         /// What it costs now.
         price: i64,
+        /// What the client calls this, so that it may repeat it.
+        submission: Option<IdempotencyKey>,
     },
     /// Another number, or selected or not.
     Set {

@@ -8,7 +8,8 @@
 //! When Redis does not answer, carts are read and changed in the database ([`outage`]). Afterwards
 //! the rows are brought back into Redis before anybody touches the cart there, and versions decide.
 //!
-//! Deliberately absent: repeating a change whose answer was lost. Whoever clicked looks at the cart.
+//! Units that are added may be named by their client: named the same, they are added once. Redis knows
+//! the names of a day, the database gets them with the changes and gives them back with a reload.
 
 mod behind;
 pub(crate) mod checkout;
@@ -32,6 +33,7 @@ use crate::{
     app::Context,
     error::{Error, Result},
     inventory::{Goods, Sku},
+    submissions::{self, IdempotencyKey, Kind},
 };
 
 /// Most SKUs of a cart.
@@ -95,17 +97,24 @@ impl Carts {
         }
     }
 
-    /// Puts units of a SKU into a cart, beside those that are there.
+    /// Puts units of a SKU into a cart, beside those that are there; once for each submission.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no such SKU, [`Error::Conflict`] when it is off the shelf or
     /// the cart is full.
-    pub async fn add(&self, user: u64, sku: u64, count: u32) -> Result<()> {
+    pub async fn add(
+        &self,
+        user: u64,
+        sku: u64,
+        count: u32,
+        submission: Option<IdempotencyKey>,
+    ) -> Result<()> {
         let sku = self.goods.read(sku).await?;
         if !sku.on_shelf {
             return Err(off_shelf(sku.id));
         }
-        self.change(user, &Change::Add { sku: sku.id, count, price: sku.price }).await
+        let (sku, price) = (sku.id, sku.price);
+        self.change(user, &Change::Add { sku, count, price, submission }).await
     }
 
     /// Changes an item that is there; a count of 0 removes it.
@@ -175,8 +184,12 @@ impl Carts {
 
     /// Brings a user's rows from the database into Redis; nothing when Redis does not answer.
     async fn load(&self, user: u64) -> Result<Option<()>> {
-        let rows = store::rows(&self.context.db, user).await?;
-        self.outage.attempt(|| self.redis.merge(user, &rows)).await
+        let db = &self.context.db;
+        // First: what is noted meanwhile is in the rows, and a name without its units would lose them.
+        let since = self.context.now() - submissions::KEPT_MS;
+        let names = submissions::names(db, user, Kind::Cart, since).await?;
+        let rows = store::rows(db, user).await?;
+        self.outage.attempt(|| self.redis.merge(user, &rows, &names)).await
     }
 
     /// Brings carts that were changed during an outage back into Redis.

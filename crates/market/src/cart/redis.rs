@@ -17,7 +17,10 @@ use super::{
     item::{Change, Item, Refused},
     outage::PATIENCE,
 };
-use crate::keys::{self, CartKeys};
+use crate::{
+    keys::{self, CartKeys},
+    submissions::IdempotencyKey,
+};
 
 /// How long a cart that nobody looks at stays in Redis; far longer than the database may be behind.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -47,6 +50,8 @@ pub(super) enum Answer<T> {
 pub(super) struct Noted {
     pub(super) user: u64,
     pub(super) item: Item,
+    /// The submission that made it.
+    pub(super) submission: Option<IdempotencyKey>,
 }
 
 #[derive(Debug)]
@@ -94,8 +99,10 @@ impl RedisCarts {
         let call = self.call(&CHANGE, user).arg(user).arg(MAX_WAITING);
         let or_nothing = |value: Option<u32>| value.map_or(String::new(), |it| it.to_string());
         let call = match change {
-            Change::Add { sku, count, price } => {
-                call.arg("ADD").arg(sku).arg(count).arg(price).arg(MAX_SKUS).arg(MAX_COUNT)
+            Change::Add { sku, count, price, submission } => {
+                let call = call.arg("ADD").arg(sku).arg(count).arg(price);
+                let name = submission.as_ref().map_or("", IdempotencyKey::as_str);
+                call.arg(MAX_SKUS).arg(MAX_COUNT).arg(name)
             }
             Change::Set { sku, count, selected } => call
                 .arg("SET")
@@ -128,9 +135,18 @@ impl RedisCarts {
             .ok_or_else(|| Error::Unexpected("an item of a cart is not one".into()))
     }
 
-    /// Brings rows of the database in, where they are newer.
-    pub(super) async fn merge(&self, user: u64, rows: &[Item]) -> Result<()> {
+    /// Brings rows of the database in, where they are newer, and submissions with their times.
+    pub(super) async fn merge(
+        &self,
+        user: u64,
+        rows: &[Item],
+        submissions: &[(String, i64)],
+    ) -> Result<()> {
         let mut call = self.call(&MERGE, user).arg(user).arg(RECENT_CHANGES);
+        call = call.arg(submissions.len());
+        for (name, time) in submissions {
+            call = call.arg(name).arg(*time);
+        }
         for row in rows {
             call = call
                 .arg(row.sku)
@@ -165,6 +181,7 @@ fn noted(fields: &Fields) -> Result<Noted, String> {
         text.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no number in `{name}`"))
     };
     let id = |name| u64::try_from(number(name)?).map_err(|error| error.to_string());
+    let submission = fields.get("submission").and_then(|name| std::str::from_utf8(name).ok());
     Ok(Noted {
         user: id("user")?,
         item: Item {
@@ -175,5 +192,9 @@ fn noted(fields: &Fields) -> Result<Noted, String> {
             added: number("added")?,
             version: number("version")?,
         },
+        submission: submission.filter(|name| !name.is_empty()).and_then(|name| {
+            // What a script noted was checked before.
+            IdempotencyKey::parse(name).ok()
+        }),
     })
 }

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     db::{Db, id, is_taken, unsigned},
     error::{Error, Result},
+    submissions::{IdempotencyKey, Kind, Noted as Submitted, Submission, note},
 };
 
 /// Users whose carts are brought back in one round.
@@ -48,17 +49,31 @@ pub(super) async fn items(db: &Db, user: u64) -> Result<Vec<Item>> {
     Ok(rows)
 }
 
-/// Writes states of items where they are newer than what is there. Any number of times has the effect
-/// of one, in any order.
-pub(super) async fn write(db: &Db, states: &[Noted], now: i64) -> Result<()> {
+/// Writes states of items where they are newer than what is there, and the submissions that made them.
+/// Any number of times has the effect of one, in any order.
+pub(super) async fn write(
+    db: &Db,
+    states: &[Noted],
+    submissions: &[(u64, IdempotencyKey)],
+    now: i64,
+) -> Result<()> {
     if states.is_empty() {
         return Ok(());
     }
     let mut turn = db.write().await?;
+    // In the order of a change during an outage, so that the two do not wait for each other.
+    for (user, key) in submissions {
+        // Noted before is as good.
+        let _ = note(turn.query(), submission(*user, Some(key)), 0, now).await?;
+    }
     for state in states {
         put(turn.query(), state.user, &state.item, now).await?;
     }
     turn.commit().await
+}
+
+fn submission(user: u64, key: Option<&IdempotencyKey>) -> Submission<'_> {
+    Submission { user, kind: Kind::Cart, key }
 }
 
 async fn put(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -> Result<()> {
@@ -110,6 +125,12 @@ pub(super) async fn change(
 ) -> Result<Result<(), Refused>> {
     let mut turn = db.write().await?;
     begin_outage(turn.query(), user, now).await?;
+    if let Change::Add { submission: key, .. } = change
+        && let Submitted::Before(_) =
+            note(turn.query(), submission(user, key.as_ref()), 0, now).await?
+    {
+        return turn.roll_back().await.map(Ok);
+    }
     let rows = sqlx::query(ROWS).bind(id(user)).fetch_all(turn.query()).await?;
     let rows: Vec<Item> = rows.iter().map(item).collect::<Result<_>>()?;
     let changed = match changed(&rows, change, now) {
@@ -129,7 +150,7 @@ fn changed(rows: &[Item], change: &Change, now: i64) -> Result<Vec<Item>, Refuse
     let find = |sku: u64| rows.iter().find(|item| item.sku == sku && item.count > 0);
     let there = |sku: u64| find(sku).cloned().ok_or(Refused::NoSuchItem);
     Ok(match *change {
-        Change::Add { sku, count, price } => {
+        Change::Add { sku, count, price, .. } => {
             let new = Item { sku, count: 0, selected: true, add_price: price, added: now, version };
             let before = find(sku).cloned();
             if before.is_none() && rows.iter().filter(|item| item.count > 0).count() >= MAX_SKUS {
@@ -224,7 +245,8 @@ mod tests {
     #[test]
     fn changes_follow_the_rules_and_versions_grow() {
         let rows = [row(1, 998, 5_000), row(2, 0, 9_000)];
-        let add = |sku, count| changed(&rows, &Change::Add { sku, count, price: 7 }, 1);
+        let add =
+            |sku, count| changed(&rows, &Change::Add { sku, count, price: 7, submission: None }, 1);
         assert_eq!(add(1, 1).expect("fits")[0].count, 999);
         assert_eq!(add(1, 2), Err(Refused::TooMany));
         assert_eq!(add(1, 1).expect("fits")[0].version, 9_001, "newer than everything");
@@ -239,7 +261,8 @@ mod tests {
     #[test]
     fn a_full_cart_takes_more_of_what_it_has() {
         let rows: Vec<Item> = (0..100).map(|sku| row(sku, 1, 1)).collect();
-        let add = |sku| changed(&rows, &Change::Add { sku, count: 1, price: 7 }, 1);
+        let add =
+            |sku| changed(&rows, &Change::Add { sku, count: 1, price: 7, submission: None }, 1);
         assert_eq!(add(100), Err(Refused::Full));
         assert_eq!(add(99).expect("it is there")[0].count, 2);
     }

@@ -21,6 +21,7 @@ use crate::{
     accounts::{Token, User},
     app::Shared,
     error::{Error, Result},
+    submissions::IdempotencyKey,
 };
 
 /// Rows of a page.
@@ -102,6 +103,21 @@ impl PageParam {
             page @ 1..=LAST_PAGE => Ok(page),
             _ => Err(Error::bad("BAD_PAGE", "current is a page from 1 to 10000")),
         }
+    }
+}
+
+/// Where a list of orders goes on.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(crate) struct After {
+    /// The last order of the page before; the newest ones when it is left out.
+    last_id: Option<Id>,
+}
+
+impl After {
+    pub(crate) fn id(self) -> Option<u64> {
+        self.last_id.map(|id| id.0)
     }
 }
 
@@ -188,6 +204,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Shown {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
         super::filters::token(&parts.headers).map(Shown).ok_or_else(|| Error::NotLoggedIn.into())
+    }
+}
+
+/// What the client calls this submission, if it does: the header `Idempotency-Key`.
+pub(crate) struct Named(pub(crate) Option<IdempotencyKey>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
+        let key = parts.headers.get("idempotency-key");
+        // What is no text is no key either.
+        let key = key.map(|key| IdempotencyKey::parse(key.to_str().unwrap_or_default()));
+        Ok(Named(key.transpose()?))
     }
 }
 

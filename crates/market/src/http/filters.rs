@@ -59,10 +59,9 @@ pub(crate) async fn every_request(
     };
     let answer = app.in_hand().run(work.instrument(span.clone())).await;
     let mut response = answer.unwrap_or_else(|none| span.in_scope(|| unanswered(none)));
-    span.in_scope(|| {
-        let (status, elapsed) = (response.status().as_u16(), began.elapsed());
-        tracing::debug!(status, ?elapsed, "answered");
-    });
+    let (status, elapsed) = (response.status(), began.elapsed());
+    app.requests().note(status, elapsed);
+    span.in_scope(|| tracing::debug!(status = status.as_u16(), ?elapsed, "answered"));
     let headers = response.headers_mut();
     let id = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"));
     headers.insert(REQUEST_ID.clone(), id);

@@ -2,24 +2,34 @@
 //!
 //! The recorder is one for the process, so it is installed by whoever owns the process
 //! ([`install`]); where nobody did, as in tests with several markets in one process, the page says so.
+//!
+//! What is measured waits in memory until it is sorted into buckets. A [task](start) does that also
+//! where nobody ever asks for the page.
 
-use std::sync::OnceLock;
+use std::{sync::OnceLock, time::Duration};
 
 use axum::{
     http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use metrics::{Counter, Histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use seawall::Seawall;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::Failure;
-use crate::app::Shared;
+use crate::{app::Shared, jobs::Jobs};
 
 /// Upper edges of what takes time, in seconds.
 const SECONDS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
 /// Names that end so are times.
 const SECONDS_SUFFIX: &str = "_seconds";
+
+/// How often measurements are sorted into their buckets.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// Statuses are counted by their first digit.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
@@ -31,6 +41,46 @@ pub fn install() {
         Ok(Ok(handle)) => drop(RECORDER.set(handle)),
         Ok(Err(error)) => tracing::warn!(%error, "somebody else counts already"),
         Err(error) => tracing::warn!(%error, "nothing is counted"),
+    }
+}
+
+/// Starts what keeps measurements from piling up.
+pub(crate) fn start(jobs: &mut Jobs, seawall: &Seawall) {
+    let clock = seawall.clock().clone();
+    jobs.spawn("metrics", |mut stop| async move {
+        while !stop.is_asked() {
+            if let Some(handle) = RECORDER.get() {
+                handle.run_upkeep();
+            }
+            tokio::select! {
+                () = stop.asked() => {}
+                () = clock.sleep(UPKEEP) => {}
+            }
+        }
+    });
+}
+
+/// Counts requests: `market_requests_total` by status, and `market_request_seconds`. Looked up once,
+/// since every request passes here.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    by_class: [Counter; CLASSES.len()],
+    seconds: Histogram,
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        let counter = |class| metrics::counter!("market_requests_total", "status" => class);
+        let seconds = metrics::histogram!("market_request_seconds");
+        Requests { by_class: CLASSES.map(counter), seconds }
+    }
+
+    pub(super) fn note(&self, status: StatusCode, elapsed: Duration) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
+        if let Some(counter) = self.by_class.get(class) {
+            counter.increment(1);
+        }
+        self.seconds.record(elapsed);
     }
 }
 

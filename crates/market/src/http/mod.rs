@@ -26,8 +26,8 @@ use utoipa_axum::router::OpenApiRouter;
 pub(crate) use self::{
     envelope::{Answer, Envelope, Failure, Nothing, Refusal},
     extract::{
-        ClientIp, FormBody, JsonBody, MaybeSignedIn, PAGE_ROWS, PageParam, Params, PathId, Shown,
-        SignedIn,
+        After, ClientIp, FormBody, JsonBody, MaybeSignedIn, Named, PAGE_ROWS, PageParam, Params,
+        PathId, Shown, SignedIn,
     },
     id::Id,
     in_hand::InHand,

@@ -1,21 +1,23 @@
 //! Routes of comments and likes. Who comments or likes is always the session's user.
 
+#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
+
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Comment, comment_store::Place, comments::Threads};
+use super::{Comment, Wish, comment_store::Place, comments::Threads};
 use crate::{
     accounts::Brief,
     app::Shared,
-    http::{Answer, Envelope, Id, JsonBody, PageParam, Params, PathId, SignedIn},
+    http::{Answer, Envelope, Id, JsonBody, Named, PageParam, Params, PathId, SignedIn},
     zone::rfc3339,
 };
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
-        .routes(routes!(toggle_like))
+        .routes(routes!(like))
         .routes(routes!(first_likes))
         .routes(routes!(comments, comment))
 }
@@ -43,16 +45,30 @@ struct LikeView {
     count: i64,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct LikeParam {
+    /// Whether to like it; said so, it may be repeated. Left out, the like is turned round.
+    #[param(nullable = false)]
+    liked: Option<bool>,
+}
+
 /// Like a note, or take it back.
-#[utoipa::path(put, path = "/blog/like/{id}", tag = "notes", params(("id" = Id, Path)),
+#[utoipa::path(put, path = "/blog/like/{id}", tag = "notes", params(("id" = Id, Path), LikeParam),
     security(("token" = [])), responses((status = 200, body = Envelope<LikeView>)))]
-async fn toggle_like(
+async fn like(
     State(app): State<Shared>,
     user: SignedIn,
     PathId(note): PathId,
+    Params(asked): Params<LikeParam>,
 ) -> Answer<LikeView> {
-    let toggled = app.notes().toggle_like(note, user.id).await?;
-    Ok(LikeView { liked: toggled.liked, count: toggled.count }.into())
+    let wish = match asked.liked {
+        None => Wish::Toggle,
+        Some(true) => Wish::Like,
+        Some(false) => Wish::TakeBack,
+    };
+    let done = app.notes().like(note, user.id, wish).await?;
+    Ok(LikeView { liked: done.liked, count: done.count }.into())
 }
 
 /// Who liked a note first: up to five, in order of time.
@@ -103,21 +119,25 @@ struct CommentRequest {
     answer_id: Option<Id>,
 }
 
-/// Say something to a note: the comment's id.
-#[utoipa::path(post, path = "/blog/{id}/comments", tag = "notes", params(("id" = Id, Path)),
+/// Say something to a note: the comment's id. Repeated with the same key it is said once.
+#[utoipa::path(post, path = "/blog/{id}/comments", tag = "notes",
+    params(("id" = Id, Path), ("Idempotency-Key" = Option<String>, Header,
+        description = "Names the submission, so that it may be repeated for a day")),
     request_body = CommentRequest, security(("token" = [])),
     responses((status = 200, body = Envelope<Id>)))]
 async fn comment(
     State(app): State<Shared>,
     user: SignedIn,
     PathId(note): PathId,
+    Named(key): Named,
     JsonBody(request): JsonBody<CommentRequest>,
 ) -> Answer<Id> {
     let place = Place {
         parent: request.parent_id.map_or(0, |parent| parent.0),
         answer: request.answer_id.map_or(0, |answer| answer.0),
     };
-    Ok(Id(app.notes().comment(note, &user, place, &request.content).await?).into())
+    let comment = app.notes().comment(note, &user, place, &request.content, key.as_ref()).await?;
+    Ok(Id(comment).into())
 }
 
 /// What was said to a note: ten threads a page, the newest first, each with its replies.

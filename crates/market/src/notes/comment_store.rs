@@ -7,6 +7,7 @@ use super::{Comment, store::push_ids};
 use crate::{
     db::{Db, Turn, id, unsigned},
     error::{Error, Result},
+    submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
 
 /// What a new comment says, and where it stands.
@@ -17,6 +18,8 @@ pub(super) struct NewComment<'a> {
     pub(super) author: u64,
     pub(super) place: Place,
     pub(super) content: &'a str,
+    /// What its author calls the submission.
+    pub(super) key: Option<&'a IdempotencyKey>,
 }
 
 /// Where a comment wants to stand; 0 says nothing.
@@ -42,8 +45,9 @@ fn comment(row: &AnyRow) -> Result<Comment> {
     })
 }
 
-/// Adds a comment and counts it; false when there is no such note.
-pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<bool> {
+/// Adds a comment and counts it, once for each name of its submission: its id; nothing when there is
+/// no such note.
+pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Option<u64>> {
     let mut turn = db.write().await?;
     let counted = sqlx::query("UPDATE blog SET comments = comments + 1 WHERE id = ?")
         .bind(id(new.note))
@@ -51,7 +55,11 @@ pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<bo
         .await?;
     if counted.rows_affected() == 0 {
         turn.roll_back().await?;
-        return Ok(false);
+        return Ok(None);
+    }
+    let submission = Submission { user: new.author, kind: Kind::Comment, key: new.key };
+    if let Noted::Before(first) = submissions::note(turn.query(), submission, new.id, now).await? {
+        return turn.roll_back().await.map(|()| Some(first));
     }
     let Some(place) = settle(&mut turn, new.note, new.place).await? else {
         turn.roll_back().await?;
@@ -72,7 +80,7 @@ pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<bo
     .bind(now)
     .execute(turn.query())
     .await?;
-    turn.commit().await.map(|()| true)
+    turn.commit().await.map(|()| Some(new.id))
 }
 
 /// The root and the answered comment of a place, if there is such a place.

@@ -12,6 +12,7 @@ use crate::{
     accounts::Brief,
     error::{Error, Result},
     http::PAGE_ROWS,
+    submissions::IdempotencyKey,
 };
 
 /// Longest comment, in characters.
@@ -63,7 +64,7 @@ pub struct Threads {
 }
 
 impl Notes {
-    /// Says something to a note: the comment's id.
+    /// Says something to a note: the comment's id, the same for a submission that is repeated.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no such note, [`Error::BadInput`] for a text or a place that
@@ -74,14 +75,17 @@ impl Notes {
         author: &crate::accounts::User,
         place: Place,
         content: &str,
+        key: Option<&IdempotencyKey>,
     ) -> Result<u64> {
-        let content = text(content, CONTENT_CHARS)
-            .ok_or_else(|| Error::bad("BAD_CONTENT", "a comment has 1 to 1000 characters"))?;
+        let content = text(content, CONTENT_CHARS).ok_or_else(|| {
+            Error::bad("BAD_CONTENT", "a comment has 1 to 1000 characters that can be seen")
+        })?;
         let comment = self.comment_ids.next().await?.as_u64();
-        let new = NewComment { id: comment, note, author: author.id, place, content: &content };
+        let new =
+            NewComment { id: comment, note, author: author.id, place, content: &content, key };
         let work = comment_store::insert(&self.context.db, &new, self.context.now());
-        let (there, _) = self.cache.write(&note, work).await?;
-        if there { Ok(comment) } else { Err(unknown()) }
+        let (comment, _) = self.cache.write(&note, work).await?;
+        comment.ok_or_else(unknown)
     }
 
     /// A page of what was said to a note.

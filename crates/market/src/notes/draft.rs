@@ -2,7 +2,10 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    submissions::IdempotencyKey,
+};
 
 /// Longest title, in characters.
 pub(super) const TITLE_CHARS: usize = 100;
@@ -14,8 +17,6 @@ pub(super) const IMAGES: usize = 9;
 const IMAGE_BYTES: usize = 200;
 /// Where pictures of ours lie.
 const FOLDERS: [&str; 2] = ["/uploads/", "/pictures/"];
-/// Longest name that a client gives to a submission, in bytes.
-const KEY_BYTES: usize = 128;
 /// Without such a name, the same content within this time is one submission.
 pub(super) const WINDOW_MS: i64 = 60_000;
 
@@ -42,10 +43,12 @@ impl Draft {
         content: &str,
         shop: Option<u64>,
     ) -> Result<Self> {
-        let title = text(title, TITLE_CHARS)
-            .ok_or_else(|| Error::bad("BAD_TITLE", "a title has 1 to 100 characters"))?;
-        let content = text(content, CONTENT_CHARS)
-            .ok_or_else(|| Error::bad("BAD_CONTENT", "a note has 1 to 4000 characters"))?;
+        let title = text(title, TITLE_CHARS).ok_or_else(|| {
+            Error::bad("BAD_TITLE", "a title has 1 to 100 characters that can be seen")
+        })?;
+        let content = text(content, CONTENT_CHARS).ok_or_else(|| {
+            Error::bad("BAD_CONTENT", "a note has 1 to 4000 characters that can be seen")
+        })?;
         if images.len() > IMAGES {
             return Err(Error::bad("TOO_MANY_IMAGES", "a note has up to 9 images"));
         }
@@ -58,15 +61,8 @@ impl Draft {
     }
 
     /// What tells this submission from others, by the name that its client gave it.
-    ///
-    /// # Errors
-    /// [`Error::BadInput`] for a name that is empty or too long.
-    pub(super) fn named(&self, key: &str) -> Result<String> {
-        if key.is_empty() || key.len() > KEY_BYTES {
-            let msg = "an Idempotency-Key has 1 to 128 characters";
-            return Err(Error::bad("BAD_IDEMPOTENCY_KEY", msg));
-        }
-        Ok(digest(&[b"named", &self.author.to_be_bytes(), key.as_bytes()]))
+    pub(super) fn named(&self, key: &IdempotencyKey) -> String {
+        digest(&[b"named", &self.author.to_be_bytes(), key.as_str().as_bytes()])
     }
 
     /// The same by its content, in the window that this time lies in.
@@ -83,10 +79,12 @@ impl Draft {
     }
 }
 
-/// Text without space around it, if it is not empty and fits.
+/// Text without space around it, if it is not empty and fits, and shows all that is in it.
 pub(super) fn text(given: &str, most_chars: usize) -> Option<String> {
-    let text = given.trim();
-    (!text.is_empty() && text.chars().count() <= most_chars).then(|| text.to_owned())
+    let text = given.trim().replace("\r\n", "\n");
+    let hidden = |one: char| one.is_control() && !matches!(one, '\n' | '\t');
+    let fits = !text.is_empty() && text.chars().count() <= most_chars && !text.contains(hidden);
+    fits.then_some(text)
 }
 
 /// Whether this is a path of a picture that we store: never a way out of its folder, nor an address
@@ -138,6 +136,12 @@ mod tests {
         assert!(draft(&"é".repeat(100), "/uploads/x", "Good").is_ok());
         assert!(draft(&"é".repeat(101), "/uploads/x", "Good").is_err());
         assert!(draft("Noodles", "/uploads/x", "").is_err());
+        for hidden in ["a\0b", "a\u{1b}[2Jb", "a\u{85}b", "a\rb"] {
+            assert!(draft("Noodles", "/uploads/x", hidden).is_err(), "{hidden:?}");
+            assert!(draft(hidden, "/uploads/x", "Good").is_err(), "{hidden:?}");
+        }
+        let lines = draft("Noodles", "/uploads/x", "a\r\n\tb").unwrap();
+        assert_eq!(lines.content, "a\n\tb");
     }
 
     #[test]
@@ -147,7 +151,7 @@ mod tests {
         assert_eq!(one.within(1_000), one.within(59_999));
         assert_ne!(one.within(59_999), one.within(60_000));
         assert_ne!(one.within(0), other.within(0));
-        assert_eq!(one.named("k").unwrap(), other.named("k").unwrap());
-        assert!(one.named("").is_err());
+        let key = IdempotencyKey::parse("k").unwrap();
+        assert_eq!(one.named(&key), other.named(&key));
     }
 }

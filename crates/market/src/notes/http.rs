@@ -2,7 +2,7 @@
 
 #![expect(unused_qualifications, reason = "the macro that describes routes writes them")]
 
-use axum::{extract::State, http::HeaderMap};
+use axum::extract::State;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -11,10 +11,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{Draft, View};
 use crate::{
     app::Shared,
-    error::Error,
     http::{
-        Answer, Envelope, Id, JsonBody, MaybeSignedIn, Nothing, PageParam, Params, PathId, Refusal,
-        SignedIn,
+        Answer, Envelope, Id, JsonBody, MaybeSignedIn, Named, Nothing, PageParam, Params, PathId,
+        Refusal, SignedIn,
     },
     zone::rfc3339,
 };
@@ -119,7 +118,7 @@ impl Images {
 /// Publish a note: its id. Sent twice, it is one note: by the `Idempotency-Key`, or by its content
 /// within a minute.
 #[utoipa::path(post, path = "/blog", tag = "notes", request_body = NoteRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names the submission; 1 to 128 characters")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names the submission; 1 to 64 printable characters")),
     security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
         (status = 404, description = "UNKNOWN_SHOP", body = Refusal<'static>),
@@ -127,20 +126,16 @@ impl Images {
 async fn post(
     State(app): State<Shared>,
     user: SignedIn,
-    headers: HeaderMap,
+    Named(key): Named,
     JsonBody(request): JsonBody<NoteRequest>,
 ) -> Answer<Id> {
-    let key = headers.get("idempotency-key").map(|key| key.to_str()).transpose();
-    let key = key.map_err(|_| {
-        Error::bad("BAD_IDEMPOTENCY_KEY", "an Idempotency-Key is made of visible characters")
-    })?;
     let shop = request.shop_id.map(|shop| shop.0).filter(|shop| *shop != 0);
     if let Some(shop) = shop {
         app.shops().read(shop).await?;
     }
     let images = request.images.paths();
     let draft = Draft::new(user.id, &request.title, &images, &request.content, shop)?;
-    Ok(Id(app.notes().post(&draft, key).await?).into())
+    Ok(Id(app.notes().post(&draft, key.as_ref()).await?).into())
 }
 
 /// One note.

@@ -11,17 +11,36 @@ use crate::{
 /// Ids of one `IN` list.
 const IN_LIST: usize = 500;
 
-/// What a toggle came to.
+/// What somebody wants with their like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Toggled {
+pub enum Wish {
+    /// To turn it round.
+    Toggle,
+    /// To like the note, also when they do already.
+    Like,
+    /// Not to like it, also when they do not.
+    TakeBack,
+}
+
+/// What a wish came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Liked {
     /// Whether the user likes it now.
     pub liked: bool,
     /// How many do.
     pub count: i64,
+    /// Whether it was otherwise before.
+    pub(super) is_new: bool,
 }
 
-/// Turns a like round; `None` when there is no such note.
-pub(super) async fn toggle(db: &Db, note: u64, user: u64, now: i64) -> Result<Option<Toggled>> {
+/// Follows a wish; `None` when there is no such note.
+pub(super) async fn set(
+    db: &Db,
+    note: u64,
+    user: u64,
+    wish: Wish,
+    now: i64,
+) -> Result<Option<Liked>> {
     let mut turn = db.write().await?;
     // The note's row is held first: toggles of one note come one after the other, and none of two
     // clicks finds what the other one is about to change.
@@ -33,13 +52,26 @@ pub(super) async fn toggle(db: &Db, note: u64, user: u64, now: i64) -> Result<Op
         turn.roll_back().await?;
         return Ok(None);
     }
-    let taken_back = sqlx::query("DELETE FROM blog_like WHERE blog_id = ? AND user_id = ?")
+    let likes = sqlx::query("SELECT 1 AS one FROM blog_like WHERE blog_id = ? AND user_id = ?")
         .bind(id(note))
         .bind(id(user))
-        .execute(turn.query())
+        .fetch_optional(turn.query())
         .await?
-        .rows_affected();
-    if taken_back == 0 {
+        .is_some();
+    let liked = match wish {
+        Wish::Toggle => !likes,
+        Wish::Like => true,
+        Wish::TakeBack => false,
+    };
+    let is_new = liked != likes;
+    if is_new && !liked {
+        sqlx::query("DELETE FROM blog_like WHERE blog_id = ? AND user_id = ?")
+            .bind(id(note))
+            .bind(id(user))
+            .execute(turn.query())
+            .await?;
+    }
+    if is_new && liked {
         sqlx::query(
             "INSERT INTO blog_like (blog_id, user_id, time, create_time, update_time) \
              VALUES (?, ?, ?, ?, ?)",
@@ -52,9 +84,9 @@ pub(super) async fn toggle(db: &Db, note: u64, user: u64, now: i64) -> Result<Op
         .execute(turn.query())
         .await?;
     }
-    let liked = taken_back == 0;
+    let step = i64::from(liked) - i64::from(likes);
     sqlx::query("UPDATE blog SET liked = liked + ? WHERE id = ?")
-        .bind(if liked { 1_i64 } else { -1 })
+        .bind(step)
         .bind(id(note))
         .execute(turn.query())
         .await?;
@@ -64,7 +96,7 @@ pub(super) async fn toggle(db: &Db, note: u64, user: u64, now: i64) -> Result<Op
         .await?;
     let count = row.try_get("liked")?;
     turn.commit().await?;
-    Ok(Some(Toggled { liked, count }))
+    Ok(Some(Liked { liked, count, is_new }))
 }
 
 /// Who likes a note, since when.

@@ -1,6 +1,6 @@
 //! Likes: the database decides, Redis answers.
 //!
-//! A toggle is one transaction that holds the note's row, so that clicks at once alternate and the
+//! A click is one transaction that holds the note's row, so that clicks at once alternate and the
 //! count always equals the rows. The timeline of who likes a note since when follows after the
 //! commit, under a lock of this user and note that spans both: otherwise two clicks could reach Redis
 //! in the other order. Where the timeline cannot follow it is forgotten, and rebuilt from the rows
@@ -16,7 +16,7 @@ use seawall::{
 };
 
 use super::like_store;
-pub use super::like_store::Toggled;
+pub use super::like_store::{Liked, Wish};
 use crate::{
     app::Context,
     db::Db,
@@ -51,16 +51,16 @@ impl Likes {
         Ok(Likes { seawall, db, timelines, stale: Arc::default() })
     }
 
-    /// Turns a like round; `None` when there is no such note. To be run to its end.
-    pub(super) async fn toggle(&self, note: u64, user: u64) -> Result<Option<Toggled>> {
+    /// Follows a wish; `None` when there is no such note. To be run to its end.
+    pub(super) async fn set(&self, note: u64, user: u64, wish: Wish) -> Result<Option<Liked>> {
         let guard = turn(&self.seawall, &keys::like_lock(note, user), TURN).await?;
         let now = self.seawall.link().server_millis();
-        let toggled = like_store::toggle(&self.db, note, user, now).await;
-        let followed = match &toggled {
+        let done = like_store::set(&self.db, note, user, wish, now).await;
+        let followed = match &done {
             // Whoever has no lock does not know in which order Redis is told.
-            Ok(Some(_)) if guard.is_none() => false,
-            Ok(Some(done)) => self.follow(note, user, done.liked, now).await.is_ok(),
-            Ok(None) => true,
+            Ok(Some(done)) if done.is_new && guard.is_none() => false,
+            Ok(Some(done)) if done.is_new => self.follow(note, user, done.liked, now).await.is_ok(),
+            Ok(_) => true,
             // It may have been committed all the same.
             Err(_) => false,
         };
@@ -72,7 +72,7 @@ impl Likes {
             // Lost or not, everything is done.
             let _ = guard.release().await;
         }
-        toggled
+        done
     }
 
     async fn follow(&self, note: u64, user: u64, liked: bool, now: i64) -> Result<()> {

@@ -24,7 +24,7 @@ pub use self::{
     comment_store::Place,
     comments::{Comment, Thread, Threads},
     draft::Draft,
-    likes::Toggled,
+    likes::{Liked, Wish},
 };
 use self::{
     draft::WINDOW_MS,
@@ -38,6 +38,7 @@ use crate::{
     app::Context,
     error::{Error, Result},
     http::PAGE_ROWS,
+    submissions::IdempotencyKey,
 };
 
 /// How long a note is fresh.
@@ -127,11 +128,11 @@ impl Notes {
     /// Publishes a note: its id, the same for a submission that is repeated.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a name of the submission that makes no sense.
-    pub async fn post(&self, draft: &Draft, key: Option<&str>) -> Result<u64> {
+    /// [`Error::Unavailable`] when the database is away.
+    pub async fn post(&self, draft: &Draft, key: Option<&IdempotencyKey>) -> Result<u64> {
         let (db, now) = (&self.context.db, self.context.now());
         let hash = match key {
-            Some(key) => draft.named(key)?,
+            Some(key) => draft.named(key),
             None => {
                 // The last window's end and this one's beginning are one minute, too.
                 let last = draft.within(now - WINDOW_MS);
@@ -265,9 +266,9 @@ impl Notes {
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no such note.
-    pub async fn toggle_like(&self, note: u64, user: u64) -> Result<Toggled> {
-        let (toggled, _) = self.cache.write(&note, self.likes.toggle(note, user)).await?;
-        toggled.ok_or_else(unknown)
+    pub async fn like(&self, note: u64, user: u64, wish: Wish) -> Result<Liked> {
+        let (done, _) = self.cache.write(&note, self.likes.set(note, user, wish)).await?;
+        done.ok_or_else(unknown)
     }
 
     /// Who liked a note first, in order of time.

@@ -1,21 +1,17 @@
 //! Routes of orders of goods. The user is always the session's.
 
-#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
-
-use axum::{extract::State, http::HeaderMap};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{IdempotencyKey, Order, Status};
+use super::{Order, Status};
 use crate::{
     app::Shared,
-    http::{Answer, Envelope, Id, JsonBody, Params, PathId, Refusal, SignedIn},
+    error::Error,
+    http::{After, Answer, Envelope, Id, JsonBody, Named, Params, PathId, Refusal, SignedIn},
     zone::rfc3339,
 };
-
-/// The header that names a submission.
-const KEY: &str = "idempotency-key";
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
@@ -94,20 +90,12 @@ struct PlaceRequest {
 async fn place(
     State(app): State<Shared>,
     user: SignedIn,
-    headers: HeaderMap,
+    Named(key): Named,
     JsonBody(request): JsonBody<PlaceRequest>,
 ) -> Answer<Id> {
-    let key = headers.get(KEY).map(|key| key.to_str().unwrap_or_default());
-    let key = IdempotencyKey::parse(key)?;
+    let key = key
+        .ok_or_else(|| Error::bad("NO_IDEMPOTENCY_KEY", "the header Idempotency-Key is needed"))?;
     Ok(Id(app.orders().place(user.id, request.checkout_id.0, &key).await?).into())
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query)]
-struct After {
-    /// The last order of the page before; the newest ones without it.
-    last_id: Option<Id>,
 }
 
 /// One's orders, the newest first, ten a page.
@@ -120,7 +108,7 @@ async fn list(
     user: SignedIn,
     Params(after): Params<After>,
 ) -> Answer<Vec<GoodsOrderView>> {
-    let orders = app.orders().page(user.id, after.last_id.map(|id| id.0)).await?;
+    let orders = app.orders().page(user.id, after.id()).await?;
     Ok(orders.iter().map(|order| GoodsOrderView::new(&app, order)).collect::<Vec<_>>().into())
 }
 

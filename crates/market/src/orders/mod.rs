@@ -46,10 +46,8 @@ use crate::{
         stock::Holding,
     },
     sales::{CrashPoint, CrashPoints},
+    submissions::IdempotencyKey,
 };
-
-/// Longest key of a client.
-const KEY_CHARS: usize = 64;
 
 /// What an order is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,29 +121,6 @@ pub struct OrderItem {
     pub(crate) home: usize,
 }
 
-/// What a client calls a submission, so that it may repeat it: 1 to 64 printable characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyKey(String);
-
-impl IdempotencyKey {
-    /// Checks a key.
-    ///
-    /// # Errors
-    /// [`Error::BadInput`] when it is none.
-    pub fn parse(text: Option<&str>) -> Result<Self> {
-        let text = text.ok_or_else(|| {
-            Error::bad("NO_IDEMPOTENCY_KEY", "the header Idempotency-Key is needed")
-        })?;
-        let fits = (1..=KEY_CHARS).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_graphic());
-        if !fits {
-            let msg = "Idempotency-Key is 1 to 64 printable characters without spaces";
-            return Err(Error::bad("BAD_IDEMPOTENCY_KEY", msg));
-        }
-        Ok(IdempotencyKey(text.to_owned()))
-    }
-}
-
 /// Orders of goods.
 #[derive(Debug)]
 pub struct Orders {
@@ -183,7 +158,7 @@ impl Orders {
     /// key, or the key belongs to another checkout.
     pub async fn place(&self, user: u64, checkout: u64, key: &IdempotencyKey) -> Result<u64> {
         let db = &self.context.db;
-        let before = store::by_key(db, user, &key.0).await?;
+        let before = store::by_key(db, user, key.as_str()).await?;
         if let Some(order) = before
             && order != checkout
         {
@@ -273,7 +248,7 @@ impl Orders {
         #[cfg(feature = "sabotage")]
         let recorded = self.record_early(&movements).await?;
         self.crash_points.pass(CrashPoint::GoodsHeld).await;
-        match store::place(&self.context.db, &order, &key.0, recorded).await? {
+        match store::place(&self.context.db, &order, key.as_str(), recorded).await? {
             Placed::Now => {
                 self.crash_points.pass(CrashPoint::GoodsWritten).await;
                 self.goods.stocks().follow(&movements).await;
@@ -282,7 +257,8 @@ impl Orders {
                 self.lists.add(order.user, listed).await;
                 Ok(order.id)
             }
-            Placed::Taken => match store::by_key(&self.context.db, order.user, &key.0).await? {
+            Placed::Taken => match store::by_key(&self.context.db, order.user, key.as_str()).await?
+            {
                 Some(first) if first == order.id => Ok(first),
                 _ => Err(self.no_checkout(order.user, order.id).await?),
             },

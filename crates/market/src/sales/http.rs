@@ -1,17 +1,15 @@
 //! Routes of flash-sale orders. The user is always the session's.
 
-#![expect(unused_qualifications, reason = "the description's macros write paths in full")]
-
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Serialize;
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{Order, Status};
 use crate::{
     app::Shared,
     config::Config,
-    http::{Answer, Envelope, Id, PAGE_ROWS, Params, PathId, Refusal, SignedIn},
+    http::{After, Answer, Envelope, Id, PAGE_ROWS, Params, PathId, Refusal, SignedIn},
     zone::rfc3339,
 };
 
@@ -60,15 +58,6 @@ impl OrderView {
     }
 }
 
-/// Where a list goes on.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
-#[into_params(parameter_in = Query, rename_all = "camelCase")]
-struct After {
-    /// The last order of the page before; the newest when it is left out.
-    last_id: Option<Id>,
-}
-
 /// Buy a voucher in a flash sale: the id of the order, which is queued from then on.
 #[utoipa::path(post, path = "/voucher-order/seckill/{id}", tag = "vouchers",
     params(("id" = Id, Path, description = "The voucher")), security(("token" = [])),
@@ -87,8 +76,7 @@ async fn list(
     user: SignedIn,
     Params(after): Params<After>,
 ) -> Answer<Vec<OrderView>> {
-    let last = after.last_id.map(|id| id.0);
-    let orders = app.sales().list(user.id, last, PAGE_ROWS).await?;
+    let orders = app.sales().list(user.id, after.id(), PAGE_ROWS).await?;
     let config = app.config();
     Ok(orders.iter().map(|order| OrderView::new(order, config)).collect::<Vec<_>>().into())
 }

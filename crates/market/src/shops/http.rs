@@ -14,8 +14,8 @@ use crate::{
     app::Shared,
     error::{Error, Result},
     http::{
-        Answer, Envelope, Id, JsonBody, Nothing, PAGE_ROWS, PageParam, Params, PathId, Refusal,
-        SignedIn,
+        Answer, Envelope, Id, JsonBody, Named, Nothing, PAGE_ROWS, PageParam, Params, PathId,
+        Refusal, SignedIn,
     },
     zone::rfc3339,
 };
@@ -234,14 +234,18 @@ struct NewShop {
     open_hours: String,
 }
 
-/// Add a shop of one's own: its id. For merchants and admins.
+/// Add a shop of one's own: its id. For merchants and admins. Repeated with the same key it is added
+/// once.
 #[utoipa::path(post, path = "/shop", tag = "shops", request_body = NewShop,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Names the submission, so that it may be repeated for a day")),
     security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
         (status = 403, description = "Only merchants add shops.", body = Refusal<'static>)))]
 async fn create(
     State(app): State<Shared>,
     user: SignedIn,
+    Named(key): Named,
     JsonBody(new): JsonBody<NewShop>,
 ) -> Answer<Id> {
     user.merchant()?;
@@ -256,7 +260,7 @@ async fn create(
         avg_price: Some(new.avg_price),
         open_hours: Some(&new.open_hours),
     };
-    Ok(Id(app.shops().create(&user, draft).await?).into())
+    Ok(Id(app.shops().create(&user, draft, key.as_ref()).await?).into())
 }
 
 /// What changes of a shop; what is left out stays.

@@ -31,6 +31,7 @@ use crate::{
     check,
     db::Db,
     error::{Error, Result},
+    submissions::IdempotencyKey,
 };
 
 /// How long a shop is fresh.
@@ -228,19 +229,27 @@ impl Shops {
         owned(user, owner)
     }
 
-    /// Adds a shop: its id. It belongs to whoever adds it, who is a merchant or an admin.
+    /// Adds a shop: its id, the same for a submission that is repeated. It belongs to whoever adds it,
+    /// who is a merchant or an admin.
     ///
     /// # Errors
     /// [`Error::BadInput`] for values that make no sense.
-    pub(crate) async fn create(&self, user: &User, draft: Draft<'_>) -> Result<u64> {
+    pub(crate) async fn create(
+        &self,
+        user: &User,
+        draft: Draft<'_>,
+        key: Option<&IdempotencyKey>,
+    ) -> Result<u64> {
         let change = draft.check(self.types().await?.as_slice())?;
         let id = self.ids.next().await?.as_u64();
         let shop = change.open(id, user.id, self.context.now())?;
-        let written = self.cache.write(&id, store::insert(self.db(), &shop)).await;
+        let written = self.cache.write(&id, store::insert(self.db(), &shop, key)).await;
         // Queued: the toolkit goes on; who asked for this id too early waits for that.
-        let ((), _) = written?;
-        self.map.follow(&shop, None).await;
-        Ok(id)
+        let (made, _) = written?;
+        if made == id {
+            self.map.follow(&shop, None).await;
+        }
+        Ok(made)
     }
 
     /// Changes what the draft names of a shop.

@@ -1,12 +1,17 @@
 //! Shops in the database.
 
 use seawall::social::Point;
-use sqlx::{Any, QueryBuilder, Row as _, any::AnyRow};
+use sqlx::{
+    Any, QueryBuilder, Row as _,
+    any::{AnyArguments, AnyRow},
+    query::Query,
+};
 
 use super::{PageOf, Shop, ShopType, nearby::MAX_LOOKED_AT};
 use crate::{
     db::{Db, Turn, id, unsigned},
     error::Result,
+    submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
 
 /// Ids that are read at once.
@@ -195,33 +200,47 @@ pub(super) async fn owner(db: &Db, shop: u64) -> Result<Option<u64>> {
     row.map(|row| Ok(unsigned(row.try_get("owner_id")?))).transpose()
 }
 
-/// Adds a shop.
-pub(super) async fn insert(db: &Db, shop: &Shop) -> Result<()> {
+/// Adds a shop, once for each name of its submission: its id.
+pub(super) async fn insert(db: &Db, shop: &Shop, key: Option<&IdempotencyKey>) -> Result<u64> {
+    let now = shop.create_time;
     let mut turn = db.write().await?;
-    sqlx::query(
-        "INSERT INTO shop (id, owner_id, name, type_id, images, area, address, x, y, avg_price, \
-         sold, comments, score, open_hours, create_time, update_time) \
+    let submission = Submission { user: shop.owner_id, kind: Kind::Shop, key };
+    if let Noted::Before(first) = submissions::note(turn.query(), submission, shop.id, now).await? {
+        return turn.roll_back().await.map(|()| first);
+    }
+    let insert = sqlx::query(
+        "INSERT INTO shop (name, type_id, images, area, address, x, y, avg_price, open_hours, id, \
+         owner_id, sold, comments, score, create_time, update_time) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(id(shop.id))
-    .bind(id(shop.owner_id))
-    .bind(shop.name.as_str())
-    .bind(id(shop.type_id))
-    .bind(shop.images.as_str())
-    .bind(shop.area.as_str())
-    .bind(shop.address.as_str())
-    .bind(shop.x)
-    .bind(shop.y)
-    .bind(shop.avg_price)
-    .bind(shop.sold)
-    .bind(shop.comments)
-    .bind(shop.score)
-    .bind(shop.open_hours.as_str())
-    .bind(shop.create_time)
-    .bind(shop.update_time)
-    .execute(turn.query())
-    .await?;
-    turn.commit().await
+    );
+    bind_changeable(insert, shop)
+        .bind(id(shop.id))
+        .bind(id(shop.owner_id))
+        .bind(shop.sold)
+        .bind(shop.comments)
+        .bind(shop.score)
+        .bind(now)
+        .bind(shop.update_time)
+        .execute(turn.query())
+        .await?;
+    turn.commit().await.map(|()| shop.id)
+}
+
+/// Binds what a merchant says about a shop, from its name to its hours.
+fn bind_changeable<'q>(
+    query: Query<'q, Any, AnyArguments>,
+    shop: &Shop,
+) -> Query<'q, Any, AnyArguments> {
+    query
+        .bind(shop.name.as_str())
+        .bind(id(shop.type_id))
+        .bind(shop.images.as_str())
+        .bind(shop.area.as_str())
+        .bind(shop.address.as_str())
+        .bind(shop.x)
+        .bind(shop.y)
+        .bind(shop.avg_price)
+        .bind(shop.open_hours.as_str())
 }
 
 /// Changes a shop: as it was and as it is now; nothing when there is none. The row is locked by the
@@ -259,22 +278,11 @@ pub(super) async fn update(
 
 /// Writes what a merchant can change.
 async fn write(turn: &mut Turn<'_>, shop: &Shop) -> Result<()> {
-    sqlx::query(
+    let update = sqlx::query(
         "UPDATE shop SET name = ?, type_id = ?, images = ?, area = ?, address = ?, x = ?, y = ?, \
          avg_price = ?, open_hours = ? WHERE id = ?",
-    )
-    .bind(shop.name.as_str())
-    .bind(id(shop.type_id))
-    .bind(shop.images.as_str())
-    .bind(shop.area.as_str())
-    .bind(shop.address.as_str())
-    .bind(shop.x)
-    .bind(shop.y)
-    .bind(shop.avg_price)
-    .bind(shop.open_hours.as_str())
-    .bind(id(shop.id))
-    .execute(turn.query())
-    .await?;
+    );
+    bind_changeable(update, shop).bind(id(shop.id)).execute(turn.query()).await?;
     Ok(())
 }
 

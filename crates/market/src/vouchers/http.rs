@@ -9,7 +9,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{Draft, Kind, SaleDraft, Voucher};
 use crate::{
     app::Shared,
-    http::{Answer, Envelope, Id, JsonBody, PathId, Refusal, SignedIn},
+    http::{Answer, Envelope, Id, JsonBody, Named, PathId, Refusal, SignedIn},
+    submissions::{Kind as Submitted, Submission},
     zone::rfc3339,
 };
 
@@ -122,8 +123,11 @@ impl NewVoucher {
     }
 }
 
-/// Add a voucher that is sold at any time: its id. For the shop's merchant and admins.
+/// Add a voucher that is sold at any time: its id. For the shop's merchant and admins. Repeated with
+/// the same key it is added once.
 #[utoipa::path(post, path = "/voucher", tag = "vouchers", request_body = NewVoucher,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Names the submission, so that it may be repeated for a day")),
     security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
         (status = 403, description = "It is not your shop.", body = Refusal<'static>),
@@ -131,10 +135,12 @@ impl NewVoucher {
 async fn create(
     State(app): State<Shared>,
     user: SignedIn,
+    Named(key): Named,
     JsonBody(new): JsonBody<NewVoucher>,
 ) -> Answer<Id> {
     app.shops().may_change(&user, new.shop_id.0).await?;
-    Ok(Id(app.vouchers().create(new.draft()).await?).into())
+    let submission = Submission { user: user.id, kind: Submitted::Voucher, key: key.as_ref() };
+    Ok(Id(app.vouchers().create(new.draft(), submission).await?).into())
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -151,8 +157,11 @@ struct NewFlashSale {
     end_time: String,
 }
 
-/// Add a voucher with a flash sale: its id. For the shop's merchant and admins.
+/// Add a voucher with a flash sale: its id. For the shop's merchant and admins. Repeated with the same
+/// key it is added once.
 #[utoipa::path(post, path = "/voucher/seckill", tag = "vouchers", request_body = NewFlashSale,
+    params(("Idempotency-Key" = Option<String>, Header,
+        description = "Names the submission, so that it may be repeated for a day")),
     security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
         (status = 403, description = "It is not your shop.", body = Refusal<'static>),
@@ -160,11 +169,13 @@ struct NewFlashSale {
 async fn create_flash(
     State(app): State<Shared>,
     user: SignedIn,
+    Named(key): Named,
     JsonBody(new): JsonBody<NewFlashSale>,
 ) -> Answer<Id> {
     app.shops().may_change(&user, new.voucher.shop_id.0).await?;
     let sale = SaleDraft { stock: new.stock, begin_time: &new.begin_time, end_time: &new.end_time };
-    let id = app.vouchers().create_flash(new.voucher.draft(), sale).await?;
+    let submission = Submission { user: user.id, kind: Submitted::Voucher, key: key.as_ref() };
+    let id = app.vouchers().create_flash(new.voucher.draft(), sale, submission).await?;
     // The sale stands in the database: whoever buys first would open it as well.
     if let Err(error) = app.sales().open(id).await {
         tracing::warn!(voucher = id, %error, "a new sale is not open yet");

@@ -17,6 +17,7 @@ use crate::{
     check,
     db::Db,
     error::{Error, Result},
+    submissions::Submission,
 };
 
 /// Characters of a title and of a sub-title.
@@ -118,24 +119,35 @@ impl Vouchers {
         &self.context.db
     }
 
-    /// Adds a voucher that is sold at any time: its id. The caller has asked whose shop it is.
+    /// Adds a voucher that is sold at any time: its id, the same for a submission that is repeated. The
+    /// caller has asked whose shop it is.
     ///
     /// # Errors
     /// [`Error::BadInput`] for values that make no sense.
-    pub(crate) async fn create(&self, draft: Draft<'_>) -> Result<u64> {
-        self.insert(draft, Kind::Normal).await
+    pub(crate) async fn create(&self, draft: Draft<'_>, submission: Submission<'_>) -> Result<u64> {
+        self.insert(draft, Kind::Normal, submission).await
     }
 
     /// The same with a flash sale.
     ///
     /// # Errors
     /// As [`Vouchers::create`].
-    pub(crate) async fn create_flash(&self, draft: Draft<'_>, sale: SaleDraft<'_>) -> Result<u64> {
+    pub(crate) async fn create_flash(
+        &self,
+        draft: Draft<'_>,
+        sale: SaleDraft<'_>,
+        submission: Submission<'_>,
+    ) -> Result<u64> {
         let sale = sale.check()?;
-        self.insert(draft, Kind::Flash(sale)).await
+        self.insert(draft, Kind::Flash(sale), submission).await
     }
 
-    async fn insert(&self, draft: Draft<'_>, kind: Kind) -> Result<u64> {
+    async fn insert(
+        &self,
+        draft: Draft<'_>,
+        kind: Kind,
+        submission: Submission<'_>,
+    ) -> Result<u64> {
         let title = check::text("title", draft.title, 1..=TITLE_CHARS)?;
         let sub_title = check::text("subTitle", draft.sub_title, 0..=TITLE_CHARS)?;
         let rules = check::text("rules", draft.rules, 0..=RULES_CHARS)?;
@@ -145,8 +157,7 @@ impl Vouchers {
         let shop_id = draft.shop_id;
         let voucher =
             Voucher { id, shop_id, title, sub_title, rules, pay_value, actual_value, kind };
-        store::insert(self.db(), &voucher, self.context.now()).await?;
-        Ok(id)
+        store::insert(self.db(), &voucher, submission, self.context.now()).await
     }
 
     /// The newest vouchers of a shop, of both kinds.

@@ -6,6 +6,7 @@ use super::{Kind, Sale, Voucher};
 use crate::{
     db::{Db, id, unsigned},
     error::Result,
+    submissions::{self, Noted, Submission},
 };
 
 /// Longest list.
@@ -77,9 +78,19 @@ pub(super) async fn of_shop(db: &Db, shop: u64) -> Result<Vec<Voucher>> {
     rows.iter().map(decode).collect()
 }
 
-/// Adds a voucher, with its sale.
-pub(super) async fn insert(db: &Db, voucher: &Voucher, now: i64) -> Result<()> {
+/// Adds a voucher, with its sale, once for each name of its submission: its id.
+pub(super) async fn insert(
+    db: &Db,
+    voucher: &Voucher,
+    submission: Submission<'_>,
+    now: i64,
+) -> Result<u64> {
     let mut turn = db.write().await?;
+    if let Noted::Before(first) =
+        submissions::note(turn.query(), submission, voucher.id, now).await?
+    {
+        return turn.roll_back().await.map(|()| first);
+    }
     sqlx::query(
         "INSERT INTO voucher (id, shop_id, title, sub_title, rules, pay_value, actual_value, type, \
          status, create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
@@ -111,5 +122,5 @@ pub(super) async fn insert(db: &Db, voucher: &Voucher, now: i64) -> Result<()> {
         .execute(turn.query())
         .await?;
     }
-    turn.commit().await
+    turn.commit().await.map(|()| voucher.id)
 }

@@ -15,6 +15,7 @@ on_each_backend!(
     a_full_cart_takes_more_of_what_it_has,
     the_database_follows_and_a_reload_brings_nothing_back,
     a_checkout_quotes_the_prices_of_the_database,
+    units_that_are_named_are_put_in_once,
 );
 
 /// Bo has an empty cart.
@@ -170,6 +171,42 @@ async fn the_database_follows_and_a_reload_brings_nothing_back(backend: Backend)
     market.shutdown().await;
 }
 
+async fn add_named(market: &Market, token: &str, key: &str) -> Answer {
+    let body = json!({"skuId": "3", "count": 2});
+    market.send_named(Method::POST, "/cart", token, &body, key).await
+}
+
+async fn units_that_are_named_are_put_in_once(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (bo, dora) = (market.log_in(BO).await, market.log_in("10000000004").await);
+    for answer in join_all((0..8).map(|_| add_named(&market, &bo, "click-1"))).await {
+        answer.ok();
+    }
+    assert_eq!(items(&market, &bo).await, [(3, 2)]);
+    // Another name, another letter, another user.
+    for (token, key) in [(&bo, "click-2"), (&bo, "Click-1"), (&dora, "click-1")] {
+        add_named(&market, token, key).await.ok();
+    }
+    assert_eq!(items(&market, &bo).await, [(3, 6)]);
+    assert_eq!(items(&market, &dora).await, [(3, 2)]);
+    add_named(&market, &bo, "two words").await.refused(400, "BAD_IDEMPOTENCY_KEY");
+    add_named(&market, &bo, &"x".repeat(65)).await.refused(400, "BAD_IDEMPOTENCY_KEY");
+    // Also when Redis has forgotten the cart, and what was sent.
+    market
+        .until("the names to be written", async |market| {
+            market.sql("SELECT COUNT(*) FROM submission WHERE user_id = 2").await == 3
+        })
+        .await;
+    for key in ["counts", "details", "order", "gone", "meta", "sent"] {
+        let _: i64 = market.redis(&["DEL", &format!("cart:{{cart:2}}:2:{key}")]).await;
+    }
+    add_named(&market, &bo, "click-2").await.ok();
+    assert_eq!(items(&market, &bo).await, [(3, 6)]);
+    let lasts: i64 = market.redis(&["PTTL", "cart:{cart:2}:2:sent"]).await;
+    assert!((1..=86_400_000).contains(&lasts), "{lasts}");
+    market.shutdown().await;
+}
+
 async fn a_checkout_quotes_the_prices_of_the_database(backend: Backend) {
     let market = Market::on(backend).await;
     let bo = market.log_in(BO).await;
@@ -202,13 +239,17 @@ async fn a_cart_goes_on_while_the_engine_is_away() {
     until_written(&market, 2).await;
     stage.faults().begin_outage();
     assert_eq!(items(&market, &bo).await, [(4, 2), (3, 2)]);
-    add(&market, &bo, 3, 5).await.ok();
+    add(&market, &bo, 3, 3).await.ok();
+    for _ in 0..2 {
+        add_named(&market, &bo, "away").await.ok();
+    }
     add(&market, &bo, 6, 1).await.ok();
     remove(&market, &bo, 4).await.ok();
     assert_eq!(items(&market, &bo).await, [(6, 1), (3, 7)]);
     market.post("/cart/checkout", &bo).await.refused(503, "UNAVAILABLE");
     stage.faults().end_outage();
     stage.advance(std::time::Duration::from_secs(3)).await;
+    add_named(&market, &bo, "away").await.ok();
     assert_eq!(items(&market, &bo).await, [(6, 1), (3, 7)]);
     add(&market, &bo, 6, 1).await.ok();
     assert_eq!(items(&market, &bo).await, [(6, 2), (3, 7)]);

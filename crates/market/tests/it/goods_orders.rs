@@ -12,7 +12,7 @@ use axum::{
 use futures_util::future::join_all;
 use seawall::testing::Stage;
 use seawall_market::{
-    Parts,
+    Error, Parts,
     payments::{Charged, Paying, Payments, SimulatedPayments},
 };
 use seawall_testkit::backend::Backend;
@@ -395,5 +395,52 @@ async fn an_order_that_nobody_pays_for_times_out() {
         .await;
     let body = json!({"checkoutId": check_out(&market, &bo).await});
     order(&market, &bo, "left-again", &body).await.ok();
+    market.shutdown().await;
+}
+
+/// Gives nothing back before it is told to.
+#[derive(Debug, Default)]
+struct LatePayments {
+    gives: std::sync::atomic::AtomicBool,
+}
+
+impl Payments for LatePayments {
+    fn charge<'a>(&'a self, _: &'a str, _: u64) -> Paying<'a, Charged> {
+        Box::pin(async { Ok(Charged::Accepted) })
+    }
+
+    fn refund<'a>(&'a self, _: &'a str) -> Paying<'a, ()> {
+        Box::pin(async {
+            if self.gives.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            Err(Error::Unavailable { what: "the provider", cause: "it is closed".to_owned() })
+        })
+    }
+}
+
+/// Also for an order that came with the town, which was never seen being paid.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn money_that_cannot_be_given_back_now_is_given_back_later() {
+    let stage = Stage::start().await.expect("it starts");
+    let payments = Arc::new(LatePayments::default());
+    let parts = Parts { payments: Some(payments.clone()), ..Parts::default() };
+    let market = Market::on_stage_of(&stage, parts, &[]).await;
+    let bo = market.log_in(BO).await;
+    let new = buy(&market, &bo, "mine", (1, 1)).await.ok().text();
+    market.post(&format!("/order/{new}/pay"), &bo).await.ok();
+    for order in [new.as_str(), "1"] {
+        let refund = format!("/order/{order}/refund");
+        market.post(&refund, &bo).await.refused(503, "UNAVAILABLE");
+        let answer = market.get(&format!("/order/{order}"), &bo).await.ok();
+        assert_eq!(answer.body["data"]["status"], "REFUNDING");
+    }
+    payments.gives.store(true, Ordering::SeqCst);
+    market
+        .until("the money", async |market| {
+            stage.advance(std::time::Duration::from_secs(5)).await;
+            market.sql("SELECT COUNT(*) FROM orders WHERE status = 'REFUNDING'").await == 0
+        })
+        .await;
     market.shutdown().await;
 }

@@ -77,6 +77,10 @@ async fn a_receipt_comes_in_once(backend: Backend) {
     assert_eq!(market.sql("SELECT num FROM inventory WHERE sku_id = 1").await, 303);
     let other = json!({"receiptId": "d-1", "skuId": "1", "count": 4});
     receive(&market, &admin, other).await.refused(409, "RECEIPT_DIFFERS");
+    let capital = json!({"receiptId": "D-1", "skuId": "1", "count": 3});
+    let answer = receive(&market, &admin, capital).await.ok();
+    assert_eq!(answer.body["data"]["isNew"], true, "another letter is another delivery");
+    until_left(&market, 1, 306).await;
     let unknown = json!({"receiptId": "d-1", "skuId": "999", "count": 4});
     receive(&market, &admin, unknown).await.refused(404, "UNKNOWN_SKU");
     market.shutdown().await;

@@ -14,6 +14,7 @@ use crate::{
 on_each_backend!(
     fifty_clicks_at_once_alternate,
     the_first_five_are_in_order,
+    a_wish_that_is_said_may_be_repeated,
     likes_survive_the_loss_of_redis,
 );
 
@@ -67,6 +68,31 @@ async fn the_first_five_are_in_order(backend: Backend) {
     like(&market, &note, &tokens[1]).await.ok();
     assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["3", "6", "2", "7", "4"]);
     market.get("/blog/likes/4711", "").await.refused(404, "UNKNOWN_NOTE");
+    market.shutdown().await;
+}
+
+async fn a_wish_that_is_said_may_be_repeated(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let note = publish(&market, &ada, "Said").await;
+    let say = async |token: &str, wish: &str| {
+        let path = format!("/blog/like/{note}?liked={wish}");
+        send(&market, Method::PUT, &path, token, None).await
+    };
+    for answer in join_all((0..8).map(|_| say(&ada, "true"))).await {
+        assert_eq!(answer.ok().body["data"], json!({ "liked": true, "count": 1 }));
+    }
+    // Times are milliseconds: two likes of one have no order.
+    tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    say(&bo, "true").await.ok();
+    say(&ada, "true").await.ok();
+    let first = market.get(&format!("/blog/likes/{note}"), "").await.ok().body["data"].clone();
+    assert_eq!(ids(&first), ["1", "2"], "who says it again was still the first");
+    for _ in 0..2 {
+        let answer = say(&ada, "false").await.ok();
+        assert_eq!(answer.body["data"], json!({ "liked": false, "count": 1 }));
+    }
+    say(&ada, "maybe").await.refused(400, "BAD_QUERY");
     market.shutdown().await;
 }
 

@@ -263,6 +263,22 @@ impl Market {
         self.call(request).await
     }
 
+    /// The same under a name of the client's own.
+    pub(crate) async fn send_named(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: &Value,
+        key: &str,
+    ) -> Answer {
+        let mut request = request(method, path, token, Body::from(body.to_string()));
+        for (name, value) in [("content-type", "application/json"), ("idempotency-key", key)] {
+            request.headers_mut().insert(name, value.parse().expect("a header"));
+        }
+        self.call(request).await
+    }
+
     /// A token for a phone.
     pub(crate) async fn log_in(&self, phone: &str) -> String {
         let code = self.code(phone).await;

@@ -85,7 +85,10 @@ async fn a_new_shop_is_there_at_once_for_everybody(backend: Backend) {
     let market = Market::on(backend).await;
     let colleague = market.colleague().await;
     let merchant = market.log_in(MERCHANT).await;
-    let id = market.send_json(Method::POST, "/shop", &merchant, &new_shop()).await.ok().text();
+    let named =
+        async || market.send_named(Method::POST, "/shop", &merchant, &new_shop(), "mine").await;
+    let id = named().await.ok().text();
+    assert_eq!(named().await.ok().text(), id, "whoever does not hear the answer says it again");
     for one in [&market, &colleague] {
         let shop = one.get(&format!("/shop/{id}"), "").await.ok().body;
         let data = &shop["data"];

@@ -3,11 +3,11 @@
 //! The routes come from the API's own description, so that a new one has to be called public or
 //! somebody's here before this test passes again.
 
-use axum::{body::Body, http::Method};
+use axum::http::Method;
 use seawall_testkit::backend::Backend;
 use serde_json::{Value, json};
 
-use crate::market::{Market, on_each_backend, request};
+use crate::market::{Market, on_each_backend};
 
 on_each_backend!(nobody_reaches_what_is_somebody_elses);
 
@@ -48,11 +48,8 @@ impl Belongings {
         market.send_json(Method::POST, "/cart", token, &item).await.ok();
         let quote = market.send_json(Method::POST, "/cart/checkout", token, &json!({})).await.ok();
         let body = json!({ "checkoutId": quote.body["data"]["checkoutId"] });
-        let mut request = request(Method::POST, "/order", token, Body::from(body.to_string()));
-        for (name, value) in [("content-type", "application/json"), ("idempotency-key", "ada-1")] {
-            request.headers_mut().insert(name, value.parse().expect("a header"));
-        }
-        let order = market.call(request).await.ok().text();
+        let order = market.send_named(Method::POST, "/order", token, &body, "ada-1").await;
+        let order = order.ok().text();
         let note = json!({ "shopId": "1", "title": "Mine", "content": "Hands off.", "images": [] });
         let note = market.send_json(Method::POST, "/blog", token, &note).await.ok().text();
         Belongings { voucher_order, order, note }

@@ -1,8 +1,8 @@
 -- Brings rows of the database into a cart; makes the cart where there is none.
 --
 -- KEYS, ARGV 1 to 2: see shared.lua
--- ARGV  3 user, 4 how many of the newest changes are looked at, then sku, count, selected, price,
---       added and version of each row
+-- ARGV  3 user, 4 how many of the newest changes are looked at, 5 how many submissions follow, then
+--       name and time (ms) of each, then sku, count, selected, price, added and version of each row
 -- Returns {OK}.
 --
 -- A row counts only when it is newer than what the cart knows of its SKU, removals included. A cart
@@ -24,7 +24,9 @@ local function take(sku, count, d)
   version = math.max(version, d.version)
 end
 
-for i = 5, #ARGV, 6 do
+local rows = 6 + 2 * tonumber(ARGV[5])
+for i = 6, rows - 1, 2 do know(ARGV[i], tonumber(ARGV[i + 1])) end
+for i = rows, #ARGV, 6 do
   take(ARGV[i], ARGV[i + 1], {selected = ARGV[i + 2], price = ARGV[i + 3], added = ARGV[i + 4],
     version = tonumber(ARGV[i + 5])})
 end
@@ -35,6 +37,7 @@ if not is_there then
     if f.user == ARGV[3] then
       take(f.sku, f.count, {selected = f.selected, price = f.price, added = f.added,
         version = tonumber(f.version)})
+      if f.submission and f.submission ~= '' then know(f.submission, millis) end
     end
   end
 end

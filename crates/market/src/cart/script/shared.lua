@@ -1,14 +1,15 @@
 -- Begins every script on a cart: what they share.
 --
 -- KEYS  1 counts: sku → count, 2 details: sku → "selected price added version", 3 order: sku → added,
---       4 gone: sku → the version of its removal, 5 meta {n, version}, 6 the stream of changes
+--       4 gone: sku → the version of its removal, 5 meta {n, version}, 6 the stream of changes,
+--       7 sent: names of submissions → ms
 -- ARGV  1 the server's time, in ms, after which nothing may be done any more, 2 ms that a cart lives
 -- Returns {LATE} when that time is over.
 --
 -- A cart is there when meta says how many items it has, and it has that many. A version is the time
 -- in microseconds, and grows by one at least.
 local counts, details, order = KEYS[1], KEYS[2], KEYS[3]
-local gone, meta, changes = KEYS[4], KEYS[5], KEYS[6]
+local gone, meta, changes, sent = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local t = redis.call('TIME')
 local micros = t[1] * 1000000 + t[2]
 local millis = math.floor(micros / 1000)
@@ -41,6 +42,14 @@ local function drop(sku, at)
   redis.call('HDEL', details, sku)
   redis.call('ZREM', order, sku)
   redis.call('ZADD', gone, whole(at), sku)
+end
+
+-- Submissions are known for a day, the newest thousand.
+local function know(name, at)
+  redis.call('ZADD', sent, 'NX', whole(at), name)
+  redis.call('ZREMRANGEBYSCORE', sent, '-inf', whole(millis - 86400000))
+  redis.call('ZREMRANGEBYRANK', sent, 0, -1001)
+  redis.call('PEXPIRE', sent, 86400000)
 end
 
 -- Removals are remembered for a day: by then the database has them.
