@@ -66,7 +66,8 @@ impl Seawall {
     /// | `redis-cluster://h1:p,h2:p` | a Cluster |
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL that makes no sense, [`Error::Unavailable`] when nobody answers.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a URL that makes no sense,
+    /// [`Error::Unavailable`](crate::Error::Unavailable) when nobody answers.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
@@ -124,7 +125,8 @@ impl Seawall {
     }
 
     /// Ends everything in order: what runs in the background finishes, connections close, an
-    /// embedded engine writes its log and stops. Other clones of the handle get [`Error::Closed`].
+    /// embedded engine writes its log and stops. Other clones of the handle get
+    /// [`Error::Closed`](crate::Error::Closed).
     pub async fn shutdown(&self) {
         self.inner.stop.send_replace(true);
         self.inner.tasks.close();

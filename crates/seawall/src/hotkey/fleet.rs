@@ -19,8 +19,8 @@ use tokio::sync::watch;
 
 use super::{
     board::Hot,
-    keys::{MAX_HOT_IN_SHARD, Shared},
     rule::HotRule,
+    shared::{MAX_HOT_IN_SHARD, Shared},
     window::Window,
     wire::{HotKey, HotReason, Message, SHARDS, shard},
 };

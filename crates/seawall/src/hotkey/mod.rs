@@ -14,7 +14,7 @@
 //! | `wire.rs`, `script/*.lua` | the keys in Redis and the messages, byte by byte |
 //! | `board.rs` | the keys that are hot now, for readers |
 //! | `fleet.rs` | the ticks: reports, decisions without Redis, lists |
-//! | `keys.rs` | [`HotKeys`]: the handle, who listens, who is warmed |
+//! | `keys.rs`, `shared.rs` | [`HotKeys`]: the handle; who is told, who is warmed |
 //! | `copies.rs` | copies of very hot entries on several nodes of a Cluster |
 //!
 //! Invariants: nothing here makes a value visible that the cache's own tickets and leases would
@@ -29,11 +29,12 @@ mod fleet;
 mod keys;
 mod rule;
 pub mod sabotage;
+mod shared;
 mod sketch;
 mod window;
 mod wire;
 
 pub use keys::{HotEvent, HotKeys, HotStatus};
-pub(crate) use keys::{Member, Shelf};
 pub use rule::{HotRule, HotRules};
+pub(crate) use shared::{Member, Shelf};
 pub use wire::{HotKey, HotReason};

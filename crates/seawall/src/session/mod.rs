@@ -9,8 +9,9 @@
 //!   a MONITOR or a slow log learns of no session that could be used. Tokens have 128 random bits
 //!   from the operating system, so the digest needs no salt. [`Token`] shows itself nowhere but by
 //!   [`Token::reveal`].
-//! - **Reading slides.** One script reads the fields and extends the lifetime, at most once in a
-//!   fraction of it (an eighth by default): most reads write nothing. It never goes beyond `longest`.
+//! - **Reading slides.** Most reads are two plain commands in one round trip and write nothing; once in a
+//!   fraction of the lifetime (an eighth by default) a script reads and extends it. It never goes
+//!   beyond `longest`.
 //! - **The index comes first.** A session is entered in its user's index as being opened, then
 //!   created, then entered as open. Who ends sessions deletes them first and takes them out of the
 //!   index afterwards, each only as it was read: one that was being opened then and is open now
@@ -20,12 +21,14 @@
 //!
 //! Index and session lie in different slots, so that sessions spread over a Cluster.
 
+mod builder;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod store;
 mod token;
 
+pub use builder::SessionsBuilder;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;
-pub use store::{Fields, Load, Revoke, Session, SessionInfo, Sessions, SessionsBuilder};
+pub use store::{Fields, Load, Revoke, Session, SessionInfo, Sessions};
 pub use token::{SessionId, Token};

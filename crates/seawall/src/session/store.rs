@@ -1,12 +1,11 @@
 //! Opening, reading and ending sessions.
 
-use std::{collections::BTreeMap, marker::PhantomData, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, Value, cmd};
 
-use super::{SessionId, Token};
+use super::{SessionId, SessionsBuilder, Token};
 use crate::{
-    Seawall,
     error::{Error, Result},
     link::Script,
     member::Member,
@@ -32,88 +31,6 @@ static CHANGE: Script = Script::new(include_str!("script/change.lua"));
 
 /// What a session carries: names and values, 64 and 4 KB at most. No secrets: it is there to be read.
 pub type Fields = BTreeMap<String, String>;
-
-impl Seawall {
-    /// Begins sessions by their name.
-    #[must_use]
-    pub fn sessions<M: Member>(&self, name: impl Into<String>) -> SessionsBuilder<M> {
-        SessionsBuilder {
-            seawall: self.clone(),
-            name: name.into(),
-            idle: Duration::from_secs(30 * 60),
-            longest: Duration::from_secs(7 * 24 * 3600),
-            slides: 8,
-            most: 100,
-            #[cfg(feature = "sabotage")]
-            bug: None,
-            user: PhantomData,
-        }
-    }
-}
-
-/// Settings of [`Sessions`].
-#[derive(Debug, Clone)]
-pub struct SessionsBuilder<M> {
-    seawall: Seawall,
-    name: String,
-    idle: Duration,
-    longest: Duration,
-    slides: u32,
-    most: usize,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<super::Bug>,
-    user: PhantomData<fn(M) -> M>,
-}
-
-impl<M: Member> SessionsBuilder<M> {
-    /// How long a session lives without being read; 30 minutes without it.
-    #[must_use]
-    pub fn idle(mut self, time: Duration) -> Self {
-        self.idle = time;
-        self
-    }
-
-    /// How long a session lives at most; 7 days without it.
-    #[must_use]
-    pub fn longest(mut self, time: Duration) -> Self {
-        self.longest = time;
-        self
-    }
-
-    /// How often it slides in an idle time at most: a read extends it only when the last extension is
-    /// `idle / slides` ago. 8 without it.
-    #[must_use]
-    pub fn slides(mut self, count: u32) -> Self {
-        self.slides = count;
-        self
-    }
-
-    /// How many sessions a user may have: a further one ends the oldest. 100 without it.
-    #[must_use]
-    pub fn per_user(mut self, most: usize) -> Self {
-        self.most = most;
-        self
-    }
-
-    /// Builds them.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense.
-    pub fn build(self) -> Result<Sessions<M>> {
-        if self.idle < Duration::from_millis(10) || self.longest < self.idle {
-            return Err(Error::Invalid(format!(
-                "sessions: idle is {:?} and longest {:?}: at least 10 ms, and not less than idle",
-                self.idle, self.longest
-            )));
-        }
-        if self.slides == 0 || self.most == 0 || self.most > 1000 {
-            return Err(Error::Invalid(
-                "sessions: slides is at least 1, per_user 1 to 1,000".into(),
-            ));
-        }
-        Ok(Sessions { settings: self })
-    }
-}
 
 /// Sessions of all users.
 ///
@@ -194,6 +111,10 @@ pub enum Revoke {
 }
 
 impl<M: Member> Sessions<M> {
+    pub(super) fn new(settings: SessionsBuilder<M>) -> Self {
+        Sessions { settings }
+    }
+
     /// Opens a session. When the reply is lost, nobody knows its token, and it ends by itself.
     ///
     /// # Errors

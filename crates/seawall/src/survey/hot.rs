@@ -180,7 +180,8 @@ impl HotSurvey {
     /// meanwhile, so the bounds are hard.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for bounds beyond [`MAX_LISTEN`] and [`MAX_LINES`].
+    /// [`Error::Invalid`](crate::Error::Invalid) for bounds beyond [`MAX_LISTEN`](super::MAX_LISTEN) and
+    /// [`MAX_LINES`](super::MAX_LINES).
     pub async fn by_monitor(
         &self,
         bounds: Listen,

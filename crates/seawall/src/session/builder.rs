@@ -1,0 +1,92 @@
+//! Settings of sessions, checked when they are built.
+
+use std::{marker::PhantomData, time::Duration};
+
+use super::Sessions;
+use crate::{
+    Seawall,
+    error::{Error, Result},
+    member::Member,
+};
+
+impl Seawall {
+    /// Begins sessions by their name.
+    #[must_use]
+    pub fn sessions<M: Member>(&self, name: impl Into<String>) -> SessionsBuilder<M> {
+        SessionsBuilder {
+            seawall: self.clone(),
+            name: name.into(),
+            idle: Duration::from_secs(30 * 60),
+            longest: Duration::from_secs(7 * 24 * 3600),
+            slides: 8,
+            most: 100,
+            #[cfg(feature = "sabotage")]
+            bug: None,
+            user: PhantomData,
+        }
+    }
+}
+
+/// Settings of [`Sessions`].
+#[derive(Debug, Clone)]
+pub struct SessionsBuilder<M> {
+    pub(super) seawall: Seawall,
+    pub(super) name: String,
+    pub(super) idle: Duration,
+    pub(super) longest: Duration,
+    pub(super) slides: u32,
+    pub(super) most: usize,
+    #[cfg(feature = "sabotage")]
+    pub(super) bug: Option<super::Bug>,
+    user: PhantomData<fn(M) -> M>,
+}
+
+impl<M: Member> SessionsBuilder<M> {
+    /// How long a session lives without being read; 30 minutes without it.
+    #[must_use]
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.idle = time;
+        self
+    }
+
+    /// How long a session lives at most; 7 days without it.
+    #[must_use]
+    pub fn longest(mut self, time: Duration) -> Self {
+        self.longest = time;
+        self
+    }
+
+    /// How often it slides in an idle time at most: a read extends it only when the last extension is
+    /// `idle / slides` ago. 8 without it.
+    #[must_use]
+    pub fn slides(mut self, count: u32) -> Self {
+        self.slides = count;
+        self
+    }
+
+    /// How many sessions a user may have: a further one ends the oldest. 100 without it.
+    #[must_use]
+    pub fn per_user(mut self, most: usize) -> Self {
+        self.most = most;
+        self
+    }
+
+    /// Builds them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense.
+    pub fn build(self) -> Result<Sessions<M>> {
+        if self.idle < Duration::from_millis(10) || self.longest < self.idle {
+            return Err(Error::Invalid(format!(
+                "sessions: idle is {:?} and longest {:?}: at least 10 ms, and not less than idle",
+                self.idle, self.longest
+            )));
+        }
+        if self.slides == 0 || self.most == 0 || self.most > 1000 {
+            return Err(Error::Invalid(
+                "sessions: slides is at least 1, per_user 1 to 1,000".into(),
+            ));
+        }
+        Ok(Sessions::new(self))
+    }
+}
