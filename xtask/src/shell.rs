@@ -30,6 +30,14 @@ pub(crate) fn target() -> PathBuf {
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(args);
+    // What cargo told this program of itself: with it, build scripts that look at their environment
+    // run again, and everything above them is built twice.
+    let told = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| told.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
