@@ -77,6 +77,10 @@ pub(crate) struct ServeArgs {
     /// Seconds after which an unpaid order times out and gives its stock back [default: 900]
     #[arg(long, value_name = "SECONDS")]
     pub(crate) unpaid_after: Option<String>,
+    /// Orders of flash sales that go into the database in a second at most; what comes faster waits in
+    /// Redis [default: 4000]
+    #[arg(long, value_name = "N")]
+    pub(crate) orders_per_second: Option<String>,
     /// How shops are cached: lease, mutex or logical [default: lease]
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) shop_cache: Option<String>,
@@ -128,6 +132,7 @@ impl ServeArgs {
             ("sms", &self.sms),
             ("admin-phone", &self.admin_phone),
             ("unpaid-after", &self.unpaid_after),
+            ("orders-per-second", &self.orders_per_second),
             ("shop-cache", &self.shop_cache),
             ("feed-pull-fans", &self.feed_pull_fans),
             ("stock-shards", &self.stock_shards),

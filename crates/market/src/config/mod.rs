@@ -66,6 +66,8 @@ pub struct Config {
     pub admin_phone: Option<Phone>,
     /// When an order that nobody paid for gives its stock back.
     pub unpaid_after: Duration,
+    /// Orders of flash sales that this process writes into the database in a second at most.
+    pub orders_per_second: u32,
     /// How shops are cached.
     pub shop_cache: Mode,
     /// From so many fans on, notes are pulled by readers instead of pushed to them.

@@ -22,7 +22,7 @@ use super::{Config, LogFormat, Sms};
 use crate::{accounts::Phone, big_keys};
 
 /// Names that the list has, with what they take.
-const SETTINGS: [(&str, &str); 21] = [
+const SETTINGS: [(&str, &str); 22] = [
     ("listen", "an address with a port, such as 127.0.0.1:8080"),
     (
         "redis",
@@ -43,6 +43,7 @@ const SETTINGS: [(&str, &str); 21] = [
     ("demo", "true or false"),
     ("admin-phone", "the eleven digits of a phone, whose owner is an admin"),
     ("unpaid-after", "seconds until an unpaid order times out, from 1 to 604800"),
+    ("orders-per-second", "orders of flash sales, from 1 to 1000000"),
     ("shop-cache", "lease, mutex or logical"),
     ("feed-pull-fans", "the number of fans from which notes are pulled, from 1 to 1000000"),
     ("stock-shards", "a whole number from 1 to 64"),
@@ -206,6 +207,7 @@ impl Sources {
             code_ip_hourly: self.ranged("code-ip-hourly", 1..=1_000_000, 20)?,
             admin_phone: self.admin_phone()?,
             unpaid_after: Duration::from_secs(self.ranged("unpaid-after", 1..=604_800, 900)?),
+            orders_per_second: self.ranged("orders-per-second", 1..=1_000_000, 4_000)?,
             shop_cache: self.shop_cache()?,
             feed_pull_fans: self.ranged("feed-pull-fans", 1..=1_000_000, 1_000)?,
             stock_shards: self.ranged("stock-shards", 1..=64, 3)?,

@@ -43,6 +43,7 @@ fn mistakes_name_setting_value_and_what_is_allowed() {
     assert!(mistake("admin-phone", "12").contains("eleven digits"));
     assert!(mistake("shop-cache", "magic").contains("lease, mutex or logical"));
     assert!(mistake("unpaid-after", "0").contains("from 1"));
+    assert!(mistake("orders-per-second", "0").contains("from 1 to 1000000"));
     assert!(mistake("trusted-proxies", "nginx").contains("127.0.0.1"));
     assert!(mistake("database", "sqlite:").contains("sqlite:PATH"));
     assert!(mistake("demo", "maybe").contains("true or false"));

@@ -35,6 +35,10 @@ const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");
 /// in a capital letter for one.
 const MYSQL_TEXT: &str = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
+/// In SQLite a table lies by its rowid, and only a key of this very type is it; any other key is a
+/// second tree to be written.
+const SQLITE_KEY: (&str, &str) = ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY");
+
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (file BIGINT NOT NULL, \
      statement BIGINT NOT NULL, PRIMARY KEY (file, statement))";
 
@@ -74,10 +78,11 @@ impl Db {
     }
 
     async fn apply(&self, statement: &'static str) -> Result<(), sqlx::Error> {
-        let mut text = statement.to_owned();
-        if self.kind == Kind::Mysql && statement.starts_with("CREATE TABLE") {
-            text.push_str(MYSQL_TEXT);
-        }
+        let text = match self.kind {
+            _ if !statement.starts_with("CREATE TABLE") => statement.to_owned(),
+            Kind::Mysql => statement.to_owned() + MYSQL_TEXT,
+            Kind::Sqlite => statement.replace(SQLITE_KEY.0, SQLITE_KEY.1),
+        };
         match sqlx::query(AssertSqlSafe(text)).execute(self.read()).await {
             Err(sqlx::Error::Database(error)) if is_there(error.as_ref()) => Ok(()),
             result => result.map(drop),

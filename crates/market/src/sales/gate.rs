@@ -39,7 +39,7 @@ const MISSING: Duration = Duration::from_secs(10);
 /// How long another process may take to open a sale.
 const OPENING: Duration = Duration::from_secs(5);
 /// Most orders of one group that may wait for the database.
-const MAX_WAITING: u64 = 50_000;
+const MAX_WAITING: u64 = 200_000;
 /// The field of an order in the stream that names its voucher.
 pub(super) const VOUCHER: &str = "voucher";
 

@@ -146,6 +146,7 @@ impl Sales {
 
     async fn handle(&self, batch: Vec<Delivery<Order>>, kill: &watch::Sender<bool>) -> Outcome {
         let orders: Vec<Order> = batch.into_iter().map(Delivery::into_payload).collect();
+        self.pace.turn(orders.len()).await;
         match self.bring(&orders).await {
             Ok(Brought::Settled) => Outcome::Done,
             Ok(Brought::Killed) => {

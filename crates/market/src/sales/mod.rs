@@ -3,7 +3,7 @@
 //! ```text
 //! request → toolkit's FlashSale ─ unit, buyer, stream, waiting ─→ answer: order id (QUEUED)
 //!                                        │
-//!                     toolkit's stream worker (jobs): many orders at once
+//!                     toolkit's stream worker (jobs): many orders at once, paced
 //!                                        │ one transaction: stock − n where ≥ n, insert (place)
 //!                                        ▼
 //!              FlashSale: confirm what stands, give back what was refused; acknowledge
@@ -23,6 +23,7 @@ pub(crate) mod http;
 pub mod jobs;
 mod life;
 mod order;
+mod pace;
 mod place;
 pub(crate) mod reconcile;
 mod store;
@@ -37,6 +38,7 @@ pub use self::{
 };
 use self::{
     gate::{Gate, Opening},
+    pace::Pace,
     place::{AllPlaced, Placed},
 };
 use crate::{
@@ -57,6 +59,7 @@ pub struct Sales {
     context: Context,
     gate: Gate,
     ids: seawall::id::Ids,
+    pace: Pace,
     crash_points: CrashPoints,
 }
 
@@ -74,7 +77,8 @@ impl Sales {
     pub(crate) fn new(context: &Context, crash_points: CrashPoints) -> Result<Self> {
         let gate = Gate::new(context)?;
         let ids = context.seawall.ids("order").build()?;
-        Ok(Sales { context: context.clone(), gate, ids, crash_points })
+        let pace = Pace::new(context.config.orders_per_second);
+        Ok(Sales { context: context.clone(), gate, ids, pace, crash_points })
     }
 
     /// Opens every sale that is not over, from the database, where Redis does not have it.
