@@ -66,6 +66,11 @@ async fn until_even(market: &Market, stage: &Stage) {
         .await;
 }
 
+/// Ends a market; a job that looks twice waits for its time.
+async fn end(market: Market, stage: &Stage) {
+    ticking(stage, market.shutdown()).await;
+}
+
 /// A market whose first order dies at a point, with what its buyer knows.
 async fn dies_at(point: CrashPoint, bug: Option<Bug>, stage: &Stage) -> (Market, String, String) {
     let reached = Arc::new(Notify::new());
@@ -101,7 +106,7 @@ async fn an_order_that_dies_before_it_is_written_gives_its_units_back() {
     assert_eq!(levels(&market, 1).await["num"], UNITS);
     let body = json!({"checkoutId": checkout});
     order(&market, &token, "once", &body).await.refused(409, "CHECKOUT_EXPIRED");
-    market.shutdown().await;
+    end(market, &stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +119,7 @@ async fn an_order_that_dies_while_its_units_are_held_is_placed_by_its_repetition
     }
     until_even(&market, &stage).await;
     assert_eq!(levels(&market, 1).await["num"], UNITS - 7);
-    market.shutdown().await;
+    end(market, &stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,7 +131,7 @@ async fn an_order_that_dies_after_it_is_written_stands() {
     assert_eq!(order(&market, &token, "once", &body).await.ok().text(), checkout);
     assert!(page(&market, &token, None).await.contains(&checkout));
     assert_eq!(levels(&market, 1).await["num"], UNITS - 7);
-    market.shutdown().await;
+    end(market, &stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,7 +149,7 @@ async fn stock_that_leaves_before_its_order_is_noticed() {
         .await;
     let odd = even(&market).await.expect_err("seven units are nowhere");
     assert!(odd.contains("0 units are in orders"), "{odd}");
-    market.shutdown().await;
+    end(market, &stage).await;
 }
 
 /// Whatever the requests are at when their process dies.
@@ -186,5 +191,5 @@ async fn whatever_dies_is_sold_or_comes_back() {
         let count = page(&market, token, None).await.len();
         assert_eq!(count, usize::from(answer.status == 200), "{answer:?}");
     }
-    market.shutdown().await;
+    end(market, &stage).await;
 }

@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use crate::{
     cart::{add, items},
     market::{Answer, Market, on_each_backend, request},
+    notes::ticking,
 };
 
 on_each_backend!(
@@ -395,7 +396,8 @@ async fn an_order_that_nobody_pays_for_times_out() {
         .await;
     let body = json!({"checkoutId": check_out(&market, &bo).await});
     order(&market, &bo, "left-again", &body).await.ok();
-    market.shutdown().await;
+    // A job that looks twice waits for its time.
+    ticking(&stage, market.shutdown()).await;
 }
 
 /// Gives nothing back before it is told to.
@@ -442,5 +444,6 @@ async fn money_that_cannot_be_given_back_now_is_given_back_later() {
             market.sql("SELECT COUNT(*) FROM orders WHERE status = 'REFUNDING'").await == 0
         })
         .await;
-    market.shutdown().await;
+    // A job that looks twice waits for its time.
+    ticking(&stage, market.shutdown()).await;
 }
