@@ -179,8 +179,9 @@ impl<M: Member> Sessions<M> {
         let id = token.id();
         let link = self.settings.seawall.link();
         // A plain read costs the server a fifth of a script, and most reads do not slide.
-        let commands = ["HGETALL", "PTTL"].map(|name| self.on_session(name, &id));
-        let replies = link.send_all(commands.into_iter().collect::<Result<_>>()?).await;
+        let key = self.key(&id)?;
+        let commands = ["HGETALL", "PTTL"].map(|name| named(name, key.clone()));
+        let replies = link.send_all(commands.into()).await;
         let replies = Value::Array(replies.into_iter().collect::<Result<_>>()?);
         let (all, left): (Vec<(String, Vec<u8>)>, i64) = redis::from_redis_value(replies)?;
         // It may have ended before the first command, or before the second.
@@ -339,10 +340,7 @@ impl<M: Member> Sessions<M> {
     }
 
     fn on_session(&self, name: &str, id: &SessionId) -> Result<(Vec<u8>, Cmd)> {
-        let key = self.key(id)?;
-        let mut command = cmd(name);
-        command.arg(&key);
-        Ok((key, command))
+        Ok(named(name, self.key(id)?))
     }
 
     fn key(&self, id: &SessionId) -> Result<Vec<u8>> {
@@ -353,6 +351,13 @@ impl<M: Member> Sessions<M> {
         let user = user.to_member()?;
         self.settings.seawall.key("session-of", &(self.settings.name.as_str(), &*user))
     }
+}
+
+/// A command on a key.
+fn named(name: &str, key: Vec<u8>) -> (Vec<u8>, Cmd) {
+    let mut command = cmd(name);
+    command.arg(&key);
+    (key, command)
 }
 
 fn entries(named: Vec<(String, f64)>) -> Vec<(SessionId, f64)> {

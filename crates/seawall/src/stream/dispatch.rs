@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Entries whose handlers share a task at most.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 32;
 
 /// An entry that was given to a handler.
 pub(super) struct Holding {
