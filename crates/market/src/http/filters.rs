@@ -30,6 +30,11 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/// What is no page shows nothing at all, wherever it is opened.
+const BARE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+/// Headers that every answer gets.
+const ADDED_HEADERS: usize = 6;
+
 /// Who asks.
 #[derive(Debug, Clone)]
 pub(crate) enum Visitor {
@@ -63,6 +68,7 @@ pub(crate) async fn every_request(
     app.requests().note(status, elapsed);
     span.in_scope(|| tracing::debug!(status = status.as_u16(), ?elapsed, "answered"));
     let headers = response.headers_mut();
+    headers.reserve(ADDED_HEADERS);
     let id = HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"));
     headers.insert(REQUEST_ID.clone(), id);
     protect(headers);
@@ -92,13 +98,14 @@ fn request_id(headers: &HeaderMap) -> String {
 
 /// Adds what keeps a browser from being used against its owner.
 fn protect(headers: &mut HeaderMap) {
+    let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let policy = if kind.starts_with(b"text/html") { POLICY } else { BARE_POLICY };
     let fixed = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, policy),
     ];
-    headers.reserve(fixed.len() + 1);
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }

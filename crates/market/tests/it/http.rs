@@ -42,6 +42,8 @@ async fn requests_have_ids_and_answers_protect_the_browser() {
         let headers = market.get(path, "").await.headers;
         let policy = headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert_eq!(policy.contains("script-src 'self'"), path == "/", "{path} {policy}");
         assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
         assert_eq!(headers[header::X_FRAME_OPTIONS], "DENY");
     }
