@@ -1,4 +1,5 @@
--- Requests of `cargo xtask bench market`: every user buys every voucher once, in a fixed order.
+-- Requests of `cargo xtask bench market`: every user buys every voucher once, in a fixed order;
+-- beside the market there are as many vouchers as it takes.
 --
 -- Arguments: `market` or `bare`; a file with one token a line; one with the vouchers; where to go on.
 
@@ -13,7 +14,7 @@ end
 
 function request()
   local user = at % #tokens + 1
-  local voucher = math.floor(at / #tokens) % #vouchers + 1
+  local voucher = math.floor(at / #tokens) + 1
   at = at + 1
   if market then
     return wrk.format("POST", "/voucher-order/seckill/" .. vouchers[voucher], { authorization = tokens[user] })
