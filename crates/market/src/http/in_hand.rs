@@ -1,17 +1,24 @@
 //! Requests that are worked on: each runs to its end, whoever waits for it.
 //!
 //! A client may go away at any moment, and an answer may come too late. Work that is dropped there
-//! leaves a query half read on its connection, and what has to follow a commit undone. So work that
-//! does not answer at once goes on in a task of its own, and cutting it off drops the answer alone.
-//! What answers at once, as reads from memory do, costs no task.
+//! leaves a query half read on its connection, and what has to follow a commit undone. So whoever
+//! drops it hands it over to a task of its own, where it goes on; work that somebody waits for, as
+//! nearly all of it, costs no task.
 //!
 //! Bounds: a task ends after [`WORK_LIMIT`] whatever it waits for. Beyond [`MOST`] tasks no further
-//! one is made; such a request is worked on where it came in, and ends with its client.
+//! one is made; such work ends with its client.
 
-use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures_util::FutureExt as _;
-use tokio::sync::Semaphore;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 /// How long an answer may take, the body of its request included.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -19,7 +26,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const WORK_LIMIT: Duration = Duration::from_secs(60);
 /// How long work may go on once the process is told to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-/// Requests in tasks of their own: twice as many as there may be connections.
+/// Work that goes on without its client: twice as much as there may be connections.
 const MOST: u32 = 16_384;
 
 /// Why there is no answer.
@@ -56,26 +63,12 @@ impl InHand {
         F: Future<Output: Send> + Send + 'static,
     {
         // What a panic leaves behind is dropped with the request.
-        let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
-        let broken = |_| NoAnswer::Broken;
-        let first = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
-        if let Poll::Ready(done) = first {
-            return done.map_err(broken);
-        }
-        let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
-            let done = tokio::time::timeout(self.answer_limit, work).await;
-            return done.map_err(|_| NoAnswer::Late)?.map_err(broken);
-        };
-        let limit = self.work_limit;
-        let task = tokio::spawn(async move {
-            let done = tokio::time::timeout(limit, work).await;
-            drop(place);
-            done
-        });
-        match tokio::time::timeout(self.answer_limit, task).await {
-            Ok(Ok(Ok(done))) => done.map_err(broken),
-            // The task is ended from outside only when the whole process ends.
-            Ok(Ok(Err(_)) | Err(_)) | Err(_) => Err(NoAnswer::Late),
+        let work = Box::pin(AssertUnwindSafe(work).catch_unwind());
+        let mut held = Held { work: Some(work), room: &self.room, limit: self.work_limit };
+        let done = poll_fn(|context| held.poll(context));
+        match tokio::time::timeout(self.answer_limit, done).await {
+            Ok(done) => done.map_err(|_| NoAnswer::Broken),
+            Err(_) => Err(NoAnswer::Late),
         }
     }
 
@@ -83,6 +76,41 @@ impl InHand {
     pub(crate) async fn drained(&self) {
         if tokio::time::timeout(DRAIN_LIMIT, self.room.acquire_many(MOST)).await.is_err() {
             tracing::warn!("some requests did not end in time and are cut off");
+        }
+    }
+}
+
+/// Work that somebody waits for; dropped before its end, it goes on in a task.
+struct Held<'a, W: Future<Output: Send> + Send + 'static> {
+    work: Option<Pin<Box<W>>>,
+    room: &'a Arc<Semaphore>,
+    limit: Duration,
+}
+
+impl<W: Future<Output: Send> + Send + 'static> Held<'_, W> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<W::Output> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let polled = work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.work = None;
+        }
+        polled
+    }
+}
+
+impl<W: Future<Output: Send> + Send + 'static> Drop for Held<'_, W> {
+    fn drop(&mut self) {
+        // Without a runtime the whole process ends.
+        if let Some(work) = self.work.take()
+            && let Ok(runtime) = Handle::try_current()
+            && let Ok(place) = Arc::clone(self.room).try_acquire_owned()
+        {
+            let limit = self.limit;
+            runtime.spawn(async move {
+                // Nobody waits for what it comes to.
+                let _ = tokio::time::timeout(limit, work).await;
+                drop(place);
+            });
         }
     }
 }
