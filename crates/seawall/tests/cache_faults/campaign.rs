@@ -21,6 +21,8 @@ use crate::{
 const HEALED: Duration = Duration::from_secs(5);
 /// How long first levels are watched while messages get lost.
 const CALM: Duration = Duration::from_secs(4);
+/// How long a planted bug is looked for then: it shows by chance, in some of the writes.
+const SEARCH: Duration = Duration::from_secs(60);
 /// A campaign that does not get on is a failed one.
 const LIMIT: Duration = Duration::from_secs(200);
 const SEED_VARIABLE: &str = "SEAWALL_ORACLE_SEED";
@@ -189,7 +191,8 @@ pub(crate) async fn run(
         }
         database.enter(Phase::Calm);
         let calm = Instant::now();
-        while calm.elapsed() < CALM && !found(&database) {
+        let watched = if plan.until_violation { SEARCH } else { CALM };
+        while calm.elapsed() < watched && !found(&database) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         ground.heal();
