@@ -72,7 +72,7 @@ impl InHand {
         }
     }
 
-    /// Waits until nothing is in hand any more, but not for ever.
+    /// Waits until nothing goes on without its client any more, but not for ever.
     pub(crate) async fn drained(&self) {
         if tokio::time::timeout(DRAIN_LIMIT, self.room.acquire_many(MOST)).await.is_err() {
             tracing::warn!("some requests did not end in time and are cut off");
@@ -169,12 +169,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_room_it_is_done_where_it_came_in() {
+    async fn without_room_it_ends_with_its_client() {
         let in_hand = InHand { room: Arc::new(Semaphore::new(0)), ..InHand::default() };
-        let work = async {
-            tokio::task::yield_now().await;
-            7
+        let (held, mut end) = oneshot::channel::<()>();
+        let work = async move {
+            std::future::pending::<()>().await;
+            drop(held);
         };
-        assert_eq!(in_hand.run(work).await, Ok(7));
+        let mut asked = Box::pin(in_hand.run(work));
+        assert!(futures_util::poll!(asked.as_mut()).is_pending());
+        assert_eq!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        drop(asked);
+        assert_eq!(end.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
 }

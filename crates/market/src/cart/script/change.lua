@@ -6,8 +6,8 @@
 --       SET   6 sku, 7 count or '', 8 selected or ''; a count of 0 removes
 --       DROP  6 sku
 --       TAKE  then sku and version of each: removed if it is still that version
--- Returns {OK}, also for a submission that was carried out before, {ABSENT} when the cart has to be loaded first, {BUSY} when too many changes wait,
--- {NONE} when there is no such item, {FULL}, {MANY}.
+-- Returns {OK}, also for a submission that was carried out before, {ABSENT} when the cart has to be
+-- loaded first, {BUSY} when too many changes wait, {NONE} when there is no such item, {FULL}, {MANY}.
 --
 -- Atomic, because the limits hold for what is there at the moment of the change, two changes of one
 -- item must both count, a submission counts once however often it comes, and no change may be without
