@@ -18,18 +18,17 @@ use seawall::{
 
 use crate::finding::until;
 
+/// Key 1 is let through ten times a second once it is hot. Without a first level every read asks Redis.
+fn limited(stage: &Stage) -> Cache<u64, u64> {
+    let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(10));
+    let builder = stage.seawall().cache("limited").level1_bytes(0);
+    builder.hot_keys(HotRules::off().prefix(1, rule)).build().expect("settings that agree")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_its_limit_a_hot_key_is_shed_and_others_are_not() {
     let stage = Stage::start().await.expect("the engine starts");
-    let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(10));
-    // Without a first level every read asks Redis.
-    let cache: Cache<u64, u64> = stage
-        .seawall()
-        .cache("limited")
-        .level1_bytes(0)
-        .hot_keys(HotRules::off().prefix(1, rule))
-        .build()
-        .expect("settings that agree");
+    let cache = limited(&stage);
     let loads = Arc::new(AtomicU64::new(0));
     let read = async |key: u64| {
         let loads = Arc::clone(&loads);
@@ -70,14 +69,7 @@ async fn beyond_its_limit_a_hot_key_is_shed_and_others_are_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_its_limit_a_hot_key_is_shed_in_a_batch_and_its_neighbours_are_not() {
     let stage = Stage::start().await.expect("the engine starts");
-    let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(10));
-    let cache: Cache<u64, u64> = stage
-        .seawall()
-        .cache("limited")
-        .level1_bytes(0)
-        .hot_keys(HotRules::off().prefix(1, rule))
-        .build()
-        .expect("settings that agree");
+    let cache = limited(&stage);
     cache.declare_hot(&1, Duration::from_secs(60)).await.expect("declared");
     until("it is hot", async || stage.seawall().hot_keys().here().len() == 1).await;
     let load = |keys: Vec<u64>| async {
