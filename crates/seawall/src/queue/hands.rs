@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 
@@ -173,7 +173,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
     async fn claim(&mut self, seat: Seat) {
         let mut seats = vec![seat];
         while seats.len() < AT_ONCE
-            && let Some(Some(seat)) = self.crew.seat().now_or_never()
+            && let Some(seat) = self.crew.seat_at_once()
         {
             seats.push(seat);
         }

@@ -46,9 +46,12 @@ pub enum Retention {
     All,
 }
 
+/// A handler of one entry.
+pub(super) type Each<T> = Arc<dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
+
 /// How entries are handled.
 pub(super) enum Handler<T> {
-    Each(Arc<dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync>),
+    Each(Each<T>),
     Batch(Arc<dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync>),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Shared by the stream worker and the delayed queue's.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -26,21 +26,6 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Seat(#[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
 
-/// Several places at work.
-#[derive(Debug)]
-pub(crate) struct Seats(OwnedSemaphorePermit);
-
-impl Seats {
-    pub(crate) fn count(&self) -> usize {
-        self.0.num_permits()
-    }
-
-    /// Frees some of them.
-    fn free(&mut self, count: usize) {
-        drop(self.0.split(count));
-    }
-}
-
 impl Crew {
     pub(crate) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
@@ -52,61 +37,80 @@ impl Crew {
         Arc::clone(&self.inner.places).acquire_owned().await.ok().map(Seat)
     }
 
-    /// Waits for a place and takes up to so many, as far as there are any then; `None` once all were let
-    /// go.
-    pub(crate) async fn seats(&self, most: usize) -> Option<Seats> {
-        let places = &self.inner.places;
-        let mut taken = Arc::clone(places).acquire_owned().await.ok()?;
-        // Not before the wait: whoever waited for the first may find others free as well.
-        let more = places.available_permits().min(most.saturating_sub(1));
-        let more = u32::try_from(more).unwrap_or(0);
-        if more > 0
-            && let Ok(more) = Arc::clone(places).try_acquire_many_owned(more)
-        {
-            taken.merge(more);
-        }
-        Some(Seats(taken))
+    /// A place, if one is free now and nobody waits for it.
+    pub(crate) fn seat_at_once(&self) -> Option<Seat> {
+        Arc::clone(&self.inner.places).try_acquire_owned().ok().map(Seat)
     }
 
-    /// Runs handlers in one task, side by side, and hands their outcomes to `then`: those that were
-    /// done at once together, the others one by one. One that never waits costs no task of its own.
-    pub(crate) fn work_together<J: Send + 'static>(
+    /// Runs handlers in one task, begun in their order and side by side as far as there are places, and
+    /// hands their outcomes to `then`: those that were done at once together, the others one by one. A
+    /// handler that never waits costs neither a task nor a place of its own.
+    pub(crate) fn work_through<J: Send + 'static, W: Send + 'static>(
         &self,
-        mut seats: Seats,
-        jobs: Vec<(J, BoxFuture<'static, Outcome>)>,
+        seat: Seat,
+        jobs: Vec<(J, W)>,
+        begin: impl Fn(W) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
         then: impl Fn(Vec<J>, Outcome) + Send + Sync + 'static,
     ) {
         let crew = self.clone();
         tokio::spawn(async move {
-            let count = jobs.len();
-            let mut done = Vec::with_capacity(count);
-            let mut waiting = FuturesUnordered::new();
-            for (job, handler) in jobs {
-                let mut caught = AssertUnwindSafe(handler).catch_unwind();
-                match futures_util::poll!(&mut caught).map(settled) {
-                    std::task::Poll::Ready(Outcome::Done) => done.push(job),
-                    std::task::Poll::Ready(outcome) => then(vec![job], outcome),
-                    std::task::Poll::Pending => {
-                        waiting.push(caught.map(move |outcome| (job, settled(outcome))));
-                    }
-                }
-            }
-            seats.free(count - waiting.len());
-            if !done.is_empty() {
-                then(done, Outcome::Done);
-            }
-            let rest = async {
-                while let Some((job, outcome)) = waiting.next().await {
-                    seats.free(1);
-                    then(vec![job], outcome);
-                }
-            };
             tokio::select! {
                 biased;
-                () = rest => {}
+                () = crew.through(seat, jobs, begin, then) => {}
                 () = crew.abandoned() => {}
             }
         });
+    }
+
+    async fn through<J, W>(
+        &self,
+        seat: Seat,
+        jobs: Vec<(J, W)>,
+        begin: impl Fn(W) -> BoxFuture<'static, Outcome>,
+        then: impl Fn(Vec<J>, Outcome),
+    ) {
+        let mut free = Some(seat);
+        let mut done = Vec::with_capacity(jobs.len());
+        let mut waiting = FuturesUnordered::new();
+        for (job, work) in jobs {
+            let seat = match free.take().or_else(|| self.seat_at_once()) {
+                Some(seat) => seat,
+                None => {
+                    tell(&mut done, &then);
+                    // One of ours is waiting, or its place would be free.
+                    tokio::select! {
+                        Some((seat, job, outcome)) = waiting.next() => {
+                            then(vec![job], outcome);
+                            seat
+                        }
+                        Some(seat) = self.seat() => seat,
+                        else => return,
+                    }
+                }
+            };
+            if self.inner.places.is_closed() {
+                return;
+            }
+            let mut handler = AssertUnwindSafe(begin(work)).catch_unwind();
+            match futures_util::poll!(&mut handler).map(settled) {
+                Poll::Ready(outcome) => {
+                    free = Some(seat);
+                    match outcome {
+                        Outcome::Done => done.push(job),
+                        other => then(vec![job], other),
+                    }
+                }
+                Poll::Pending => {
+                    waiting.push(handler.map(move |outcome| (seat, job, settled(outcome))));
+                }
+            }
+        }
+        drop(free);
+        tell(&mut done, &then);
+        while let Some((seat, job, outcome)) = waiting.next().await {
+            drop(seat);
+            then(vec![job], outcome);
+        }
     }
 
     /// Runs a handler in a task of its own and hands its outcome to `then`; nothing when it is let go
@@ -143,6 +147,13 @@ impl Crew {
     }
 }
 
+/// Hands over what was done at once.
+fn tell<J>(done: &mut Vec<J>, then: impl Fn(Vec<J>, Outcome)) {
+    if !done.is_empty() {
+        then(std::mem::take(done), Outcome::Done);
+    }
+}
+
 /// An outcome, also of a handler that panicked.
 fn settled(caught: Result<Outcome, Box<dyn Any + Send>>) -> Outcome {
     caught.unwrap_or_else(|panic| {
@@ -153,4 +164,131 @@ fn settled(caught: Result<Outcome, Box<dyn Any + Send>>) -> Outcome {
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeSet,
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use futures_util::future;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Jobs by number, and where they are told of.
+    fn told()
+    -> (impl Fn(Vec<usize>, Outcome) + Clone, mpsc::UnboundedReceiver<(Vec<usize>, Outcome)>) {
+        let (sender, told) = mpsc::unbounded_channel();
+        let then = move |jobs, outcome| sender.send((jobs, outcome)).expect("somebody listens");
+        (then, told)
+    }
+
+    fn jobs(numbers: std::ops::Range<usize>) -> Vec<(usize, usize)> {
+        numbers.map(|number| (number, number)).collect()
+    }
+
+    #[tokio::test]
+    async fn what_does_not_wait_needs_one_place_and_is_told_together() {
+        let crew = Crew::new(1);
+        let (then, mut told) = told();
+        let begin = |number| match number {
+            3 => panic!("the third"),
+            5 => future::ready(Outcome::Park("the fifth".to_owned())).boxed(),
+            _ => future::ready(Outcome::Done).boxed(),
+        };
+        let begin = move |number| async move { begin(number).await }.boxed();
+        let seat = crew.seat().await.expect("free");
+        crew.work_through(seat, jobs(0..8), begin, then);
+        let panicked = Outcome::Failed("the handler panicked: the third".to_owned());
+        assert_eq!(told.recv().await, Some((vec![3], panicked)));
+        assert_eq!(told.recv().await, Some((vec![5], Outcome::Park("the fifth".to_owned()))));
+        assert_eq!(told.recv().await, Some((vec![0, 1, 2, 4, 6, 7], Outcome::Done)));
+        assert!(crew.seat().await.is_some(), "its place is free again");
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_are_no_more_at_once_than_there_are_places() {
+        const PLACES: usize = 3;
+        let crew = Crew::new(PLACES);
+        let (then, mut told) = told();
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for share in 0..2 {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let begin = move |_| {
+                let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+                async move {
+                    most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    for _ in 0..3 {
+                        tokio::task::yield_now().await;
+                    }
+                    now.fetch_sub(1, Ordering::Relaxed);
+                    Outcome::Done
+                }
+                .boxed()
+            };
+            let seat = crew.seat().await.expect("free");
+            crew.work_through(seat, jobs(share * 20..share * 20 + 20), begin, then.clone());
+        }
+        let mut seen = BTreeSet::new();
+        while seen.len() < 40 {
+            let (jobs, outcome) = told.recv().await.expect("all are told");
+            assert_eq!((jobs.len(), outcome), (1, Outcome::Done));
+            seen.extend(jobs);
+        }
+        assert_eq!(most.load(Ordering::Relaxed), PLACES);
+    }
+
+    #[tokio::test]
+    async fn with_one_place_all_begin_in_their_order() {
+        let crew = Crew::new(1);
+        let (then, mut told) = told();
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        for share in 0..3 {
+            let begun = Arc::clone(&begun);
+            let begin = move |number: usize| {
+                begun.lock().expect("whole").push(number);
+                // Every second one waits.
+                async move {
+                    if number.is_multiple_of(2) {
+                        tokio::task::yield_now().await;
+                    }
+                    Outcome::Done
+                }
+                .boxed()
+            };
+            let seat = crew.seat().await.expect("there is one");
+            crew.work_through(seat, jobs(share * 5..share * 5 + 5), begin, then.clone());
+        }
+        let mut ended = 0;
+        while ended < 15 {
+            ended += told.recv().await.expect("all are told").0.len();
+        }
+        assert_eq!(*begun.lock().expect("whole"), (0..15).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn who_is_let_go_begins_nothing_more() {
+        let crew = Crew::new(1);
+        let (then, mut told) = told();
+        let ends = crew.clone();
+        let begin = move |number: usize| {
+            if number == 2 {
+                ends.abandon();
+            }
+            future::ready(Outcome::Failed(number.to_string())).boxed()
+        };
+        let seat = crew.seat().await.expect("free");
+        crew.work_through(seat, jobs(0..8), begin, then);
+        for number in 0..3_usize {
+            let failed = Outcome::Failed(number.to_string());
+            assert_eq!(told.recv().await, Some((vec![number], failed)));
+        }
+        assert_eq!(told.recv().await, None);
+    }
 }

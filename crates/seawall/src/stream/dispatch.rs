@@ -1,7 +1,6 @@
 //! The part of a worker that begins handlers, in the order in which entries came.
 
 use std::{
-    collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -16,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 #[cfg(feature = "sabotage")]
 use super::sabotage::Bug;
 use super::{
-    builder::Handler,
+    builder::{Each, Handler},
     crew::Crew,
     delivery::{self, Delivery, Outcome},
     hand::Place,
@@ -55,7 +54,7 @@ impl<T: Send + 'static> Dispatcher<T> {
     pub(super) async fn run(mut self) {
         while let Some(list) = self.inbox.recv().await {
             let begun = match self.handler.clone() {
-                Handler::Each(handler) => self.begin_each(list, &*handler).await,
+                Handler::Each(handler) => self.begin_each(list, &handler).await,
                 Handler::Batch(handler) => self.begin_batches(list, &*handler).await,
             };
             if begun.is_none() {
@@ -64,31 +63,26 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// Begins a handler for each entry, a few of them in one task: there are tasks for every core, and
+    /// Begins a handler for each entry, a share of them in one task: there are tasks for every core, and
     /// a handler that does not wait costs none of its own.
-    async fn begin_each(
-        &self,
-        list: Vec<Taken>,
-        handler: &(dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync),
-    ) -> Option<()> {
-        let mut opened: VecDeque<_> =
-            list.into_iter().filter_map(|taken| self.open(taken)).collect();
-        while !opened.is_empty() {
-            let share = opened.len().div_ceil(self.tasks).min(TOGETHER);
-            let seats = self.crew.seats(share).await?;
-            let mut jobs = Vec::with_capacity(seats.count());
-            for (holding, delivery) in opened.drain(..seats.count().min(opened.len())) {
-                #[cfg(feature = "sabotage")]
-                self.acknowledge_early(&holding).await;
-                jobs.push((holding, call(|| handler(delivery))));
+    async fn begin_each(&self, list: Vec<Taken>, handler: &Each<T>) -> Option<()> {
+        let share = list.len().div_ceil(self.tasks).min(TOGETHER);
+        let mut opened = list.into_iter().filter_map(|taken| self.open(taken));
+        loop {
+            let jobs: Vec<_> = opened.by_ref().take(share).collect();
+            if jobs.is_empty() {
+                return Some(());
             }
-            let verdicts = self.verdicts.clone();
-            self.crew.work_together(seats, jobs, move |of, outcome| {
+            let seat = self.crew.seat().await?;
+            #[cfg(feature = "sabotage")]
+            self.acknowledge_early(jobs.iter().map(|(holding, _)| holding.place).collect()).await;
+            let (handler, verdicts) = (Arc::clone(handler), self.verdicts.clone());
+            let begin = move |delivery| call(|| handler(delivery));
+            self.crew.work_through(seat, jobs, begin, move |of, outcome| {
                 // The settler ends after the handlers.
                 let _ = verdicts.send(Verdict { of: of.into(), outcome });
             });
         }
-        Some(())
     }
 
     /// Entries that are new go together; those that were delivered before go alone, so that one that
@@ -121,9 +115,7 @@ impl<T: Send + 'static> Dispatcher<T> {
     ) -> Option<()> {
         let seat = self.crew.seat().await?;
         #[cfg(feature = "sabotage")]
-        for holding in &of {
-            self.acknowledge_early(holding).await;
-        }
+        self.acknowledge_early(of.iter().map(|holding| holding.place).collect()).await;
         let verdicts = self.verdicts.clone();
         self.crew.work(seat, call(handler), move |outcome| {
             // The settler ends after the handlers.
@@ -133,10 +125,12 @@ impl<T: Send + 'static> Dispatcher<T> {
     }
 
     #[cfg(feature = "sabotage")]
-    async fn acknowledge_early(&self, holding: &Holding) {
+    async fn acknowledge_early(&self, places: Vec<Place>) {
         if self.post.settings.has(Bug::AckBeforeCommit) {
-            let (key, ack) = self.post.acknowledgement(&[holding.place]);
-            let _ = self.post.link.send(&key, &ack).await;
+            for place in places {
+                let (key, ack) = self.post.acknowledgement(&[place]);
+                let _ = self.post.link.send(&key, &ack).await;
+            }
         }
     }
 
