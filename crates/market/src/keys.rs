@@ -21,7 +21,7 @@
 //!
 //! | Key | Type | Lifetime | Owner |
 //! | --- | --- | --- | --- |
-//! | `session:{web:DIGEST}` | hash: ~user, ~until, nickName, icon, role | 30 min, slides | `accounts::sessions` |
+//! | `session:{web:DIGEST}` | hash: ~user, ~until, ~slide, nickName, icon, role | 30 min, slides | `accounts::sessions` |
 //! | `session-of:{web:USER}` | sorted set: digest → end | that of the last session | `accounts::sessions` |
 //! | `sign:{daily:USER}:YYYYMM` | bitmap: a bit a day, the 1st in front | none; 4 bytes | `checkins` |
 //! | `visits:{page:site}:uv:YYYYMMDD` | HyperLogLog | none; 12 KB at most | `stats` |

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, cmd};
 
 use super::{SessionId, SessionsBuilder, Token};
 use crate::{
@@ -15,11 +15,10 @@ use crate::{
 const MAX_FIELDS: usize = 64;
 /// What a session's fields may have together.
 const MAX_BYTES: usize = 4096;
-/// Where a session's hash says whose it is, and when it ends at the latest.
+/// Where a session's hash says whose it is, when it ends at the latest, and when a read extends it next.
 const USER: &str = "~user";
 const UNTIL: &str = "~until";
-/// What PTTL answers when there is no key.
-const NO_KEY: i64 = -2;
+const SLIDE: &str = "~slide";
 /// Commands in one pipeline, and ids in one command.
 const SLICE: usize = 500;
 
@@ -127,7 +126,8 @@ impl<M: Member> Sessions<M> {
         self.enter(user, &id, None).await?;
         let settings = &self.settings;
         let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(settings.idle));
-        call = call.arg(millis(settings.longest)).arg(&*user.to_member()?);
+        call = call.arg(millis(settings.longest)).arg(self.slide_after());
+        call = call.arg(&*user.to_member()?);
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
@@ -180,35 +180,31 @@ impl<M: Member> Sessions<M> {
         let link = self.settings.seawall.link();
         // A plain read costs the server a fifth of a script, and most reads do not slide.
         let key = self.key(&id)?;
-        let commands = ["HGETALL", "PTTL"].map(|name| named(name, key.clone()));
-        let replies = link.send_all(commands.into()).await;
-        let replies = Value::Array(replies.into_iter().collect::<Result<_>>()?);
-        let (all, left): (Vec<(String, Vec<u8>)>, i64) = redis::from_redis_value(replies)?;
-        // It may have ended before the first command, or before the second.
-        if all.is_empty() || left == NO_KEY {
+        let all: Vec<(String, Vec<u8>)> = link.query(&key, cmd("HGETALL").arg(&key)).await?;
+        if all.is_empty() {
             return Ok(Load::Unknown);
         }
-        match self.read(all, left)? {
+        match self.read(all)? {
             Some(session) => Ok(Load::Found(session)),
             None => self.slide(&id).await,
         }
     }
 
-    /// A session by its hash and what is left of its life; `None` when its end is due or past, which
-    /// only the server's clock can tell.
-    fn read(&self, all: Vec<(String, Vec<u8>)>, left: i64) -> Result<Option<Session<M>>> {
-        let (mut user, mut until, mut fields) = (None, None, Fields::new());
+    /// A session by its hash; `None` when it is time to slide or to end, which only the server's clock
+    /// can tell.
+    fn read(&self, all: Vec<(String, Vec<u8>)>) -> Result<Option<Session<M>>> {
+        let (mut user, mut until, mut slide) = (None, None, None);
+        let mut fields = Fields::new();
         for (name, value) in all {
             match name.as_str() {
                 USER => user = Some(M::from_member(&value)?),
                 UNTIL => until = Some(i64::from_member(&value)?),
+                SLIDE => slide = Some(i64::from_member(&value)?),
                 _ => drop(fields.insert(name, String::from_member(&value)?)),
             }
         }
-        let (Some(user), Some(until)) = (user, until) else { return Ok(None) };
-        let now = self.settings.seawall.link().server_millis();
-        let wanted = millis(self.settings.idle).min(until - now);
-        let is_due = until <= now || wanted - left >= self.slide_after();
+        let (Some(user), Some(until), Some(slide)) = (user, until, slide) else { return Ok(None) };
+        let is_due = slide.min(until) <= self.settings.seawall.link().server_millis();
         Ok((!is_due).then_some(Session { user, fields, until, slid: false }))
     }
 
@@ -340,7 +336,9 @@ impl<M: Member> Sessions<M> {
     }
 
     fn on_session(&self, name: &str, id: &SessionId) -> Result<(Vec<u8>, Cmd)> {
-        Ok(named(name, self.key(id)?))
+        let (key, mut command) = (self.key(id)?, cmd(name));
+        command.arg(&key);
+        Ok((key, command))
     }
 
     fn key(&self, id: &SessionId) -> Result<Vec<u8>> {
@@ -351,13 +349,6 @@ impl<M: Member> Sessions<M> {
         let user = user.to_member()?;
         self.settings.seawall.key("session-of", &(self.settings.name.as_str(), &*user))
     }
-}
-
-/// A command on a key.
-fn named(name: &str, key: Vec<u8>) -> (Vec<u8>, Cmd) {
-    let mut command = cmd(name);
-    command.arg(&key);
-    (key, command)
 }
 
 fn entries(named: Vec<(String, f64)>) -> Vec<(SessionId, f64)> {

@@ -46,6 +46,13 @@ async fn sessions_are_opened_listed_and_ended(setup: Setup) {
     assert!((1..=30 * 60 * 1000).contains(&left), "{left}");
     assert_eq!(sessions.replace(&guess, &fields("x")).await.expect("answered"), Load::Unknown);
 
+    // One that does not say when it slides, as older ones, slides at once and says so from then on.
+    link.send(key.as_bytes(), cmd("HDEL").arg(&key).arg("~slide")).await.expect("answered");
+    for slid in [true, false] {
+        let session = sessions.load(&token).await.expect("answered").found().expect("open");
+        assert_eq!(session.slid, slid);
+    }
+
     // All of a user's, and nobody else's.
     let second = sessions.open(&42, &fields("user")).await.expect("answered");
     let other = sessions.open(&45, &fields("user")).await.expect("answered");

@@ -5,10 +5,11 @@
 -- Returns 1, or 0 when there is no session.
 --
 -- Atomic, because fields written to a session that has just ended would make one without an end.
-local kept = redis.call('HMGET', KEYS[1], '~user', '~until')
+local kept = redis.call('HMGET', KEYS[1], '~user', '~until', '~slide')
 if not kept[1] then return 0 end
 local left = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], '~user', kept[1], '~until', kept[2], unpack(ARGV))
+redis.call('HSET', KEYS[1], '~user', kept[1], '~until', kept[2], '~slide', kept[3] or '0',
+  unpack(ARGV))
 redis.call('PEXPIRE', KEYS[1], left)
 return 1

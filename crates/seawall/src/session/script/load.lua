@@ -1,7 +1,7 @@
 -- Reads a session and lets it slide.
 --
 -- KEYS  1 session
--- ARGV  1 idle lifetime in ms, 2 how long ago the last extension must be, in ms
+-- ARGV  1 idle lifetime in ms, 2 after how many ms a read extends it again
 -- Returns nil, or user, when it ends at the latest, 1 when it was extended (else 0), and the fields.
 --
 -- Atomic, because a session that ends between the read and the extension would be kept alive without
@@ -9,10 +9,12 @@
 local all = redis.call('HGETALL', KEYS[1])
 if #all == 0 then return false end
 local user, last
+local slide = 0
 local fields = {}
 for at = 1, #all, 2 do
   if all[at] == '~user' then user = all[at + 1]
   elseif all[at] == '~until' then last = tonumber(all[at + 1])
+  elseif all[at] == '~slide' then slide = tonumber(all[at + 1])
   else fields[#fields + 1] = {all[at], all[at + 1]} end
 end
 local t = redis.call('TIME')
@@ -22,10 +24,12 @@ if not user or not last or now >= last then
   return false
 end
 local slid = 0
--- What is left tells when it was extended last.
-local wanted = math.min(tonumber(ARGV[1]), last - now)
-if wanted - redis.call('PTTL', KEYS[1]) >= tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', wanted))
+if now >= slide then
+  local left = math.min(tonumber(ARGV[1]), last - now)
+  -- One that reaches its end is extended no more.
+  local again = now + left < last and now + ARGV[2] or last
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
+  redis.call('HSET', KEYS[1], '~slide', string.format('%.0f', again))
   slid = 1
 end
 return {user, last, slid, fields}
