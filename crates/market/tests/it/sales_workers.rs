@@ -5,10 +5,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use seawall_market::sales::{CrashPoint, CrashPoints};
+use seawall_market::{
+    Parts,
+    sales::{CrashPoint, CrashPoints},
+};
 use seawall_testkit::backend::Backend;
 
 use crate::market::{Market, PATIENCE, on_each_backend};
@@ -20,6 +23,7 @@ on_each_backend!(
     a_database_that_is_held_up_is_waited_for,
     what_cannot_be_understood_is_parked_and_others_go_on,
     what_always_fails_is_parked_after_its_last_delivery,
+    orders_are_written_no_faster_than_they_may,
 );
 
 async fn killed_before_the_commit(backend: Backend) {
@@ -141,4 +145,20 @@ async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
     let again = restarted.post("/voucher-order/seckill/1", &token).await.ok().text();
     assert_eq!(restarted.settled(&again, &token).await, "UNPAID");
     restarted.shutdown().await;
+}
+
+async fn orders_are_written_no_faster_than_they_may(backend: Backend) {
+    let market = Market::with(backend, Parts::default(), &[("orders-per-second", "4")]).await;
+    let mut tokens = Vec::new();
+    for phone in 10_000_000_001_u64..=10_000_000_005 {
+        tokens.push(market.log_in(&phone.to_string()).await);
+    }
+    let began = Instant::now();
+    for token in &tokens {
+        // Each in a turn of its own: the fifth has to wait for the time of four.
+        let order = market.post("/voucher-order/seckill/1", token).await.ok().text();
+        assert_eq!(market.settled(&order, token).await, "UNPAID");
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    market.shutdown().await;
 }
