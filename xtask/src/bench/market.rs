@@ -145,11 +145,12 @@ fn compare(
     let (mut our_at, mut their_at) = (0, 0);
     let (mut ours_all, mut theirs_all, mut ratios, mut controls) = (vec![], vec![], vec![], vec![]);
     for _ in 0..rounds {
+        // Between two of theirs: a machine that becomes slower meanwhile does so for both.
+        let first = sound(theirs(their_at)?)?;
+        their_at += first.requests + 1_000;
         let turn = sound(ours(our_at)?)?;
         our_at += turn.requests + 1_000;
         between()?;
-        let first = sound(theirs(their_at)?)?;
-        their_at += first.requests + 1_000;
         let second = sound(theirs(their_at)?)?;
         their_at += second.requests + 1_000;
         ours_all.push(turn.per_second);
