@@ -181,9 +181,10 @@ mod tests {
 
     use super::*;
 
+    type Told = (Vec<usize>, Outcome);
+
     /// Jobs by number, and where they are told of.
-    fn told()
-    -> (impl Fn(Vec<usize>, Outcome) + Clone, mpsc::UnboundedReceiver<(Vec<usize>, Outcome)>) {
+    fn told() -> (impl Fn(Vec<usize>, Outcome) + Clone, mpsc::UnboundedReceiver<Told>) {
         let (sender, told) = mpsc::unbounded_channel();
         let then = move |jobs, outcome| sender.send((jobs, outcome)).expect("somebody listens");
         (then, told)
