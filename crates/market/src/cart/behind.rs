@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use seawall::stream::{Delivery, Outcome, Worker};
+use seawall::stream::{Delivery, Outcome, Retention, Worker};
 
 use super::{Carts, redis::Noted, store};
 use crate::error::{Error, Result};
@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 const PAUSE: Duration = Duration::from_secs(1);
 /// After so long without a sign of life, another process takes over.
 const CLAIM_AFTER: Duration = Duration::from_secs(15);
+/// How long changes are kept beyond their writing: a cart that is loaded anew looks at rows first and
+/// at changes then, and what was written between the two looks must be in one of them.
+const KEPT: Duration = Duration::from_secs(20);
 /// States of one transaction.
 const BATCH: usize = 100;
 
@@ -27,6 +30,7 @@ impl Carts {
             .consumer(&*self.context.instance)
             .batch(BATCH)
             .claim_after(CLAIM_AFTER)
+            .retain(Retention::For(KEPT))
             .run_batches(move |batch: Vec<Delivery<Noted>>| {
                 let carts = Arc::clone(&carts);
                 async move { carts.write_behind(batch).await }
