@@ -74,6 +74,14 @@ impl Error {
         }
     }
 
+    /// True when there is no use in asking Redis now: an outage, or it answers and takes nothing (its
+    /// memory is full) or does not let us in (any more). What has another place to go to goes there.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        let denies = |code: &str| matches!(code, "OOM" | "NOAUTH" | "WRONGPASS" | "NOPERM");
+        self.is_outage() || matches!(self, Error::Refused { code, .. } if denies(code))
+    }
+
     /// True when the command may have been carried out although no reply came.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {

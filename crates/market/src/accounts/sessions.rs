@@ -108,7 +108,7 @@ impl Sessions {
                 }
                 Ok(Some(user))
             }
-            Err(error) if error.is_outage() => {
+            Err(error) if error.is_away() => {
                 tracing::debug!(%error, "a session is read from the database");
                 let now = self.link.server_millis();
                 let row = store::session(&self.db, token.id().as_str(), now).await?;

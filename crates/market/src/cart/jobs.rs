@@ -53,7 +53,7 @@ impl Carts {
         loop {
             seawall.clock().sleep(WATCH_EVERY).await;
             let ping = seawall.link().send(b"", &cmd("PING")).await;
-            if ping.is_err_and(|error| error.is_outage()) {
+            if ping.is_err_and(|error| error.is_away()) {
                 self.outage.suspect();
             }
         }

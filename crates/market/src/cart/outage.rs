@@ -62,7 +62,7 @@ impl Outage {
         let Ok(permit) = self.breaker.enter() else { return Ok(None) };
         let began = self.clock.now();
         match tokio::time::timeout(PATIENCE, ask()).await {
-            Ok(Err(error)) if error.is_outage() => {
+            Ok(Err(error)) if error.is_away() => {
                 permit.record(Outcome::Failed);
                 tracing::debug!(%error, "carts go on in the database");
                 self.suspect();

@@ -71,7 +71,7 @@ impl Checkins {
         };
         match counted.await {
             Ok(streak) => Ok(streak),
-            Err(error) if error.is_outage() => {
+            Err(error) if error.is_away() => {
                 tracing::debug!(%error, "a streak is counted from the table");
                 let days = store::days(self.db(), user).await?;
                 Ok(run_until(&days.into_iter().collect(), today))
@@ -91,7 +91,7 @@ impl Checkins {
         };
         match read.await {
             Ok(calendar) => Ok(calendar),
-            Err(error) if error.is_outage() => {
+            Err(error) if error.is_away() => {
                 tracing::debug!(%error, "a month is read from the table");
                 let days = store::days(self.db(), user).await?;
                 let days = days.into_iter().filter(|day| day.month() == month);

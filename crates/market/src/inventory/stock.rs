@@ -251,7 +251,7 @@ impl Stocks {
             Reason::Return => give_back(stock, movement).await,
         };
         match followed {
-            Err(error) if error.is_outage() => {
+            Err(error) if error.is_away() => {
                 tracing::debug!(?movement, %error, "the stock cannot follow now");
                 Ok(Followed::Later)
             }

@@ -73,7 +73,7 @@ impl Lists {
         let cursor = after.map(|order| order.cursor()).transpose()?;
         let orders = match self.index.of(&user)?.page(cursor.as_ref(), count).await {
             Ok(page) => page.orders,
-            Err(error) if error.is_outage() => {
+            Err(error) if error.is_away() => {
                 tracing::debug!(%error, "an order list is read from the database");
                 store::older(&self.db, user, after, count).await?
             }
@@ -91,7 +91,7 @@ impl Lists {
             async move {
                 let forgotten = async { index.of(&behind.payload().user)?.forget().await };
                 match forgotten.await {
-                    Err(error) if error.is_outage() => Outcome::Postpone(PAUSE),
+                    Err(error) if error.is_away() => Outcome::Postpone(PAUSE),
                     forgotten => forgotten.into(),
                 }
             }
