@@ -3,6 +3,7 @@
 //! ```text
 //! session:{NAME:DIGEST}      hash   ~user, ~until and the fields; lives `idle` after its last use
 //! session-of:{NAME:USER}     zset   digest → when the session ends at the latest
+//! session-bar:{NAME:DIGEST}  text   while it may not be restored; has a lifetime
 //! ```
 //!
 //! - **Only a digest of the token is in Redis** (SHA-256), in the key's name. Whoever reads a backup,
@@ -30,5 +31,5 @@ mod token;
 pub use builder::SessionsBuilder;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;
-pub use store::{Fields, Load, Revoke, Session, SessionInfo, Sessions};
+pub use store::{Fields, Load, Restore, Revoke, Session, SessionInfo, Sessions};
 pub use token::{SessionId, Token};

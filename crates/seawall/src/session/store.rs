@@ -27,6 +27,7 @@ static INDEX: Script = Script::new(include_str!("script/index.lua"));
 static DROP: Script = Script::new(include_str!("script/drop.lua"));
 static LOAD: Script = Script::new(include_str!("script/load.lua"));
 static CHANGE: Script = Script::new(include_str!("script/change.lua"));
+static RESTORE: Script = Script::new(include_str!("script/restore.lua"));
 
 /// What a session carries: names and values, 64 and 4 KB at most. No secrets: it is there to be read.
 pub type Fields = BTreeMap<String, String>;
@@ -109,6 +110,24 @@ pub enum Revoke {
     Unknown,
 }
 
+/// What restoring a session came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Restore {
+    /// It is there.
+    Restored,
+    /// It is barred, its end has come, or its user has opened too many since.
+    Ended,
+}
+
+/// Whether a session has a place in its user's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Kept,
+    /// It is one too many itself, and was ended.
+    Over,
+}
+
 impl<M: Member> Sessions<M> {
     pub(super) fn new(settings: SessionsBuilder<M>) -> Self {
         Sessions { settings }
@@ -123,7 +142,8 @@ impl<M: Member> Sessions<M> {
         check(fields)?;
         let token = Token::random()?;
         let id = token.id();
-        self.enter(user, &id, None).await?;
+        // Where it is too many itself, newer ones have ended it already: its token opens nothing.
+        let _ = self.enter(user, &id, String::new()).await?;
         let settings = &self.settings;
         let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(settings.idle));
         call = call.arg(millis(settings.longest)).arg(self.slide_after());
@@ -134,22 +154,76 @@ impl<M: Member> Sessions<M> {
         let until: i64 = settings.seawall.link().eval(&call).await?;
         // Again, and as an open one: who ended all sessions in between found none here yet, and took
         // the entry or is about to.
-        self.enter(user, &id, Some(until)).await?;
+        let _ = self.enter(user, &id, until.to_string()).await?;
         Ok(token)
     }
 
+    /// Puts a session back that Redis has lost, by somebody's record of it. It lives on from now, until
+    /// `until` at most, in milliseconds of the server's clock. One that is there is left as it is. May
+    /// be repeated.
+    ///
+    /// The record decides whether there is such a session: take it out of there before you end the
+    /// session, [`bar`](Self::bar) it, then [`revoke`](Self::revoke) it, and nobody who has read the
+    /// record before brings it back. One that is restored while [`revoke_all`](Self::revoke_all) runs
+    /// may stay, as one that is opened then.
+    ///
+    /// # Errors
+    /// As [`Sessions::open`]; it may have been restored.
+    pub async fn restore(
+        &self,
+        id: &SessionId,
+        user: &M,
+        until: i64,
+        fields: &Fields,
+    ) -> Result<Restore> {
+        check(fields)?;
+        // Half a millisecond later while it is not there yet, as one that is being opened.
+        if self.enter(user, id, format!("{until}.5")).await? == Place::Over {
+            return Ok(Restore::Ended);
+        }
+        let mut call = RESTORE.on(&[self.key(id)?, self.bar_key(id)?]);
+        call = call.arg(millis(self.settings.idle)).arg(until).arg(self.slide_after());
+        call = call.arg(&*user.to_member()?);
+        for (name, value) in fields {
+            call = call.arg(name).arg(value);
+        }
+        let there: u8 = self.settings.seawall.link().eval(&call).await?;
+        if there == 0 {
+            return Ok(Restore::Ended);
+        }
+        Ok(match self.enter(user, id, until.to_string()).await? {
+            Place::Kept => Restore::Restored,
+            Place::Over => Restore::Ended,
+        })
+    }
+
+    /// Keeps a session from being restored for so long: longer than anybody takes from reading their
+    /// record to [`restore`](Self::restore). May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn bar(&self, id: &SessionId, time: Duration) -> Result<()> {
+        let key = self.bar_key(id)?;
+        let mut command = cmd("SET");
+        command.arg(&key).arg(1).arg("PX").arg(millis(time).max(1));
+        self.settings.seawall.link().send(&key, &command).await.map(drop)
+    }
+
     /// Enters a session in its user's index, and ends those that are too many.
-    async fn enter(&self, user: &M, id: &SessionId, until: Option<i64>) -> Result<()> {
+    async fn enter(&self, user: &M, id: &SessionId, score: String) -> Result<Place> {
         #[cfg(feature = "sabotage")]
         if self.settings.bug == Some(super::Bug::NotInTheIndex) {
-            return Ok(());
+            return Ok(Place::Kept);
         }
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
         let call = call.arg(millis(self.settings.longest)).arg(self.settings.most);
-        let call = call.arg(until.map_or(String::new(), |until| until.to_string()));
-        let over: Vec<(String, f64)> = self.settings.seawall.link().eval(&call).await?;
-        self.end(&index, &entries(over)).await.map(drop)
+        let over: Vec<(String, f64)> =
+            self.settings.seawall.link().eval(&call.arg(score)).await?;
+        let over = entries(over);
+        self.end(&index, &over).await?;
+        let itself = over.iter().any(|(one, _)| one == id);
+        Ok(if itself { Place::Over } else { Place::Kept })
     }
 
     /// Ends sessions and then takes them out of the index, so that what fails is found again; how
@@ -343,6 +417,11 @@ impl<M: Member> Sessions<M> {
 
     fn key(&self, id: &SessionId) -> Result<Vec<u8>> {
         self.settings.seawall.key("session", &(self.settings.name.as_str(), id.as_str()))
+    }
+
+    /// Beside the session, for one script.
+    fn bar_key(&self, id: &SessionId) -> Result<Vec<u8>> {
+        self.settings.seawall.key("session-bar", &(self.settings.name.as_str(), id.as_str()))
     }
 
     fn index(&self, user: &M) -> Result<Vec<u8>> {

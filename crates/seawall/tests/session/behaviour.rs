@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use seawall::{
     cmd,
-    session::{Bug, Fields, Load, Revoke, Token},
+    session::{Bug, Fields, Load, Restore, Revoke, Token},
     testing::Stage,
 };
 
@@ -13,10 +13,52 @@ use crate::setup::{Setup, on_every_backend};
 on_every_backend! {
     sessions_are_opened_listed_and_ended
     all_sessions_of_a_user_end_while_others_are_opened
+    a_lost_session_is_restored_unless_it_was_ended
 }
 
 fn fields(role: &str) -> Fields {
     Fields::from([("role".to_owned(), role.to_owned()), ("nick".to_owned(), "Ann".to_owned())])
+}
+
+async fn a_lost_session_is_restored_unless_it_was_ended(setup: Setup) {
+    let seawall = setup.connect().await;
+    let sessions = seawall.sessions::<u64>("web").per_user(2).build().expect("valid");
+    let restore = async |token: &Token, until: i64| {
+        let (id, fields) = (token.id(), fields("user"));
+        sessions.restore(&id, &42, until, &fields).await.expect("answered")
+    };
+    let load = async |token: &Token| sessions.load(token).await.expect("answered").found();
+    let token = sessions.open(&42, &fields("user")).await.expect("answered");
+    let opened = load(&token).await.expect("open");
+    // Lost without a trace, and brought back by two at once.
+    sessions.revoke_all(&42).await.expect("answered");
+    assert_eq!(load(&token).await, None);
+    let both = tokio::join!(restore(&token, opened.until), restore(&token, opened.until));
+    assert_eq!(both, (Restore::Restored, Restore::Restored));
+    assert_eq!(load(&token).await, Some(opened.clone()));
+    let list = sessions.list(&42).await.expect("answered");
+    assert_eq!(list.iter().map(|info| &info.id).collect::<Vec<_>>(), [&token.id()]);
+    assert!(list[0].idle_left <= Duration::from_secs(30 * 60), "{list:?}");
+    // One that is there is left as it is.
+    let changed = sessions.replace(&token, &fields("admin")).await.expect("answered").found();
+    assert_eq!(restore(&token, opened.until).await, Restore::Restored);
+    assert_eq!(load(&token).await, changed);
+    // One that was ended for good stays away, however late somebody is.
+    sessions.bar(&token.id(), Duration::from_secs(3600)).await.expect("answered");
+    assert_eq!(sessions.revoke(&token).await.expect("answered"), Revoke::Revoked);
+    assert_eq!(restore(&token, opened.until).await, Restore::Ended);
+    assert_eq!(load(&token).await, None);
+    // So does one whose time is over, and one that made room for newer ones.
+    let old = Token::parse(&"1".repeat(32)).expect("well formed");
+    assert_eq!(restore(&old, opened.until - 8 * 24 * 3_600_000).await, Restore::Ended);
+    sessions.revoke_all(&42).await.expect("answered");
+    for _ in 0..2 {
+        sessions.open(&42, &fields("user")).await.expect("answered");
+    }
+    assert_eq!(restore(&old, opened.until - 60_000).await, Restore::Ended);
+    assert_eq!(load(&old).await, None);
+    assert_eq!(sessions.list(&42).await.expect("answered").len(), 2);
+    seawall.shutdown().await;
 }
 
 async fn sessions_are_opened_listed_and_ended(setup: Setup) {

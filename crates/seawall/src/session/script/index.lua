@@ -1,8 +1,8 @@
 -- Enters a session in its user's index.
 --
 -- KEYS  1 index (zset digest -> when it ends at the latest; half a ms later while it is being opened)
--- ARGV  1 digest, 2 longest lifetime in ms, 3 how many a user may have, 4 when it ends, or '' while it
---       is being opened
+-- ARGV  1 digest, 2 longest lifetime in ms, 3 how many a user may have, 4 its score: '' while it is
+--       being opened
 -- Returns digests and scores of sessions that are too many, the oldest; they are still in the index.
 --
 -- Atomic, because of two who open at once each must count the other.
