@@ -254,8 +254,8 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
                 Outcome::Retry(after) => (*after, Back::Counted { limit }, "not done in time"),
                 Outcome::Failed(why) => {
                     let doubled = u32::try_from(verdict.attempt.clamp(1, 16)).unwrap_or(16) - 1;
-                    let pause = (self.settings.retry_after * 2_u32.pow(doubled)).min(LONGEST_RETRY);
-                    (pause, Back::Counted { limit }, why.as_str())
+                    let pause = self.settings.retry_after.saturating_mul(1 << doubled);
+                    (pause.min(LONGEST_RETRY), Back::Counted { limit }, why.as_str())
                 }
                 Outcome::Postpone(after) => (*after, Back::Free, ""),
                 Outcome::Park(why) => (Duration::ZERO, Back::Dead, why.as_str()),

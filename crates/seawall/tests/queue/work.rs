@@ -10,7 +10,7 @@ use std::{
 };
 
 use seawall::{
-    queue::{Bug, Delayed, DelayedWorkerBuilder, Job},
+    queue::{Bug, Changed, Delayed, DelayedWorkerBuilder, Job},
     stream::Outcome,
 };
 use tokio::sync::Semaphore;
@@ -27,6 +27,7 @@ on_every_backend! {
     thousands_of_items_are_each_done_once_by_eight_consumers
     what_fails_is_tried_again_and_what_fails_too_often_is_dead
     a_worker_that_stops_finishes_what_it_has_in_hand
+    the_longest_pause_after_a_failure_is_a_pause
 }
 
 /// How often each number was handled.
@@ -161,5 +162,42 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     let finished = begun.load(Ordering::SeqCst);
     let status = queue.status().await.expect("answered");
     assert_eq!((status.leased, status.waiting), (0, 50 - finished));
+    seawall.shutdown().await;
+}
+
+async fn the_longest_pause_after_a_failure_is_a_pause(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<u64>("pause").build().expect("valid");
+    let _ = queue.add("fails", &0, Duration::ZERO).await.expect("answered");
+    let failures = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&failures);
+    let worker = queue.worker().retry_after(Duration::MAX).run(move |job: Job<u64>| {
+        let count = Arc::clone(&count);
+        async move {
+            if *job.payload() == 0 {
+                count.fetch_add(1, Ordering::SeqCst);
+                return Outcome::Failed("always".to_owned());
+            }
+            Outcome::Done
+        }
+    });
+    let worker = worker.expect("valid");
+    for failure in 1..=4 {
+        eventually("it has failed and waits", async || {
+            // In this order: what waits after that failure is what failed.
+            let failed = failures.load(Ordering::SeqCst) == failure;
+            failed && queue.status().await.expect("answered").waiting == 1
+        })
+        .await;
+        let moved = queue.reschedule("fails", Duration::ZERO).await.expect("answered");
+        assert_eq!(moved, Changed::Done);
+    }
+    let _ = queue.add("works", &1, Duration::ZERO).await.expect("answered");
+    eventually("it goes on", async || {
+        let status = queue.status().await.expect("answered");
+        (status.waiting, status.leased, status.dead) == (0, 0, 1)
+    })
+    .await;
+    worker.stop().await;
     seawall.shutdown().await;
 }
