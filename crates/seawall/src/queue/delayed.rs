@@ -299,7 +299,7 @@ impl<T: Serialize> Delayed<T> {
     pub async fn add(&self, id: impl AsRef<str>, payload: &T, after: Duration) -> Result<Added> {
         let id = id.as_ref();
         let shard = self.core.shard(id)?;
-        let added = shard.add(&[(id, encode(payload)?, after)]).await?;
+        let added = shard.add(&[(id, encode(payload)?, after)], self.core.terms).await?;
         added.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
     }
 
@@ -330,7 +330,8 @@ impl<T: Serialize> Delayed<T> {
                     batch.push((id.as_str(), payload, *after));
                     places.push(index);
                 }
-                for (index, added) in places.into_iter().zip(shard.add(&batch).await?) {
+                let added = shard.add(&batch, self.core.terms).await?;
+                for (index, added) in places.into_iter().zip(added) {
                     outcomes[index] = added;
                 }
             }

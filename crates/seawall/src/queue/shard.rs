@@ -88,9 +88,13 @@ impl Shard {
         }
     }
 
-    pub(super) async fn add(&self, items: &[(&str, Vec<u8>, Duration)]) -> Result<Vec<Added>> {
+    pub(super) async fn add(
+        &self,
+        items: &[(&str, Vec<u8>, Duration)],
+        terms: Terms,
+    ) -> Result<Vec<Added>> {
         let keys = [&self.waiting, &self.leased, &self.payloads, &self.finished];
-        let mut call = ADD.on(&keys).arg(&self.channel);
+        let mut call = ADD.on(&keys).arg(&self.channel).arg(millis(terms.remember));
         for (id, payload, after) in items {
             call = call.arg(*id).arg(payload).arg(millis(*after));
         }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use seawall::queue::{Acked, Added, Changed, Delayed, Given, Job, Whereabouts};
 
-use crate::setup::{Setup, on_every_backend};
+use crate::{
+    eventually,
+    setup::{Setup, on_every_backend},
+};
 
 const NOW: Duration = Duration::ZERO;
 const LATER: Duration = Duration::from_secs(3600);
@@ -16,6 +19,7 @@ on_every_backend! {
     a_sharded_queue_is_one_queue
     large_payloads_come_in_several_steps
     what_cannot_be_understood_is_dead_and_not_lost
+    a_finished_id_can_be_added_again_when_it_is_remembered_no_longer
 }
 
 async fn claim(queue: &Delayed<u64>) -> Vec<Job<u64>> {
@@ -175,5 +179,27 @@ async fn what_cannot_be_understood_is_dead_and_not_lost(setup: Setup) {
     assert_eq!(dead[0].payload, b"\"text\"");
     assert_eq!(words.revive("w", NOW).await.expect("answered"), Changed::Done);
     assert_eq!(words.claim(1).await.expect("answered").jobs[0].payload(), "text");
+    seawall.shutdown().await;
+}
+
+/// Also in a queue where nothing else happens.
+async fn a_finished_id_can_be_added_again_when_it_is_remembered_no_longer(setup: Setup) {
+    let seawall = setup.connect().await;
+    let builder = seawall.delayed_queue::<u64>("quiet").remember(Duration::from_millis(100));
+    let queue = builder.build().expect("valid");
+    for round in 0..3 {
+        let _ = queue.add("daily", &round, NOW).await.expect("answered");
+        let job = one(&queue).await;
+        assert_eq!((*job.payload(), job.attempt()), (round, 1));
+        assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+        eventually("it is added again", async || {
+            match queue.add("daily", &(round + 1), NOW).await.expect("answered") {
+                Added::Now => true,
+                Added::Before(Whereabouts::Finished) => false,
+                other @ Added::Before(_) => panic!("{other:?}"),
+            }
+        })
+        .await;
+    }
     seawall.shutdown().await;
 }
