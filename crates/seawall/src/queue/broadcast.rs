@@ -9,6 +9,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::decode::decode;
 use crate::{
     Script, Seawall,
     error::{Error, Result},
@@ -138,9 +139,9 @@ impl<T: DeserializeOwned> Listener<T> {
         let Some((number, body)) = split(bytes) else {
             return Heard::Unreadable("a message without a number".to_owned());
         };
-        let heard = match serde_json::from_slice(body) {
+        let heard = match decode(body) {
             Ok(message) => Heard::Message(message),
-            Err(error) => Heard::Unreadable(error.to_string()),
+            Err(why) => Heard::Unreadable(why),
         };
         let missed = match self.last {
             Some(last) if number == last + 1 => return self.noted(number, heard),

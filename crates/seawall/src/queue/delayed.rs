@@ -14,6 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    decode::decode,
     job::{Acked, Added, Changed, Claim, Dead, DelayedStatus, Given, Job},
     shard::{Back, Change, Claimed, MAX_BYTES_AT_ONCE, Shard, Terms},
     worker::DelayedWorkerBuilder,
@@ -152,7 +153,7 @@ impl Core {
     ) -> Result<Vec<Job<T>>> {
         let mut jobs = Vec::with_capacity(claimed.len());
         for Claimed { id, token, attempt, payload } in claimed {
-            match serde_json::from_slice(&payload) {
+            match decode(&payload) {
                 Ok(payload) => jobs.push(Job { shard, id, token, attempt, payload }),
                 Err(error) => {
                     let reason = format!("not understood: {error}");

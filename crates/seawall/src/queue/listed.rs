@@ -16,6 +16,7 @@ use std::{
 use redis::cmd;
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::decode::decode;
 use crate::{
     Script, Seawall,
     error::{Error, Result},
@@ -247,7 +248,7 @@ impl<T: DeserializeOwned> ListedConsumer<T> {
     fn hand_out(&mut self, element: Vec<u8>) -> Result<Taken<T>> {
         self.held.insert(element.clone());
         let json = element.get(MARK..).unwrap_or_default();
-        match serde_json::from_slice(json) {
+        match decode(json) {
             Ok(payload) => Ok(Taken { element, payload }),
             Err(error) => Err(Error::unexpected(format!("an element is not understood: {error}"))),
         }

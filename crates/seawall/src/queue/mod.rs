@@ -34,6 +34,7 @@
 //! in one step (they may lie on different nodes).
 
 mod broadcast;
+mod decode;
 mod delayed;
 mod hands;
 mod job;

@@ -10,13 +10,14 @@ use std::{
 };
 
 use seawall::{
-    queue::{Bug, Changed, Delayed, DelayedWorkerBuilder, Job},
+    queue::{Bug, Changed, Delayed, DelayedWorkerBuilder, Heard, Job},
     stream::Outcome,
 };
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::Semaphore;
 
 use crate::{
-    eventually,
+    PATIENCE, eventually,
     setup::{Setup, on_every_backend},
 };
 
@@ -27,6 +28,7 @@ on_every_backend! {
     thousands_of_items_are_each_done_once_by_eight_consumers
     what_fails_is_tried_again_and_what_fails_too_often_is_dead
     a_worker_that_stops_finishes_what_it_has_in_hand
+    a_payload_whose_decoder_panics_is_dead_and_the_others_are_done
     the_longest_pause_after_a_failure_is_a_pause
 }
 
@@ -162,6 +164,74 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     let finished = begun.load(Ordering::SeqCst);
     let status = queue.status().await.expect("answered");
     assert_eq!((status.leased, status.waiting), (0, 50 - finished));
+    seawall.shutdown().await;
+}
+
+/// A number, unless it is 3.
+struct NotThree(u64);
+
+impl Serialize for NotThree {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for NotThree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        assert_ne!(number, 3, "a three");
+        Ok(NotThree(number))
+    }
+}
+
+async fn a_payload_whose_decoder_panics_is_dead_and_the_others_are_done(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<NotThree>("decoder").build().expect("valid");
+    let add = async |number: u64| {
+        queue.add(format!("n-{number}"), &NotThree(number), Duration::ZERO).await.expect("answered")
+    };
+    for number in 0..6 {
+        let _ = add(number).await;
+    }
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let worker = queue.worker().run(move |job: Job<NotThree>| {
+        noted.lock().expect("no panic").push(job.payload().0);
+        async { Outcome::Done }
+    });
+    let worker = worker.expect("valid");
+    let nothing_is_left = async || {
+        let status = queue.status().await.expect("answered");
+        (status.waiting, status.leased, status.dead) == (0, 0, 1)
+    };
+    eventually("the others are done", nothing_is_left).await;
+    let _ = add(6).await;
+    eventually("it goes on", nothing_is_left).await;
+    worker.stop().await;
+    let mut seen = seen.lock().expect("no panic").clone();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2, 4, 5, 6]);
+    let dead = queue.dead(10).await.expect("answered");
+    assert_eq!((dead[0].id.as_str(), &dead[0].payload[..]), ("n-3", &b"3"[..]));
+    let reason = &dead[0].reason;
+    assert!(reason.contains("decoder panicked") && reason.contains("a three"), "{reason}");
+
+    // The lesser queues read payloads, too.
+    let list = seawall.listed_queue::<NotThree>("decoder").expect("a name");
+    let talk = seawall.broadcast::<NotThree>("decoder").expect("a name");
+    let (mut consumer, mut listener) =
+        (list.consumer("c").expect("a name"), talk.listen().await.expect("in"));
+    for number in [3, 4] {
+        list.push(&NotThree(number)).await.expect("pushed");
+        talk.publish(&NotThree(number)).await.expect("said");
+    }
+    let first = consumer.take(PATIENCE).await;
+    assert!(first.is_err_and(|error| error.to_string().contains("a three")));
+    let second = consumer.take(PATIENCE).await.expect("answered").expect("there is one");
+    assert_eq!(second.payload().0, 4);
+    let first = listener.next().await.expect("heard");
+    assert!(matches!(first, Heard::Unreadable(why) if why.contains("a three")));
+    assert!(matches!(listener.next().await, Some(Heard::Message(NotThree(4)))));
     seawall.shutdown().await;
 }
 
