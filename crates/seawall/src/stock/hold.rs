@@ -10,7 +10,8 @@
 //!
 //! Nothing is decided before the commit, so an undo is exact: the home gives up the attempt, the parts
 //! are told, and a part that arrives late or twice finds that its attempt is over. A process that dies
-//! in between leaves parts that ask the home when they are due, and get the same verdict.
+//! in between leaves parts that ask the home when they are due, and get the same verdict. A shard that
+//! is rebuilt ends all gatherings first ([`super::rebuild`]), for they may count on parts that it lost.
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use super::{
     record::{Part, Record, Standing, written},
     reference::Reference,
     sale::{MAX_UNITS, millis},
+    settle::Verdict,
 };
 use crate::{
     error::{Error, Result},
@@ -299,12 +301,15 @@ impl Inner {
                         .arg(want.state)
                 })
                 .await?;
-            if let [_, record @ ..] = committed.as_slice()
+            if let [word, record @ ..] = committed.as_slice()
                 && !record.is_empty()
             {
                 let held = self.held(home, record)?;
                 if matches!(held, Held::Sold { .. }) {
-                    self.settle(want.reference, attempt, &parts, "S").await;
+                    let verdict = if word == "NEW" { Verdict::SoldNow } else { Verdict::Sold };
+                    let record = Record::from_answer(record)?;
+                    let over = self.settle_sale(want.reference, &record, verdict).await?;
+                    return Ok(Ok(over.map_or(held, Held::Over)));
                 }
                 return Ok(Ok(held));
             }
@@ -347,9 +352,15 @@ impl Inner {
         attempt: u64,
         asked: &[usize],
     ) -> Result<()> {
-        self.decide(home, reference, "N", attempt).await?;
+        if let Some((_, record)) = self.decide(home, reference, "N", attempt).await?
+            && record.attempt == attempt
+            && matches!(record.standing, Standing::Held | Standing::Sold)
+        {
+            // It was committed after all: the parts are not this call's to give back.
+            return Ok(());
+        }
         let parts: Vec<Part> = asked.iter().map(|shard| Part { shard: *shard, units: 0 }).collect();
-        self.settle(reference, attempt, &parts, "R").await;
+        self.settle(reference, attempt, &parts, Verdict::Back).await;
         #[cfg(feature = "sabotage")]
         if self.bug == Some(Bug::UndoTwice) {
             super::sabotage::undo_again(self, asked).await;

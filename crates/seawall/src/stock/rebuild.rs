@@ -8,8 +8,16 @@
 //! held go to the home of their reference; when all shards are rebuilt and a home has too few, the rest
 //! become parts elsewhere. When one shard is rebuilt, what the others have noted says which of its
 //! units are parts.
+//!
+//! A gathering that is under way when one shard is rebuilt may have taken a part there that nobody has
+//! noted yet. So after the shard was closed every gathering at the others is ended, before they are
+//! read. One that is committed before that is read with its parts; one that begins after it finds the
+//! shard closed, or rebuilt. For the same reason two shards are not rebuilt at the same time, unless
+//! all are: each would read what the other is about to replace.
 
 use std::collections::{BTreeMap, HashMap};
+
+use redis::cmd;
 
 use super::{
     inventory::{Inner, Inventory},
@@ -29,11 +37,15 @@ use crate::{
 const RECORDS_A_STEP: usize = 200;
 
 static REBUILD: Script = Script::new(include_str!("script/rebuild.lua"));
+static CEASE: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/cease.lua")));
 
 /// A shard on paper.
 #[derive(Default)]
 struct Plan {
     levels: Levels,
+    /// The attempt of holds that are placed anew.
+    attempt: u64,
     /// Field, record, and when it is due; 0 for a part that asks its home.
     records: Vec<(String, String, i64)>,
 }
@@ -48,13 +60,14 @@ impl Inventory {
         self.inner.rebuild(&(0..self.shards()).collect::<Vec<_>>(), ledger).await
     }
 
-    /// Rebuilds one shard that was lost; the others go on and must be reachable.
+    /// Rebuilds one shard that was lost; the others go on and must be reachable. What is being gathered
+    /// meanwhile begins anew.
     ///
     /// Holds that were gathered longer ago than references are remembered cannot be told apart any
     /// more; then [`Inventory::rebuild`] is the way.
     ///
     /// # Errors
-    /// As [`Inventory::rebuild`].
+    /// As [`Inventory::rebuild`]; [`Error::Unavailable`] also while another shard is being rebuilt.
     pub async fn rebuild_shard(&self, shard: usize, ledger: &impl Ledger) -> Result<()> {
         if shard >= self.shards() {
             return Err(Error::Invalid(format!("there is no shard {shard}")));
@@ -77,7 +90,7 @@ impl Inner {
             }
         }
         let plans = match outcome {
-            Ok(()) => self.plan(shards, ledger).await,
+            Ok(()) => self.plan(&epochs, ledger).await,
             Err(error) => Err(error),
         };
         let plans = match plans {
@@ -121,12 +134,17 @@ impl Inner {
         }
     }
 
-    async fn plan(&self, shards: &[usize], ledger: &impl Ledger) -> Result<Vec<Plan>> {
+    /// The plans, in the order of the shards, which are closed under these epochs.
+    async fn plan(&self, epochs: &[(usize, String)], ledger: &impl Ledger) -> Result<Vec<Plan>> {
         let book = Book::read(ledger).await?;
         let count = self.shards.len();
         let forgotten = self.link.server_millis().saturating_add(millis(self.kept));
-        let mut plans: BTreeMap<usize, Plan> =
-            shards.iter().map(|shard| (*shard, Plan::default())).collect();
+        let plan = |(shard, epoch): &(usize, String)| {
+            let epoch: u64 = epoch.parse().map_err(|_| Error::unexpected("not an epoch"))?;
+            // Beyond every attempt of the past, and below those to come: see begin.lua.
+            Ok((*shard, Plan { attempt: epoch * 1000 + 999, ..Plan::default() }))
+        };
+        let mut plans: BTreeMap<usize, Plan> = epochs.iter().map(plan).collect::<Result<_>>()?;
         for (shard, plan) in &mut plans {
             for (receipt, Receipt { units, .. }) in &book.receipts {
                 let share = share(*units, *shard, count);
@@ -135,7 +153,7 @@ impl Inner {
                 plan.records.push((format!("r:{receipt}"), record, forgotten));
             }
         }
-        if shards.len() == count {
+        if epochs.len() == count {
             place(&book, &mut plans, forgotten, count)?;
         } else {
             for plan in &mut plans {
@@ -150,6 +168,35 @@ impl Inner {
         Ok(plans.into_values().collect())
     }
 
+    /// Ends what is being gathered at a shard. Whatever begins later is no matter; see above.
+    async fn cease_gathering(&self, shard: usize) -> Result<()> {
+        let key = self.shards[shard].key();
+        let (epoch, phase): (Option<String>, Option<String>) =
+            self.link.query(key, cmd("HMGET").arg(key).arg("epoch").arg("phase")).await?;
+        if epoch.is_none() {
+            // Lost as well: nothing can be committed there any more.
+            return Ok(());
+        }
+        if phase.as_deref() != Some("open") {
+            return Err(Error::Unavailable(
+                format!("shard {shard} of {} is being rebuilt", self.name).into(),
+            ));
+        }
+        let records = self.survey(shard).await?;
+        let gathering: Vec<&str> = records
+            .iter()
+            .filter(|(_, value)| value.starts_with(Standing::Gathering.letter()))
+            .filter_map(|(field, _)| field.strip_prefix("h:"))
+            .collect();
+        for references in gathering.chunks(RECORDS_A_STEP) {
+            self.call(shard, &CEASE, |call| {
+                references.iter().fold(call, |call, one| call.arg(*one))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
     /// What belongs to one shard, by the ledger and by what the others have noted.
     async fn place_one(
         &self,
@@ -160,6 +207,7 @@ impl Inner {
         let count = self.shards.len();
         let mut elsewhere: HashMap<String, (u64, Vec<Part>)> = HashMap::new();
         for other in (0..count).filter(|other| other != shard) {
+            self.cease_gathering(other).await?;
             for (field, value) in self.survey(other).await? {
                 let Some(record) = Record::from_value(&value) else { continue };
                 if !matches!(record.standing, Standing::Held | Standing::Sold) {
@@ -187,7 +235,7 @@ impl Inner {
             if reference.home(count) != *shard {
                 continue;
             }
-            let (attempt, parts) = elsewhere.remove(text).unwrap_or((1, Vec::new()));
+            let (attempt, parts) = elsewhere.remove(text).unwrap_or((plan.attempt, Vec::new()));
             let there: u64 = parts.iter().map(|part| part.units).sum();
             let record = Record {
                 standing: entry.standing,
@@ -257,11 +305,13 @@ fn place(
             continue;
         }
         let (standing, ends_millis) = (entry.standing, entry.until_millis);
-        let record = Record { standing, units, ends_millis, attempt: 1, parts: Vec::new() };
+        let attempt = plan.attempt;
+        let record = Record { standing, units, ends_millis, attempt, parts: Vec::new() };
         plan.add_home(text, record, forgotten);
     }
     for (text, entry, home) in rest {
         let (standing, ends_millis) = (entry.standing, entry.until_millis);
+        let attempt = plans.get(&home).map_or(1, |plan| plan.attempt);
         let mut missing = entry.units;
         let mut parts = Vec::new();
         let mut own = 0;
@@ -274,7 +324,7 @@ fn place(
                 own = units;
             } else if units > 0 {
                 parts.push(Part { shard, units });
-                let record = Record { standing, units, ends_millis, attempt: 1, parts: Vec::new() };
+                let record = Record { standing, units, ends_millis, attempt, parts: Vec::new() };
                 plan.add_part(text, &record, home, forgotten);
             }
         }
@@ -282,7 +332,7 @@ fn place(
             return Err(too_many(home));
         }
         if let Some(plan) = plans.get_mut(&home) {
-            let record = Record { standing, units: own, ends_millis, attempt: 1, parts };
+            let record = Record { standing, units: own, ends_millis, attempt, parts };
             plan.add_home(text, record, forgotten);
         }
     }

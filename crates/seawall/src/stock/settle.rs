@@ -2,6 +2,10 @@
 //!
 //! A part that cannot be told stays held, asks its home when it is due ([`super::levels`]) and then
 //! does what was decided. So the caller may rely on the home's answer alone.
+//!
+//! A part that answers, and is not there although it is being sold, was lost: a fail-over forgot it.
+//! Other units of its shard take its place; where there are none, the sale is taken back at once, for
+//! more must not be sold than there is.
 
 use futures_util::future::join_all;
 
@@ -40,6 +44,26 @@ pub enum Settled {
     Not(Standing),
     /// The home cannot be reached, and nothing was moved; may be repeated.
     Unavailable,
+}
+
+/// What parts are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// This call has just sold them: none of them can be forgotten yet.
+    SoldNow,
+    /// They were sold some time ago.
+    Sold,
+    /// They go back.
+    Back,
+}
+
+impl Verdict {
+    fn letter(self) -> &'static str {
+        match self {
+            Verdict::SoldNow | Verdict::Sold => "S",
+            Verdict::Back => "R",
+        }
+    }
 }
 
 impl Inventory {
@@ -95,8 +119,14 @@ impl Inner {
         if record.standing != wanted {
             return Ok(Settled::Not(record.standing));
         }
-        let verdict = if to == "S" { "S" } else { "R" };
-        self.settle(reference, record.attempt, &record.parts, verdict).await;
+        let verdict = match (to, word.as_str()) {
+            ("S", "DONE") => Verdict::SoldNow,
+            ("S", _) => Verdict::Sold,
+            _ => Verdict::Back,
+        };
+        if let Some(over) = self.settle_sale(reference, &record, verdict).await? {
+            return Ok(Settled::Not(over));
+        }
         let units = record.total();
         Ok(if word == "DONE" { Settled::Now { units } } else { Settled::Before { units } })
     }
@@ -119,25 +149,53 @@ impl Inner {
         }
     }
 
-    /// Tells parts what was decided. Who cannot be told asks later.
+    /// Tells the parts of a record; where it has become of it something else, what that is: a sale
+    /// that has just been made and whose parts are not there any more is taken back.
+    pub(super) async fn settle_sale(
+        &self,
+        reference: &Reference,
+        record: &Record,
+        verdict: Verdict,
+    ) -> Result<Option<Standing>> {
+        let missing = self.settle(reference, record.attempt, &record.parts, verdict).await;
+        if missing == 0 || verdict != Verdict::SoldNow {
+            return Ok(None);
+        }
+        tracing::warn!(sku = %self.name, %reference, missing, "parts were lost: a sale is taken back");
+        let home = reference.home(self.shards.len());
+        let back = self.decide(home, reference, "B", 0).await?;
+        self.settle(reference, record.attempt, &record.parts, Verdict::Back).await;
+        Ok(Some(back.map_or(Standing::Unknown, |(_, record)| record.standing)))
+    }
+
+    /// Tells parts what was decided. Who cannot be told asks later; how many are not there although
+    /// they are sold.
     pub(super) async fn settle(
         &self,
         reference: &Reference,
         attempt: u64,
         parts: &[Part],
-        verdict: &'static str,
-    ) {
+        verdict: Verdict,
+    ) -> usize {
+        let home = reference.home(self.shards.len());
         let told = parts.iter().filter(|part| part.shard < self.shards.len()).map(async |part| {
             let told = self
                 .call(part.shard, &SETTLE, |call| {
-                    call.arg(reference.as_str()).arg(attempt).arg(verdict).arg(0)
+                    let units = if verdict == Verdict::SoldNow { part.units } else { 0 };
+                    let call = call.arg(reference.as_str()).arg(attempt).arg(verdict.letter());
+                    call.arg(0).arg(units).arg(home)
                 })
                 .await;
-            if let Err(error) = told {
-                tracing::debug!(sku = %self.name, shard = part.shard, %error, "a part asks later");
+            match told {
+                Ok(words) => words.first().is_some_and(|word| word == "MISSING"),
+                Err(error) => {
+                    let shard = part.shard;
+                    tracing::debug!(sku = %self.name, shard, %error, "a part asks later");
+                    false
+                }
             }
         });
-        join_all(told).await;
+        join_all(told).await.into_iter().filter(|missing| *missing).count()
     }
 
     /// Asks the home of a part and carries out what it says.
@@ -161,7 +219,7 @@ impl Inner {
             _ => ("R", 0),
         };
         self.call(shard, &SETTLE, |call| {
-            call.arg(reference.as_str()).arg(attempt).arg(verdict).arg(wait)
+            call.arg(reference.as_str()).arg(attempt).arg(verdict).arg(wait).arg(0).arg(home)
         })
         .await?;
         Ok(())

@@ -6,6 +6,7 @@ mod inventory;
 mod layout;
 mod ledger;
 mod model;
+mod rebuilding;
 mod sale;
 mod sale_repair;
 #[path = "../support/setup.rs"]

@@ -4,6 +4,9 @@
 -- ARGV  3 reference, 4 most units to take here, 5 ms that the gathering may take
 -- Returns {BEGUN, attempt, units taken here}, or IS with the record that decided before.
 --
+-- Attempts are numbered by the clock, in µs: one that lost its record, as with a rebuild, is never
+-- taken for a later one, nor is what was said about it.
+--
 -- Atomic, because a new attempt must end the one before it together with what that one took here.
 sweep(16)
 local field = 'h:' .. ARGV[3]
@@ -11,8 +14,10 @@ local r = read(field)
 if r and r.s == 'H' and r.ends <= now then expire(field, r) end
 if r and r.s ~= 'G' and r.s ~= 'N' then return answer('IS', r) end
 if r and r.s == 'G' then move('held', 'left', r.units) end
+local attempt = math.max(r and r.attempt or 0, tonumber(ARGV[1]) * 1000 + 999,
+  t[1] * 1000000 + t[2]) + 1
 local new = {s = 'G', units = math.min(left, tonumber(ARGV[4])), ends = now + ARGV[5],
-  attempt = (r and r.attempt or 0) + 1, rest = '-'}
+  attempt = attempt, rest = '-'}
 move('left', 'held', new.units)
 write(field, new)
 redis.call('ZADD', due, whole(new.ends), field)

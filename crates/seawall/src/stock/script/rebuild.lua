@@ -5,7 +5,7 @@
 --       BEGIN:  nothing; from now on all movements are refused
 --       ADD:    2 epoch, then field, record and ms of each record; ms 0: it is a part that asks its home
 --       FINISH: 2 epoch, 3 received, 4 held, 5 sold
---       ABORT:  2 epoch; what was there is used again, if anything was
+--       ABORT:  2 epoch; what was there is used again; if nothing was, the shard is lost as before
 -- Returns {OK, epoch}, or {EPOCH, epoch} when another rebuild came in between.
 --
 -- Atomic, because the shard must change from the old state to the new one in one step. The new epoch
@@ -35,6 +35,8 @@ if ARGV[1] == 'ABORT' then
   redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
   if redis.call('HEXISTS', KEYS[1], 'received') == 1 then
     redis.call('HSET', KEYS[1], 'phase', 'open')
+  else
+    redis.call('UNLINK', KEYS[1])
   end
   return {'OK', epoch}
 end

@@ -2,13 +2,23 @@
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
 -- ARGV  3 reference, 4 attempt, 5 verdict: S sold, R goes back, K keep on, 6 ms until the home is
---       asked again, for K
--- Returns {OK, units moved}.
+--       asked again, for K, 7 for S: units to take of what is left if the part is missing, 8 the home
+-- Returns {OK, units moved}, or {MISSING} when a part that is sold is not here.
 --
 -- Atomic, because the units of a part must move exactly once; a verdict about another attempt moves
 -- nothing.
 local field, attempt, verdict = 'p:' .. ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local r = read(field)
+if verdict == 'S' and not (r and r.attempt == attempt and (r.s == 'H' or r.s == 'S')) then
+  -- It was lost, with a fail-over. Units are alike: others take its place, as long as there are any.
+  local units = tonumber(ARGV[7])
+  if units == 0 or left < units or (r and (r.attempt >= attempt or r.s == 'H')) then
+    return {'MISSING'}
+  end
+  move('left', 'sold', units)
+  finish(field, {s = 'S', units = units, ends = 0, attempt = attempt, rest = ARGV[8]}, 'S')
+  return {'OK', whole(units)}
+end
 if not r or r.attempt < attempt then
   -- The part may still be on its way: it will find that it is too late.
   if verdict == 'R' then

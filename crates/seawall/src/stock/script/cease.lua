@@ -1,0 +1,17 @@
+-- Ends gatherings whose home is here: a shard that they may have parts at is rebuilt.
+--
+-- KEYS, ARGV 1 to 2: see shard.lua
+-- ARGV  3 and on: references
+-- Returns {OK, how many were ended}.
+--
+-- Atomic, because a gathering is either committed, and its parts can be read in its record, or ended.
+local ended = 0
+for i = 3, #ARGV do
+  local field = 'h:' .. ARGV[i]
+  local r = read(field)
+  if r and r.s == 'G' then
+    expire(field, r)
+    ended = ended + 1
+  end
+end
+return {'OK', whole(ended)}
