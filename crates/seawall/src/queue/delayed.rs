@@ -2,8 +2,9 @@
 //!
 //! An item waits in a sorted set by the millisecond at which it is due, is leased to one consumer at a
 //! time, and ends by an acknowledgement or among the dead. All of that is decided by scripts on the
-//! server's clock. A lease has a token that grows with each time the item is handed out, so that a
-//! consumer whose lease ended cannot settle what another one has by now.
+//! server's clock. A lease has a token that is larger than all before it in the shard, whatever they were
+//! for, so that a consumer whose lease ended cannot settle what another one has by now, also when the item
+//! was cancelled and added again meanwhile.
 //!
 //! All keys of a queue lie in one slot; a queue that is too much for one node is split in shards, each
 //! in a slot of its own, and an item's id decides which.
@@ -253,14 +254,14 @@ impl<T> Delayed<T> {
     pub async fn dead(&self, count: usize) -> Result<Vec<Dead>> {
         let mut all = Vec::new();
         for shard in &self.core.shards {
-            for (id, [note, token, payload]) in shard.dead(count.min(MAX_AT_ONCE)).await? {
+            for (id, [note, attempts, payload]) in shard.dead(count.min(MAX_AT_ONCE)).await? {
                 let text = |bytes: Option<Vec<u8>>| {
                     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
                 };
                 all.push(Dead {
                     id,
                     reason: text(note),
-                    attempts: text(token).parse().unwrap_or(0),
+                    attempts: text(attempts).parse().unwrap_or(0),
                     payload: payload.unwrap_or_default(),
                 });
             }

@@ -115,7 +115,7 @@ pub struct Dead {
     pub id: String,
     /// Why it died.
     pub reason: String,
-    /// How often it was handed out.
+    /// How many attempts it had since it was added or revived, without those that do not count.
     pub attempts: u64,
     /// What was added, as it is in Redis.
     pub payload: Vec<u8>,

@@ -34,6 +34,7 @@ pub(super) struct Shard {
     dead: Vec<u8>,
     notes: Vec<u8>,
     finished: Vec<u8>,
+    last: Vec<u8>,
     pub(super) channel: Vec<u8>,
 }
 
@@ -84,6 +85,7 @@ impl Shard {
             dead: part("dead"),
             notes: part("notes"),
             finished: part("finished"),
+            last: part("last"),
             channel: part("due"),
         }
     }
@@ -118,10 +120,9 @@ impl Shard {
         count: usize,
         terms: Terms,
     ) -> Result<(Vec<Claimed>, Option<Duration>)> {
-        let keys =
-            [&self.waiting, &self.leased, &self.payloads, &self.tokens, &self.dead, &self.notes];
+        let Shard { waiting, leased, payloads, tokens, dead, notes, last, .. } = self;
         let call = CLAIM
-            .on(&keys)
+            .on(&[waiting, leased, payloads, tokens, dead, notes, last])
             .arg(count)
             .arg(millis(terms.lease))
             .arg(terms.attempts)
@@ -213,7 +214,7 @@ impl Shard {
         Ok(counts)
     }
 
-    /// Ids of the dead, with note, token and payload of each.
+    /// Ids of the dead, with reason, attempts and payload of each.
     pub(super) async fn dead(&self, count: usize) -> Result<Vec<(String, [Option<Vec<u8>>; 3])>> {
         if count == 0 {
             return Ok(Vec::new());

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use seawall::queue::{Acked, Added, Changed, Delayed, Given, Job, Whereabouts};
+use seawall::{
+    cmd,
+    queue::{Acked, Added, Changed, Delayed, Given, Job, Whereabouts},
+};
 
 use crate::{
     eventually,
@@ -20,6 +23,8 @@ on_every_backend! {
     large_payloads_come_in_several_steps
     what_cannot_be_understood_is_dead_and_not_lost
     a_finished_id_can_be_added_again_when_it_is_remembered_no_longer
+    a_consumer_of_the_past_cannot_settle_an_item_that_was_added_again
+    tokens_and_attempts_go_on_from_what_earlier_versions_left
 }
 
 async fn claim(queue: &Delayed<u64>) -> Vec<Job<u64>> {
@@ -200,6 +205,78 @@ async fn a_finished_id_can_be_added_again_when_it_is_remembered_no_longer(setup:
             }
         })
         .await;
+    }
+    seawall.shutdown().await;
+}
+
+/// Its lease ended, or it gave the item back; then another consumer has one of the same id.
+async fn a_consumer_of_the_past_cannot_settle_an_item_that_was_added_again(setup: Setup) {
+    let seawall = setup.connect().await;
+    let builder = seawall.delayed_queue::<u64>("past").lease(Duration::from_millis(50));
+    let queue = builder.remember(Duration::ZERO).build().expect("valid");
+    let _ = queue.add("x", &1, NOW).await.expect("answered");
+    let slow = one(&queue).await;
+    let mut second = None;
+    eventually("its lease has ended", async || {
+        second = claim(&queue).await.pop();
+        second.is_some()
+    })
+    .await;
+    let second = second.expect("claimed");
+    assert_eq!(second.attempt(), 2);
+    assert_eq!(queue.nack(&second, LATER, "busy").await.expect("answered"), Given::Waiting);
+    assert_eq!(queue.cancel("x").await.expect("answered"), Changed::Done);
+    // Removed by being cancelled, then by being finished.
+    for payload in [2, 3] {
+        let _ = queue.add("x", &payload, NOW).await.expect("answered");
+        let job = one(&queue).await;
+        assert_eq!((*job.payload(), job.attempt()), (payload, 1));
+        for past in [&slow, &second] {
+            assert_eq!(queue.ack(past).await.expect("answered"), Acked::Lost);
+            assert_eq!(queue.extend(past, LATER).await.expect("answered"), Acked::Lost);
+            assert_eq!(queue.nack(past, NOW, "late").await.expect("answered"), Given::Lost);
+            assert_eq!(queue.bury(past, "late").await.expect("answered"), Given::Lost);
+        }
+        assert_eq!(queue.status().await.expect("answered").leased, 1);
+        assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
+    }
+    seawall.shutdown().await;
+}
+
+/// Tokens were once how often an item had been handed out.
+async fn tokens_and_attempts_go_on_from_what_earlier_versions_left(setup: Setup) {
+    let seawall = setup.connect().await;
+    let queue = seawall.delayed_queue::<u64>("former").attempts(4).build().expect("valid");
+    let base = setup.entry("delayed:{former}");
+    let run = async |name: &str, part: &str, arguments: &[&str]| {
+        let key = format!("{base}{part}");
+        seawall.link().send(key.as_bytes(), cmd(name).arg(&key).arg(arguments)).await.expect("ran")
+    };
+    run("HSET", ":payloads", &["lives", "1", "dead", "2"]).await;
+    run("HSET", ":tokens", &["lives", "3", "dead", "4"]).await;
+    run("HSET", ":notes", &["lives", "1", "dead", "too old"]).await;
+    run("ZADD", "", &["1", "lives"]).await;
+    run("ZADD", ":dead", &["1", "dead"]).await;
+    let mut past = None;
+    for attempt in 3..=4 {
+        let job = one(&queue).await;
+        assert_eq!((job.id(), job.attempt()), ("lives", attempt));
+        if let Some(past) = past {
+            assert_eq!(queue.ack(&past).await.expect("answered"), Acked::Lost);
+        }
+        let _ = queue.nack(&job, NOW, "busy").await.expect("answered");
+        past = Some(job);
+    }
+    let mut dead = queue.dead(10).await.expect("answered");
+    dead.sort_by(|one, other| one.id.cmp(&other.id));
+    let seen: Vec<_> =
+        dead.iter().map(|dead| (dead.id.as_str(), dead.attempts, dead.reason.as_str())).collect();
+    assert_eq!(seen, [("dead", 4, "too old"), ("lives", 4, "busy")]);
+    for id in ["dead", "lives"] {
+        assert_eq!(queue.revive(id, NOW).await.expect("answered"), Changed::Done);
+        let job = one(&queue).await;
+        assert_eq!((job.id(), job.attempt()), (id, 1));
+        assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
     }
     seawall.shutdown().await;
 }

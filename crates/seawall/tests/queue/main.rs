@@ -12,7 +12,6 @@ mod listed;
 #[expect(dead_code, reason = "processes of these tests end themselves")]
 mod process;
 #[path = "../support/setup.rs"]
-#[expect(dead_code, reason = "keys are the queues' own")]
 mod setup;
 mod work;
 

@@ -5,7 +5,7 @@
 -- KEYS[3]  payloads, by id
 -- KEYS[4]  tokens, by id
 -- KEYS[5]  dead: sorted set of ids by the time of their end
--- KEYS[6]  notes, by id: of the living how many attempts do not count, of the dead the reason
+-- KEYS[6]  notes, by id: of the living the token from which attempts are counted, of the dead the reason
 -- ARGV[1]  id
 -- ARGV[2]  'cancel', 'move' (only what waits), or 'revive' (only what is dead, with new attempts)
 -- ARGV[3]  milliseconds from now until it is due
@@ -41,7 +41,7 @@ if what == 'revive' then
     return 'unknown'
   end
   redis.call('ZREM', KEYS[5], id)
-  -- Tokens go on, so that no consumer of the past has one that counts again.
+  -- Attempts are counted from here.
   redis.call('HSET', KEYS[6], id, redis.call('HGET', KEYS[4], id) or '0')
 end
 local time = redis.call('TIME')

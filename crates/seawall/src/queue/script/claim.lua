@@ -3,9 +3,10 @@
 -- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
 -- KEYS[2]  leased: sorted set of ids by the end of their lease
 -- KEYS[3]  payloads, by id
--- KEYS[4]  tokens, by id: how often the item was handed out
+-- KEYS[4]  tokens, by id: of the living that of the last lease, of the dead the attempts they had
 -- KEYS[5]  dead: sorted set of ids by the time of their end
--- KEYS[6]  notes, by id: of the living how many attempts do not count, of the dead the reason
+-- KEYS[6]  notes, by id: of the living the token from which attempts are counted, of the dead the reason
+-- KEYS[7]  the last token that was given out
 -- ARGV[1]  how many at most
 -- ARGV[2]  lease in milliseconds
 -- ARGV[3]  attempts after which an item is dead
@@ -17,19 +18,27 @@
 --
 -- Atomic, so that an item is handed to one consumer, and so that its token is that
 -- consumer's alone. The time is the server's: consumers with any clock agree on what is due.
+--
+-- Tokens are of the whole shard and never come twice, also for an id that was removed and added again:
+-- each is larger than the last one, than any that the item has had, and than the time in microseconds,
+-- by which it is also larger than what a primary gave out that died before its replica knew. What is
+-- left of a token after subtracting the item's note is the attempt, so the note leaps along with it.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local limit = tonumber(ARGV[3])
 local number = function(value) return string.format('%.0f', value) end
-local free = function(id) return tonumber(redis.call('HGET', KEYS[6], id) or '0') or 0 end
+local token_of = function(id) return tonumber(redis.call('HGET', KEYS[4], id) or '0') end
+local before = function(id) return tonumber(redis.call('HGET', KEYS[6], id) or '0') or 0 end
 
 -- Items whose consumer was not heard of until its lease ended are due again, at once.
 local died = 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[4])) do
   redis.call('ZREM', KEYS[2], id)
-  if tonumber(redis.call('HGET', KEYS[4], id) or '0') - free(id) >= limit then
+  local attempts = token_of(id) - before(id)
+  if attempts >= limit then
     redis.call('ZADD', KEYS[5], number(now), id)
+    redis.call('HSET', KEYS[4], id, number(attempts))
     redis.call('HSET', KEYS[6], id, 'its lease ended ' .. ARGV[3] .. ' times')
     died = died + 1
   else
@@ -37,6 +46,8 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'L
   end
 end
 
+local last = tonumber(redis.call('GET', KEYS[7]) or '0')
+local moment = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local taken = {}
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'LIMIT', 0, ARGV[1])
 local room = tonumber(ARGV[5])
@@ -47,8 +58,15 @@ for index, id in ipairs(due) do
   if room < 0 and index > 1 then break end
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZADD', KEYS[2], number(now + tonumber(ARGV[2])), id)
-  local token = redis.call('HINCRBY', KEYS[4], id, 1)
-  taken[index] = {id, token, token - free(id), payload}
+  local former = token_of(id)
+  local attempt = former - before(id) + 1
+  last = math.max(last + 1, former + 1, moment)
+  redis.call('HSET', KEYS[4], id, number(last))
+  redis.call('HSET', KEYS[6], id, number(last - attempt))
+  taken[index] = {id, last, attempt, payload}
+end
+if #taken > 0 then
+  redis.call('SET', KEYS[7], number(last))
 end
 
 local wait = -1

@@ -4,7 +4,7 @@
 -- KEYS[2]  leased: sorted set of ids by the end of their lease
 -- KEYS[3]  tokens, by id
 -- KEYS[4]  dead: sorted set of ids by the time of their end
--- KEYS[5]  notes, by id: of the living how many attempts do not count, of the dead the reason
+-- KEYS[5]  notes, by id: of the living the token from which attempts are counted, of the dead the reason
 -- ARGV[1]  id
 -- ARGV[2]  token
 -- ARGV[3]  milliseconds until it is due again
@@ -23,9 +23,10 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local limit = tonumber(ARGV[4])
 redis.call('ZREM', KEYS[2], ARGV[1])
-local free = tonumber(redis.call('HGET', KEYS[5], ARGV[1]) or '0') or 0
-if limit >= 0 and tonumber(ARGV[2]) - free >= limit then
+local attempts = tonumber(ARGV[2]) - (tonumber(redis.call('HGET', KEYS[5], ARGV[1]) or '0') or 0)
+if limit >= 0 and attempts >= limit then
   redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
+  redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', attempts))
   redis.call('HSET', KEYS[5], ARGV[1], ARGV[5])
   return 'dead'
 end
