@@ -15,6 +15,7 @@
 //! Deliberately absent: values. Sizes are estimates of what a server with jemalloc needs (`size.rs`).
 
 mod crc64;
+mod index;
 mod lzf;
 mod packed;
 mod size;

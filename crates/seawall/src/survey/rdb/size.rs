@@ -2,8 +2,11 @@
 //!
 //! The figures are those of a 64-bit redis-server 7.0 with jemalloc, which is what `MEMORY USAGE`
 //! adds up there: exact for strings and packed values, within a few percent for tables, whose number
-//! of buckets depends on how they grew, and within a quarter for streams, whose index is itself only
-//! estimated by the server.
+//! of buckets depends on how they grew. A stream's indexes are only estimated by the server, by their
+//! nodes, which `index.rs` counts; what a running server keeps spare in a stream's last piece, up to
+//! 4 KiB, is not in a file.
+
+use super::index::Index;
 
 /// A value's own header.
 const OBJECT: u64 = 16;
@@ -91,23 +94,23 @@ pub(super) fn list(pieces: u64, packs: u64) -> u64 {
 }
 
 /// A radix tree over stream ids.
-fn index(ids: u64) -> u64 {
-    ids * (STREAM_ID + 2 * INDEX_NODE) + INDEX_NODE
+fn tree(index: Index) -> u64 {
+    index.ids() * STREAM_ID + index.nodes() * INDEX_NODE
 }
 
-/// A stream's own part.
-pub(super) fn stream(pieces: u64, packs: u64) -> u64 {
-    OBJECT + STREAM + index(pieces) + packs
+/// A stream's own part: its pieces, which take so much, by their first ids.
+pub(super) fn stream(pieces: Index, packs: u64) -> u64 {
+    OBJECT + STREAM + tree(pieces) + packs
 }
 
-/// A consumer group with so many pending entries.
-pub(super) fn group(name: u64, pending: u64) -> u64 {
-    GROUP + name + index(pending) + pending * PENDING
+/// A consumer group with its pending entries. The server does not count its name.
+pub(super) fn group(pending: Index) -> u64 {
+    GROUP + pending.ids() * PENDING + tree(pending)
 }
 
-/// A consumer with so many of them.
-pub(super) fn consumer(name: u64, pending: u64) -> u64 {
-    CONSUMER + name + index(pending)
+/// A consumer with those of them that are its own.
+pub(super) fn consumer(name: u64, pending: Index) -> u64 {
+    CONSUMER + name + tree(pending)
 }
 
 #[cfg(test)]

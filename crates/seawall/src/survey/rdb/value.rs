@@ -15,7 +15,9 @@
 use std::io::Read;
 
 use super::{
-    Maker, RdbError, packed, size,
+    Maker, RdbError,
+    index::{ID, Index},
+    packed, size,
     source::{Count, Skipped, Source},
 };
 use crate::survey::Kind;
@@ -203,9 +205,12 @@ fn stream<R: Read>(
     scratch: &mut Vec<u8>,
 ) -> Result<Value, RdbError> {
     let pieces = source.length()?;
+    let mut index = Index::default();
     let mut packs = 0;
     for _ in 0..pieces {
-        source.skip_string()?;
+        source.string(ID, scratch)?;
+        let first = scratch.as_slice().try_into();
+        index.add(first.map_err(|_| source.corrupt("a stream's piece without its id"))?);
         packs += size::allocated(source.skip_string()?.length);
     }
     let members = source.length()?;
@@ -213,24 +218,25 @@ fn stream<R: Read>(
     for _ in 0..ids {
         source.length()?;
     }
-    let mut bytes = size::stream(pieces, packs);
+    let mut bytes = size::stream(index, packs);
     for _ in 0..source.length()? {
-        let name = source.string(0, scratch)?;
+        source.skip_string()?;
         for _ in 0..if added >= Added::InSeven { 3 } else { 2 } {
             source.length()?;
         }
-        let pending = source.length()?;
-        for _ in 0..pending {
-            source.skip(16 + 8)?;
+        let mut pending = Index::default();
+        for _ in 0..source.length()? {
+            pending.add(source.array()?);
+            source.skip(8)?;
             source.length()?;
         }
-        bytes += size::group(name, pending);
+        bytes += size::group(pending);
         for _ in 0..source.length()? {
             let name = source.string(0, scratch)?;
             source.skip(if added == Added::InSevenTwo { 16 } else { 8 })?;
-            let pending = source.length()?;
-            for _ in 0..pending {
-                source.skip(16)?;
+            let mut pending = Index::default();
+            for _ in 0..source.length()? {
+                pending.add(source.array()?);
             }
             bytes += size::consumer(name, pending);
         }
