@@ -65,7 +65,8 @@ pub struct Places<M> {
 /// A point on the map.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Degrees east, ±180.
+    /// Degrees east, ±180; both are the same meridian, and a place may be added and looked for on
+    /// either.
     pub longitude: f64,
     /// Degrees north, ±85.05112878: what a geo set takes.
     pub latitude: f64,
@@ -80,7 +81,17 @@ impl Point {
                 "({longitude}, {latitude}) is not on the map: ±180, ±{MAX_LATITUDE} are allowed"
             )));
         }
-        Ok(self)
+        Ok(self.on_the_grid())
+    }
+
+    /// The same point where a geo set has a cell for it. Its cells go from -180 up to and without 180:
+    /// servers take 180 for the cell behind the last one, which no search from the other side looks
+    /// at, although searches do go round the earth everywhere else. By their own formula, because
+    /// rounding takes what is next to 180 there, too.
+    pub(super) fn on_the_grid(self) -> Self {
+        let longitude =
+            if (self.longitude + 180.0) / 360.0 >= 1.0 { -180.0 } else { self.longitude };
+        Point { longitude, ..self }
     }
 }
 

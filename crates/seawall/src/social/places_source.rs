@@ -183,7 +183,8 @@ impl<M: Member> PlacesIn<M> {
 /// Where a command has its key.
 const KEY_WORD: usize = 1;
 
-fn close(one: Point, other: Point) -> bool {
+fn close(there: Point, known: Point) -> bool {
+    let (one, other) = (there, known.on_the_grid());
     (one.longitude - other.longitude).abs() < ROUNDING
         && (one.latitude - other.latitude).abs() < ROUNDING
 }

@@ -19,6 +19,7 @@ on_every_backend! {
     distances_are_those_of_the_documents
     pages_ascend_end_and_skip_what_dangles
     an_absent_set_is_read_from_the_source_and_compared
+    circles_go_round_the_earth
 }
 
 const CENTRE: Point = Point { longitude: 116.397904, latitude: 39.909005 };
@@ -85,6 +86,70 @@ async fn pages_ascend_end_and_skip_what_dangles(setup: Setup) {
     assert!(shops.add(&[(1, Point { longitude: 0.0, latitude: 90.0 })]).await.is_err());
     assert!(shops.nearby(CENTRE, f64::INFINITY, 0..10).await.is_err());
     assert!(shops.nearby(CENTRE, 10.0, 999..1_001).await.is_err());
+    seawall.shutdown().await;
+}
+
+/// The earth as the servers have it.
+fn metres(one: Point, other: Point) -> f64 {
+    let half = |a: f64, b: f64| ((a - b).to_radians() / 2.0).sin().powi(2);
+    let across = one.latitude.to_radians().cos() * other.latitude.to_radians().cos();
+    let chord = half(one.latitude, other.latitude) + across * half(one.longitude, other.longitude);
+    2.0 * 6_372_797.560856 * chord.sqrt().asin()
+}
+
+/// Places on both sides of the antimeridian and on it, under both of its names.
+async fn circles_go_round_the_earth(setup: Setup) {
+    let seawall = setup.connect().await;
+    let longitudes = [
+        -180.0,
+        -179.9999,
+        -179.99,
+        -179.5,
+        -175.0,
+        175.0,
+        179.5,
+        179.99,
+        179.9999,
+        179.999_999_999_999_97,
+        180.0,
+    ];
+    let latitudes = [-60.0, -5.0, -0.0001, 0.0, 0.0001, 5.0, 60.0];
+    let points: Vec<Point> = longitudes
+        .iter()
+        .flat_map(|longitude| latitudes.map(|latitude| Point { longitude: *longitude, latitude }))
+        .collect();
+    let table: Vec<(u64, Point)> = (0..).zip(points.iter().copied()).collect();
+    let rows = table.clone();
+    let load = move || {
+        let rows = rows.clone();
+        async move { Ok::<_, std::io::Error>(rows) }
+    };
+    let added: PlacesIn<u64> = seawall.places("island").kind("added").expect("valid");
+    added.add(&table).await.expect("answered");
+    let read = seawall.places("island").kind("read").expect("valid").source(load);
+    for islands in [&added, &read] {
+        for centre in &points {
+            for radius in [50.0, 5_000.0, 300_000.0, 3_000_000.0] {
+                let near =
+                    islands.nearby(*centre, radius, 0..1_000).await.expect("answered").places;
+                assert!(near.is_sorted_by(|a, b| a.metres <= b.metres));
+                // Cells are less than a metre: what is nearer to the edge than that is left open.
+                for (id, point) in &table {
+                    let distance = metres(*centre, *point);
+                    let found = near.iter().find(|place| place.member == *id);
+                    match found {
+                        Some(place) => assert!((place.metres - distance).abs() < 1.0),
+                        None => assert!(distance > radius - 1.0, "{point:?} from {centre:?}"),
+                    }
+                }
+                // Pages are parts of that list, also where it crosses.
+                let page = islands.nearby(*centre, radius, 3..9).await.expect("answered").places;
+                let whole = near.iter().skip(3).take(6).map(|place| place.metres);
+                assert!(page.iter().map(|place| place.metres).eq(whole));
+            }
+        }
+    }
+    assert!(read.audit().await.expect("answered").is_right());
     seawall.shutdown().await;
 }
 
