@@ -218,8 +218,7 @@ impl<M: Member> Sessions<M> {
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
         let call = call.arg(millis(self.settings.longest)).arg(self.settings.most);
-        let over: Vec<(String, f64)> =
-            self.settings.seawall.link().eval(&call.arg(score)).await?;
+        let over: Vec<(String, f64)> = self.settings.seawall.link().eval(&call.arg(score)).await?;
         let over = entries(over);
         self.end(&index, &over).await?;
         let itself = over.iter().any(|(one, _)| one == id);

@@ -35,6 +35,8 @@ use crate::{
 const GATHERING: Duration = Duration::from_secs(5);
 /// When a part first asks its home, unless it was told before.
 const ASK_FIRST: Duration = Duration::from_secs(2);
+/// How often a home is asked while holds that have ended go back there, 128 or more each time.
+const MAX_ASKED: usize = 10_000;
 /// How often gathering is begun anew when others were quicker.
 const MAX_GATHERINGS: usize = 6;
 
@@ -93,6 +95,11 @@ impl Held {
     pub fn is_yours(&self) -> bool {
         matches!(self, Held::Held(_) | Held::Sold { .. })
     }
+}
+
+/// Whether a home said that it has too little.
+fn is_short(word: &str) -> bool {
+    matches!(word, "SHORT" | "MORE")
 }
 
 /// What is wanted.
@@ -180,26 +187,32 @@ impl Inner {
             words => words?,
         };
         match words.split_first() {
-            Some((word, rest)) if word == "SHORT" => {
-                let left = rest.first().and_then(|left| left.parse().ok()).unwrap_or(0);
-                match self.gather(home, left, want).await {
-                    Err(Error::Unavailable(_)) => Ok(Held::Unavailable),
-                    held => held,
-                }
-            }
+            Some((word, _)) if is_short(word) => match self.gather(home, want).await {
+                Err(Error::Unavailable(_)) => Ok(Held::Unavailable),
+                held => held,
+            },
             Some((_, record)) => self.held(home, record),
             None => Err(Error::unexpected("a shard answered nothing")),
         }
     }
 
+    /// Takes from the home alone. As long as holds that have ended may go back there, it is asked again.
     async fn take_at(&self, home: usize, want: Want<'_>) -> Result<Vec<String>> {
-        self.call(home, &HOLD, |call| {
-            call.arg(want.reference.as_str())
-                .arg(want.units)
-                .arg(millis(want.lifetime))
-                .arg(want.state)
-        })
-        .await
+        let mut words = Vec::new();
+        for _ in 0..MAX_ASKED {
+            words = self
+                .call(home, &HOLD, |call| {
+                    call.arg(want.reference.as_str())
+                        .arg(want.units)
+                        .arg(millis(want.lifetime))
+                        .arg(want.state)
+                })
+                .await?;
+            if words.first().is_none_or(|word| word != "MORE") {
+                break;
+            }
+        }
+        Ok(words)
     }
 
     /// What a record at its home means to one who wants units.
@@ -224,43 +237,43 @@ impl Inner {
         })
     }
 
-    async fn gather(&self, home: usize, home_left: u64, want: Want<'_>) -> Result<Held> {
-        let mut home_left = home_left;
+    async fn gather(&self, home: usize, want: Want<'_>) -> Result<Held> {
         let mut sum = 0;
         for _ in 0..MAX_GATHERINGS {
             // Everybody is looked at before anybody is told that there is nothing.
-            let others = (0..self.shards.len()).filter(|shard| *shard != home);
-            let looks = join_all(others.map(async |shard| (shard, self.look(shard).await))).await;
-            let complete = looks.iter().all(|(_, look)| look.is_ok());
+            let looks = (0..self.shards.len()).map(|shard| self.clear(shard));
+            let looks = join_all(looks).await;
+            let complete = looks.iter().all(|look| look.as_ref().is_ok_and(|look| look.is_all));
             let mut others: Vec<Part> = looks
                 .into_iter()
+                .enumerate()
                 .filter_map(|(shard, look)| Some(Part { shard, units: look.ok()?.left }))
                 .filter(|part| part.units > 0)
                 .collect();
+            sum = others.iter().map(|part| part.units).sum::<u64>();
+            others.retain(|part| part.shard != home);
             // The fewest parts: the fullest shards first.
             others.sort_by_key(|part| std::cmp::Reverse(part.units));
-            sum = home_left + others.iter().map(|part| part.units).sum::<u64>();
             if sum < want.units {
                 return Ok(match complete {
                     true => Held::SoldOut { left: sum },
                     false => Held::Partial { left: sum },
                 });
             }
-            match self.gather_from(home, &others, want).await? {
-                Ok(held) => return Ok(held),
-                Err(left) => home_left = left,
+            if let Some(held) = self.gather_from(home, &others, want).await? {
+                return Ok(held);
             }
         }
         Ok(Held::Partial { left: sum })
     }
 
-    /// One attempt; what the home has left when it was in vain.
+    /// One attempt; `None` when it was in vain.
     async fn gather_from(
         &self,
         home: usize,
         others: &[Part],
         want: Want<'_>,
-    ) -> Result<Result<Held, u64>> {
+    ) -> Result<Option<Held>> {
         let alone = others.first().is_some_and(|part| part.units >= want.units);
         let begun = self
             .call(home, &BEGIN, |call| {
@@ -274,7 +287,7 @@ impl Inner {
                 let number = |text: &String| text.parse::<u64>().unwrap_or(0);
                 (number(attempt), want.units - number(taken).min(want.units))
             }
-            [_, record @ ..] => return self.held(home, record).map(Ok),
+            [_, record @ ..] => return self.held(home, record).map(Some),
             [] => return Err(Error::unexpected("a shard answered nothing")),
         };
         let (mut parts, mut asked) = (Vec::new(), Vec::new());
@@ -309,17 +322,17 @@ impl Inner {
                     let verdict = if word == "NEW" { Verdict::SoldNow } else { Verdict::Sold };
                     let record = Record::from_answer(record)?;
                     let over = self.settle_sale(want.reference, &record, verdict).await?;
-                    return Ok(Ok(over.map_or(held, Held::Over)));
+                    return Ok(Some(over.map_or(held, Held::Over)));
                 }
-                return Ok(Ok(held));
+                return Ok(Some(held));
             }
         }
         self.undo(home, want.reference, attempt, &asked).await?;
         // Perhaps the home alone has enough by now.
         let words = self.take_at(home, want).await?;
         match words.as_slice() {
-            [word, left] if word == "SHORT" => Ok(Err(left.parse().unwrap_or(0))),
-            [_, record @ ..] => self.held(home, record).map(Ok),
+            [word, _] if is_short(word) => Ok(None),
+            [_, record @ ..] => self.held(home, record).map(Some),
             [] => Err(Error::unexpected("a shard answered nothing")),
         }
     }

@@ -1,6 +1,6 @@
 //! The units of one SKU, spread over shards in slots of their own.
 //!
-//! Each shard is four keys in one slot and is moved by scripts alone; `received = held + sold + left`
+//! Each shard is five keys in one slot and is moved by scripts alone; `received = held + sold + left`
 //! holds at each of them whenever anybody looks. What concerns several shards is decided by one record
 //! at the *home* of its reference; the parts elsewhere are held until they have heard of the decision.
 //!
@@ -8,8 +8,9 @@
 //! stock:{SKU}:layout                hash: salts, made
 //! stock:{SKU:SHARD:SALT}            hash: epoch, phase, received, held, sold, left
 //! stock:{SKU:SHARD:SALT}:records    hash: h:REFERENCE, p:REFERENCE, r:RECEIPT → record
-//! stock:{SKU:SHARD:SALT}:due        zset: when a hold ends, a record is forgotten
+//! stock:{SKU:SHARD:SALT}:due        zset: when a hold ends
 //! stock:{SKU:SHARD:SALT}:parts      zset: when the home of a part is asked
+//! stock:{SKU:SHARD:SALT}:done       zset: when a finished record is forgotten
 //! ```
 //!
 //! A shard that cannot be reached, has lost its data or is being rebuilt answers [`Error::Unavailable`]
@@ -43,6 +44,8 @@ use crate::{
 
 /// How long a shard that failed is not chosen as a home.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Keys of a shard.
+const KEYS: usize = 5;
 /// How often a movement follows a shard to a new epoch.
 const MAX_EPOCHS: usize = 4;
 
@@ -195,8 +198,8 @@ pub(super) struct Inner {
 
 /// One shard: its keys, and what this process knows about it.
 pub(super) struct Shard {
-    /// The shard, its records, due and parts, and the three that a rebuild writes.
-    pub(super) keys: [Vec<u8>; 7],
+    /// The shard, its records, due, parts and done, and the four that a rebuild writes.
+    pub(super) keys: [Vec<u8>; 9],
     epoch: AtomicU64,
     /// Until when it is not chosen as a home, in nanoseconds of our clock.
     away_until: AtomicU64,
@@ -210,9 +213,11 @@ impl Shard {
             with(b":records"),
             with(b":due"),
             with(b":parts"),
+            with(b":done"),
             with(b":new-records"),
             with(b":new-due"),
             with(b":new-parts"),
+            with(b":new-done"),
         ];
         Shard { keys, epoch: AtomicU64::new(0), away_until: AtomicU64::new(0) }
     }
@@ -236,7 +241,7 @@ impl Inventory {
     /// The keys of a shard, of which the first holds its numbers; for those who look at Redis by hand.
     #[must_use]
     pub fn shard_keys(&self, shard: usize) -> Option<&[Vec<u8>]> {
-        self.inner.shards.get(shard).map(|shard| &shard.keys[..4])
+        self.inner.shards.get(shard).map(|shard| &shard.keys[..KEYS])
     }
 
     /// A reference whose home is a shard that seems to be alive, another one each time.
@@ -273,7 +278,7 @@ impl Inner {
         let mut lost = 0;
         for _ in 0..MAX_EPOCHS + ATTEMPTS {
             let call = script
-                .on(&at.keys[..4])
+                .on(&at.keys[..KEYS])
                 .arg(at.epoch.load(Ordering::Relaxed))
                 .arg(millis(self.kept));
             let reply: Result<Vec<String>> = self.link.eval(&arguments(call)).await;

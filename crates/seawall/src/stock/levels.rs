@@ -2,6 +2,9 @@
 //!
 //! A hold that has ended goes back with the next movement of its shard, or when a sweeper comes by.
 //! Parts whose home has not told them anything are named by the same look, and their home is asked.
+//!
+//! One look takes care of a page of records, so that no script takes long; whoever needs to know how
+//! many units there are looks again until the page was not full.
 
 use std::{ops::Add, sync::Weak, time::Duration};
 
@@ -18,6 +21,8 @@ use crate::{
 
 /// Records that one look takes care of.
 const RECORDS_A_LOOK: u64 = 128;
+/// Looks at one shard until it is told that not everything was seen.
+const MAX_LOOKS: usize = 10_000;
 /// How often the same part asks its home.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -89,8 +94,26 @@ impl Audit {
 /// What a look at one shard shows.
 struct Look {
     levels: Levels,
+    /// What may be due beyond what it took care of.
+    due: Due,
     /// Parts whose home is to be asked: "attempt home reference".
     parts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// Holds that have ended, and so units.
+    Holds,
+    /// Records to be forgotten, parts to be settled.
+    Other,
+    Nothing,
+}
+
+/// How a shard stands for one who needs units.
+pub(super) struct Cleared {
+    pub(super) left: u64,
+    /// False when some units there may be held although their hold has ended.
+    pub(super) is_all: bool,
 }
 
 impl Inventory {
@@ -123,7 +146,34 @@ impl Inventory {
 
 impl Inner {
     pub(super) async fn look(&self, shard: usize) -> Result<Levels> {
-        Ok(self.look_after(shard, Duration::ZERO).await?.levels)
+        let mut look = self.look_after(shard, Duration::ZERO).await?;
+        for _ in 1..MAX_LOOKS {
+            if look.due != Due::Holds {
+                break;
+            }
+            look = self.look_after(shard, Duration::ZERO).await?;
+        }
+        Ok(look.levels)
+    }
+
+    /// Lets go everything at a shard that has ended, also parts that have not heard of it.
+    pub(super) async fn clear(&self, shard: usize) -> Result<Cleared> {
+        let (mut left, mut asked) = (0, true);
+        for _ in 0..MAX_LOOKS {
+            let look = self.look_after(shard, ASK_AGAIN).await?;
+            left = look.levels.left;
+            if look.due != Due::Holds && look.parts.is_empty() {
+                return Ok(Cleared { left, is_all: asked });
+            }
+            let told = look.parts.iter().map(|part| self.resolve(shard, part));
+            for told in join_all(told).await {
+                if let Err(error) = told {
+                    tracing::debug!(sku = %self.name, shard, %error, "a part asks later");
+                    asked = false;
+                }
+            }
+        }
+        Ok(Cleared { left, is_all: false })
     }
 
     /// Looks at a shard, and takes on its parts that are due: nobody else is told of them for a while.
@@ -134,7 +184,12 @@ impl Inner {
         match (number(1), number(2), number(3), number(4)) {
             (Some(received), Some(held), Some(sold), Some(left)) => Ok(Look {
                 levels: Levels { received, held, sold, left },
-                parts: words.into_iter().skip(5).collect(),
+                due: match words.get(5).map(String::as_str) {
+                    Some("HOLDS") => Due::Holds,
+                    Some("OTHER") => Due::Other,
+                    _ => Due::Nothing,
+                },
+                parts: words.into_iter().skip(6).collect(),
             }),
             _ => Err(Error::unexpected(format!("{words:?} is not a shard"))),
         }
@@ -144,11 +199,18 @@ impl Inner {
         let mut outcome = Ok(true);
         for shard in 0..self.shards.len() {
             let swept = async {
-                let parts = self.look_after(shard, ASK_AGAIN).await?.parts;
-                for part in &parts {
-                    self.resolve(shard, part).await?;
+                let mut nothing = true;
+                for _ in 0..MAX_LOOKS {
+                    let look = self.look_after(shard, ASK_AGAIN).await?;
+                    for part in &look.parts {
+                        nothing = false;
+                        self.resolve(shard, part).await?;
+                    }
+                    if look.due == Due::Nothing {
+                        break;
+                    }
                 }
-                Ok(parts.is_empty())
+                Ok(nothing)
             };
             match swept.await {
                 Ok(nothing) => outcome = outcome.map(|clean| clean && nothing),

@@ -2,6 +2,7 @@
 
 mod bugs;
 mod chaos;
+mod ended;
 mod inventory;
 mod layout;
 mod ledger;

@@ -19,6 +19,5 @@ local attempt = math.max(r and r.attempt or 0, tonumber(ARGV[1]) * 1000 + 999,
 local new = {s = 'G', units = math.min(left, tonumber(ARGV[4])), ends = now + ARGV[5],
   attempt = attempt, rest = '-'}
 move('left', 'held', new.units)
-write(field, new)
-redis.call('ZADD', due, whole(new.ends), field)
+lasts(field, new)
 return {'BEGUN', whole(new.attempt), whole(new.units)}

@@ -19,7 +19,6 @@ if ARGV[7] == 'S' then
   finish(field, r, 'S')
 else
   r.s, r.ends = 'H', now + ARGV[5]
-  write(field, r)
-  redis.call('ZADD', due, whole(r.ends), field)
+  lasts(field, r)
 end
 return answer('NEW', r)

@@ -2,17 +2,24 @@
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
 -- ARGV  3 reference, 4 units, 5 ms that the hold lasts, 6 H to hold, S to sell
--- Returns NEW or IS (the reference was here before) with the record, or {SHORT, left}.
+-- Returns NEW or IS (the reference was here before) with the record, {SHORT, left}, or {MORE, left}:
+-- as SHORT, but more holds may have ended, and the next call lets them go back.
 --
 -- Atomic, because checking and taking must see the same number.
-sweep(16)
+local more = sweep(16)
 local field = 'h:' .. ARGV[3]
 local r = read(field)
 if r and r.s == 'H' and r.ends <= now then expire(field, r) end
 if r and r.s ~= 'G' and r.s ~= 'N' then return answer('IS', r) end
 local units = tonumber(ARGV[4])
+local function short() return left + (r and r.s == 'G' and r.units or 0) < units end
+if more and short() then
+  more = ends(128) == 128
+  -- This one may have been among them.
+  r = read(field)
+end
 -- All that is left is enough: the last unit can be had.
-if left + (r and r.s == 'G' and r.units or 0) < units then return {'SHORT', whole(left)} end
+if short() then return {more and 'MORE' or 'SHORT', whole(left)} end
 -- A repetition overtakes a gathering; its parts find another attempt here and go back.
 if r and r.s == 'G' then move('held', 'left', r.units) end
 local new = {s = 'H', units = units, ends = now + ARGV[5], attempt = (r and r.attempt or 0) + 1,
@@ -22,7 +29,6 @@ if ARGV[6] == 'S' then
   finish(field, new, 'S')
 else
   move('left', 'held', units)
-  write(field, new)
-  redis.call('ZADD', due, whole(new.ends), field)
+  lasts(field, new)
 end
 return answer('NEW', new)

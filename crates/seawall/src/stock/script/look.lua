@@ -2,15 +2,17 @@
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
 -- ARGV  3 most records to look at, 4 ms until the same parts are named again; 0 to name none
--- Returns {LEVELS, received, held, sold, left, "attempt home reference" of parts whose home is to be
--- asked…}.
+-- Returns {LEVELS, received, held, sold, left, what may be due beyond that: HOLDS that have ended, OTHER
+-- or NOTHING, then "attempt home reference" of parts whose home is to be asked…}.
 --
 -- Atomic, because the four numbers must be from one moment.
-sweep(tonumber(ARGV[3]))
+local holds, more = sweep(tonumber(ARGV[3]))
 local has = redis.call('HMGET', shard, 'received', 'held', 'sold', 'left')
-local reply = {'LEVELS', has[1], has[2], has[3], has[4]}
+local reply = {'LEVELS', has[1], has[2], has[3], has[4],
+  holds and 'HOLDS' or more and 'OTHER' or 'NOTHING'}
 if ARGV[4] == '0' then return reply end
 local fields = redis.call('ZRANGEBYSCORE', parts, '-inf', whole(now), 'LIMIT', 0, ARGV[3])
+if #fields == tonumber(ARGV[3]) and not holds then reply[6] = 'OTHER' end
 for _, field in ipairs(fields) do
   local r = read(field)
   if r and r.s == 'H' then

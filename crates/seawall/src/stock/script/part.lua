@@ -21,5 +21,6 @@ end
 move('left', 'held', new.units)
 write(field, new)
 redis.call('ZREM', due, field)
+redis.call('ZREM', done, field)
 redis.call('ZADD', parts, whole(new.ends), field)
 return {'PART', whole(new.units)}

@@ -1,6 +1,6 @@
 -- Puts a shard together anew from a ledger.
 --
--- KEYS  1 to 4 as in shard.lua, 5 to 7 the new records, due and parts
+-- KEYS  1 to 5 as in shard.lua, 6 to 9 those that take the place of 2 to 5
 -- ARGV  1 step, then
 --       BEGIN:  nothing; from now on all movements are refused
 --       ADD:    2 epoch, then field, record and ms of each record; ms 0: it is a part that asks its home
@@ -16,23 +16,25 @@ local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if ARGV[1] == 'BEGIN' then
   epoch = string.format('%.0f', math.max((tonumber(epoch) or 0) + 1, now))
   redis.call('HSET', KEYS[1], 'epoch', epoch, 'phase', 'rebuilding')
-  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
+  redis.call('UNLINK', KEYS[6], KEYS[7], KEYS[8], KEYS[9])
   return {'OK', epoch}
 end
 if epoch ~= ARGV[2] then return {'EPOCH', epoch or '0'} end
 if ARGV[1] == 'ADD' then
   for i = 3, #ARGV, 3 do
-    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])
+    redis.call('HSET', KEYS[6], ARGV[i], ARGV[i + 1])
     if ARGV[i + 2] == '0' then
-      redis.call('ZADD', KEYS[7], string.format('%.0f', now), ARGV[i])
+      redis.call('ZADD', KEYS[8], string.format('%.0f', now), ARGV[i])
     else
-      redis.call('ZADD', KEYS[6], ARGV[i + 2], ARGV[i])
+      -- A hold ends, anything else is forgotten.
+      local held = string.sub(ARGV[i + 1], 1, 1) == 'H'
+      redis.call('ZADD', held and KEYS[7] or KEYS[9], ARGV[i + 2], ARGV[i])
     end
   end
   return {'OK', epoch}
 end
 if ARGV[1] == 'ABORT' then
-  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])
+  redis.call('UNLINK', KEYS[6], KEYS[7], KEYS[8], KEYS[9])
   if redis.call('HEXISTS', KEYS[1], 'received') == 1 then
     redis.call('HSET', KEYS[1], 'phase', 'open')
   else
@@ -41,9 +43,9 @@ if ARGV[1] == 'ABORT' then
   return {'OK', epoch}
 end
 if redis.call('HGET', KEYS[1], 'phase') ~= 'rebuilding' then return {'OK', epoch} end
-redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
-for i = 5, 7 do
-  if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('RENAME', KEYS[i], KEYS[i - 3]) end
+redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+for i = 6, 9 do
+  if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('RENAME', KEYS[i], KEYS[i - 4]) end
 end
 redis.call('HSET', KEYS[1], 'phase', 'open', 'received', ARGV[3], 'held', ARGV[4], 'sold', ARGV[5],
   'left', string.format('%.0f', ARGV[3] - ARGV[4] - ARGV[5]))

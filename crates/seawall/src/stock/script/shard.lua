@@ -1,8 +1,8 @@
 -- Begins every script on a shard of an inventory: what they share.
 --
 -- KEYS  1 shard {epoch, phase, received, held, sold, left}, 2 records by reference,
---       3 what is due when (holds that end, records that are forgotten), 4 parts of holds whose home
---       is another shard, by the time at which their home is to be asked
+--       3 when holds end, 4 parts of holds whose home is another shard, by the time at which their
+--       home is to be asked, 5 when finished records are forgotten
 -- ARGV  1 epoch that the caller knows, 2 ms that a finished record is kept
 -- Returns {LOST}, {EPOCH, epoch} or {REBUILDING} when nothing may be moved.
 --
@@ -11,7 +11,7 @@
 -- hold (rest: its parts, "shard:units,…" or "-"), p: for a part (rest: the home), r: for a receipt.
 --
 -- Atomic, because received = held + sold + left must hold whenever anybody looks.
-local shard, records, due, parts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local shard, records, due, parts, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local has = redis.call('HMGET', shard, 'epoch', 'phase', 'left')
@@ -48,6 +48,14 @@ local function finish(field, r, s)
   r.s, r.ends = s, now + ARGV[2]
   write(field, r)
   redis.call('ZREM', parts, field)
+  redis.call('ZREM', due, field)
+  redis.call('ZADD', done, whole(r.ends), field)
+end
+
+-- A hold or a gathering that ends by itself at r.ends.
+local function lasts(field, r)
+  write(field, r)
+  redis.call('ZREM', done, field)
   redis.call('ZADD', due, whole(r.ends), field)
 end
 
@@ -56,18 +64,40 @@ local function expire(field, r)
   finish(field, r, r.s == 'G' and 'N' or 'X')
 end
 
--- What is due, a few at a time.
-local function sweep(most)
+-- Up to so many holds that have ended go back; how many were looked at. All of them were, if fewer.
+local function ends(most)
   local fields = redis.call('ZRANGEBYSCORE', due, '-inf', whole(now), 'LIMIT', 0, most)
   for _, field in ipairs(fields) do
     local r = read(field)
     if r and (r.s == 'H' or r.s == 'G') then
       expire(field, r)
     else
-      redis.call('HDEL', records, field)
+      -- Earlier versions had finished records here too, due when they are forgotten.
       redis.call('ZREM', due, field)
+      if r then redis.call('ZADD', done, whole(r.ends or 0), field) end
     end
   end
+  return #fields
+end
+
+-- What is due, a few at a time. Units that go back come before records that are forgotten, or a unit
+-- would wait behind them. Whether more holds may have ended, and whether more of anything may be due.
+local function sweep(most)
+  local looked = ends(most)
+  if looked == most then return true, true end
+  local fields = redis.call('ZRANGEBYSCORE', done, '-inf', whole(now), 'LIMIT', 0, most - looked)
+  for _, field in ipairs(fields) do
+    local r = read(field)
+    if r and (r.s == 'H' or r.s == 'G') then
+      redis.call('ZREM', done, field)
+    elseif r and (r.ends or 0) > now then
+      redis.call('ZADD', done, whole(r.ends), field)
+    else
+      redis.call('HDEL', records, field)
+      redis.call('ZREM', done, field)
+    end
+  end
+  return false, looked + #fields == most
 end
 
 local function answer(word, r)
