@@ -157,7 +157,7 @@ pub(super) async fn points(db: &Db, kind: u64) -> Result<Vec<(u64, Point)>> {
 
 /// Shows every id, in slices.
 pub(super) async fn all_ids(db: &Db, mut show: impl FnMut(u64)) -> Result<()> {
-    let mut last = -1;
+    let mut last = -1_i64;
     loop {
         let rows = sqlx::query("SELECT id FROM shop WHERE id > ? ORDER BY id LIMIT ?")
             .bind(last)

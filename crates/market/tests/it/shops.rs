@@ -1,6 +1,9 @@
 //! Shops: through the cache, by name, and changed by those whose they are.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use axum::http::Method;
 use seawall::testing::Stage;
@@ -13,6 +16,7 @@ on_each_backend!(
     a_shop_is_read_and_an_unknown_one_is_not,
     kinds_and_names_are_listed,
     a_new_shop_is_there_at_once_for_everybody,
+    the_filter_is_built_of_generated_ids,
     a_change_is_seen_and_only_the_owner_makes_it,
     what_makes_no_sense_is_refused,
 );
@@ -107,6 +111,29 @@ async fn a_new_shop_is_there_at_once_for_everybody(backend: Backend) {
         let refused = market.send_json(Method::POST, "/shop", token, &new_shop()).await;
         refused.refused(status, code);
     }
+    colleague.shutdown().await;
+    market.shutdown().await;
+}
+
+/// An id that stops at the filter leaves no trace in Redis; one that passes is remembered as missing.
+async fn the_filter_is_built_of_generated_ids(backend: Backend) {
+    let market = Market::on(backend).await;
+    let merchant = market.log_in(MERCHANT).await;
+    let id = market.send_json(Method::POST, "/shop", &merchant, &new_shop()).await.ok().text();
+    assert!(id.parse::<i64>().expect("an id") > i64::from(u32::MAX), "{id} is a generated one");
+    // Its filter is first built when the shop is there already.
+    let colleague = market.colleague().await;
+    let strangers = AtomicU64::new(4_711_000);
+    colleague
+        .until("the filter", async |colleague| {
+            let stranger = strangers.fetch_add(1, Ordering::Relaxed);
+            let path = format!("/shop/{stranger}");
+            colleague.get(&path, "").await.refused(404, "UNKNOWN_SHOP");
+            let traces: Vec<String> = colleague.redis(&["KEYS", &format!("*{stranger}*")]).await;
+            traces.is_empty()
+        })
+        .await;
+    colleague.get(&format!("/shop/{id}"), "").await.ok();
     colleague.shutdown().await;
     market.shutdown().await;
 }
