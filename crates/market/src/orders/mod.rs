@@ -162,11 +162,7 @@ impl Orders {
         if let Some(order) = before
             && order != checkout
         {
-            return Err(Error::Conflict {
-                code: "IDEMPOTENCY_KEY_REUSED",
-                msg: "this key has made another order",
-                data: Some(order),
-            });
+            return Err(reused(order));
         }
         if before.is_some() {
             // Whoever died in between may have left the cart as it was.
@@ -257,16 +253,29 @@ impl Orders {
                 self.lists.add(order.user, listed).await;
                 Ok(order.id)
             }
-            Placed::Taken => match store::by_key(&self.context.db, order.user, key.as_str()).await?
-            {
-                Some(first) if first == order.id => Ok(first),
-                _ => Err(self.no_checkout(order.user, order.id).await?),
-            },
+            Placed::Taken => self.taken(quote, homes, key).await,
             Placed::TooFew(sku) => {
                 tracing::warn!(sku, order = order.id, "Redis has more units than the database");
                 self.give_up(quote, homes).await;
                 Err(sold_out(sku))
             }
+        }
+    }
+
+    /// Somebody was quicker: with this checkout, whose units are sold then, or with this key for
+    /// another one, which leaves these units held for nobody.
+    async fn taken(&self, quote: &Checkout, homes: &[usize], key: &IdempotencyKey) -> Result<u64> {
+        let db = &self.context.db;
+        match store::by_key(db, quote.user, key.as_str()).await? {
+            Some(first) if first == quote.id => Ok(first),
+            Some(other) => {
+                // Under another key this checkout may have become an order as well.
+                if store::by_id(db, quote.user, quote.id).await?.is_none() {
+                    self.give_up(quote, homes).await;
+                }
+                Err(reused(other))
+            }
+            None => Err(self.no_checkout(quote.user, quote.id).await?),
         }
     }
 
@@ -325,6 +334,11 @@ fn unknown() -> Error {
 
 fn over() -> Error {
     Error::conflict("CHECKOUT_EXPIRED", "there is no such checkout any more; check out again")
+}
+
+fn reused(order: u64) -> Error {
+    let msg = "this key has made another order";
+    Error::Conflict { code: "IDEMPOTENCY_KEY_REUSED", msg, data: Some(order) }
 }
 
 fn sold_out(sku: u64) -> Error {

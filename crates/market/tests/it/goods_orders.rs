@@ -28,6 +28,7 @@ use crate::{
 on_each_backend!(
     an_order_is_placed_paid_and_refunded,
     the_same_key_makes_the_same_order,
+    checkouts_that_race_for_one_key_make_one_order,
     what_a_client_says_about_prices_is_ignored,
     many_buyers_share_the_last_units,
     all_items_or_none,
@@ -140,6 +141,29 @@ async fn the_same_key_makes_the_same_order(backend: Backend) {
     let unknown = json!({"checkoutId": "1700"});
     order(&market, &bo, "k-3", &unknown).await.refused(409, "CHECKOUT_EXPIRED");
     assert_left(&levels(&market, 1).await, 298);
+    market.shutdown().await;
+}
+
+async fn checkouts_that_race_for_one_key_make_one_order(backend: Backend) {
+    let market = Market::on(backend).await;
+    let bo = market.log_in(BO).await;
+    add(&market, &bo, 1, 2).await.ok();
+    let mut bodies = Vec::new();
+    for _ in 0..10 {
+        bodies.push(json!({"checkoutId": check_out(&market, &bo).await}));
+    }
+    let answers = join_all(bodies.iter().map(|body| order(&market, &bo, "one", body))).await;
+    let (made, refused): (Vec<_>, Vec<_>) =
+        answers.into_iter().partition(|answer| answer.status == 200);
+    assert_eq!(made.len(), 1, "{made:?}");
+    let id = made[0].text();
+    for answer in refused {
+        answer.refused(409, "IDEMPOTENCY_KEY_REUSED");
+        assert_eq!(answer.body["data"], id);
+    }
+    // Without waiting for any hold to end: whoever lost has let go before they were answered.
+    assert_left(&levels(&market, 1).await, 298);
+    assert_eq!(market.sql("SELECT COUNT(*) FROM orders WHERE idempotency_key = 'one'").await, 1);
     market.shutdown().await;
 }
 
