@@ -49,8 +49,7 @@ impl Orders {
     }
 
     async fn time_out_all(&self) -> Result<()> {
-        let limit = i64::try_from(self.context.config.unpaid_after.as_millis());
-        let before = self.context.now() - limit.unwrap_or(i64::MAX);
+        let before = self.unpaid_limit(self.context.now());
         for (user, order) in store::unpaid_since(&self.context.db, before, ROUND).await? {
             if let Err(error) = self.time_out(user, order).await {
                 tracing::warn!(order, %error, "an order could not time out now");

@@ -2,8 +2,16 @@
 //!
 //! Paying notes that it begins before anything is charged. So whoever ends the order meanwhile knows
 //! that money may have to go back, and the job does that also when both processes die.
+//!
+//! An order is too old to be paid from the moment on at which the job may end it, whether the job has
+//! come by or not: both ask [`Orders::unpaid_limit`], paying within the update that decides. Who comes
+//! too late ends the order in the job's stead.
 
-use super::{Order, Orders, Status, store, unknown};
+use super::{
+    Order, Orders, Status,
+    store::{self, Paying},
+    unknown,
+};
 use crate::{
     error::{Error, Result},
     inventory::movement::Reason,
@@ -23,16 +31,36 @@ impl Orders {
             Status::Cancelled => return self.too_late(&order).await,
             Status::Refunding | Status::Refunded => return Err(refunded()),
         }
-        if !store::begin_payment(db, id, self.context.now()).await? {
-            return self.pay_again(user, id).await;
+        if !store::begin_payment(db, id, self.paying_now()).await? {
+            return self.not_waiting(user, id).await;
         }
         let cents = u64::try_from(order.total).unwrap_or(0);
         let charged = self.context.payments.charge(&payment(id), cents).await?;
         if charged == Charged::Declined {
             return self.pay_again(user, id).await;
         }
-        if store::pay(db, id, self.context.now()).await? {
+        if store::pay(db, id, self.paying_now()).await? {
             return self.find(user, id).await;
+        }
+        self.not_waiting(user, id).await
+    }
+
+    fn paying_now(&self) -> Paying {
+        let now = self.context.now();
+        Paying { now, after: self.unpaid_limit(now) }
+    }
+
+    /// Orders that were made at this time, or before it, wait no longer for their payment.
+    pub(super) fn unpaid_limit(&self, now: i64) -> i64 {
+        let limit = i64::try_from(self.context.config.unpaid_after.as_millis());
+        now.saturating_sub(limit.unwrap_or(i64::MAX))
+    }
+
+    /// The order did not wait for a payment any more: it changed, or it is too old.
+    async fn not_waiting(&self, user: u64, id: u64) -> Result<Order> {
+        let order = self.find(user, id).await?;
+        if order.status == Status::Unpaid {
+            self.end(&order, (Status::Unpaid, Status::Cancelled)).await?;
         }
         self.pay_again(user, id).await
     }

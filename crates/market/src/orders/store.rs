@@ -220,31 +220,42 @@ pub(super) async fn users_since(db: &Db, time: i64, most: u32) -> Result<Vec<u64
     rows.iter().map(|row| Ok(unsigned(row.try_get("user_id")?))).collect()
 }
 
+/// When somebody pays.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Paying {
+    pub(super) now: i64,
+    /// Only orders that were made after this wait for a payment.
+    pub(super) after: i64,
+}
+
 /// Notes that somebody begins to pay; false when the order is not waiting for that.
-pub(super) async fn begin_payment(db: &Db, order: u64, now: i64) -> Result<bool> {
+pub(super) async fn begin_payment(db: &Db, order: u64, paying: Paying) -> Result<bool> {
     let mut turn = db.write().await?;
     let begun = sqlx::query(
-        "UPDATE orders SET pay_begun = ?, update_time = ? WHERE id = ? AND status = 'UNPAID'",
+        "UPDATE orders SET pay_begun = ?, update_time = ? \
+         WHERE id = ? AND status = 'UNPAID' AND create_time > ?",
     )
-    .bind(now)
-    .bind(now)
+    .bind(paying.now)
+    .bind(paying.now)
     .bind(id(order))
+    .bind(paying.after)
     .execute(turn.query())
     .await?;
     turn.commit().await?;
     Ok(begun.rows_affected() > 0)
 }
 
-/// Notes that an order is paid; false when it has ended meanwhile.
-pub(super) async fn pay(db: &Db, order: u64, now: i64) -> Result<bool> {
+/// Notes that an order is paid; false when it is not waiting for that any more.
+pub(super) async fn pay(db: &Db, order: u64, paying: Paying) -> Result<bool> {
     let mut turn = db.write().await?;
     let paid = sqlx::query(
         "UPDATE orders SET status = 'PAID', pay_time = ?, update_time = ? \
-         WHERE id = ? AND status = 'UNPAID'",
+         WHERE id = ? AND status = 'UNPAID' AND create_time > ?",
     )
-    .bind(now)
-    .bind(now)
+    .bind(paying.now)
+    .bind(paying.now)
     .bind(id(order))
+    .bind(paying.after)
     .execute(turn.query())
     .await?;
     turn.commit().await?;

@@ -10,10 +10,14 @@
 //! meanwhile, or whose process died, is known and given back. A payment that comes too late is taken
 //! and given back at once, and `refund_time` says when.
 //!
+//! An order is too old to be paid from the moment on at which the round that ends orders may end it,
+//! whether it has come by or not: the update that notes a payment has the condition of
+//! [`store::since`], turned round. Who pays too late ends the order in the round's stead.
+//!
 //! Decided: the unit of a refunded order goes back, too, so that the sum above always holds; whether
 //! it can be sold again is the business of the sale's window.
 
-use super::{Order, Sales, Status, store};
+use super::{Order, Sales, Status, millis, store};
 use crate::{
     db::{Db, id},
     error::{Error, Result},
@@ -46,11 +50,21 @@ impl Sales {
         mark_charge(db, &before).await?;
         let reference = payment(order);
         let charged = self.context.payments.charge(&reference, cents).await?;
-        let paid = charged == Charged::Accepted
-            && set_paid(db, &before, self.context.now()).await? == Step::Done;
-        let after = self.find(user, order).await?;
+        let step = match charged {
+            Charged::Accepted => {
+                let now = self.context.now();
+                let after = now.saturating_sub(millis(self.context.config.unpaid_after));
+                Some(set_paid(db, &before, Paying { now, after }).await?)
+            }
+            Charged::Declined => None,
+        };
+        let mut after = self.find(user, order).await?;
+        if step == Some(Step::TooLate) && after.status == Status::Unpaid {
+            self.end(&[after], Status::Unpaid, Status::Cancelled).await?;
+            after = self.find(user, order).await?;
+        }
         match after.status {
-            _ if paid => Ok(after),
+            _ if step == Some(Step::Done) => Ok(after),
             // Somebody else of this user's paid at the same time.
             Status::Paid => Ok(after),
             Status::Cancelled => {
@@ -142,8 +156,16 @@ impl Sales {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Done,
-    /// The order was in another state.
+    /// The order was in another state, or too old.
     TooLate,
+}
+
+/// When somebody pays.
+#[derive(Debug, Clone, Copy)]
+struct Paying {
+    now: i64,
+    /// Only orders that are younger than this wait for a payment.
+    after: i64,
 }
 
 fn payment(order: u64) -> String {
@@ -173,15 +195,18 @@ async fn mark_charge(db: &Db, order: &Order) -> Result<()> {
     turn.commit().await
 }
 
-async fn set_paid(db: &Db, order: &Order, now: i64) -> Result<Step> {
+/// Notes a payment of an order that is younger than the limit.
+async fn set_paid(db: &Db, order: &Order, paying: Paying) -> Result<Step> {
     let mut turn = db.write().await?;
     let done = sqlx::query(
         "UPDATE voucher_order SET status = 'PAID', pay_time = ?, update_time = ? \
-         WHERE id = ? AND status = 'UNPAID'",
+         WHERE id = ? AND status = 'UNPAID' AND (create_time > ? OR update_time > ?)",
     )
-    .bind(now)
-    .bind(now)
+    .bind(paying.now)
+    .bind(paying.now)
     .bind(id(order.id))
+    .bind(paying.after)
+    .bind(paying.after)
     .execute(turn.query())
     .await?;
     turn.commit().await?;

@@ -35,6 +35,7 @@ on_each_backend!(
     nobody_touches_the_orders_of_others,
     a_long_list_has_pages,
     a_payment_that_comes_late_is_refunded,
+    a_payment_after_the_time_is_late_before_anybody_swept,
     a_cancelled_order_gives_its_units_back_once,
     an_order_that_lost_its_process_is_followed,
 );
@@ -43,6 +44,10 @@ on_each_backend!(
 const BO: &str = "10000000002";
 const SOLD: &str = "SELECT CAST(COALESCE(SUM(i.count), 0) AS SIGNED) FROM order_item i JOIN orders o \
                     ON o.id = i.order_id WHERE i.sku_id = 2 AND o.status IN ('UNPAID', 'PAID')";
+
+/// Makes unpaid orders older than the quarter of an hour that they have.
+const AGED: &str = "UPDATE orders SET create_time = create_time - 900000 \
+                    WHERE id > 1000 AND status = 'UNPAID'";
 
 pub(crate) async fn check_out(market: &Market, token: &str) -> String {
     let answer = market.post("/cart/checkout", token).await.ok();
@@ -350,6 +355,36 @@ async fn a_payment_that_comes_late_is_refunded(backend: Backend) {
     assert!(answer.body["data"]["refundTime"].is_string(), "{answer:?}");
     assert_left(&levels(&market, 1).await, 300);
     market.post(&path, &bo).await.refused(409, "PAID_LATE");
+    market.shutdown().await;
+}
+
+/// Whether the job has come by meanwhile or not, the answer is the same.
+async fn a_payment_after_the_time_is_late_before_anybody_swept(backend: Backend) {
+    let payments = Arc::new(SlowPayments::default());
+    let parts = Parts { payments: Some(payments.clone()), ..Parts::default() };
+    let market = Market::with(backend, parts, &[]).await;
+    let bo = market.log_in(BO).await;
+    let too_late = async |answer: Answer, id: &str| {
+        answer.refused(409, "PAID_LATE");
+        let answer = market.get(&format!("/order/{id}"), &bo).await.ok();
+        assert_eq!(answer.body["data"]["status"], "CANCELLED");
+        assert!(answer.body["data"]["refundTime"].is_string(), "{answer:?}");
+        assert_left(&levels(&market, 1).await, 300);
+    };
+    // Too old when the payment begins: nothing is charged, or this would wait.
+    let id = buy(&market, &bo, "before", (1, 3)).await.ok().text();
+    market.change(AGED).await;
+    too_late(market.post(&format!("/order/{id}/pay"), &bo).await, &id).await;
+    // Too old when the money has come.
+    let id = buy(&market, &bo, "while", (1, 3)).await.ok().text();
+    let path = format!("/order/{id}/pay");
+    let comes = async {
+        payments.asked.notified().await;
+        market.change(AGED).await;
+        payments.go.notify_one();
+    };
+    let (answer, ()) = tokio::join!(market.post(&path, &bo), comes);
+    too_late(answer, &id).await;
     market.shutdown().await;
 }
 

@@ -23,6 +23,7 @@ on_each_backend!(
     a_paid_order_is_refunded_and_its_unit_sells_again,
     a_cancelled_order_gives_its_unit_back_once,
     an_order_that_ends_while_somebody_pays_is_refunded,
+    a_payment_after_the_time_is_late_before_anybody_swept,
     orders_are_listed_newest_first_with_what_is_queued,
     nobody_touches_anothers_order,
     a_refund_that_fails_does_not_hold_up_the_others,
@@ -167,6 +168,28 @@ async fn an_order_that_ends_while_somebody_pays_is_refunded(backend: Backend) {
     assert_eq!(view.body["data"]["status"], "CANCELLED");
     assert!(view.body["data"]["refundTime"].is_string(), "and that is recorded");
     left(&market, 1, 100).await;
+    market.shutdown().await;
+}
+
+async fn a_payment_after_the_time_is_late_before_anybody_swept(backend: Backend) {
+    let market = Market::on(backend).await;
+    let token = market.log_in("10000000001").await;
+    let order = bought(&market, 1, &token).await;
+    market
+        .change(
+            "UPDATE voucher_order SET create_time = create_time - 900000, \
+             update_time = update_time - 900000 WHERE id > 1000 AND status = 'UNPAID'",
+        )
+        .await;
+    // Also when it is said again, and whether a round comes in between or not.
+    for _ in 0..2 {
+        market.post(&format!("/voucher-order/{order}/pay"), &token).await.refused(409, "PAID_LATE");
+    }
+    let view = market.get(&format!("/voucher-order/{order}"), &token).await.ok();
+    assert_eq!(view.body["data"]["status"], "CANCELLED");
+    assert!(view.body["data"]["refundTime"].is_string(), "the money went back: {view:?}");
+    left(&market, 1, 100).await;
+    assert_eq!(market.sql(STOCK_1).await, 100);
     market.shutdown().await;
 }
 
