@@ -1,8 +1,14 @@
 //! The simple queue: a list, and for each consumer a list of what it has in hand.
 //!
-//! `BLMOVE` takes the oldest element and puts it into the consumer's own list in one step, `LREM` ends
-//! it. A consumer that comes back under its name finds what it had; what one that stays away had is
-//! put back by [`Listed::recover`]. There is no count of attempts, no limit and no delay: whoever needs
+//! One script takes the oldest element, puts it into the consumer's own list and notes the consumer's
+//! name; `LREM` ends it. So nothing is ever in hand under a name that is not noted, and a name whose list
+//! is empty can be forgotten at any moment. (`BLMOVE` alone cannot do that: one that was sent before its
+//! consumer was forgotten, and arrives after it, moves an element where nobody looks.) Whoever finds the
+//! queue empty waits at a bell, a second list with one entry for each element; a lost entry costs a
+//! second.
+//!
+//! A consumer that comes back under its name finds what it had; what one that stays away had is put back
+//! by [`Listed::recover`]. There is no count of attempts, no limit and no delay: whoever needs
 //! these has the [stream](crate::stream) or [`Delayed`](super::Delayed).
 
 use std::{
@@ -13,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use redis::cmd;
+use redis::{Value, cmd};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::decode::decode;
@@ -30,9 +36,13 @@ const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 const MARK: usize = 17;
 /// Elements and consumers that one call of [`Listed::recover`] handles at a time.
 const AT_ONCE: usize = 1_000;
-/// Longest wait of one [`ListedConsumer::take`] before it says that it is alive.
+/// Entries of the bell at most: more consumers than this do not wait at one list.
+const MAX_RINGS: usize = 1_000;
+/// Longest wait at the bell before [`ListedConsumer::take`] looks again, and says that it is alive.
 const BEAT: Duration = Duration::from_secs(1);
 
+static PUSH: Script = Script::new(include_str!("script/push.lua"));
+static TAKE: Script = Script::new(include_str!("script/take.lua"));
 static BEATS: Script = Script::new(include_str!("script/beat.lua"));
 static SILENT: Script = Script::new(include_str!("script/silent.lua"));
 static RECOVER: Script = Script::new(include_str!("script/recover.lua"));
@@ -44,8 +54,9 @@ impl Seawall {
     /// [`Error::Invalid`] for an empty or huge name.
     pub fn listed_queue<T>(&self, name: impl AsRef<str>) -> Result<Listed<T>> {
         let key = self.key("list", name.as_ref())?;
-        let seen = [&key[..], b":consumers"].concat();
-        let keys = Keys { link: self.link().clone(), list: key, consumers: seen };
+        let consumers = [&key[..], b":consumers"].concat();
+        let bell = [&key[..], b":bell"].concat();
+        let keys = Keys { link: self.link().clone(), list: key, consumers, bell };
         Ok(Listed { keys: Arc::new(keys), payload: PhantomData })
     }
 }
@@ -76,6 +87,7 @@ struct Keys {
     link: Link,
     list: Vec<u8>,
     consumers: Vec<u8>,
+    bell: Vec<u8>,
 }
 
 impl Keys {
@@ -153,7 +165,9 @@ impl<T> Listed<T> {
     }
 
     /// Puts back what consumers had in hand that have not been heard of for this long; returns how
-    /// many elements that were. A consumer is heard of when it takes or [beats](ListedConsumer::beat).
+    /// many elements that were. A consumer is heard of when it takes or [beats](ListedConsumer::beat),
+    /// and about every second while it waits; `silence` must be longer than it is at work without either,
+    /// or what it has in hand is done twice.
     ///
     /// # Errors
     /// As [`Link::send`]; it can be repeated.
@@ -164,8 +178,8 @@ impl<T> Listed<T> {
         let silent: Vec<String> = keys.link.eval(&call).await?;
         let mut moved = 0;
         for consumer in silent {
-            let lists = [&keys.list, &keys.in_hand(&consumer)?, &keys.consumers];
-            let call = RECOVER.on(&lists).arg(&consumer).arg(millis).arg(AT_ONCE);
+            let lists = [&keys.list, &keys.in_hand(&consumer)?, &keys.consumers, &keys.bell];
+            let call = RECOVER.on(&lists).arg(&consumer).arg(millis).arg(AT_ONCE).arg(MAX_RINGS);
             let mut step = AT_ONCE as u64;
             while step == AT_ONCE as u64 {
                 step = keys.link.eval(&call).await?;
@@ -192,8 +206,8 @@ impl<T: Serialize> Listed<T> {
                 element.len()
             )));
         }
-        let list = &self.keys.list;
-        self.keys.link.send(list, cmd("LPUSH").arg(list).arg(element)).await?;
+        let call = PUSH.on(&[&self.keys.list, &self.keys.bell]).arg(element).arg(MAX_RINGS);
+        self.keys.link.run(&call).await?;
         Ok(())
     }
 }
@@ -228,20 +242,23 @@ impl<T: DeserializeOwned> ListedConsumer<T> {
         let clock = self.keys.link.clock().clone();
         let until = clock.now() + wait;
         loop {
-            self.beat().await?;
+            if self.unsure || !self.found.is_empty() {
+                self.beat().await?;
+            }
             if self.unsure {
                 self.find().await?;
             }
             if let Some(element) = self.found.pop_front() {
                 return self.hand_out(element).map(Some);
             }
+            if let Some(element) = self.take_one().await? {
+                return self.hand_out(element).map(Some);
+            }
             let left = until.since(clock.now());
             if left.is_zero() {
                 return Ok(None);
             }
-            if let Some(element) = self.wait_for_one(left.min(BEAT)).await? {
-                return self.hand_out(element).map(Some);
-            }
+            self.wait(left.min(BEAT)).await?;
         }
     }
 
@@ -286,22 +303,29 @@ impl<T> ListedConsumer<T> {
         Ok(())
     }
 
-    async fn wait_for_one(&mut self, wait: Duration) -> Result<Option<Vec<u8>>> {
+    async fn take_one(&mut self) -> Result<Option<Vec<u8>>> {
+        let keys = &self.keys;
+        let lists = [&keys.list, &self.in_hand, &keys.consumers, &keys.bell];
+        // Until the reply is here, something may be in our list that nobody knows of.
+        self.unsure = true;
+        let element = keys.link.eval(&TAKE.on(&lists).arg(&self.name)).await?;
+        self.unsure = false;
+        Ok(element)
+    }
+
+    /// Waits until the bell rings, no longer than this.
+    async fn wait(&mut self, time: Duration) -> Result<()> {
         let mut lane = match self.lane.take() {
             Some(lane) => lane,
             None => self.keys.link.lane(&self.keys.list).await?,
         };
-        let mut take = cmd("BLMOVE");
-        take.arg(&self.keys.list).arg(&self.in_hand).arg("RIGHT").arg("LEFT");
+        let mut listen = cmd("BLPOP");
         // Zero would be for ever.
-        take.arg(wait.as_secs_f64().max(0.001));
-        // Until the reply is here, something may be in our list that nobody knows of.
-        self.unsure = true;
-        let limit = wait + self.keys.link.response_timeout();
-        let element = lane.send::<Option<Vec<u8>>>(&take, limit).await?;
-        self.unsure = false;
+        listen.arg(&self.keys.bell).arg(time.as_secs_f64().max(0.001));
+        let limit = time.saturating_add(self.keys.link.response_timeout());
+        lane.send::<Value>(&listen, limit).await?;
         self.lane = Some(lane);
-        Ok(element)
+        Ok(())
     }
 }
 

@@ -121,3 +121,48 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
     worker.stop().await;
     stage.shutdown().await;
 }
+
+/// Time stands still: nobody is woken by anything but the bell.
+#[tokio::test]
+async fn a_waiting_consumer_of_the_list_is_woken_by_what_is_pushed_and_what_is_put_back() {
+    let stage = Stage::start().await.expect("it starts");
+    let queue = stage.seawall().listed_queue::<u64>("bell").expect("a name");
+    let (tell, mut told) = unbounded_channel();
+    let consumers: Vec<_> = (0..3)
+        .map(|number| {
+            let (queue, tell) = (queue.clone(), tell.clone());
+            tokio::spawn(async move {
+                let mut consumer = queue.consumer(format!("c-{number}")).expect("a name");
+                // Each takes three, and keeps the last.
+                for turn in 0..3 {
+                    let taken = consumer.take(3600 * SECOND).await.expect("answered");
+                    let taken = taken.expect("it waits for long enough");
+                    tell.send(*taken.payload()).expect("the test listens");
+                    if turn < 2 {
+                        let _ = consumer.finish(taken).await.expect("answered");
+                    }
+                }
+            })
+        })
+        .collect();
+    for number in 0..9 {
+        queue.push(&number).await.expect("pushed");
+        if number % 2 == 0 {
+            // Several at once, and one by one.
+            tokio::task::yield_now().await;
+        }
+    }
+    for consumer in consumers {
+        consumer.await.expect("no panic");
+    }
+    let mut heir = queue.consumer("heir").expect("a name");
+    let waiting = tokio::spawn(async move { heir.take(3600 * SECOND).await });
+    // Three, and perhaps what the heir has taken meanwhile.
+    assert!(queue.recover(Duration::ZERO).await.expect("answered") >= 3);
+    assert!(waiting.await.expect("no panic").expect("answered").is_some());
+    drop(tell);
+    let mut seen: Vec<u64> = std::iter::from_fn(|| told.try_recv().ok()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..9).collect::<Vec<_>>());
+    stage.shutdown().await;
+}
