@@ -166,6 +166,15 @@ fn wrong_input_is_named_and_nobody_there_is_another_code() {
         (&["hot", "--redis", "redis://h", "--monitor", "61"], "1 to 60 seconds"),
         (&["delete"], "KEY"),
         (&["delete", "--redis", "redis://h", "k"], "--yes"),
+        (&["delete", "--redis", "redis://h", "--match", "*", "--yes", "k"], "--match"),
+        (&["delete", "--redis", "redis://h", "--type", "hash", "--yes"], "--match"),
+        (&["hot", "--redis", "redis://h", "--lines", "5"], "--monitor"),
+        (&["hot", "--redis", "redis://h", "--lines", "5", "--tracker", "5"], "--lines"),
+        (&["hot", "--redis", "redis://h", "--lines", "5", "--fleet"], "--lines"),
+        (&["hot", "--redis", "redis://h", "--prefix", "p"], "--fleet"),
+        (&["hot", "--redis", "redis://h", "--prefix", "p", "--monitor", "5"], "--prefix"),
+        (&["hot", "--redis", "redis://h", "--prefix", "p", "--tracker", "5"], "--prefix"),
+        (&["skew", "--redis", "redis://h", "--lines", "5"], "--monitor"),
         (&["skew", "--output", "xml"], "table"),
     ] {
         let said = run(args);
@@ -277,6 +286,23 @@ fn keys_are_deleted_when_that_is_meant() {
     assert!(said.out.contains("1 keys deleted, 1 were not there"), "{}", said.out);
     let mut client = server.connect().expect("it answers");
     assert_eq!(client.call(&["DBSIZE"]).expect("it answers"), Reply::Int(0));
+}
+
+/// `--type` narrows a pattern; with names it must not be passed over.
+#[test]
+fn a_type_beside_names_deletes_nothing() {
+    let server = server();
+    let url = server.url();
+    for args in [
+        &["delete", "--redis", &url, "--type", "hash", "--yes", "page:1"][..],
+        &["delete", "--redis", &url, "--yes", "page:1", "--type", "string"],
+    ] {
+        let said = run(args);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{}", said.err);
+        assert!(said.err.contains("--type"), "{}", said.err);
+    }
+    let mut client = server.connect().expect("it answers");
+    assert_eq!(client.call(&["DBSIZE"]).expect("it answers"), Reply::Int(3));
 }
 
 #[test]

@@ -1,4 +1,8 @@
 //! The command line of `seawall keys`.
+//!
+//! An option that only means something beside another one says so twice: `requires` that one, and
+//! `conflicts_with` all that exclude it. clap forgets a requirement that conflicts with what is given,
+//! and the option would be passed over in silence.
 
 use std::path::PathBuf;
 
@@ -145,7 +149,13 @@ pub(crate) struct HotArgs {
     #[arg(long, value_name = "SECONDS", conflicts_with = "tracker")]
     pub(crate) monitor: Option<u64>,
     /// With --monitor: end after this many commands, at most 2,000,000
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200_000,
+        requires = "monitor",
+        conflicts_with_all = ["tracker", "fleet"]
+    )]
     pub(crate) lines: u64,
     /// Let the server track for this many seconds (HOTKEYS, from Redis 8.6 on)
     #[arg(long, value_name = "SECONDS")]
@@ -154,7 +164,13 @@ pub(crate) struct HotArgs {
     #[arg(long, conflicts_with_all = ["monitor", "tracker"])]
     pub(crate) fleet: bool,
     /// With --fleet: what stands before every key of those services
-    #[arg(long, value_name = "PREFIX", default_value = "")]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        default_value = "",
+        requires = "fleet",
+        conflicts_with_all = ["monitor", "tracker"]
+    )]
     pub(crate) prefix: String,
     /// How many keys are named
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -178,7 +194,7 @@ pub(crate) struct SkewArgs {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) monitor: Option<u64>,
     /// With --monitor: end after this many commands, at most 2,000,000
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    #[arg(long, value_name = "N", default_value_t = 200_000, requires = "monitor")]
     pub(crate) lines: u64,
     /// How many slots are named
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -202,7 +218,7 @@ pub(crate) struct DeleteArgs {
     #[arg(long = "match", value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
     /// With --match: only keys of this type
-    #[arg(long = "type", value_name = "TYPE", requires = "pattern")]
+    #[arg(long = "type", value_name = "TYPE", requires = "pattern", conflicts_with = "keys")]
     pub(crate) kind: Option<String>,
     /// At most this many keys a second
     #[arg(long, value_name = "KEYS", default_value_t = 1_000)]

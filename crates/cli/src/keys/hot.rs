@@ -17,7 +17,11 @@ use crate::{Failure, terminal};
 pub(super) async fn run(args: &HotArgs) -> Result<(), Failure> {
     let listen = bounds(args.monitor, args.lines)?;
     let seawall = connect_as(&args.target, &args.prefix).await?;
-    let mut survey = seawall.hot_survey().rate(args.walk.rate).top(args.top);
+    let mut survey = seawall
+        .hot_survey()
+        .rate(args.walk.rate)
+        .latency_limit(Duration::from_millis(args.walk.max_latency))
+        .top(args.top);
     if let Some(pattern) = &args.walk.pattern {
         survey = survey.matching(pattern);
     }

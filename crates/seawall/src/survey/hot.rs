@@ -114,6 +114,18 @@ impl HotSurvey {
         self
     }
 
+    /// Pause while a `PING` takes this much longer than the quickest one did; 50 ms without it. For
+    /// [`by_frequency`](Self::by_frequency), which alone looks at every key.
+    pub fn latency_limit(mut self, limit: Duration) -> Self {
+        self.route.latency_limit = limit;
+        self
+    }
+
+    /// Whether the pattern, if there is one, matches this key.
+    pub(super) fn wants(&self, key: &[u8]) -> bool {
+        self.route.pattern.as_ref().is_none_or(|glob| super::glob::matches(glob.as_bytes(), key))
+    }
+
     /// How many keys are named; 20 without it.
     pub fn top(mut self, keys: usize) -> Self {
         self.top = keys.min(super::MAX_TOP);
@@ -190,10 +202,9 @@ impl HotSurvey {
         let started = Instant::now();
         let (heard, end) = listen(&self.seawall, bounds, stop).await?;
         let mut top = Top::new(self.top);
-        let pattern = self.route.pattern.as_ref().map(String::as_bytes);
         for (node, counts) in &heard.counts {
             for (key, count) in counts.iter() {
-                if pattern.is_some_and(|pattern| !super::glob::matches(pattern, key)) {
+                if !self.wants(key) {
                     continue;
                 }
                 let (reads, writes) = (count.reads, count.writes);
@@ -221,10 +232,7 @@ impl HotSurvey {
     pub async fn by_fleet(&self) -> Result<HotFound> {
         let started = Instant::now();
         let fleet = self.seawall.hot_keys().fleet().await?;
-        let pattern = self.route.pattern.as_ref().map(String::as_bytes);
-        let wanted = fleet
-            .iter()
-            .filter(|hot| pattern.is_none_or(|pattern| super::glob::matches(pattern, &hot.bytes)));
+        let wanted = fleet.iter().filter(|hot| self.wants(&hot.bytes));
         let keys: Vec<_> = wanted
             .take(self.top)
             .map(|hot| HotKey {

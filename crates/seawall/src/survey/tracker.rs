@@ -53,7 +53,8 @@ impl HotSurvey {
         let mut top = Top::new(self.top);
         for place in &mut places {
             let get: Value = place.lane.send(cmd("HOTKEYS").arg("GET"), COMMAND_LIMIT).await?;
-            for hot in read_tracker(&get, &place.name) {
+            let tracked = read_tracker(&get, &place.name);
+            for hot in tracked.into_iter().filter(|hot| self.wants(&hot.key)) {
                 top.offer(hot.score, (0, Arc::clone(&hot.key)), hot);
             }
             // What is left over is the server's memory; that it cannot be freed concerns nobody.
