@@ -1,8 +1,10 @@
 //! `seawall keys`, as people run it: the binary against real servers and files.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead as _, BufReader},
+    os::unix::ffi::OsStrExt as _,
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -166,6 +168,7 @@ fn wrong_input_is_named_and_nobody_there_is_another_code() {
         (&["hot", "--redis", "redis://h", "--monitor", "61"], "1 to 60 seconds"),
         (&["delete"], "KEY"),
         (&["delete", "--redis", "redis://h", "k"], "--yes"),
+        (&["delete", "--redis", "redis://h", "--yes", r"a\b"], r"written \\"),
         (&["delete", "--redis", "redis://h", "--match", "*", "--yes", "k"], "--match"),
         (&["delete", "--redis", "redis://h", "--type", "hash", "--yes"], "--match"),
         (&["hot", "--redis", "redis://h", "--lines", "5"], "--monitor"),
@@ -303,6 +306,75 @@ fn a_type_beside_names_deletes_nothing() {
     }
     let mut client = server.connect().expect("it answers");
     assert_eq!(client.call(&["DBSIZE"]).expect("it answers"), Reply::Int(3));
+}
+
+/// What `keys big` prints in any form is taken back as it is printed; so are bytes as they are.
+#[test]
+fn binary_keys_are_deleted_by_the_name_that_is_printed() {
+    let keys = [
+        &b"b\xffk"[..],
+        br"c:\x41",
+        br"w\\\dir",
+        b"tab\tand\nline",
+        b"caf\xc3\xa9 \xc2\x85",
+        b"AAA",
+    ];
+    let server = ServerProcess::redis().expect("it starts");
+    let url = server.url();
+    let mut client = server.connect().expect("it answers");
+    let mut fill = || {
+        for key in keys {
+            client.call(&[&b"SET"[..], key, &[b'x'; 100]]).expect("written");
+        }
+    };
+    let mut check = server.connect().expect("it answers");
+    let mut left = || check.call(&["DBSIZE"]).expect("it answers");
+    let of_json = || {
+        let report = json(&run(&["big", "--redis", &url, "--output", "json"]));
+        let largest = report["largest"].as_array().expect("a list").clone();
+        largest.iter().map(|one| one["key"].as_str().expect("text").to_owned()).collect::<Vec<_>>()
+    };
+    let of_table = || {
+        let said = run(&["big", "--redis", &url]);
+        let rows = said.out.lines().skip_while(|line| !line.contains("largest by memory")).skip(2);
+        let rows = rows.take_while(|line| !line.is_empty());
+        // The key is the last column, behind the address of its node.
+        let behind =
+            |line: &str| Some(line.split_once("127.0.0.1:")?.1.split_once("  ")?.1.to_owned());
+        rows.map(|line| behind(line).expect("a node and a key")).collect::<Vec<_>>()
+    };
+    for (form, names) in [("json", &of_json as &dyn Fn() -> Vec<String>), ("table", &of_table)] {
+        fill();
+        assert_eq!(left(), Reply::Int(6));
+        let names = names();
+        assert_eq!(names.len(), 6, "{form}: {names:?}");
+        let mut args = vec!["delete", "--redis", &url, "--yes"];
+        args.extend(names.iter().map(String::as_str));
+        let said = run(&args);
+        assert!(
+            said.out.contains("6 keys deleted, 0 were not there"),
+            "{form}: {} {}",
+            said.out,
+            said.err
+        );
+        assert_eq!(left(), Reply::Int(0));
+    }
+
+    // One of them as bytes, and what would be deleted is said as it is printed elsewhere.
+    fill();
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = OsStr::from_bytes(b"b\xffk");
+    for (flag, wanted) in
+        [("--dry-run", r"  b\xffk"), ("--yes", "1 keys deleted, 0 were not there")]
+    {
+        let mut command = command(folder.path(), &["delete", "--redis", &url, flag]);
+        let said = command.arg(bytes).output().expect("it runs");
+        let out = String::from_utf8(said.stdout).expect("text");
+        assert!(said.status.success() && out.contains(wanted), "{out}");
+    }
+    assert_eq!(left(), Reply::Int(5));
+    let said = run(&["delete", "--redis", &url, "--yes", r"\x41A\x41"]);
+    assert!(said.out.contains("1 keys deleted"), "{} {}", said.out, said.err);
 }
 
 #[test]

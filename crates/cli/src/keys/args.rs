@@ -4,7 +4,7 @@
 //! `conflicts_with` all that exclude it. clap forgets a requirement that conflicts with what is given,
 //! and the option would be passed over in silence.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -42,6 +42,7 @@ pub(crate) enum KeysCommand {
     /// Delete keys without blocking the server
     #[command(before_help = "Examples:
   seawall keys delete --redis redis://10.0.0.5:6379 cart:1 cart:2
+  seawall keys delete 'blob:\\xff\\x00'                       as `keys big` prints it
   seawall keys delete --match 'session:old:*' --dry-run
   seawall keys delete --match 'session:old:*' --rate 500 --yes")]
     Delete(Box<DeleteArgs>),
@@ -211,9 +212,9 @@ pub(crate) struct SkewArgs {
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The keys
+    /// The keys, as the other commands print them: `\xNN` is a byte, `\\` a backslash
     #[arg(value_name = "KEY", required_unless_present = "pattern", conflicts_with = "pattern")]
-    pub(crate) keys: Vec<String>,
+    pub(crate) keys: Vec<OsString>,
     /// All keys that match this pattern, as SCAN understands it
     #[arg(long = "match", value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,

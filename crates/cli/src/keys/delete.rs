@@ -1,8 +1,11 @@
 //! `seawall keys delete`: asks first, then deletes by `UNLINK`, a few keys at a time.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::{
+    ffi::OsString,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+};
 
-use seawall::survey::{Kind, key_text};
+use seawall::survey::{Kind, key_of_text, key_text};
 
 use super::{args::DeleteArgs, connect::connect, ended, interrupted, progress, text::grouped};
 use crate::{Failure, terminal};
@@ -19,6 +22,7 @@ pub(super) async fn run(args: &DeleteArgs) -> Result<(), Failure> {
             })?)
         }
     };
+    let keys = keys(args)?;
     if !args.yes && !args.dry_run && !io::stdin().is_terminal() {
         return Err(Failure::Usage(
             "nobody can be asked here, because stdin is no terminal; say --yes to delete, or --dry-run \
@@ -35,10 +39,20 @@ pub(super) async fn run(args: &DeleteArgs) -> Result<(), Failure> {
             }
             matching(args, &sweep, pattern).await
         }
-        None => by_name(args, &seawall).await,
+        None => by_name(args, &keys, &seawall).await,
     };
     seawall.shutdown().await;
     done
+}
+
+/// The keys that were named, byte for byte.
+fn keys(args: &DeleteArgs) -> Result<Vec<Vec<u8>>, Failure> {
+    let read = |text: &OsString| {
+        key_of_text(text.as_encoded_bytes()).map_err(|error| {
+            Failure::Usage(format!("the key '{}': {error}", text.to_string_lossy()))
+        })
+    };
+    args.keys.iter().map(read).collect()
 }
 
 fn work(error: &seawall::Error) -> Failure {
@@ -92,21 +106,24 @@ async fn matching(
     ended(end)
 }
 
-async fn by_name(args: &DeleteArgs, seawall: &seawall::Seawall) -> Result<(), Failure> {
+async fn by_name(
+    args: &DeleteArgs,
+    keys: &[Vec<u8>],
+    seawall: &seawall::Seawall,
+) -> Result<(), Failure> {
     if args.dry_run {
-        for key in &args.keys {
-            terminal::announce(&format!("  {key}"));
+        for key in keys {
+            terminal::announce(&format!("  {}", key_text(key)));
         }
         terminal::announce("nothing was deleted");
         return Ok(());
     }
-    if !args.yes && !confirmed(args.keys.len() as u64)? {
+    if !args.yes && !confirmed(keys.len() as u64)? {
         terminal::announce("nothing was deleted");
         return Ok(());
     }
-    let keys: Vec<_> = args.keys.iter().map(|key| key.clone().into_bytes()).collect();
     let bar = progress::keys(keys.len() as u64);
-    let removed = seawall.unlink_keys(&keys, args.rate, |keys| bar.inc(keys)).await;
+    let removed = seawall.unlink_keys(keys, args.rate, |keys| bar.inc(keys)).await;
     bar.finish_and_clear();
     let removed = removed.map_err(|error| work(&error))?;
     terminal::announce(&format!(

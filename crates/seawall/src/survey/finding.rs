@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use super::{Kind, Severity};
+use crate::error::{Error, Result};
 
 /// A key, its size, and what else was learnt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,4 +64,76 @@ pub fn key_text(key: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The key that [`key_text`] wrote: `\xNN` is that byte, `\\` a backslash, every other byte is itself,
+/// also where it is no UTF-8.
+///
+/// ```
+/// use seawall::survey::{key_of_text, key_text};
+///
+/// let key = b"caf\xc3\xa9:\x00\xff\\";
+/// assert_eq!(key_of_text(key_text(key).as_bytes())?, key);
+/// # Ok::<(), seawall::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Invalid`] for a backslash that begins nothing: guessing what it means could name another key.
+pub fn key_of_text(text: &[u8]) -> Result<Vec<u8>> {
+    let mut key = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        let byte = match (first, tail) {
+            (b'\\', [b'\\', tail @ ..]) => {
+                rest = tail;
+                b'\\'
+            }
+            (b'\\', [b'x', high, low, tail @ ..]) => {
+                rest = tail;
+                digit(*high)
+                    .zip(digit(*low))
+                    .map(|(high, low)| high << 4 | low)
+                    .ok_or_else(wrong)?
+            }
+            (b'\\', _) => return Err(wrong()),
+            (other, _) => *other,
+        };
+        key.push(byte);
+    }
+    Ok(key)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+fn wrong() -> Error {
+    let sentence =
+        "a backslash in a key is written \\\\, and a byte \\xNN with two hexadecimal digits";
+    Error::Invalid(sentence.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_as_it_is_written() {
+        let all: Vec<u8> = (0..=255).collect();
+        let long = "caf\u{e9} \u{202e}\u{85}\u{10ffff} \\x41 \\\\".as_bytes();
+        for key in [&b""[..], &all, long, b"b\xffk", b"\\", b"\\x4", b"\xe2\x82", b" a b "] {
+            assert_eq!(key_of_text(key_text(key).as_bytes()).expect("it is written so"), key);
+        }
+        // As it may be typed: capitals, and bytes as they are.
+        assert_eq!(key_of_text(br"b\xFFk").expect("it is right"), b"b\xffk");
+        assert_eq!(key_of_text(b"b\xffk").expect("it is right"), b"b\xffk");
+    }
+
+    #[test]
+    fn a_backslash_that_begins_nothing_is_refused() {
+        for text in [r"\", r"a\b", r"\x", r"\x4", r"\x4g", r"\x+4", r"\\\", r"\u0041"] {
+            key_of_text(text.as_bytes()).expect_err(text);
+        }
+    }
 }

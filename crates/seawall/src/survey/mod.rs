@@ -42,7 +42,7 @@ mod tracker;
 
 pub use big::{MAX_TOP, Survey, Surveyed};
 pub use end::End;
-pub use finding::{Finding, key_text};
+pub use finding::{Finding, key_of_text, key_text};
 pub use hot::{HotFound, HotKey, HotReport, HotSurvey};
 pub use kind::Kind;
 pub use listen::{Listen, MAX_LINES, MAX_LISTEN};
