@@ -378,6 +378,24 @@ fn binary_keys_are_deleted_by_the_name_that_is_printed() {
 }
 
 #[test]
+fn findings_name_the_database_of_the_url() {
+    let server = ServerProcess::redis().expect("it starts");
+    let mut client = server.connect().expect("it answers");
+    client.call(&["SELECT", "5"]).expect("it has sixteen");
+    client.call(&["SET", "five", "1"]).expect("written");
+    let url = format!("{}/5", server.url().trim_end_matches('/'));
+    let report = json(&run(&["big", "--redis", &url, "--output", "json"]));
+    assert_eq!(
+        (&report["totals"]["keys"], &report["largest"][0]["database"]),
+        (&1.into(), &5.into())
+    );
+    let said = run(&["big", "--redis", &url, "--output", "csv"]);
+    let rows: Vec<Vec<_>> = said.out.lines().map(|line| line.split(',').collect()).collect();
+    let column = rows[0].iter().position(|name| *name == "database").expect("it is there");
+    assert_eq!((rows[1][0], rows[1][column]), ("five", "5"), "{}", said.out);
+}
+
+#[test]
 fn without_a_url_the_embedded_engine_of_serve_is_asked() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");

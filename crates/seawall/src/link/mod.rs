@@ -293,6 +293,11 @@ impl Link {
         self.inner.topology
     }
 
+    /// The number of the database that commands go to; 0 on a Cluster, which has no other.
+    pub(crate) fn database(&self) -> u32 {
+        u32::try_from(self.inner.route.dialer().database).expect("a URL has no other numbers")
+    }
+
     /// Changes whenever a connection for commands was opened anew, to whatever server.
     pub(crate) fn connections(&self) -> watch::Receiver<u64> {
         self.inner.route.dialer().connections.subscribe()

@@ -239,7 +239,7 @@ impl Survey {
                 bytes: found.bytes,
                 members,
                 node: &page.node,
-                database: 0,
+                database: self.seawall.link().database(),
                 lifetime: found.lifetime,
                 idle: found.idle,
             });
