@@ -174,10 +174,11 @@ impl HotKeys {
         self.shared.declare(entry, Duration::ZERO).await
     }
 
-    /// Calls `listener` whenever a key becomes hot or cool in this process. It must not block.
+    /// Calls `listener` whenever a key becomes hot or cool in this process. It must not block. If it
+    /// panics, that is logged, and it is called again for the next event.
     pub fn on_hot(&self, listener: impl Fn(&HotEvent) + Send + Sync + 'static) {
         let mut listeners = self.shared.listeners.write().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(Box::new(listener));
+        listeners.push(Arc::new(listener));
     }
 
     /// How hot keys stand in this process.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak, atomic::AtomicBool},
     time::Duration,
 };
@@ -57,7 +58,7 @@ impl Member {
     }
 }
 
-type Listener = Box<dyn Fn(&HotEvent) + Send + Sync>;
+type Listener = Arc<dyn Fn(&HotEvent) + Send + Sync>;
 
 /// What the tasks and the caches share.
 pub(super) struct Shared {
@@ -214,9 +215,20 @@ impl Shared {
         self.tell(&HotEvent::Cool(key.to_vec()));
     }
 
+    /// Tells those who listen. They are code of others inside our tasks: one that panics is logged, and
+    /// neither the other listeners nor the following of hot keys end with it. They are called without
+    /// the lock, so one may add another.
     fn tell(&self, event: &HotEvent) {
-        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner);
-        listeners.iter().for_each(|listener| listener(event));
+        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for listener in listeners {
+            // What it left half done is its own: nothing of ours is borrowed to it.
+            if catch_unwind(AssertUnwindSafe(|| listener(event))).is_err() {
+                tracing::error!(
+                    ?event,
+                    "a listener for hot keys panicked; it is told the next event"
+                );
+            }
+        }
     }
 }
 

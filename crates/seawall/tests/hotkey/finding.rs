@@ -1,7 +1,10 @@
 //! A key becomes hot by reads or by word, is held everywhere, and cools.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -45,6 +48,7 @@ on_every_backend! {
     a_key_that_some_read_is_held_by_all
     what_is_declared_is_held_until_it_is_taken_back
     an_invalidation_reaches_every_process_and_the_key_stays_hot
+    a_listener_that_panics_ends_nothing
 }
 
 /// Two of four processes read a key, neither often enough by itself.
@@ -138,6 +142,35 @@ async fn an_invalidation_reaches_every_process_and_the_key_stays_hot(setup: Setu
     }
     let hot = second.hot_keys().find(setup.entry("hot:1").as_bytes());
     assert!(hot.is_some(), "invalidated, and still hot");
+    second.shutdown().await;
+    first.shutdown().await;
+}
+
+/// Hot and cool are followed by two tasks, and a listener is called by either.
+async fn a_listener_that_panics_ends_nothing(setup: Setup) {
+    let (first, second) = (setup.connect().await, setup.connect().await);
+    let (one, other) = (hot_only(&first, HotRules::off()), hot_only(&second, HotRules::off()));
+    let panics = Arc::new(AtomicU64::new(0));
+    let counts = Arc::clone(&panics);
+    second.hot_keys().on_hot(move |event| {
+        counts.fetch_add(1, Ordering::SeqCst);
+        panic!("a listener's own fault: {event:?}");
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&seen);
+    second.hot_keys().on_hot(move |event| sees.lock().expect("no panic").push(event.clone()));
+    for key in 1..=3 {
+        one.put(&key, &key).await.expect("stored");
+        one.declare_hot(&key, 60 * SECOND).await.expect("declared");
+        until("the other holds it", async || held(&other, key).await).await;
+        assert!(one.undeclare_hot(&key).await.expect("taken back"));
+        until("the other lets it go", async || !held(&other, key).await).await;
+    }
+    until("it is called for all of them, and so is whoever listens besides it", async || {
+        let heard = seen.lock().expect("no panic").len();
+        heard >= 6 && panics.load(Ordering::SeqCst) >= 6
+    })
+    .await;
     second.shutdown().await;
     first.shutdown().await;
 }
