@@ -20,6 +20,9 @@ use crate::{
 /// the group's pending list.
 const MOST: usize = 100_000;
 
+/// Longer than anybody waits; more would be no number for Redis.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Where a group begins that did not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -165,7 +168,7 @@ impl<T> WorkerBuilder<T> {
     /// handler may take longer: its worker renews what it has in hand.
     #[must_use]
     pub fn claim_after(mut self, idle: Duration) -> Self {
-        self.settings.claim_after = idle;
+        self.settings.claim_after = idle.min(NEVER);
         self
     }
 

@@ -149,7 +149,10 @@ impl<T: Send + 'static> Dispatcher<T> {
             )),
             Some(fields) => {
                 let stream = &self.post.streams[place.stream];
-                match stream.decode(&fields) {
+                // It is the caller's, and what it is given may be anybody's.
+                let decoded = catch_unwind(AssertUnwindSafe(|| stream.decode(&fields)))
+                    .unwrap_or_else(|_| Err("its decoder panicked".to_owned()));
+                match decoded {
                     Ok(payload) => {
                         let delivery = Delivery {
                             stream: Arc::clone(&stream.name),

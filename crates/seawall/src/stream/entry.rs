@@ -89,6 +89,10 @@ impl ToRedisArgs for EntryId {
     }
 }
 
+/// The field that holds all of an entry's fields where they are too many for a script: each word as its
+/// length, a colon and itself.
+pub(super) const PACKED: &str = "seawall-packed";
+
 /// The fields of an entry, in the order in which they were appended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fields(Vec<Vec<u8>>);
@@ -115,14 +119,38 @@ impl Fields {
         match value {
             // The entry was deleted while it was pending.
             Value::Nil | Value::Boolean(false) => Ok(None),
-            Value::Array(items) => items
-                .into_iter()
-                .map(bytes)
-                .collect::<Result<_>>()
-                .map(|fields| Some(Fields(fields))),
+            Value::Array(items) => {
+                let words = items.into_iter().map(bytes).collect::<Result<_>>()?;
+                Ok(Some(Fields(unpacked(words))))
+            }
             other => Err(Error::unexpected(format!("{other:?} are not an entry's fields"))),
         }
     }
+}
+
+/// Takes the words out of a packed field, which is always the last one.
+fn unpacked(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    if let [.., name, packed] = &*words
+        && name == PACKED.as_bytes()
+        && let Some(inside) = unpack(packed)
+    {
+        words.truncate(words.len() - 2);
+        words.extend(inside);
+    }
+    words
+}
+
+/// `None` for what is not packed, and only called so.
+fn unpack(mut packed: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    while !packed.is_empty() {
+        let colon = packed.iter().position(|&byte| byte == b':')?;
+        let length = usize::try_from(number(&packed[..colon])?).ok()?;
+        let (word, rest) = packed[colon + 1..].split_at_checked(length)?;
+        words.push(word.to_vec());
+        packed = rest;
+    }
+    Some(words)
 }
 
 /// An entry; without fields when it is gone from the stream.
@@ -198,6 +226,17 @@ mod tests {
     fn what_is_no_id_is_refused() {
         for bad in ["", "-", "1", "1-", "-1", "1-2-3", "a-b", "1--2", "99999999999999999999999-0"] {
             assert!(bad.parse::<EntryId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn packed_fields_are_unpacked_and_what_only_looks_so_is_left() {
+        let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let packed: Vec<Vec<u8>> = words(&["ref", "1", PACKED, "1:a0:3:b:c"]);
+        assert_eq!(unpacked(packed), words(&["ref", "1", "a", "", "b:c"]));
+        for left in ["x", "3:ab", ":a", "9999999999999999999:a", "1:a1"] {
+            let fields: Vec<Vec<u8>> = words(&[PACKED, left]);
+            assert_eq!(unpacked(fields.clone()), fields, "{left}");
         }
     }
 

@@ -239,13 +239,14 @@ impl<T> Post<T> {
             .arg(place.id)
             .arg(reason)
             .arg(attempts)
-            .arg(self.settings.parked_limit);
+            .arg(self.settings.parked_limit)
+            .arg(entry::PACKED);
         Ok(self.link.eval::<u64>(&call).await? == 1)
     }
 
     /// Forgets consumers that are long gone, or this one.
     pub(super) async fn forget_consumers(&self, also: Option<&str>) -> Result<()> {
-        let silence = FORGET_AFTER.max(self.settings.claim_after * 10);
+        let silence = FORGET_AFTER.max(self.settings.claim_after.saturating_mul(10));
         for stream in &self.streams {
             let call = FORGET
                 .on(&[&stream.key])

@@ -156,7 +156,7 @@ impl<T> Settler<T> {
                     let id = holding.place.id;
                     tracing::warn!(entry = %id, attempt = holding.attempts, reason, "tried again");
                     let doubled = u32::try_from(holding.attempts.clamp(1, 16)).unwrap_or(16) - 1;
-                    let pause = self.post.settings.retry_after * 2_u32.pow(doubled);
+                    let pause = self.post.settings.retry_after.saturating_mul(2_u32.pow(doubled));
                     self.wait(holding, pause.min(LONGEST_RETRY), true);
                 }
                 Outcome::Retry(after) => self.wait(holding, *after, true),

@@ -13,7 +13,6 @@ mod parking;
 #[expect(dead_code, reason = "processes of these tests end themselves")]
 mod process;
 #[path = "../support/setup.rs"]
-#[expect(dead_code, reason = "keys are asked of the streams")]
 mod setup;
 mod takeover;
 mod trimming;

@@ -10,7 +10,7 @@ use std::{
 
 use seawall::{
     cmd,
-    stream::{Bug, Delivery, Outcome, Redriven, WorkerBuilder},
+    stream::{Bug, Delivery, Drained, Fields, Outcome, Redriven, WorkerBuilder},
 };
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
 on_every_backend! {
     poison_is_parked_while_others_go_on
     a_parked_entry_is_driven_again_under_its_reference
+    neither_many_fields_nor_a_decoder_that_panics_lose_an_entry
 }
 
 const POISON: u64 = 3;
@@ -149,4 +150,55 @@ async fn tries(plant: impl Fn(WorkerBuilder<u64>) -> WorkerBuilder<u64>) -> u64 
 async fn the_limit_is_the_limit_and_a_worker_without_one_is_noticed() {
     assert_eq!(tries(|builder| builder).await, 3);
     assert!(tries(|builder| builder.sabotage(Bug::NoLimit)).await > 3);
+}
+
+async fn neither_many_fields_nor_a_decoder_that_panics_lose_an_entry(setup: Setup) {
+    const MANY: usize = 5_000;
+    let seawall = setup.connect().await;
+    let key = setup.entry("orders:{many}");
+    // A decoder as anybody may write it: it counts on what is not always there.
+    let stream = seawall.stream_at(key.clone(), |fields: &Fields| {
+        Ok(u64::from(fields.get("data").expect("all have data")[2]))
+    });
+    let stream = stream.expect("a hash tag");
+    let mut many = cmd("XADD");
+    many.arg(&key).arg("*");
+    for number in 0..MANY {
+        many.arg(format!("name {number}")).arg(format!("{number}"));
+    }
+    let mut good = cmd("XADD");
+    good.arg(&key).arg("*").arg("data").arg("abc");
+    for add in [&many, &good] {
+        seawall.link().send(key.as_bytes(), add).await.expect("appended");
+    }
+    let handled = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&handled);
+    let worker = quick(stream.worker("g"))
+        .claim_after(Duration::MAX)
+        .run(move |delivery: Delivery<u64>| {
+            count.fetch_add(*delivery.payload(), Ordering::SeqCst);
+            async { Outcome::Done }
+        })
+        .expect("settings that make sense");
+    // Parked, driven again, and parked again: whole each time.
+    for _ in 0..2 {
+        eventually("it is parked", async || stream.parked_count().await.expect("answered") == 1)
+            .await;
+        let parked = stream.parked(None).await.expect("answered").remove(0);
+        assert_eq!(parked.reason, "not understood: its decoder panicked");
+        let names = parked.fields.iter().filter(|(name, _)| name.starts_with(b"name "));
+        assert!(
+            names.eq((0..MANY)
+                .map(|n| (format!("name {n}"), n.to_string()))
+                .collect::<Vec<_>>()
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+        );
+        let again = stream.redrive(&[parked.id]).await.expect("answered");
+        assert!(matches!(again[..], [Redriven::As(_)]), "{again:?}");
+    }
+    eventually("it is parked", async || stream.parked_count().await.expect("answered") == 1).await;
+    assert_eq!(handled.load(Ordering::SeqCst), u64::from(b'c'));
+    assert_eq!(worker.stop().await, Drained::Clean);
+    seawall.shutdown().await;
 }

@@ -8,27 +8,37 @@
 -- ARGV[4]  reason
 -- ARGV[5]  attempts
 -- ARGV[6]  how many parked entries are kept; 0 keeps all
+-- ARGV[7]  name of the field that holds all fields where they are too many for a script
 --
 -- Returns  1 when it was parked, 0 when it is settled already or another consumer's by now.
 --
 -- Atomic, so that the entry is always in exactly one of the two places, and so that a repetition
--- after a lost reply does nothing: the acknowledgement is the gate.
+-- after a lost reply does nothing: the acknowledgement is the gate. It comes last, so that what cannot
+-- be parked stays pending.
 
 local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
 if #held == 0 or held[1][2] ~= ARGV[2] then
   return 0
 end
 local found = redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3])
-redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 local fields = {}
 if #found > 0 then
   fields = found[1][2]
+end
+if #fields > 4000 then
+  -- A call takes some 8,000 words. Each as its length, a colon and itself.
+  local words = {}
+  for index = 1, #fields do
+    words[index] = #fields[index] .. ':' .. fields[index]
+  end
+  fields = {ARGV[7], table.concat(words)}
 end
 local add = {KEYS[2], '*', 'id', ARGV[3], 'group', ARGV[1], 'reason', ARGV[4], 'attempts', ARGV[5]}
 for index = 1, #fields do
   add[#add + 1] = fields[index]
 end
 redis.call('XADD', unpack(add))
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 if ARGV[6] ~= '0' then
   redis.call('XTRIM', KEYS[2], 'MAXLEN', ARGV[6])
 end
