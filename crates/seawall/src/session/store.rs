@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redis::{Cmd, cmd};
+use redis::{Cmd, Value, cmd};
 
 use super::{SessionId, SessionsBuilder, Token};
 use crate::{
@@ -19,6 +19,10 @@ const MAX_BYTES: usize = 4096;
 const USER: &str = "~user";
 const UNTIL: &str = "~until";
 const SLIDE: &str = "~slide";
+/// How long opening a session may take, in milliseconds.
+const HALF_OPEN_FOR: i64 = 60_000;
+/// How often a session is begun anew that others ended while it was being opened.
+const OPEN_TRIES: usize = 3;
 /// Commands in one pipeline, and ids in one command.
 const SLICE: usize = 500;
 
@@ -120,12 +124,15 @@ pub enum Restore {
     Ended,
 }
 
-/// Whether a session has a place in its user's index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Kept,
-    /// It is one too many itself, and was ended.
-    Over,
+/// What an entry in the index says of its session.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// It is being opened, for the longest lifetime from now.
+    Opening,
+    /// It is being restored, and ends then.
+    Returning(i64),
+    /// It is there, and ends then.
+    Open(i64),
 }
 
 impl<M: Member> Sessions<M> {
@@ -140,22 +147,32 @@ impl<M: Member> Sessions<M> {
     /// begin with `~`.
     pub async fn open(&self, user: &M, fields: &Fields) -> Result<Token> {
         check(fields)?;
-        let token = Token::random()?;
-        let id = token.id();
-        // Where it is too many itself, newer ones have ended it already: its token opens nothing.
-        let _ = self.enter(user, &id, String::new()).await?;
-        let settings = &self.settings;
-        let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(settings.idle));
-        call = call.arg(millis(settings.longest)).arg(self.slide_after());
-        call = call.arg(&*user.to_member()?);
+        let mut token = Token::random()?;
+        for _ in 0..OPEN_TRIES {
+            if self.open_as(&token, user, fields).await?.is_some() {
+                break;
+            }
+            // Somebody ended all sessions, or opened many at once, when this one was half open.
+            token = Token::random()?;
+        }
+        Ok(token)
+    }
+
+    async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<Option<i64>> {
+        let (id, link) = (token.id(), self.settings.seawall.link());
+        let Some(until) = self.enter(user, &id, Step::Opening).await? else { return Ok(None) };
+        let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(self.settings.idle));
+        call = call.arg(until).arg(self.slide_after()).arg(&*user.to_member()?);
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
-        let until: i64 = settings.seawall.link().eval(&call).await?;
-        // Again, and as an open one: who ended all sessions in between found none here yet, and took
-        // the entry or is about to.
-        let _ = self.enter(user, &id, until.to_string()).await?;
-        Ok(token)
+        link.run(&call).await?;
+        // Again, and as an open one: whoever ends sessions finds it from now on.
+        let entered = self.enter(user, &id, Step::Open(until)).await?;
+        if entered.is_none() {
+            self.delete(&id).await?;
+        }
+        Ok(entered)
     }
 
     /// Puts a session back that Redis has lost, by somebody's record of it. It lives on from now, until
@@ -177,10 +194,7 @@ impl<M: Member> Sessions<M> {
         fields: &Fields,
     ) -> Result<Restore> {
         check(fields)?;
-        // Half a millisecond later while it is not there yet, as one that is being opened.
-        if self.enter(user, id, format!("{until}.5")).await? == Place::Over {
-            return Ok(Restore::Ended);
-        }
+        let _ = self.enter(user, id, Step::Returning(until)).await?;
         let mut call = RESTORE.on(&[self.key(id)?, self.bar_key(id)?]);
         call = call.arg(millis(self.settings.idle)).arg(until).arg(self.slide_after());
         call = call.arg(&*user.to_member()?);
@@ -189,12 +203,15 @@ impl<M: Member> Sessions<M> {
         }
         let there: u8 = self.settings.seawall.link().eval(&call).await?;
         if there == 0 {
+            let entry = (id.clone(), until as f64 + 0.5);
+            self.drop_entries(&self.index(user)?, &[entry]).await?;
             return Ok(Restore::Ended);
         }
-        Ok(match self.enter(user, id, until.to_string()).await? {
-            Place::Kept => Restore::Restored,
-            Place::Over => Restore::Ended,
-        })
+        if self.enter(user, id, Step::Open(until)).await?.is_none() {
+            self.delete(id).await?;
+            return Ok(Restore::Ended);
+        }
+        Ok(Restore::Restored)
     }
 
     /// Keeps a session from being restored for so long: longer than anybody takes from reading their
@@ -209,20 +226,52 @@ impl<M: Member> Sessions<M> {
         self.settings.seawall.link().send(&key, &command).await.map(drop)
     }
 
-    /// Enters a session in its user's index, and ends those that are too many.
-    async fn enter(&self, user: &M, id: &SessionId, score: String) -> Result<Place> {
+    /// Enters a session in its user's index, and ends those that are too many; when it ends at the
+    /// latest, or nothing when somebody ended it while it was being opened.
+    async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Option<i64>> {
+        let (settings, link) = (&self.settings, self.settings.seawall.link());
         #[cfg(feature = "sabotage")]
-        if self.settings.bug == Some(super::Bug::NotInTheIndex) {
-            return Ok(Place::Kept);
+        if settings.bug == Some(super::Bug::NotInTheIndex) {
+            return Ok(Some(link.server_millis() + millis(settings.longest)));
         }
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
-        let call = call.arg(millis(self.settings.longest)).arg(self.settings.most);
-        let over: Vec<(String, f64)> = self.settings.seawall.link().eval(&call.arg(score)).await?;
-        let over = entries(over);
-        self.end(&index, &over).await?;
-        let itself = over.iter().any(|(one, _)| one == id);
-        Ok(if itself { Place::Over } else { Place::Kept })
+        let call = call.arg(millis(settings.longest)).arg(settings.most);
+        let call = match step {
+            Step::Opening => call.arg("").arg(0),
+            Step::Returning(until) => call.arg(until).arg(0),
+            Step::Open(until) => call.arg(until).arg(1),
+        };
+        let mut reply = link.eval::<Vec<Value>>(&call).await?.into_iter();
+        let until: i64 = redis::from_redis_value(reply.next().unwrap_or(Value::Int(0)))?;
+        if let Some(all) = reply.next() {
+            self.end_oldest(&index, &entries(redis::from_redis_value(all)?)).await?;
+        }
+        Ok((until > 0).then_some(until))
+    }
+
+    /// Ends the oldest of a user's sessions, as many as there are too many. Those that ended by
+    /// themselves do not count.
+    async fn end_oldest(&self, index: &[u8], all: &[(SessionId, f64)]) -> Result<()> {
+        let link = self.settings.seawall.link();
+        let young = (link.server_millis() + millis(self.settings.longest) - HALF_OPEN_FOR) as f64;
+        let (mut live, mut gone) = (Vec::new(), Vec::new());
+        for slice in all.chunks(SLICE) {
+            let commands = slice.iter().map(|(id, _)| self.on_session("EXISTS", id));
+            let replies = link.send_all(commands.collect::<Result<_>>()?).await;
+            for (entry, reply) in slice.iter().zip(replies) {
+                let is_there = redis::from_redis_value::<u8>(reply?)? == 1;
+                // Whoever began to open one may have died.
+                let alive = is_there || (is_half_open(entry) && entry.1 > young);
+                if alive { &mut live } else { &mut gone }.push(entry.clone());
+            }
+        }
+        let over = live.len().saturating_sub(self.settings.most);
+        let (half, open): (Vec<_>, Vec<_>) = live.drain(..over).partition(is_half_open);
+        // Whoever opens those finds their entries gone, and ends them.
+        gone.extend(half);
+        self.drop_entries(index, &gone).await?;
+        self.end(index, &open).await.map(drop)
     }
 
     /// Ends sessions and then takes them out of the index, so that what fails is found again; how
@@ -235,13 +284,21 @@ impl<M: Member> Sessions<M> {
             for reply in link.send_all(commands.collect::<Result<_>>()?).await {
                 live += redis::from_redis_value::<usize>(reply?)?;
             }
+            self.drop_entries(index, slice).await?;
+        }
+        Ok(live)
+    }
+
+    /// Takes sessions out of the index, unless they were entered anew since.
+    async fn drop_entries(&self, index: &[u8], ids: &[(SessionId, f64)]) -> Result<()> {
+        for slice in ids.chunks(SLICE) {
             let mut call = DROP.on(&[index]);
             for (id, score) in slice {
                 call = call.arg(id.as_str()).arg(*score);
             }
-            link.run(&call).await?;
+            self.settings.seawall.link().run(&call).await?;
         }
-        Ok(live)
+        Ok(())
     }
 
     /// Reads a session and lets it slide: one round trip, and a second when it is time to slide.
@@ -408,6 +465,11 @@ impl<M: Member> Sessions<M> {
         Ok(entries(self.settings.seawall.link().query(index, &command).await?))
     }
 
+    async fn delete(&self, id: &SessionId) -> Result<()> {
+        let (key, delete) = self.on_session("DEL", id)?;
+        self.settings.seawall.link().send(&key, &delete).await.map(drop)
+    }
+
     fn on_session(&self, name: &str, id: &SessionId) -> Result<(Vec<u8>, Cmd)> {
         let (key, mut command) = (self.key(id)?, cmd(name));
         command.arg(&key);
@@ -427,6 +489,11 @@ impl<M: Member> Sessions<M> {
         let user = user.to_member()?;
         self.settings.seawall.key("session-of", &(self.settings.name.as_str(), &*user))
     }
+}
+
+/// Whether an entry of the index is of a session that was being opened.
+fn is_half_open((_, score): &(SessionId, f64)) -> bool {
+    score.fract() != 0.0
 }
 
 fn entries(named: Vec<(String, f64)>) -> Vec<(SessionId, f64)> {

@@ -14,6 +14,7 @@ on_every_backend! {
     sessions_are_opened_listed_and_ended
     all_sessions_of_a_user_end_while_others_are_opened
     a_lost_session_is_restored_unless_it_was_ended
+    only_the_oldest_of_those_that_live_are_too_many
 }
 
 fn fields(role: &str) -> Fields {
@@ -135,6 +136,37 @@ async fn sessions_are_opened_listed_and_ended(setup: Setup) {
     assert_eq!(sessions.revoke_all(&42).await.expect("answered"), 0);
     assert!(sessions.list(&42).await.expect("answered").is_empty());
     assert!(sessions.load(&other).await.expect("answered").found().is_some(), "not concerned");
+    seawall.shutdown().await;
+}
+
+async fn only_the_oldest_of_those_that_live_are_too_many(setup: Setup) {
+    const MOST: usize = 5;
+    let seawall = setup.connect().await;
+    let sessions = seawall.sessions::<u64>("web").per_user(MOST).build().expect("valid");
+    let first = sessions.open(&1, &Fields::new()).await.expect("answered");
+    // The others end as those do that nobody uses: their keys go, their entries stay.
+    for _ in 1..MOST {
+        let token = sessions.open(&1, &Fields::new()).await.expect("answered");
+        let key = setup.entry(&format!("session:{{web:{}}}", token.id().as_str()));
+        seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+    }
+    let next = sessions.open(&1, &Fields::new()).await.expect("answered");
+    for token in [&first, &next] {
+        assert!(sessions.load(token).await.expect("answered").found().is_some());
+    }
+    // However many are opened at once, as many live as may.
+    let role = fields("user");
+    let opened = (0..30).map(|_| sessions.open(&2, &role));
+    let mut live = BTreeSet::new();
+    for token in futures_util::future::join_all(opened).await {
+        let token = token.expect("answered");
+        if sessions.load(&token).await.expect("answered").found().is_some() {
+            live.insert(token.id());
+        }
+    }
+    assert_eq!(live.len(), MOST);
+    let listed = sessions.list(&2).await.expect("answered").into_iter().map(|info| info.id);
+    assert_eq!(listed.collect::<BTreeSet<_>>(), live);
     seawall.shutdown().await;
 }
 

@@ -1,18 +1,29 @@
 -- Enters a session in its user's index.
 --
 -- KEYS  1 index (zset digest -> when it ends at the latest; half a ms later while it is being opened)
--- ARGV  1 digest, 2 longest lifetime in ms, 3 how many a user may have, 4 its score: '' while it is
---       being opened
--- Returns digests and scores of sessions that are too many, the oldest; they are still in the index.
+-- ARGV  1 digest, 2 longest lifetime in ms, 3 how many a user may have, 4 when it ends, or '' for the
+--       longest lifetime from now, 5 whether it is open: 1, or 0 while it is being opened
+-- Returns {when it ends, digests and scores of all entries, the oldest first, where they are too many},
+-- or {0} when it is open and somebody has taken its entry meanwhile.
 --
--- Atomic, because of two who open at once each must count the other.
+-- Atomic, because of two who open at once each must count the other. The order of entries never
+-- changes, so that however many open at once, all end the same ones.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
-local score = ARGV[4]
-if score == '' then score = string.format('%.0f.5', now + ARGV[2]) end
+local last = ARGV[4]
+if last == '' then
+  -- Two that begin in one millisecond end in two, or half a millisecond could change their order.
+  local newest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
+  last = string.format('%.0f', math.max(now + ARGV[2], math.floor(newest or 0) + 1))
+end
+local score = last
+if ARGV[5] == '0' then
+  score = last .. '.5'
+elseif not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  return {'0'}
+end
 redis.call('ZADD', KEYS[1], score, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local over = redis.call('ZCARD', KEYS[1]) - ARGV[3]
-if over <= 0 then return {} end
-return redis.call('ZRANGE', KEYS[1], 0, math.min(over, 500) - 1, 'WITHSCORES')
+if redis.call('ZCARD', KEYS[1]) <= tonumber(ARGV[3]) then return {last} end
+return {last, redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')}
