@@ -181,7 +181,8 @@ impl FlashSale {
     /// again, and not by another one; see [`FlashSale::top_up`].
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated with the same reference.
+    /// As [`Link::send`]; may be repeated with the same reference. [`Error::Unavailable`] also when the
+    /// opening was lost on the way, as when Redis was emptied or the sale's time was over meanwhile.
     pub async fn open(&self, reference: &str, window: SaleWindow, stock: u64) -> Result<Opened> {
         self.open_with(reference, window, stock, std::iter::empty::<(u64, u64)>()).await
     }

@@ -33,6 +33,8 @@ pub(super) fn opened((word, reference): (String, Vec<u8>)) -> Result<Option<Open
         "OPENED" => Ok(Some(Opened::Opened)),
         "ALREADY" => Ok(Some(Opened::Already)),
         "RUNNING" => Ok(Some(Opened::Running { reference })),
+        "ENDED" => Ok(Some(Opened::Ended)),
+        "GONE" => Err(Error::Unavailable("an opening that was begun is gone; repeat it".into())),
         other => Err(Error::unexpected(format!("{other} is not an opening's answer"))),
     }
 }

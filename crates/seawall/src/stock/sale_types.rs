@@ -155,6 +155,8 @@ pub enum Opened {
         /// The other one's reference.
         reference: Vec<u8>,
     },
+    /// Its end is longer ago than a sale is kept: nothing was opened.
+    Ended,
 }
 
 /// What giving a unit back came to.

@@ -19,6 +19,7 @@ on_every_backend! {
     a_sale_from_opening_to_close
     a_thousand_buyers_get_a_hundred_units
     a_sale_is_opened_with_buyers_from_a_database
+    a_sale_that_ended_long_ago_is_not_opened
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -164,6 +165,29 @@ async fn a_sale_is_opened_with_buyers_from_a_database(setup: Setup) {
     assert!(sale.reserve(&7, &10_007, &nothing()).await.expect("answered").receipt().is_some());
     assert!(sale.reserve(&5_000, &1, &nothing()).await.expect("answered").receipt().is_some());
     assert_eq!(sale.reserve(&5_001, &2, &nothing()).await.expect("ok"), Reserved::SoldOut);
+    seawall.shutdown().await;
+}
+
+async fn a_sale_that_ended_long_ago_is_not_opened(setup: Setup) {
+    let seawall = setup.connect().await;
+    let now = SystemTime::now();
+    let ended = |ago: Duration| SaleWindow::between(now - ago - HOUR, now - ago).expect("a window");
+    let sale = seawall.flash_sale("past").kept_for(HOUR).build().expect("valid");
+    for _ in 0..2 {
+        let buyers = [(1u64, 2u64)];
+        let answer = sale.open_with("o", ended(HOUR * 2), 5, buyers).await.expect("answered");
+        assert_eq!(answer, Opened::Ended);
+    }
+    assert_eq!(sale.status().await.expect("answered"), None);
+    assert_eq!(sale.reserve(&1, &"a", &nothing()).await.expect("answered"), Reserved::Unknown);
+    // One that is over and still kept is opened: its buyers are known.
+    let sale = seawall.flash_sale("over").kept_for(HOUR * 4).build().expect("valid");
+    let answer = sale.open_with("o", ended(HOUR), 5, [(1u64, 2u64)]).await.expect("answered");
+    assert_eq!(answer, Opened::Opened);
+    assert_eq!(sale.reserve(&7, &"a", &nothing()).await.expect("answered"), Reserved::Ended);
+    // And one that is open is not touched by such an opening.
+    let late = sale.open("other", ended(HOUR * 9), 5).await.expect("answered");
+    assert_eq!(late, Opened::Running { reference: b"o".to_vec() });
     seawall.shutdown().await;
 }
 

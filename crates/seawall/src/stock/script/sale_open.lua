@@ -6,8 +6,9 @@
 --               reckoned from: now or epoch
 --       ADD:    user and reference of buyers that have their unit already
 --       FINISH: nothing
--- Returns {word, reference}: GO_ON, OPENED, ALREADY (this opening was finished before), or RUNNING
--- with the reference of the other opening that came first.
+-- Returns {word, reference}: GO_ON, OPENED, ALREADY (this opening was finished before), RUNNING with
+-- the reference of the other opening that came first, ENDED (so long ago that nothing would be kept), or
+-- GONE when what was begun is not there any more.
 --
 -- Atomic, because a sale that is open before its buyers are known would sell to them twice, and of
 -- two who open it only one may set the stock. A sale that is open is never set again.
@@ -16,18 +17,21 @@ if has[1] == 'open' then
   return {has[2] == ARGV[2] and 'ALREADY' or 'RUNNING', has[2]}
 end
 if ARGV[1] == 'BEGIN' then
-  -- An opening that was never finished is begun anew, whoever began it.
-  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
   local t, from = redis.call('TIME'), 0
-  if ARGV[8] == 'now' then from = t[1] * 1000 + math.floor(t[2] / 1000) end
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  if ARGV[8] == 'now' then from = now end
   local function at(ms) return string.format('%.0f', from + ms) end
   local gone = at(ARGV[6] + ARGV[7])
+  if tonumber(gone) <= now then return {'ENDED', ARGV[2]} end
+  -- An opening that was never finished is begun anew, whoever began it.
+  redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
   redis.call('HSET', KEYS[1], 'state', 'opening', 'opening', ARGV[2], 'call', ARGV[3], 'received', ARGV[4],
     'left', ARGV[4], 'begin', at(ARGV[5]), 'end', at(ARGV[6]), 'gone', gone,
     'taken', 0, 'back', 0, 'confirmed', 0)
   redis.call('PEXPIREAT', KEYS[1], gone)
   return {'GO_ON', ARGV[2]}
 end
+if not has[1] then return {'GONE', ARGV[2]} end
 if has[1] ~= 'opening' or has[4] ~= ARGV[3] then return {'RUNNING', has[2] or ''} end
 if ARGV[1] == 'ADD' then
   for i = 4, #ARGV, 2 do
