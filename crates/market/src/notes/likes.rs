@@ -29,6 +29,8 @@ use crate::{
 const LIFETIME: Duration = Duration::from_secs(3600);
 /// How long a click waits for others of the same user on the same note.
 const TURN: Duration = Duration::from_secs(8);
+/// How long one look for a lock waits for others, and repeats what an outage interrupted.
+const STEP: Duration = Duration::from_secs(1);
 
 /// Likes of all notes; a cheap clone.
 #[derive(Debug, Clone)]
@@ -150,16 +152,27 @@ impl Likes {
 
 /// Takes a lock that orders changes of database and Redis; `None` when Redis is away, where the
 /// database alone is changed.
+///
+/// The lock itself would wait for Redis to come back; a click does not. So the first look does not
+/// wait at all, and those who wait for others look in short steps: an outage ends the first of them.
 pub(crate) async fn turn(seawall: &Seawall, name: &str, wait: Duration) -> Result<Option<Guard>> {
-    match seawall.lock(name).acquire(wait).await {
-        Ok(Attempt::Acquired(guard)) => Ok(Some(guard)),
-        Ok(Attempt::Busy { .. }) => Err(Error::Unavailable {
-            what: "a lock",
-            cause: format!("{name} was held for {wait:?}"),
-        }),
-        Err(error) => {
-            tracing::debug!(%error, name, "the database alone is changed");
-            Ok(None)
+    let (lock, clock) = (seawall.lock(name), seawall.clock());
+    let deadline = clock.now() + wait;
+    let mut step = Duration::ZERO;
+    loop {
+        match lock.acquire(step).await {
+            Ok(Attempt::Acquired(guard)) => return Ok(Some(guard)),
+            Ok(Attempt::Busy { .. }) => {}
+            Err(error) => {
+                tracing::debug!(%error, name, "the database alone is changed");
+                return Ok(None);
+            }
         }
+        let left = deadline.since(clock.now());
+        if left.is_zero() {
+            let cause = format!("{name} was held for {wait:?}");
+            return Err(Error::Unavailable { what: "a lock", cause });
+        }
+        step = STEP.min(left);
     }
 }

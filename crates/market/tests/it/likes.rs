@@ -7,6 +7,7 @@ use seawall_testkit::backend::Backend;
 use serde_json::json;
 
 use crate::{
+    follows::follow,
     market::{Answer, Market, on_each_backend},
     notes::{flush, ids, publish, send, ticking},
 };
@@ -17,6 +18,9 @@ on_each_backend!(
     a_wish_that_is_said_may_be_repeated,
     likes_survive_the_loss_of_redis,
 );
+
+/// A click waits for others of the same user for eight seconds; an outage is no such wait.
+const SHORTER_THAN_A_TURN: std::time::Duration = std::time::Duration::from_secs(6);
 
 async fn like(market: &Market, note: &str, token: &str) -> Answer {
     send(market, Method::PUT, &format!("/blog/like/{note}"), token, None).await
@@ -145,5 +149,50 @@ async fn clicks_during_an_outage_count_and_are_seen_afterwards() {
     assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["1"]);
     let shown = market.get(&format!("/blog/{note}"), &ada).await.ok().body["data"].clone();
     assert_eq!((&shown["liked"], &shown["isLike"]), (&json!(1), &json!(true)));
+    market.shutdown().await;
+}
+
+/// A lock waits for Redis to come back; a click does not.
+#[tokio::test]
+async fn a_click_does_not_wait_for_the_end_of_an_outage() {
+    let stage = Stage::start().await.expect("an engine");
+    let market = Market::on_stage(&stage).await;
+    let ada = market.log_in("10000000001").await;
+    let note = publish(&market, &ada, "At once").await;
+    stage.faults().begin_outage();
+    for click in [format!("/blog/like/{note}"), "/follow/7/true".to_owned()] {
+        let click = send(&market, Method::PUT, &click, &ada, None);
+        tokio::pin!(click);
+        let step = std::time::Duration::from_millis(10);
+        let mut passed = std::time::Duration::ZERO;
+        let answer = loop {
+            tokio::select! {
+                answer = &mut click => break answer,
+                () = tokio::time::sleep(step) => {
+                    stage.advance(step).await;
+                    passed += step;
+                }
+            }
+        };
+        answer.ok();
+        assert!(passed < SHORTER_THAN_A_TURN, "{passed:?}");
+    }
+    stage.faults().end_outage();
+    market.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clicks_go_on_at_once_when_the_server_is_away() {
+    let (market, proxy) = Market::behind_proxy().await;
+    let ada = market.log_in("10000000001").await;
+    let note = publish(&market, &ada, "Away").await;
+    proxy.down();
+    let began = std::time::Instant::now();
+    like(&market, &note, &ada).await.ok();
+    assert!(began.elapsed() < SHORTER_THAN_A_TURN, "{:?}", began.elapsed());
+    let began = std::time::Instant::now();
+    follow(&market, &ada, 7, true).await.ok();
+    assert!(began.elapsed() < SHORTER_THAN_A_TURN, "{:?}", began.elapsed());
+    proxy.heal();
     market.shutdown().await;
 }
