@@ -29,8 +29,8 @@ pub struct Liked {
     pub liked: bool,
     /// How many do.
     pub count: i64,
-    /// Whether it was otherwise before.
-    pub(super) is_new: bool,
+    /// Since when they do; now, where they do not.
+    pub(super) since: i64,
 }
 
 /// Follows a wish; `None` when there is no such note.
@@ -52,12 +52,13 @@ pub(super) async fn set(
         turn.roll_back().await?;
         return Ok(None);
     }
-    let likes = sqlx::query("SELECT 1 AS one FROM blog_like WHERE blog_id = ? AND user_id = ?")
+    let before = sqlx::query("SELECT time FROM blog_like WHERE blog_id = ? AND user_id = ?")
         .bind(id(note))
         .bind(id(user))
         .fetch_optional(turn.query())
-        .await?
-        .is_some();
+        .await?;
+    let before: Option<i64> = before.map(|row| row.try_get("time")).transpose()?;
+    let likes = before.is_some();
     let liked = match wish {
         Wish::Toggle => !likes,
         Wish::Like => true,
@@ -96,7 +97,7 @@ pub(super) async fn set(
         .await?;
     let count = row.try_get("liked")?;
     turn.commit().await?;
-    Ok(Some(Liked { liked, count, is_new }))
+    Ok(Some(Liked { liked, count, since: before.unwrap_or(now) }))
 }
 
 /// Who likes a note, since when.

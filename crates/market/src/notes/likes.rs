@@ -59,10 +59,10 @@ impl Likes {
         let now = self.seawall.link().server_millis();
         let done = like_store::set(&self.db, note, user, wish, now).await;
         let followed = match &done {
-            // Whoever has no lock does not know in which order Redis is told.
-            Ok(Some(done)) if done.is_new && guard.is_none() => false,
-            Ok(Some(done)) if done.is_new => self.follow(note, user, done.liked, now).await.is_ok(),
-            Ok(_) => true,
+            // Also where nothing was new: the timeline may not have followed the last time. Whoever
+            // has no lock does not know in which order Redis is told.
+            Ok(Some(done)) => guard.is_some() && self.follow(note, user, done).await.is_ok(),
+            Ok(None) => true,
             // It may have been committed all the same.
             Err(_) => false,
         };
@@ -77,10 +77,13 @@ impl Likes {
         done
     }
 
-    async fn follow(&self, note: u64, user: u64, liked: bool, now: i64) -> Result<()> {
+    async fn follow(&self, note: u64, user: u64, done: &Liked) -> Result<()> {
         let timeline = self.timelines.of(&note)?;
-        let _ =
-            if liked { timeline.put(&user, now).await? } else { timeline.remove(&user).await? };
+        let _ = if done.liked {
+            timeline.put(&user, done.since).await?
+        } else {
+            timeline.remove(&user).await?
+        };
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::{social::Change, testing::Stage};
 use seawall_testkit::backend::Backend;
 use serde_json::json;
 
@@ -17,6 +17,7 @@ on_each_backend!(
     the_first_five_are_in_order,
     a_wish_that_is_said_may_be_repeated,
     likes_survive_the_loss_of_redis,
+    a_wish_that_is_repeated_repairs_what_redis_missed,
 );
 
 /// A click waits for others of the same user for eight seconds; an outage is no such wait.
@@ -122,6 +123,41 @@ async fn likes_survive_the_loss_of_redis(backend: Backend) {
     );
     flush(&market).await;
     assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]).len(), first.len());
+    market.shutdown().await;
+}
+
+async fn a_wish_that_is_repeated_repairs_what_redis_missed(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let note = publish(&market, &ada, "Missed").await;
+    let say = async |token: &str, wish: &str| {
+        let path = format!("/blog/like/{note}?liked={wish}");
+        send(&market, Method::PUT, &path, token, None).await.ok();
+    };
+    let likes = async |token: &str| {
+        let shown = market.get(&format!("/blog/{note}"), token).await.ok();
+        shown.body["data"]["isLike"].as_bool().expect("yes or no")
+    };
+    say(&ada, "true").await;
+    // Times are milliseconds: two likes of one have no order.
+    tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    say(&bo, "true").await;
+    assert!(likes(&ada).await);
+    // As if the process that committed had ended before it told Redis.
+    let nothing = |_: u64| async { Ok::<_, seawall::Error>(Vec::new()) };
+    let copies = market.seawall.timelines("likes", nothing).build().expect("the same timelines");
+    let copy = copies.of(&note.parse().expect("a number")).expect("that of the note");
+    assert_eq!(copy.remove(&1).await.expect("Redis answers"), Change::Changed);
+    assert!(!likes(&ada).await, "Redis is believed");
+    say(&ada, "true").await;
+    assert!(likes(&ada).await, "said again, it is seen");
+    let first = market.get(&format!("/blog/likes/{note}"), "").await.ok().body["data"].clone();
+    assert_eq!(ids(&first), ["1", "2"], "since when it was said first");
+    say(&ada, "false").await;
+    assert_eq!(copy.put(&1, 1).await.expect("Redis answers"), Change::Changed);
+    assert!(likes(&ada).await, "Redis is believed");
+    say(&ada, "false").await;
+    assert!(!likes(&ada).await);
     market.shutdown().await;
 }
 
