@@ -14,7 +14,7 @@ use super::{Db, Kind};
 use crate::error::{Error, Result};
 
 /// All files, in order. Statements end with `;` at the end of a line.
-const FILES: [(i64, &str); 11] = [
+const FILES: [(i64, &str); 12] = [
     (1, include_str!("../../migrations/01-accounts.sql")),
     (2, include_str!("../../migrations/02-shops.sql")),
     (3, include_str!("../../migrations/03-vouchers.sql")),
@@ -26,6 +26,7 @@ const FILES: [(i64, &str); 11] = [
     (9, include_str!("../../migrations/09-orders.sql")),
     (10, BIG_KEYS),
     (11, include_str!("../../migrations/11-submissions.sql")),
+    (12, include_str!("../../migrations/12-in-order-of-time.sql")),
 ];
 /// The one table that `seawall keys big --log` needs.
 const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");

@@ -1,5 +1,6 @@
 //! Comments in the database. A comment stands at the root (`parent_id` 0) or under one root; whom it
-//! answers is `answer_id`.
+//! answers is `answer_id`. Comments are in order of time, not of their ids, which come in blocks for each
+//! process.
 
 use sqlx::{QueryBuilder, Row as _, any::AnyRow};
 
@@ -107,7 +108,8 @@ async fn settle(turn: &mut Turn<'_>, note: u64, wanted: Place) -> Result<Option<
 pub(super) async fn roots(db: &Db, note: u64, page: u32, rows: u32) -> Result<(Vec<Comment>, u64)> {
     let found = sqlx::query(
         "SELECT id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time \
-         FROM blog_comment WHERE blog_id = ? AND parent_id = 0 ORDER BY id DESC LIMIT ? OFFSET ?",
+         FROM blog_comment WHERE blog_id = ? AND parent_id = 0 \
+         ORDER BY create_time DESC, id DESC LIMIT ? OFFSET ?",
     )
     .bind(id(note))
     .bind(i64::from(rows))
@@ -135,6 +137,6 @@ pub(super) async fn replies(db: &Db, note: u64, roots: &[u64], most: u32) -> Res
     );
     query.push_bind(id(note)).push(" AND parent_id IN");
     push_ids(&mut query, roots);
-    query.push(" ORDER BY id LIMIT ").push_bind(i64::from(most));
+    query.push(" ORDER BY create_time, id LIMIT ").push_bind(i64::from(most));
     query.build().fetch_all(db.read()).await?.iter().map(comment).collect()
 }

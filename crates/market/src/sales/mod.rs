@@ -152,13 +152,18 @@ impl Sales {
         Err(Error::not_found("UNKNOWN_ORDER", "no such order"))
     }
 
-    /// Orders of a user below this id, the newest first; also those that the database does not know
-    /// yet, while Redis answers.
+    /// Orders of a user after one of them, the newest first; also those that the database does not
+    /// know yet, while Redis answers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
-    pub async fn list(&self, user: u64, below: Option<u64>, most: u32) -> Result<Vec<Order>> {
-        let below = below.unwrap_or(u64::MAX);
+    /// [`Error::NotFound`] when that one is not theirs, [`Error::Unavailable`] when the database is
+    /// away.
+    pub async fn list(&self, user: u64, last: Option<u64>, most: u32) -> Result<Vec<Order>> {
+        let place = |order: &Order| (order.create_time, order.id);
+        let after = match last {
+            Some(last) => Some(place(&self.find(user, last).await?)),
+            None => None,
+        };
         // Before the database: an order that moves meanwhile is seen at least once.
         let queued = match self.queued_of(user).await {
             Ok(queued) => queued,
@@ -167,13 +172,14 @@ impl Sales {
                 Vec::new()
             }
         };
-        let mut orders = store::of_user(&self.context.db, user, below, most).await?;
+        let mut orders = store::of_user(&self.context.db, user, after, most).await?;
         for order in queued {
-            if order.id < below && orders.iter().all(|known| known.id != order.id) {
+            let is_after = after.is_none_or(|after| place(&order) < after);
+            if is_after && orders.iter().all(|known| known.id != order.id) {
                 orders.push(order);
             }
         }
-        orders.sort_by_key(|order| Reverse(order.id));
+        orders.sort_by_key(|order| Reverse(place(order)));
         orders.truncate(most as usize);
         Ok(orders)
     }

@@ -18,6 +18,9 @@ macro_rules! columns {
     };
 }
 
+/// Where an order stands in its user's list: its time and its id.
+pub(super) type Place = (i64, u64);
+
 /// A sale as the database sees it, all at one moment.
 #[derive(Debug)]
 pub(super) struct Books {
@@ -65,15 +68,25 @@ pub(super) async fn by_id(db: &Db, user: u64, order: u64) -> Result<Option<Order
     row.as_ref().map(decode).transpose()
 }
 
-/// Orders of a user below this id, the newest first.
-pub(super) async fn of_user(db: &Db, user: u64, below: u64, most: u32) -> Result<Vec<Order>> {
+/// Orders of a user after this place, the newest first. Not in order of their ids, which come in blocks
+/// for each process.
+pub(super) async fn of_user(
+    db: &Db,
+    user: u64,
+    after: Option<Place>,
+    most: u32,
+) -> Result<Vec<Order>> {
+    let (time, number) = after.unwrap_or((i64::MAX, u64::MAX));
     let rows = sqlx::query(concat!(
         "SELECT ",
         columns!(),
-        " FROM voucher_order WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+        " FROM voucher_order WHERE user_id = ? AND create_time <= ? \
+         AND (create_time < ? OR id < ?) ORDER BY create_time DESC, id DESC LIMIT ?"
     ))
     .bind(id(user))
-    .bind(i64::try_from(below).unwrap_or(i64::MAX))
+    .bind(time)
+    .bind(time)
+    .bind(i64::try_from(number).unwrap_or(i64::MAX))
     .bind(i64::from(most))
     .fetch_all(db.read())
     .await?;

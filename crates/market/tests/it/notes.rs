@@ -24,6 +24,7 @@ on_each_backend!(
     a_double_submit_makes_one_note,
     bad_notes_are_refused,
     comments_nest_and_are_counted,
+    comments_of_two_processes_are_in_order_of_time,
     pages_are_never_older_than_the_last_write,
 );
 
@@ -199,6 +200,38 @@ async fn comments_nest_and_are_counted(backend: Backend) {
     let last = market.get(&format!("{path}?current=2"), "").await.ok().body;
     assert_eq!((last["data"].as_array().unwrap().len(), &last["total"]), (1, &json!(11)));
     assert_eq!(market.get(&format!("/blog/{note}"), "").await.ok().body["data"]["comments"], 13);
+    market.shutdown().await;
+}
+
+/// Ids come in blocks, one for each process.
+async fn comments_of_two_processes_are_in_order_of_time(backend: Backend) {
+    let market = Market::on(backend).await;
+    let colleague = market.colleague().await;
+    let ada = market.log_in("10000000001").await;
+    let note = publish(&market, &ada, "Two processes").await;
+    let path = format!("/blog/{note}/comments");
+    let say = async |market: &Market, parent: &str| {
+        // Times are milliseconds: two comments of one have no order.
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let body = json!({ "content": "Then", "parentId": parent });
+        send(market, Method::POST, &path, &ada, Some(&body)).await.ok().text()
+    };
+    let (mut roots, mut replies) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        roots.push(say(&colleague, "0").await);
+        roots.push(say(&market, "0").await);
+    }
+    for _ in 0..3 {
+        replies.push(say(&colleague, &roots[11]).await);
+        replies.push(say(&market, &roots[11]).await);
+    }
+    roots.reverse();
+    let first = market.get(&path, "").await.ok().body["data"].clone();
+    assert_eq!(ids(&first), roots[..10], "the newest first");
+    assert_eq!(ids(&first[0]["replies"]), replies, "the oldest first");
+    let second = market.get(&format!("{path}?current=2"), "").await.ok().body;
+    assert_eq!(ids(&second["data"]), roots[10..]);
+    colleague.shutdown().await;
     market.shutdown().await;
 }
 

@@ -25,6 +25,7 @@ on_each_backend!(
     an_order_that_ends_while_somebody_pays_is_refunded,
     a_payment_after_the_time_is_late_before_anybody_swept,
     orders_are_listed_newest_first_with_what_is_queued,
+    orders_of_two_processes_are_in_order_of_time,
     nobody_touches_anothers_order,
     a_refund_that_fails_does_not_hold_up_the_others,
 );
@@ -272,6 +273,31 @@ async fn orders_are_listed_newest_first_with_what_is_queued(backend: Backend) {
     market.get("/voucher-order", "").await.refused(401, "NOT_LOGGED_IN");
     held.close().await;
     assert_eq!(market.settled(&orders[0], &ada).await, "UNPAID");
+    market.shutdown().await;
+}
+
+/// Ids come in blocks, one for each process.
+async fn orders_of_two_processes_are_in_order_of_time(backend: Backend) {
+    let market = Market::on(backend).await;
+    let colleague = market.colleague().await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let mut orders = Vec::new();
+    for turn in 0..12 {
+        let here = if turn % 2 == 0 { &colleague } else { &market };
+        let order = bought(here, 1, &ada).await;
+        market.post(&format!("/voucher-order/{order}/cancel"), &ada).await.ok();
+        orders.push(order);
+    }
+    orders.reverse();
+    let ids = async |path: &str| crate::notes::ids(&market.get(path, &ada).await.ok().body["data"]);
+    assert_eq!(ids("/voucher-order").await, orders[..10]);
+    for last in [4, 9] {
+        let page = ids(&format!("/voucher-order?lastId={}", orders[last])).await;
+        assert_eq!(page, orders[last + 1..], "after {last}");
+    }
+    let others = format!("/voucher-order?lastId={}", orders[0]);
+    market.get(&others, &bo).await.refused(404, "UNKNOWN_ORDER");
+    colleague.shutdown().await;
     market.shutdown().await;
 }
 
