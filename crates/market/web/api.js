@@ -140,6 +140,7 @@ export const market = {
   like: (id) => call("PUT", `/blog/like/${id}`),
   likers: (id) => get(`/blog/likes/${id}`),
   comments: (id, current) => page(`/blog/${id}/comments`, { current }),
+  replies: (id, root, lastId) => page(`/blog/${id}/comments/${root}/replies`, { lastId }),
   comment: (id, comment) => post(`/blog/${id}/comments`, comment),
   upload(file) {
     const body = new FormData();

@@ -2,16 +2,27 @@
 
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
-use axum::extract::State;
+use std::collections::HashMap;
+
+use axum::extract::{Path, State, rejection::PathRejection};
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Comment, Wish, comment_store::Place, comments::Threads};
+use super::{
+    Comment, Wish,
+    comment_store::Place,
+    comments::{Replies, Threads},
+};
 use crate::{
     accounts::Brief,
     app::Shared,
-    http::{Answer, Envelope, Id, JsonBody, Named, PageParam, Params, PathId, SignedIn},
+    error::Error,
+    http::{
+        Answer, Envelope, Failure, Id, JsonBody, Named, PageParam, Params, PathId, Refusal,
+        SignedIn,
+    },
     zone::rfc3339,
 };
 
@@ -20,6 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(like))
         .routes(routes!(first_likes))
         .routes(routes!(comments, comment))
+        .routes(routes!(replies))
 }
 
 /// A user in a list.
@@ -98,12 +110,33 @@ struct CommentView {
     icon: String,
 }
 
+impl CommentView {
+    fn new(comment: Comment, authors: &HashMap<u64, Brief>, zone: &TimeZone) -> Self {
+        let author = authors.get(&comment.user_id);
+        CommentView {
+            id: Id(comment.id),
+            user_id: Id(comment.user_id),
+            blog_id: Id(comment.blog_id),
+            parent_id: Id(comment.parent_id),
+            answer_id: Id(comment.answer_id),
+            content: comment.content,
+            liked: comment.liked,
+            create_time: rfc3339(zone, comment.create_time),
+            name: author.map(|author| author.nick_name.clone()).unwrap_or_default(),
+            icon: author.map(|author| author.icon.clone()).unwrap_or_default(),
+        }
+    }
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 struct ThreadView {
     #[serde(flatten)]
     comment: CommentView,
-    /// Oldest first.
+    /// The first fifty, oldest first.
     replies: Vec<CommentView>,
+    /// How many there are; the others are at `/blog/{id}/comments/{root}/replies`.
+    #[serde(rename = "replyCount")]
+    reply_count: u64,
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -140,7 +173,7 @@ async fn comment(
     Ok(Id(comment).into())
 }
 
-/// What was said to a note: ten threads a page, the newest first, each with its replies.
+/// What was said to a note: ten threads a page, the newest first, each with its first replies.
 #[utoipa::path(get, path = "/blog/{id}/comments", tag = "notes",
     params(("id" = Id, Path), PageParam),
     responses((status = 200, body = Envelope<Vec<ThreadView>>)))]
@@ -150,25 +183,40 @@ async fn comments(
     Params(page): Params<PageParam>,
 ) -> Answer<Vec<ThreadView>> {
     let Threads { threads, total, authors } = app.notes().comments(note, page.number()?).await?;
-    let zone = &app.config().zone;
-    let view = |comment: Comment| {
-        let author = authors.get(&comment.user_id);
-        CommentView {
-            id: Id(comment.id),
-            user_id: Id(comment.user_id),
-            blog_id: Id(comment.blog_id),
-            parent_id: Id(comment.parent_id),
-            answer_id: Id(comment.answer_id),
-            content: comment.content,
-            liked: comment.liked,
-            create_time: rfc3339(zone, comment.create_time),
-            name: author.map(|author| author.nick_name.clone()).unwrap_or_default(),
-            icon: author.map(|author| author.icon.clone()).unwrap_or_default(),
-        }
-    };
+    let view = |comment| CommentView::new(comment, &authors, &app.config().zone);
     let threads = threads.into_iter().map(|thread| ThreadView {
         comment: view(thread.root),
         replies: thread.replies.into_iter().map(view).collect(),
+        reply_count: thread.reply_count,
     });
     Ok(Envelope::page(threads.collect(), total))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+struct AfterReply {
+    /// The last reply of the page before; the oldest ones when it is left out.
+    last_id: Option<Id>,
+}
+
+/// What stands under one comment: fifty replies a page, the oldest first.
+#[utoipa::path(get, path = "/blog/{id}/comments/{root}/replies", tag = "notes",
+    params(("id" = Id, Path), ("root" = Id, Path, description = "The comment that they stand under"),
+        AfterReply),
+    responses((status = 200, body = Envelope<Vec<CommentView>>),
+        (status = 404, description = "UNKNOWN_COMMENT", body = Refusal<'static>)))]
+async fn replies(
+    State(app): State<Shared>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    Params(after): Params<AfterReply>,
+) -> Answer<Vec<CommentView>> {
+    let bad = || Failure::from(Error::bad("BAD_ID", "an id is a whole number"));
+    let Ok(Path((note, root))) = path else { return Err(bad()) };
+    let note = Id::parse(&note).ok_or_else(bad)?;
+    let root = Id::parse(&root).ok_or_else(bad)?;
+    let last = after.last_id.map(|last| last.0);
+    let Replies { replies, total, authors } = app.notes().replies(note.0, root.0, last).await?;
+    let view = |comment| CommentView::new(comment, &authors, &app.config().zone);
+    Ok(Envelope::page(replies.into_iter().map(view).collect(), total))
 }

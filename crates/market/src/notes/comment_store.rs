@@ -2,6 +2,8 @@
 //! answers is `answer_id`. Comments are in order of time, not of their ids, which come in blocks for each
 //! process.
 
+use std::collections::HashMap;
+
 use sqlx::{QueryBuilder, Row as _, any::AnyRow};
 
 use super::{Comment, store::push_ids};
@@ -10,6 +12,10 @@ use crate::{
     error::{Error, Result},
     submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
+
+/// The columns of a comment.
+const COLUMNS: &str =
+    "id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time";
 
 /// What a new comment says, and where it stands.
 #[derive(Debug, Clone)]
@@ -126,17 +132,72 @@ pub(super) async fn roots(db: &Db, note: u64, page: u32, rows: u32) -> Result<(V
     Ok((comments, unsigned(total.try_get("roots")?)))
 }
 
-/// What stands under these roots, oldest first; at most `most` in all.
-pub(super) async fn replies(db: &Db, note: u64, roots: &[u64], most: u32) -> Result<Vec<Comment>> {
+/// The first of what stands under each of these roots, oldest first, at most `most` of each.
+pub(super) async fn first_replies(
+    db: &Db,
+    note: u64,
+    roots: &[u64],
+    most: u32,
+) -> Result<Vec<Comment>> {
     if roots.is_empty() {
         return Ok(Vec::new());
     }
+    // One limit for each root: a long thread does not hide the others.
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(COLUMNS).push(" FROM (");
+    for (number, root) in roots.iter().enumerate() {
+        if number > 0 {
+            query.push(" UNION ALL ");
+        }
+        query.push("SELECT * FROM (SELECT ").push(COLUMNS);
+        query.push(" FROM blog_comment WHERE blog_id = ").push_bind(id(note));
+        query.push(" AND parent_id = ").push_bind(id(*root));
+        query.push(" ORDER BY create_time, id LIMIT ").push_bind(i64::from(most));
+        query.push(format!(") AS thread{number}"));
+    }
+    query.push(") AS threads ORDER BY create_time, id");
+    query.build().fetch_all(db.read()).await?.iter().map(comment).collect()
+}
+
+/// How many stand under each of these roots; those without any are left out.
+pub(super) async fn reply_counts(db: &Db, note: u64, roots: &[u64]) -> Result<HashMap<u64, u64>> {
+    if roots.is_empty() {
+        return Ok(HashMap::new());
+    }
     let mut query = QueryBuilder::new(
-        "SELECT id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time \
-         FROM blog_comment WHERE blog_id = ",
+        "SELECT parent_id, COUNT(*) AS replies FROM blog_comment WHERE blog_id = ",
     );
     query.push_bind(id(note)).push(" AND parent_id IN");
     push_ids(&mut query, roots);
-    query.push(" ORDER BY create_time, id LIMIT ").push_bind(i64::from(most));
+    query.push(" GROUP BY parent_id");
+    let rows = query.build().fetch_all(db.read()).await?;
+    let count =
+        |row: &AnyRow| Ok((unsigned(row.try_get("parent_id")?), unsigned(row.try_get("replies")?)));
+    rows.iter().map(count).collect()
+}
+
+/// One comment of a note.
+pub(super) async fn by_id(db: &Db, note: u64, wanted: u64) -> Result<Option<Comment>> {
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(COLUMNS).push(" FROM blog_comment WHERE id = ").push_bind(id(wanted));
+    query.push(" AND blog_id = ").push_bind(id(note));
+    query.build().fetch_optional(db.read()).await?.as_ref().map(comment).transpose()
+}
+
+/// What stands under a root after one of them, oldest first.
+pub(super) async fn replies_after(
+    db: &Db,
+    root: &Comment,
+    after: Option<&Comment>,
+    most: u32,
+) -> Result<Vec<Comment>> {
+    let (time, number) = after.map_or((i64::MIN, 0), |last| (last.create_time, id(last.id)));
+    let mut query = QueryBuilder::new("SELECT ");
+    query.push(COLUMNS).push(" FROM blog_comment WHERE blog_id = ").push_bind(id(root.blog_id));
+    query.push(" AND parent_id = ").push_bind(id(root.id));
+    query.push(" AND create_time >= ").push_bind(time);
+    query.push(" AND (create_time > ").push_bind(time);
+    query.push(" OR id > ").push_bind(number);
+    query.push(") ORDER BY create_time, id LIMIT ").push_bind(i64::from(most));
     query.build().fetch_all(db.read()).await?.iter().map(comment).collect()
 }

@@ -17,8 +17,8 @@ use crate::{
 
 /// Longest comment, in characters.
 const CONTENT_CHARS: usize = 1_000;
-/// Replies of one page, over all of its roots.
-const REPLIES: u32 = 500;
+/// Replies of one thread that a page of threads shows, and of one page of a thread.
+const REPLIES: u32 = 50;
 
 /// A comment, as the database has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,21 @@ pub struct Comment {
 pub struct Thread {
     /// The root.
     pub root: Comment,
+    /// The first, oldest first.
+    pub replies: Vec<Comment>,
+    /// How many there are in all.
+    pub reply_count: u64,
+}
+
+/// A page of what stands under one root.
+#[derive(Debug, Clone)]
+pub struct Replies {
     /// Oldest first.
     pub replies: Vec<Comment>,
+    /// How many there are on all pages.
+    pub total: u64,
+    /// Who wrote them.
+    pub authors: HashMap<u64, Brief>,
 }
 
 /// A page of threads.
@@ -100,15 +113,45 @@ impl Notes {
         let (roots, total) = comment_store::roots(db, note, page, PAGE_ROWS).await?;
         let ids: Vec<u64> = roots.iter().map(|root| root.id).collect();
         let mut under: HashMap<u64, Vec<Comment>> = HashMap::new();
-        for reply in comment_store::replies(db, note, &ids, REPLIES).await? {
+        for reply in comment_store::first_replies(db, note, &ids, REPLIES).await? {
             under.entry(reply.parent_id).or_default().push(reply);
         }
-        let thread =
-            |root: Comment| Thread { replies: under.remove(&root.id).unwrap_or_default(), root };
+        let counts = comment_store::reply_counts(db, note, &ids).await?;
+        let thread = |root: Comment| Thread {
+            replies: under.remove(&root.id).unwrap_or_default(),
+            reply_count: counts.get(&root.id).copied().unwrap_or(0),
+            root,
+        };
         let threads: Vec<Thread> = roots.into_iter().map(thread).collect();
         let all = threads.iter().flat_map(|thread| thread.replies.iter().chain([&thread.root]));
         let authors: Vec<u64> = all.map(|comment| comment.user_id).collect();
         let authors = self.accounts.brief(authors).await?;
         Ok(Threads { threads, total, authors })
     }
+
+    /// A page of one thread's replies, after one of them.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is no such root at this note, or no such reply in its thread.
+    pub async fn replies(&self, note: u64, root: u64, last: Option<u64>) -> Result<Replies> {
+        let db = &self.context.db;
+        let root = comment_store::by_id(db, note, root).await?.filter(|root| root.parent_id == 0);
+        let root = root.ok_or_else(no_comment)?;
+        let last = match last {
+            Some(last) => {
+                let last = comment_store::by_id(db, note, last).await?;
+                Some(last.filter(|last| last.parent_id == root.id).ok_or_else(no_comment)?)
+            }
+            None => None,
+        };
+        let replies = comment_store::replies_after(db, &root, last.as_ref(), REPLIES).await?;
+        let counts = comment_store::reply_counts(db, note, &[root.id]).await?;
+        let total = counts.get(&root.id).copied().unwrap_or(0);
+        let authors = self.accounts.brief(replies.iter().map(|reply| reply.user_id)).await?;
+        Ok(Replies { replies, total, authors })
+    }
+}
+
+fn no_comment() -> Error {
+    Error::not_found("UNKNOWN_COMMENT", "no such comment in this thread")
 }

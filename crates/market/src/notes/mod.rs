@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     comment_store::Place,
-    comments::{Comment, Thread, Threads},
+    comments::{Comment, Replies, Thread, Threads},
     draft::Draft,
     likes::{Liked, Wish},
 };

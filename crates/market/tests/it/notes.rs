@@ -25,6 +25,7 @@ on_each_backend!(
     bad_notes_are_refused,
     comments_nest_and_are_counted,
     comments_of_two_processes_are_in_order_of_time,
+    every_reply_of_a_long_thread_can_be_read,
     pages_are_never_older_than_the_last_write,
 );
 
@@ -232,6 +233,70 @@ async fn comments_of_two_processes_are_in_order_of_time(backend: Backend) {
     let second = market.get(&format!("{path}?current=2"), "").await.ok().body;
     assert_eq!(ids(&second["data"]), roots[10..]);
     colleague.shutdown().await;
+    market.shutdown().await;
+}
+
+async fn every_reply_of_a_long_thread_can_be_read(backend: Backend) {
+    let market = Market::on(backend).await;
+    let ada = market.log_in("10000000001").await;
+    let note = publish(&market, &ada, "Long").await;
+    // Two roots; 620 replies under the first, of which seven have one time, and three under the other.
+    market
+        .change(
+            "INSERT INTO blog_comment (id, user_id, blog_id, parent_id, answer_id, content, liked, \
+             status, create_time, update_time) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL \
+             SELECT i + 1 FROM n WHERE i < 625) SELECT 900000 + i, 2, \
+             (SELECT id FROM blog WHERE title = 'Long'), CASE WHEN i <= 2 THEN 0 WHEN i <= 622 THEN \
+             900001 ELSE 900002 END, 0, 'Re', 0, 0, 1000 + i / 7, 1000 FROM n",
+        )
+        .await;
+    let path = format!("/blog/{note}/comments");
+    let page = market.get(&path, "").await.ok().body;
+    assert_eq!((&page["total"], ids(&page["data"]).len()), (&json!(2), 2));
+    let thread = |root: &str| {
+        let threads = page["data"].as_array().expect("threads");
+        threads.iter().find(|thread| thread["id"] == root).expect("it is there").clone()
+    };
+    let (long, short) = (thread("900001"), thread("900002"));
+    assert_eq!((&long["replyCount"], &short["replyCount"]), (&json!(620), &json!(3)));
+    let shown = ids(&long["replies"]);
+    assert_eq!(shown.len(), 50);
+    assert_eq!(
+        ids(&short["replies"]),
+        ["900623", "900624", "900625"],
+        "not hidden by the long one"
+    );
+
+    let replies = format!("{path}/900001/replies");
+    let mut read = Vec::new();
+    loop {
+        let next = match read.last() {
+            None => replies.clone(),
+            Some(last) => format!("{replies}?lastId={last}"),
+        };
+        let body = market.get(&next, "").await.ok().body;
+        assert_eq!(body["total"], 620);
+        let page = ids(&body["data"]);
+        if page.is_empty() {
+            break;
+        }
+        assert_eq!(body["data"][0]["name"], "Bo");
+        read.extend(page);
+        assert!(read.len() <= 620, "it does not end");
+    }
+    let all: Vec<String> = (900_003..=900_622).map(|id| id.to_string()).collect();
+    assert_eq!(read, all, "each once, in order");
+    assert_eq!(shown, all[..50]);
+    for (path, code) in [
+        (format!("{path}/4711/replies"), "UNKNOWN_COMMENT"),
+        (format!("{path}/900003/replies"), "UNKNOWN_COMMENT"),
+        ("/blog/3/comments/900001/replies".to_owned(), "UNKNOWN_COMMENT"),
+        (format!("{replies}?lastId=900623"), "UNKNOWN_COMMENT"),
+    ] {
+        market.get(&path, "").await.refused(404, code);
+    }
+    market.get(&format!("{path}/x/replies"), "").await.refused(400, "BAD_ID");
+    market.get(&format!("{replies}?lastId=x"), "").await.refused(400, "BAD_QUERY");
     market.shutdown().await;
 }
 

@@ -9,6 +9,7 @@ import { field, form } from "./field.js";
 import { byTotal, scrollList } from "./list.js";
 import { avatar } from "./picture.js";
 import { empty } from "./states.js";
+import { toastError } from "./toast.js";
 
 const MOST_CHARACTERS = 1_000;
 
@@ -55,9 +56,27 @@ export function comments(note, signal) {
   }
 
   function thread(root) {
-    const names = new Map(root.replies.map((reply) => [reply.id, reply.name]));
-    return [one(root, root, names),
-      root.replies.length ? el("ul.plain-list.replies", root.replies.map((reply) => el("li", one(reply, root, names)))) : null];
+    const names = new Map();
+    const drawn = (replies) => {
+      for (const reply of replies) names.set(reply.id, reply.name);
+      return replies.map((reply) => el("li", one(reply, root, names)));
+    };
+    const replies = el("ul.plain-list.replies", drawn(root.replies));
+    let last = root.replies.at(-1);
+    // A long thread goes on by its own button.
+    const more = el("button.plain.link", { type: "button", onclick: async () => {
+      more.disabled = true;
+      try {
+        const next = await market.replies(note.id, root.id, last.id);
+        last = next.data.at(-1) ?? last;
+        replies.append(...drawn(next.data));
+        if (names.size >= next.total || !next.data.length) more.remove();
+      } catch (error) {
+        toastError(error);
+      }
+      more.disabled = false;
+    } }, t("more"));
+    return [one(root, root, names), last ? replies : null, root.replyCount > root.replies.length ? more : null];
   }
 
   const top = store.get("user")
