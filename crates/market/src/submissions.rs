@@ -1,5 +1,6 @@
 //! Submissions that may be repeated. A client names one with the header `Idempotency-Key`; the same
-//! name of the same user makes the same thing once, whatever else the repetition says.
+//! name of the same user makes the same thing once, whatever else the repetition says. What it was for
+//! is kept with the name: said of another note, or of another kind of voucher, it is refused.
 //!
 //! A name stands in the transaction that makes the thing, so it is taken if and only if that is there.
 //! Names are kept for a day: longer than anybody repeats a request.
@@ -52,26 +53,50 @@ impl IdempotencyKey {
     }
 }
 
-/// What is submitted.
+/// What is submitted, and what for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Units for a cart.
     Cart,
-    /// A comment to a note.
-    Comment,
+    /// A comment.
+    Comment {
+        /// The note that it is said to.
+        note: u64,
+        /// The comment that it answers; 0 for none.
+        answered: u64,
+    },
     /// A shop.
     Shop,
-    /// A voucher, with a flash sale or without.
-    Voucher,
+    /// A voucher that is sold at any time.
+    Voucher {
+        /// Whose.
+        shop: u64,
+    },
+    /// A voucher with a flash sale; it shares its names with the other kind.
+    FlashSale {
+        /// Whose.
+        shop: u64,
+    },
 }
 
 impl Kind {
+    /// Whose names it shares.
     fn word(self) -> &'static str {
         match self {
             Kind::Cart => "CART",
-            Kind::Comment => "COMMENT",
+            Kind::Comment { .. } => "COMMENT",
             Kind::Shop => "SHOP",
-            Kind::Voucher => "VOUCHER",
+            Kind::Voucher { .. } | Kind::FlashSale { .. } => "VOUCHER",
+        }
+    }
+
+    /// What a name is kept for; empty where it may be for anything.
+    fn target(self) -> String {
+        match self {
+            Kind::Cart | Kind::Shop => String::new(),
+            Kind::Comment { note, answered } => format!("{note}:{answered}"),
+            Kind::Voucher { shop } => format!("{shop}"),
+            Kind::FlashSale { shop } => format!("{shop}:flash"),
         }
     }
 }
@@ -95,6 +120,9 @@ pub(crate) enum Noted {
 }
 
 /// Notes a submission as a part of the transaction that makes its result.
+///
+/// # Errors
+/// [`Error::Conflict`] when its name was used for something else; the transaction has to be rolled back.
 pub(crate) async fn note(
     connection: &mut AnyConnection,
     submission: Submission<'_>,
@@ -103,13 +131,15 @@ pub(crate) async fn note(
 ) -> Result<Noted> {
     let Some(key) = submission.key else { return Ok(Noted::Now) };
     let (user, kind) = (id(submission.user), submission.kind.word());
+    let target = submission.kind.target();
     let inserted = sqlx::query(
-        "INSERT INTO submission (user_id, kind, name, result, create_time, update_time) \
-         VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO submission (user_id, kind, name, target, result, create_time, update_time) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(user)
     .bind(kind)
     .bind(key.as_str())
+    .bind(target.as_str())
     .bind(id(result))
     .bind(now)
     .bind(now)
@@ -120,14 +150,24 @@ pub(crate) async fn note(
         Err(error) if is_taken(&error) => {}
         Err(error) => return Err(error.into()),
     }
-    let row =
-        sqlx::query("SELECT result FROM submission WHERE user_id = ? AND kind = ? AND name = ?")
-            .bind(user)
-            .bind(kind)
-            .bind(key.as_str())
-            .fetch_one(connection)
-            .await?;
-    Ok(Noted::Before(unsigned(row.try_get("result")?)))
+    let row = sqlx::query(
+        "SELECT result, target FROM submission WHERE user_id = ? AND kind = ? AND name = ?",
+    )
+    .bind(user)
+    .bind(kind)
+    .bind(key.as_str())
+    .fetch_one(connection)
+    .await?;
+    let (first, kept) = (unsigned(row.try_get("result")?), row.try_get::<String, _>("target")?);
+    // Names of an earlier version do not say what they are for.
+    if !kept.is_empty() && kept != target {
+        return Err(Error::Conflict {
+            code: "IDEMPOTENCY_KEY_REUSED",
+            msg: "this key was used for something else",
+            data: Some(first),
+        });
+    }
+    Ok(Noted::Before(first))
 }
 
 /// The newest names of somebody's submissions since a time, each with its time.

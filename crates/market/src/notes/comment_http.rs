@@ -157,7 +157,9 @@ struct CommentRequest {
     params(("id" = Id, Path), ("Idempotency-Key" = Option<String>, Header,
         description = "Names the submission, so that it may be repeated for a day")),
     request_body = CommentRequest, security(("token" = [])),
-    responses((status = 200, body = Envelope<Id>)))]
+    responses((status = 200, body = Envelope<Id>),
+        (status = 409, description = "IDEMPOTENCY_KEY_REUSED with the other comment in `data`",
+            body = Refusal<'static>)))]
 async fn comment(
     State(app): State<Shared>,
     user: SignedIn,

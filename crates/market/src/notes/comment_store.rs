@@ -38,6 +38,13 @@ pub struct Place {
     pub answer: u64,
 }
 
+impl Place {
+    /// The comment that it answers in any case; 0 for none.
+    fn answered(self) -> u64 {
+        if self.answer == 0 { self.parent } else { self.answer }
+    }
+}
+
 fn comment(row: &AnyRow) -> Result<Comment> {
     Ok(Comment {
         id: unsigned(row.try_get("id")?),
@@ -64,7 +71,8 @@ pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Op
         turn.roll_back().await?;
         return Ok(None);
     }
-    let submission = Submission { user: new.author, kind: Kind::Comment, key: new.key };
+    let kind = Kind::Comment { note: new.note, answered: new.place.answered() };
+    let submission = Submission { user: new.author, kind, key: new.key };
     if let Noted::Before(first) = submissions::note(turn.query(), submission, new.id, now).await? {
         return turn.roll_back().await.map(|()| Some(first));
     }
@@ -92,7 +100,7 @@ pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Op
 
 /// The root and the answered comment of a place, if there is such a place.
 async fn settle(turn: &mut Turn<'_>, note: u64, wanted: Place) -> Result<Option<Place>> {
-    let answered = if wanted.answer == 0 { wanted.parent } else { wanted.answer };
+    let answered = wanted.answered();
     if answered == 0 {
         return Ok(Some(Place::default()));
     }

@@ -81,7 +81,7 @@ impl Notes {
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no such note, [`Error::BadInput`] for a text or a place that
-    /// does not fit.
+    /// does not fit, [`Error::Conflict`] for a key that was used elsewhere.
     pub async fn comment(
         &self,
         note: u64,

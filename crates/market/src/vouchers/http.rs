@@ -131,7 +131,9 @@ impl NewVoucher {
     security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
         (status = 403, description = "It is not your shop.", body = Refusal<'static>),
-        (status = 404, description = "There is no such shop.", body = Refusal<'static>)))]
+        (status = 404, description = "There is no such shop.", body = Refusal<'static>),
+        (status = 409, description = "IDEMPOTENCY_KEY_REUSED with the other voucher in `data`",
+            body = Refusal<'static>)))]
 async fn create(
     State(app): State<Shared>,
     user: SignedIn,
@@ -139,7 +141,8 @@ async fn create(
     JsonBody(new): JsonBody<NewVoucher>,
 ) -> Answer<Id> {
     app.shops().may_change(&user, new.shop_id.0).await?;
-    let submission = Submission { user: user.id, kind: Submitted::Voucher, key: key.as_ref() };
+    let kind = Submitted::Voucher { shop: new.shop_id.0 };
+    let submission = Submission { user: user.id, kind, key: key.as_ref() };
     Ok(Id(app.vouchers().create(new.draft(), submission).await?).into())
 }
 
@@ -165,7 +168,9 @@ struct NewFlashSale {
     security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
         (status = 403, description = "It is not your shop.", body = Refusal<'static>),
-        (status = 404, description = "There is no such shop.", body = Refusal<'static>)))]
+        (status = 404, description = "There is no such shop.", body = Refusal<'static>),
+        (status = 409, description = "IDEMPOTENCY_KEY_REUSED with the other voucher in `data`",
+            body = Refusal<'static>)))]
 async fn create_flash(
     State(app): State<Shared>,
     user: SignedIn,
@@ -174,7 +179,8 @@ async fn create_flash(
 ) -> Answer<Id> {
     app.shops().may_change(&user, new.voucher.shop_id.0).await?;
     let sale = SaleDraft { stock: new.stock, begin_time: &new.begin_time, end_time: &new.end_time };
-    let submission = Submission { user: user.id, kind: Submitted::Voucher, key: key.as_ref() };
+    let kind = Submitted::FlashSale { shop: new.voucher.shop_id.0 };
+    let submission = Submission { user: user.id, kind, key: key.as_ref() };
     let id = app.vouchers().create_flash(new.voucher.draft(), sale, submission).await?;
     // The sale stands in the database: whoever buys first would open it as well.
     if let Err(error) = app.sales().open(id).await {

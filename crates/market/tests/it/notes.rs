@@ -26,6 +26,7 @@ on_each_backend!(
     comments_nest_and_are_counted,
     comments_of_two_processes_are_in_order_of_time,
     every_reply_of_a_long_thread_can_be_read,
+    a_name_is_of_one_comment,
     pages_are_never_older_than_the_last_write,
 );
 
@@ -297,6 +298,29 @@ async fn every_reply_of_a_long_thread_can_be_read(backend: Backend) {
     }
     market.get(&format!("{path}/x/replies"), "").await.refused(400, "BAD_ID");
     market.get(&format!("{replies}?lastId=x"), "").await.refused(400, "BAD_QUERY");
+    market.shutdown().await;
+}
+
+async fn a_name_is_of_one_comment(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let (one, other) = (publish(&market, &ada, "One").await, publish(&market, &ada, "Other").await);
+    let say = async |note: &str, token: &str, body: Value| {
+        let path = format!("/blog/{note}/comments");
+        market.send_named(Method::POST, &path, token, &body, "once").await
+    };
+    let first = say(&one, &bo, json!({ "content": "Hm" })).await.ok().text();
+    let there = say(&other, &bo, json!({ "content": "Hm" })).await;
+    there.refused(409, "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(there.text(), first, "what it was used for");
+    let under = json!({ "content": "Hm", "parentId": first });
+    say(&one, &bo, under).await.refused(409, "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(say(&one, &bo, json!({ "content": "Hm" })).await.ok().text(), first);
+    assert_ne!(say(&other, &ada, json!({ "content": "Hm" })).await.ok().text(), first);
+    let counts = async |note: &str| {
+        market.get(&format!("/blog/{note}"), "").await.ok().body["data"]["comments"].clone()
+    };
+    assert_eq!((counts(&one).await, counts(&other).await), (json!(1), json!(1)));
     market.shutdown().await;
 }
 

@@ -10,6 +10,7 @@ on_each_backend!(
     a_merchant_adds_vouchers_and_a_sale_is_open_at_once,
     what_makes_no_sense_is_refused,
     only_the_merchant_of_the_shop_and_admins_add_vouchers,
+    a_name_is_of_one_kind_of_voucher_and_one_shop,
 );
 
 const MERCHANT: &str = "10000000005";
@@ -117,5 +118,26 @@ async fn only_the_merchant_of_the_shop_and_admins_add_vouchers(backend: Backend)
     post(&market, "/voucher", &former, &theirs).await.refused(403, "FORBIDDEN");
     let admin = market.log_in(ADMIN).await;
     post(&market, "/voucher/seckill", &admin, &theirs).await.ok();
+    market.shutdown().await;
+}
+
+async fn a_name_is_of_one_kind_of_voucher_and_one_shop(backend: Backend) {
+    let market = Market::on(backend).await;
+    let admin = market.log_in(ADMIN).await;
+    let add = async |path: &str, body: &Value| {
+        market.send_named(Method::POST, path, &admin, body, "once").await
+    };
+    let before = market.sql("SELECT COUNT(*) FROM voucher").await;
+    let first = add("/voucher", &sale()).await.ok().text();
+    let flash = add("/voucher/seckill", &sale()).await;
+    flash.refused(409, "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(flash.text(), first, "what it was used for");
+    let elsewhere = but(sale(), "shopId", json!("2"));
+    add("/voucher", &elsewhere).await.refused(409, "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(add("/voucher", &sale()).await.ok().text(), first);
+    assert_eq!(market.sql("SELECT COUNT(*) FROM voucher").await, before + 1);
+    // A name that an earlier version has kept does not say what it is for.
+    market.change("UPDATE submission SET target = ''").await;
+    assert_eq!(add("/voucher", &sale()).await.ok().text(), first);
     market.shutdown().await;
 }
