@@ -3,8 +3,10 @@
 //!
 //! A note is pushed into the inboxes of its author's fans, unless the author has too many
 //! (`feed_pull_fans`): then readers pull it from the author's own list when they read a page. Readers
-//! begin to pull a tenth earlier than writers stop to push, since they learn of it up to a minute
-//! later. Both are timelines, rebuilt from the database where they are absent.
+//! learn of it up to a minute later. So fans who came lately do not count for the writers: an author is
+//! pushed until those who stayed all that time are enough, and whatever a reader has looked up within
+//! that time says to pull. In the other direction readers go on to pull a tenth longer than writers push
+//! again. Both are timelines, rebuilt from the database where they are absent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,6 +24,9 @@ pub(super) const KEEP: usize = 1_000;
 const LIFETIME: Duration = Duration::from_secs(3600);
 /// How long it is believed whose notes a reader pulls.
 const PULLED_FOR: Duration = Duration::from_secs(60);
+/// How long a fan must have stayed to count for the writers, in milliseconds: twice as long, for clocks
+/// that are apart and a lookup that takes its time.
+const STAYED_MS: i64 = 120_000;
 /// From how many authors one reader pulls; who follows more of them reads the database.
 const MOST_PULLED: usize = 100;
 
@@ -68,14 +73,19 @@ impl Inboxes {
         })
     }
 
-    /// Authors with so many fans are not pushed any more.
-    pub(super) fn push_below(&self) -> u64 {
-        self.push_below
+    /// Whether an author's notes are pushed: some of the fans may not know that they pull.
+    pub(super) async fn is_pushed(&self, author: u64, now: i64) -> Result<bool> {
+        let fans = follows::fans(&self.db, author).await?;
+        if fans < self.push_below {
+            return Ok(true);
+        }
+        let lately = follows::fans_since(&self.db, author, now - STAYED_MS).await?;
+        Ok(fans.saturating_sub(lately) < self.push_below)
     }
 
     /// Authors with so many fans are pulled.
     pub(crate) fn pulled_from(&self) -> u64 {
-        self.push_below - self.push_below / 10
+        self.push_below.saturating_sub((self.push_below / 10).max(1))
     }
 
     /// Whose notes a reader pulls; `None` when that are too many.

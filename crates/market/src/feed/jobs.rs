@@ -137,7 +137,7 @@ impl Feed {
     /// Does something with the inboxes of all fans, unless they are too many and pull.
     async fn push(&self, author: u64, push: Push) -> Result<()> {
         let db = &self.context.db;
-        if follows::fans(db, author).await? >= self.inboxes.push_below() {
+        if !self.inboxes.is_pushed(author, self.context.now()).await? {
             return Ok(());
         }
         let inbox = &self.inboxes.inbox;

@@ -151,6 +151,18 @@ pub(crate) async fn fans(db: &Db, user: u64) -> Result<u64> {
     Ok(row.map(|row| row.try_get("fans")).transpose()?.map_or(0, unsigned))
 }
 
+/// How many of those who follow somebody began after this time.
+pub(crate) async fn fans_since(db: &Db, user: u64, time: i64) -> Result<u64> {
+    let row = sqlx::query(
+        "SELECT COUNT(*) AS fans FROM follow WHERE follow_user_id = ? AND create_time > ?",
+    )
+    .bind(id(user))
+    .bind(time)
+    .fetch_one(db.read())
+    .await?;
+    Ok(unsigned(row.try_get("fans")?))
+}
+
 /// Some of those who follow somebody, in order of their ids, after one of them.
 pub(crate) async fn fans_after(db: &Db, user: u64, after: i64, most: u32) -> Result<Vec<u64>> {
     let rows = sqlx::query(

@@ -27,6 +27,7 @@ on_each_backend!(
     pages_neither_repeat_nor_skip_while_notes_arrive,
     notes_arrive_and_vanish,
     pulled_authors_are_merged,
+    nobody_misses_an_author_who_has_become_popular,
     a_killed_worker_loses_nothing,
     redis_is_flushed_in_the_middle,
 );
@@ -142,10 +143,12 @@ async fn notes_arrive_and_vanish(backend: Backend) {
 }
 
 async fn pulled_authors_are_merged(backend: Backend) {
-    // Everybody with three fans is pulled: 3 of the two, and not 2.
+    // Who has three fans is not pushed any more: 3 of the two, and not 2.
     let market = Market::with(backend, Parts::default(), &[("feed-pull-fans", "3")]).await;
     let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
     let chen = market.log_in("10000000003").await;
+    // Fans who came with the demo town have stayed.
+    market.change("UPDATE follow SET create_time = 1").await;
     assert_eq!(scroll(&market, &ada, async |_| {}).await, expected());
     let pushed = publish(&market, &bo, "Pushed").await;
     newest_is(&market, &ada, &pushed).await;
@@ -154,14 +157,37 @@ async fn pulled_authors_are_merged(backend: Backend) {
     let mut all = vec![pulled, pushed];
     all.extend(expected());
     assert_eq!(scroll(&market, &ada, async |_| {}).await, all);
-    // Below the border again: what was not pushed is there all the same.
+    // Below the border again, with one of four fans: what was not pushed is there all the same.
     let (dora, gita) = (market.log_in("10000000004").await, market.log_in("10000000007").await);
-    follow(&market, &dora, 3, false).await.ok();
-    follow(&market, &gita, 3, false).await.ok();
+    for fan in [&bo, &dora, &gita] {
+        follow(&market, fan, 3, false).await.ok();
+    }
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while scroll(&market, &ada, async |_| {}).await != all {
         assert!(tokio::time::Instant::now() < deadline, "a pulled note was lost");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    market.shutdown().await;
+}
+
+/// Readers learn only after a minute whose notes they pull.
+async fn nobody_misses_an_author_who_has_become_popular(backend: Backend) {
+    let market = Market::with(backend, Parts::default(), &[("feed-pull-fans", "3")]).await;
+    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+    let chen = market.log_in("10000000003").await;
+    let star = market.log_in("13700000001").await;
+    let me = market.get("/user/me", &star).await.ok();
+    let id: u64 = me.body["data"]["id"].as_str().expect("an id").parse().expect("a number");
+    follow(&market, &ada, id, true).await.ok();
+    let early = publish(&market, &star, "For one fan").await;
+    newest_is(&market, &ada, &early).await;
+    // Each of them has just looked up whose notes they pull.
+    follow(&market, &bo, id, true).await.ok();
+    newest_is(&market, &bo, &early).await;
+    follow(&market, &chen, id, true).await.ok();
+    let late = publish(&market, &star, "For three fans").await;
+    for token in [&ada, &bo, &chen] {
+        newest_is(&market, token, &late).await;
     }
     market.shutdown().await;
 }
