@@ -8,9 +8,11 @@ pub mod codes;
 pub(crate) mod http;
 pub(crate) mod jobs;
 mod profile;
+mod session_store;
 pub mod sessions;
 mod sms;
 mod store;
+mod strangers;
 
 use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
@@ -24,7 +26,10 @@ pub use self::{
     profile::{Brief, Profile},
     sms::{LogSender, Sending, SmsSender},
 };
-use self::{profile::Profiles, sessions::Sessions};
+use self::{
+    profile::Profiles,
+    sessions::{Sessions, Visit},
+};
 use crate::{
     app::Context,
     db::Db,
@@ -155,17 +160,29 @@ impl Accounts {
     /// The user of a session, which slides by this.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database can tell.
+    /// [`Error::Unavailable`] when neither Redis nor the database can tell, and for a session whose
+    /// log-out waits for Redis: it may still be alive somewhere.
     pub async fn visitor(&self, token: &Token) -> Result<Option<User>> {
-        self.sessions.load(token).await
+        match self.sessions.load(token).await? {
+            Visit::User(user) => Ok(Some(user)),
+            Visit::Nobody => Ok(None),
+            Visit::Ending => Err(Error::Unavailable {
+                what: "sessions",
+                cause: "a log-out waits for Redis".to_owned(),
+            }),
+        }
     }
 
-    /// Ends a session.
+    /// Ends a session. May be repeated until it went well.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it may still be alive somewhere.
+    /// [`Error::Unavailable`] when it may still be alive somewhere, [`Error::NotLoggedIn`] when there
+    /// is none.
     pub async fn log_out(&self, token: &Token) -> Result<()> {
-        self.sessions.close(token).await
+        match self.sessions.load(token).await? {
+            Visit::User(_) | Visit::Ending => self.sessions.close(token).await,
+            Visit::Nobody => Err(Error::NotLoggedIn),
+        }
     }
 
     /// What anybody may know of a user.

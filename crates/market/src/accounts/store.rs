@@ -1,10 +1,10 @@
-//! Users, their profiles and sessions in the database.
+//! Users and their profiles in the database.
 
 use std::collections::HashMap;
 
 use sqlx::{Any, QueryBuilder, Row as _, any::AnyRow};
 
-use super::{Change, Phone, Profile, User, sessions};
+use super::{Change, Phone, Profile, User};
 use crate::{
     db::{Db, Turn, id, is_taken, unsigned},
     error::Result,
@@ -13,7 +13,8 @@ use crate::{
 /// Most ids in one query.
 const SLICE: usize = 500;
 
-fn user(row: &AnyRow) -> Result<User> {
+/// The user of a row.
+pub(super) fn user(row: &AnyRow) -> Result<User> {
     Ok(User {
         id: unsigned(row.try_get("id")?),
         nick_name: row.try_get("nick_name")?,
@@ -178,90 +179,4 @@ async fn update_info(turn: &mut Turn<'_>, user: u64, change: &Change, now: i64) 
     .execute(turn.query())
     .await?;
     Ok(updated.rows_affected())
-}
-
-/// Adds a session's row, and takes out rows of this user that have ended.
-pub(super) async fn insert_session(db: &Db, row: &sessions::Row, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
-    sqlx::query("DELETE FROM session WHERE user_id = ? AND expires < ?")
-        .bind(id(row.user_id))
-        .bind(now)
-        .execute(turn.query())
-        .await?;
-    sqlx::query(
-        "INSERT INTO session (token_hash, user_id, expires, until, create_time, update_time) \
-         VALUES (?, ?, ?, ?, ?, ?)",
-    )
-    .bind(row.token_hash.as_str())
-    .bind(id(row.user_id))
-    .bind(row.expires)
-    .bind(row.until)
-    .bind(now)
-    .bind(now)
-    .execute(turn.query())
-    .await?;
-    turn.commit().await
-}
-
-/// The user of a session that has not ended, and when its row ends.
-pub(super) async fn session(db: &Db, token_hash: &str, now: i64) -> Result<Option<(User, i64)>> {
-    let row = sqlx::query(
-        "SELECT u.id AS id, u.nick_name AS nick_name, u.icon AS icon, u.role AS role, \
-         s.expires AS expires FROM session s JOIN user u ON u.id = s.user_id \
-         WHERE s.token_hash = ? AND s.expires > ? AND s.until > ?",
-    )
-    .bind(token_hash)
-    .bind(now)
-    .bind(now)
-    .fetch_optional(db.read())
-    .await?;
-    let Some(row) = row else { return Ok(None) };
-    Ok(Some((user(&row)?, row.try_get("expires")?)))
-}
-
-/// Gives a session's row a later end.
-pub(super) async fn slide_session(db: &Db, token_hash: &str, expires: i64, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
-    sqlx::query("UPDATE session SET expires = ?, update_time = ? WHERE token_hash = ?")
-        .bind(expires)
-        .bind(now)
-        .bind(token_hash)
-        .execute(turn.query())
-        .await?;
-    turn.commit().await
-}
-
-/// Takes a session's row out.
-pub(super) async fn delete_session(db: &Db, token_hash: &str) -> Result<()> {
-    let mut turn = db.write().await?;
-    sqlx::query("DELETE FROM session WHERE token_hash = ?")
-        .bind(token_hash)
-        .execute(turn.query())
-        .await?;
-    turn.commit().await
-}
-
-/// Takes some rows out that have ended; how many.
-pub(super) async fn delete_ended(db: &Db, now: i64) -> Result<usize> {
-    // Chosen first: SQLite deletes no limited number.
-    let limit = i64::try_from(SLICE).unwrap_or(i64::MAX);
-    let rows = sqlx::query("SELECT token_hash FROM session WHERE expires < ? LIMIT ?")
-        .bind(now)
-        .bind(limit)
-        .fetch_all(db.read())
-        .await?;
-    if rows.is_empty() {
-        return Ok(0);
-    }
-    let mut query = QueryBuilder::<Any>::new("DELETE FROM session WHERE expires < ");
-    query.push_bind(now).push(" AND token_hash IN (");
-    let mut list = query.separated(", ");
-    for row in &rows {
-        list.push_bind(row.try_get::<String, _>("token_hash")?);
-    }
-    list.push_unseparated(")");
-    let mut turn = db.write().await?;
-    query.build().execute(turn.query()).await?;
-    turn.commit().await?;
-    Ok(rows.len())
 }

@@ -14,7 +14,7 @@ use super::{Db, Kind};
 use crate::error::{Error, Result};
 
 /// All files, in order. Statements end with `;` at the end of a line.
-const FILES: [(i64, &str); 14] = [
+const FILES: [(i64, &str); 15] = [
     (1, include_str!("../../migrations/01-accounts.sql")),
     (2, include_str!("../../migrations/02-shops.sql")),
     (3, include_str!("../../migrations/03-vouchers.sql")),
@@ -29,6 +29,7 @@ const FILES: [(i64, &str); 14] = [
     (12, include_str!("../../migrations/12-in-order-of-time.sql")),
     (13, include_str!("../../migrations/13-submission-targets.sql")),
     (14, include_str!("../../migrations/14-fans-by-time.sql")),
+    (15, include_str!("../../migrations/15-session-ends.sql")),
 ];
 /// The one table that `seawall keys big --log` needs.
 const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");

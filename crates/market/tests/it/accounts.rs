@@ -211,20 +211,6 @@ async fn a_session_that_slides_looks_at_its_user() {
 }
 
 #[tokio::test]
-async fn logging_out_without_redis_is_not_called_done() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
-    let token = market.log_in("10000000001").await;
-    stage.faults().begin_outage();
-    market.post("/user/logout", &token).await.refused(503, "UNAVAILABLE");
-    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
-    stage.faults().end_outage();
-    market.post("/user/logout", &token).await.ok();
-    market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
-    market.shutdown().await;
-}
-
-#[tokio::test]
 async fn five_codes_an_hour_and_a_code_lives_for_two_minutes() {
     let stage = Stage::start().await.expect("an engine");
     let market = Market::on_stage(&stage).await;

@@ -1,0 +1,169 @@
+//! Rows of sessions, and of log-outs that Redis was not told of yet.
+//!
+//! A session's row goes and its log-out comes in one transaction: whoever finds neither knows that
+//! there is no such session (any more), and that nothing is left to be done about it.
+
+use sqlx::{Any, QueryBuilder, Row as _};
+
+use super::{User, store::user};
+use crate::{
+    db::{Db, id, is_taken},
+    error::Result,
+};
+
+/// Most rows in one query.
+const SLICE: usize = 500;
+
+/// A session's row.
+#[derive(Debug)]
+pub(super) struct New<'a> {
+    pub(super) token_hash: &'a str,
+    pub(super) user_id: u64,
+    pub(super) expires: i64,
+    pub(super) until: i64,
+}
+
+/// A session by its row.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) user: User,
+    /// When the row ends.
+    pub(super) expires: i64,
+    /// When the session ends at the latest.
+    pub(super) until: i64,
+}
+
+/// Adds a session's row, and takes out rows of this user that have ended.
+pub(super) async fn insert(db: &Db, row: &New<'_>, now: i64) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query("DELETE FROM session WHERE user_id = ? AND expires < ?")
+        .bind(id(row.user_id))
+        .bind(now)
+        .execute(turn.query())
+        .await?;
+    sqlx::query(
+        "INSERT INTO session (token_hash, user_id, expires, until, create_time, update_time) \
+         VALUES (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(row.token_hash)
+    .bind(id(row.user_id))
+    .bind(row.expires)
+    .bind(row.until)
+    .bind(now)
+    .bind(now)
+    .execute(turn.query())
+    .await?;
+    turn.commit().await
+}
+
+/// A session that has not ended.
+pub(super) async fn read(db: &Db, token_hash: &str, now: i64) -> Result<Option<Stored>> {
+    let row = sqlx::query(
+        "SELECT u.id AS id, u.nick_name AS nick_name, u.icon AS icon, u.role AS role, \
+         s.expires AS expires, s.until AS until FROM session s JOIN user u ON u.id = s.user_id \
+         WHERE s.token_hash = ? AND s.expires > ? AND s.until > ?",
+    )
+    .bind(token_hash)
+    .bind(now)
+    .bind(now)
+    .fetch_optional(db.read())
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let (expires, until) = (row.try_get("expires")?, row.try_get("until")?);
+    Ok(Some(Stored { user: user(&row)?, expires, until }))
+}
+
+/// Gives a session's row a later end.
+pub(super) async fn slide(db: &Db, token_hash: &str, expires: i64, now: i64) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query("UPDATE session SET expires = ?, update_time = ? WHERE token_hash = ?")
+        .bind(expires)
+        .bind(now)
+        .bind(token_hash)
+        .execute(turn.query())
+        .await?;
+    turn.commit().await
+}
+
+/// Notes that a session is to end, and takes its row out.
+pub(super) async fn end(db: &Db, token_hash: &str, now: i64) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query("DELETE FROM session WHERE token_hash = ?")
+        .bind(token_hash)
+        .execute(turn.query())
+        .await?;
+    let noted = sqlx::query("INSERT INTO session_end (token_hash, create_time) VALUES (?, ?)")
+        .bind(token_hash)
+        .bind(now)
+        .execute(turn.query())
+        .await;
+    match noted {
+        Ok(_) => {}
+        // It was asked for before.
+        Err(error) if is_taken(&error) => {}
+        Err(error) => return Err(error.into()),
+    }
+    turn.commit().await
+}
+
+/// Whether a session is to end and Redis does not know yet.
+pub(super) async fn is_ending(db: &Db, token_hash: &str) -> Result<bool> {
+    let row = sqlx::query("SELECT token_hash FROM session_end WHERE token_hash = ?")
+        .bind(token_hash)
+        .fetch_optional(db.read())
+        .await?;
+    Ok(row.is_some())
+}
+
+/// Some of the sessions that are to end.
+pub(super) async fn ending(db: &Db) -> Result<Vec<String>> {
+    let limit = i64::try_from(SLICE).unwrap_or(i64::MAX);
+    let rows = sqlx::query("SELECT token_hash FROM session_end LIMIT ?").bind(limit);
+    let rows = rows.fetch_all(db.read()).await?;
+    rows.iter().map(|row| Ok(row.try_get("token_hash")?)).collect()
+}
+
+/// Forgets that a session was to end: it has.
+pub(super) async fn ended(db: &Db, token_hash: &str) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query("DELETE FROM session_end WHERE token_hash = ?")
+        .bind(token_hash)
+        .execute(turn.query())
+        .await?;
+    turn.commit().await
+}
+
+/// Takes a session's row out.
+pub(super) async fn delete(db: &Db, token_hash: &str) -> Result<()> {
+    let mut turn = db.write().await?;
+    sqlx::query("DELETE FROM session WHERE token_hash = ?")
+        .bind(token_hash)
+        .execute(turn.query())
+        .await?;
+    turn.commit().await
+}
+
+/// Takes some rows out whose time is over; how many.
+pub(super) async fn delete_expired(db: &Db, now: i64) -> Result<usize> {
+    // Chosen first: SQLite deletes no limited number.
+    let limit = i64::try_from(SLICE).unwrap_or(i64::MAX);
+    let rows = sqlx::query("SELECT token_hash FROM session WHERE expires < ? LIMIT ?")
+        .bind(now)
+        .bind(limit)
+        .fetch_all(db.read())
+        .await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let mut query = QueryBuilder::<Any>::new("DELETE FROM session WHERE expires < ");
+    query.push_bind(now).push(" AND token_hash IN (");
+    let mut list = query.separated(", ");
+    for row in &rows {
+        list.push_bind(row.try_get::<String, _>("token_hash")?);
+    }
+    list.push_unseparated(")");
+    let mut turn = db.write().await?;
+    query.build().execute(turn.query()).await?;
+    turn.commit().await?;
+    Ok(rows.len())
+}

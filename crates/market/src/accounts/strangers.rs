@@ -1,0 +1,64 @@
+//! Sessions that the database does not know: so that a browser that goes on showing an old token costs
+//! one look, and many tokens that somebody made up cost a few at a time.
+//!
+//! A row is there before anybody has its token, and does not come back: what was not there once never
+//! will be. So nothing here grows old, and there is no clock; it is only bounded, in two generations.
+//! That a session is there is never remembered: ending it must hold at once.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use seawall::session::SessionId;
+
+/// Most sessions of one generation.
+const MOST: usize = 8_192;
+
+/// Names of sessions that are not there.
+#[derive(Debug, Default)]
+pub(super) struct Strangers(Mutex<Generations>);
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashSet<SessionId>,
+    old: HashSet<SessionId>,
+}
+
+impl Strangers {
+    pub(super) fn contains(&self, id: &SessionId) -> bool {
+        let both = self.lock();
+        both.young.contains(id) || both.old.contains(id)
+    }
+
+    pub(super) fn add(&self, id: SessionId) {
+        let mut both = self.lock();
+        if both.young.len() >= MOST {
+            both.old = std::mem::take(&mut both.young);
+        }
+        both.young.insert(id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_known_and_no_more_than_that() {
+        let strangers = Strangers::default();
+        let id = |number: usize| SessionId::parse(&format!("{number:064x}")).expect("an id");
+        for number in 0..5 * MOST {
+            assert!(!strangers.contains(&id(number)));
+            strangers.add(id(number));
+            assert!(strangers.contains(&id(number)));
+        }
+        let known = (0..5 * MOST).filter(|number| strangers.contains(&id(*number))).count();
+        assert!((MOST..=2 * MOST).contains(&known), "{known}");
+        assert!(strangers.contains(&id(5 * MOST - MOST)));
+    }
+}
