@@ -114,7 +114,14 @@ impl<E: Into<Error>> From<E> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         match self {
-            Failure::Http(status, code, msg) => refusal(status, code, &msg, None),
+            Failure::Http(status, code, msg) => {
+                let response = refusal(status, code, &msg, None);
+                // Whatever is not available says when to come back.
+                match status {
+                    StatusCode::SERVICE_UNAVAILABLE => retry(response, OUTAGE_RETRY_S),
+                    _ => response,
+                }
+            }
             Failure::Rule(error) => rule(&error),
         }
     }

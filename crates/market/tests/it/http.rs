@@ -6,7 +6,30 @@ use axum::{
 };
 use seawall_testkit::backend::Backend;
 
-use crate::market::{Market, request};
+use crate::{
+    market::{Market, on_each_backend, request},
+    outage::Outage,
+};
+
+on_each_backend!(what_is_not_available_says_when_to_come_back);
+
+async fn what_is_not_available_says_when_to_come_back(backend: Backend) {
+    let (market, outage) = Outage::of(backend).await;
+    let token = market.log_in("10000000001").await;
+    assert!(!market.get("/readyz", "").await.ok().headers.contains_key(header::RETRY_AFTER));
+    outage.begin();
+    let answers = [
+        (market.get("/readyz", "").await, "NOT_READY"),
+        (market.post("/user/logout", &token).await, "UNAVAILABLE"),
+    ];
+    for (answer, code) in answers {
+        answer.refused(503, code);
+        let seconds = answer.headers[header::RETRY_AFTER].to_str().expect("text").parse::<u64>();
+        assert!(seconds.is_ok_and(|seconds| (1..=60).contains(&seconds)), "{answer:?}");
+    }
+    outage.end(&market).await;
+    market.shutdown().await;
+}
 
 #[tokio::test]
 async fn everything_answers_in_the_envelope() {
