@@ -7,7 +7,11 @@
 //! Codes are no sessions of the toolkit: what makes them safe is that a try is counted before it is
 //! compared, in the same step that uses the code up, and nothing else has that need.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use rand::RngExt as _;
 use seawall::{
@@ -33,6 +37,8 @@ static TAKE: Script = Script::new(include_str!("code_take.lua"));
 /// Codes for one phone in an hour.
 const HOURLY: u64 = 5;
 const HOUR: Duration = Duration::from_secs(3600);
+/// The part of an IPv6 address that a subscriber does not choose.
+const NETWORK: u128 = (u64::MAX as u128) << 64;
 /// How long a limit waits for Redis: nobody logs in without it, so it is worth waiting for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -118,13 +124,40 @@ impl Limits {
     async fn admit(&self, phone: &Phone, from: IpAddr) -> Result<()> {
         check(self.by_minute.check(phone.as_str(), 1).await?)?;
         if let Some(limiter) = &self.by_address {
-            check(limiter.check(&from.to_string(), 1).await?)?;
+            check(limiter.check(&subscriber(from), 1).await?)?;
         }
         check(self.by_hour.check(phone.as_str(), 1).await?)
+    }
+}
+
+/// Whose address it is: a subscriber has a whole /64 of IPv6 at least, and could ask from each address
+/// in it. An IPv4 address in the shape of IPv6 is what it is.
+fn subscriber(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let network = Ipv6Addr::from_bits(address.to_bits() & NETWORK);
+            format!("{network}/64")
+        }
     }
 }
 
 fn check(decision: Decision) -> Result<()> {
     let Some(retry_after) = decision.retry_after() else { return Ok(()) };
     Err(Error::Limited { msg: "too many codes were asked for; wait a little", retry_after })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscriber_is_one_whatever_address_they_choose() {
+        let of = |text: &str| subscriber(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2::1"), "2001:db8:1:2::/64");
+        assert_eq!(of("2001:db8:1:2:ffff:ffff:ffff:ffff"), of("2001:db8:1:2::1"));
+        assert_ne!(of("2001:db8:1:3::1"), of("2001:db8:1:2::1"));
+        assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_ne!(of("192.0.2.7"), of("192.0.2.8"));
+    }
 }

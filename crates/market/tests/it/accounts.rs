@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{Method, header};
+use axum::{
+    body::Body,
+    http::{Method, header},
+};
 use futures_util::future::join_all;
 use seawall::testing::Stage;
 use seawall_market::{
@@ -14,7 +17,7 @@ use seawall_market::{
 };
 use seawall_testkit::backend::Backend;
 
-use crate::market::{Market, on_each_backend};
+use crate::market::{Market, on_each_backend, request};
 
 on_each_backend!(
     a_new_phone_registers_itself_and_logs_out_again,
@@ -25,6 +28,7 @@ on_each_backend!(
     the_owner_of_the_admins_phone_is_an_admin,
     logging_out_ends_one_session_everywhere,
     a_session_follows_its_user,
+    whoever_has_many_addresses_has_one_cap,
 );
 
 async fn a_new_phone_registers_itself_and_logs_out_again(backend: Backend) {
@@ -148,6 +152,35 @@ async fn logging_out_ends_one_session_everywhere(backend: Backend) {
     let neither = "SELECT COUNT(*) FROM session WHERE user_id = 1";
     assert_eq!(market.sql(neither).await, 1);
     drop(colleague);
+    market.shutdown().await;
+}
+
+/// A subscriber of IPv6 may choose among 2^64 addresses.
+async fn whoever_has_many_addresses_has_one_cap(backend: Backend) {
+    let sender: Arc<dyn SmsSender> = Arc::new(Outbox::default());
+    let parts = Parts { sender: Some(sender), ..Parts::default() };
+    // Without a socket a request comes from nowhere; what it says of its origin is believed here.
+    let settings = [("sms", "log"), ("code-ip-hourly", "2"), ("trusted-proxies", "0.0.0.0")];
+    let market = Market::with(backend, parts, &settings).await;
+    let mut phones = 1..;
+    let mut ask = async |from: &str| {
+        let phone = phones.next().expect("a number");
+        let body = Body::from(format!("phone=137{phone:08}"));
+        let mut request = request(Method::POST, "/user/code", "", body);
+        let kind = ("content-type", "application/x-www-form-urlencoded");
+        for (name, value) in [kind, ("x-forwarded-for", from)] {
+            request.headers_mut().insert(name, value.parse().expect("a header"));
+        }
+        market.call(request).await
+    };
+    ask("2001:db8:1:2::1").await.ok();
+    ask("2001:db8:1:2:3:4:5:6").await.ok();
+    ask("2001:db8:1:2:ffff:ffff:ffff:ffff").await.refused(429, "LIMITED");
+    ask("2001:db8:1:3::1").await.ok();
+    ask("192.0.2.1").await.ok();
+    ask("::ffff:192.0.2.1").await.ok();
+    ask("192.0.2.1").await.refused(429, "LIMITED");
+    ask("192.0.2.2").await.ok();
     market.shutdown().await;
 }
 
