@@ -1,7 +1,8 @@
 //! Checks of what people type in, shared by the features: one sentence for each kind of mistake.
 //!
-//! Lengths are counted in characters, as the columns count them. Control characters are refused: no
-//! name needs them, and they can lie to whoever reads a log or a terminal.
+//! Lengths are counted in characters, as the columns count them. Control characters are refused, and
+//! those that turn the direction of what follows: no name needs them, and they can lie to whoever reads
+//! a log, a list or a terminal. Text that has something in it shows something.
 
 use std::ops::RangeInclusive;
 
@@ -15,14 +16,41 @@ use crate::error::{Error, Result};
 /// [`Error::BadInput`] names the field and what is allowed.
 pub(crate) fn text(field: &str, value: &str, chars: RangeInclusive<usize>) -> Result<String> {
     let value = value.trim();
-    if value.chars().any(|one| one.is_control() && one != '\n') {
+    if value.chars().any(|one| is_deceptive(one) && one != '\n') {
         return Err(Error::bad("BAD_TEXT", format!("{field} has control characters")));
+    }
+    if !value.is_empty() && !is_seen(value) {
+        return Err(Error::bad("BAD_TEXT", format!("{field} has nothing that can be seen")));
     }
     if !chars.contains(&value.chars().count()) {
         let (least, most) = (chars.start(), chars.end());
         return Err(Error::bad("BAD_TEXT", format!("{field} has {least} to {most} characters")));
     }
     Ok(value.to_owned())
+}
+
+/// Whether a character controls how others are shown: control characters, and those that turn the
+/// direction of writing (Unicode's Bidi_Control).
+pub(crate) fn is_deceptive(one: char) -> bool {
+    one.is_control()
+        || matches!(one, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether there is anything to be seen: neither blanks nor characters without a shape alone. The latter
+/// are allowed beside others, where some scripts and emoji need them.
+pub(crate) fn is_seen(text: &str) -> bool {
+    text.chars().any(|one| !one.is_whitespace() && !is_deceptive(one) && !is_shapeless(one))
+}
+
+/// Unicode's Default_Ignorable_Code_Point: fillers, joiners, selectors and tags; and the empty pattern
+/// of Braille.
+fn is_shapeless(one: char) -> bool {
+    matches!(one,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// A whole number within bounds.
@@ -94,6 +122,23 @@ mod tests {
             assert!(text("name", bad, 1..=1).is_err(), "{bad:?}");
         }
         assert!(text("rules", "a\nb", 0..=3).is_ok());
+    }
+
+    #[test]
+    fn what_is_said_can_be_seen_and_does_not_lie() {
+        for good in ["a", "水", "👩‍👩‍👧", "❤️", "می‌خواهم", "नहीं", "e\u{301}", "a\u{200b}b", "."]
+        {
+            assert!(is_seen(good) && !good.chars().any(is_deceptive), "{good:?}");
+        }
+        for unseen in ["", " ", "\u{3000}", "\u{200b}", "\u{3164}\u{3164}", "\u{2800}", "\u{feff}"]
+        {
+            assert!(!is_seen(unseen), "{unseen:?}");
+            assert!(text("name", unseen, 1..=9).is_err(), "{unseen:?}");
+        }
+        for lie in ["a\u{202e}b", "\u{2066}a", "a\u{200f}", "a\u{7}"] {
+            assert!(text("name", lie, 1..=9).is_err(), "{lie:?}");
+        }
+        assert!(text("rules", "", 0..=9).is_ok());
     }
 
     #[test]

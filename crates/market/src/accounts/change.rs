@@ -1,7 +1,8 @@
 //! What somebody may change of their own profile, and which values make sense.
 //!
 //! Left out means left alone. Texts are counted in characters, as people count, and carry no control
-//! characters, so that nothing in a log or a list breaks its line.
+//! characters nor any that turn the direction of writing, so that nothing in a log or a list breaks its
+//! line or turns it round.
 
 use seawall::social::Day;
 
@@ -70,8 +71,9 @@ impl Change {
     /// [`Error::BadInput`] for one that is empty, too long or cannot be shown.
     pub fn nick_name(mut self, name: &str) -> Result<Self> {
         let name = name.trim();
-        if !NAME_CHARS.contains(&name.chars().count()) || !is_shown(name) {
-            return Err(bad("nickName is 1 to 32 characters on one line"));
+        let fits = NAME_CHARS.contains(&name.chars().count());
+        if !fits || !is_shown(name) || !check::is_seen(name) {
+            return Err(bad("nickName is 1 to 32 characters on one line that can be seen"));
         }
         self.nick_name = Some(name.to_owned());
         Ok(self)
@@ -83,7 +85,7 @@ impl Change {
     /// [`Error::BadInput`] for anything else.
     pub fn icon(mut self, path: &str) -> Result<Self> {
         if !path.is_empty() && !check::is_picture(path) {
-            return Err(bad("icon is a path that POST /upload/image answered, or empty"));
+            return Err(no_icon());
         }
         self.icon = Some(path.to_owned());
         Ok(self)
@@ -138,8 +140,15 @@ impl Change {
     }
 }
 
+/// Whether it is on one line, and is shown as it is.
 fn is_shown(text: &str) -> bool {
-    !text.chars().any(char::is_control)
+    let breaks = |one| matches!(one, '\u{2028}' | '\u{2029}');
+    !text.chars().any(|one| check::is_deceptive(one) || breaks(one))
+}
+
+/// Says that a path is none of a picture, by its looks or because there is none.
+pub(super) fn no_icon() -> Error {
+    bad("icon is a path that POST /upload/image answered, or empty")
 }
 
 fn bad(sentence: &str) -> Error {
@@ -155,7 +164,17 @@ mod tests {
         let name = |name: &str| Change::default().nick_name(name).map(|change| change.nick_name);
         assert_eq!(name(" 小明 ").ok().flatten().as_deref(), Some("小明"));
         assert!(name(&"名".repeat(32)).is_ok());
-        for bad in ["", "   ", "a\nb", "a\u{0}b", &"名".repeat(33)] {
+        for bad in [
+            "",
+            "   ",
+            "a\nb",
+            "a\u{0}b",
+            "a\u{2028}b",
+            "Ada\u{202e}nimda",
+            "\u{3164}",
+            "\u{200b}\u{200d}",
+            &"名".repeat(33),
+        ] {
             assert!(name(bad).is_err(), "{bad:?}");
         }
     }

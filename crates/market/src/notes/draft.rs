@@ -3,6 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    check,
     error::{Error, Result},
     submissions::IdempotencyKey,
 };
@@ -53,8 +54,7 @@ impl Draft {
             return Err(Error::bad("TOO_MANY_IMAGES", "a note has up to 9 images"));
         }
         if !images.iter().all(|path| is_ours(path)) {
-            let msg = "an image is a path that an upload returned";
-            return Err(Error::bad("BAD_IMAGE", msg));
+            return Err(no_image());
         }
         let images = images.join(",");
         Ok(Draft { author, shop: shop.unwrap_or(0), title, images, content })
@@ -79,12 +79,17 @@ impl Draft {
     }
 }
 
-/// Text without space around it, if it is not empty and fits, and shows all that is in it.
+/// Text without space around it, if it fits, shows something, and shows it as it is.
 pub(super) fn text(given: &str, most_chars: usize) -> Option<String> {
     let text = given.trim().replace("\r\n", "\n");
-    let hidden = |one: char| one.is_control() && !matches!(one, '\n' | '\t');
-    let fits = !text.is_empty() && text.chars().count() <= most_chars && !text.contains(hidden);
+    let lies = |one: char| check::is_deceptive(one) && !matches!(one, '\n' | '\t');
+    let fits = text.chars().count() <= most_chars && check::is_seen(&text) && !text.contains(lies);
     fits.then_some(text)
+}
+
+/// Says that a path is none of a picture, by its looks or because there is none.
+pub(super) fn no_image() -> Error {
+    Error::bad("BAD_IMAGE", "an image is a path that an upload returned")
 }
 
 /// Whether this is a path of a picture that we store: never a way out of its folder, nor an address
@@ -136,7 +141,9 @@ mod tests {
         assert!(draft(&"é".repeat(100), "/uploads/x", "Good").is_ok());
         assert!(draft(&"é".repeat(101), "/uploads/x", "Good").is_err());
         assert!(draft("Noodles", "/uploads/x", "").is_err());
-        for hidden in ["a\0b", "a\u{1b}[2Jb", "a\u{85}b", "a\rb"] {
+        for hidden in
+            ["a\0b", "a\u{1b}[2Jb", "a\u{85}b", "a\rb", "\u{200b}", "\u{3164}", "a\u{202e}b"]
+        {
             assert!(draft("Noodles", "/uploads/x", hidden).is_err(), "{hidden:?}");
             assert!(draft(hidden, "/uploads/x", "Good").is_err(), "{hidden:?}");
         }

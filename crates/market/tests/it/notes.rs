@@ -145,6 +145,10 @@ async fn bad_notes_are_refused(backend: Backend) {
     let images: Vec<String> = (0..10).map(|n| format!("/uploads/{n}.png")).collect();
     for (body, code) in [
         (json!({ "title": "", "content": "x" }), "BAD_TITLE"),
+        (json!({ "title": "\u{200b}", "content": "x" }), "BAD_TITLE"),
+        (json!({ "title": "\u{3164}\u{3164}", "content": "x" }), "BAD_TITLE"),
+        (json!({ "title": "a\u{202e}b", "content": "x" }), "BAD_TITLE"),
+        (json!({ "title": "x", "content": "\u{feff}" }), "BAD_CONTENT"),
         (json!({ "title": "x", "content": " " }), "BAD_CONTENT"),
         (json!({ "title": "x", "content": "x", "images": images }), "TOO_MANY_IMAGES"),
         (json!({ "title": "x", "content": "x", "images": "/etc/passwd" }), "BAD_IMAGE"),

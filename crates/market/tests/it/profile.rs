@@ -86,6 +86,9 @@ async fn changes_that_make_no_sense_are_refused(backend: Backend) {
     for change in [
         json!({ "nickName": "" }),
         json!({ "nickName": "a\nb" }),
+        json!({ "nickName": "\u{3164}" }),
+        json!({ "nickName": "Ada\u{202e}nimda" }),
+        json!({ "city": "\u{2067}Ningbo" }),
         json!({ "nickName": "n".repeat(33) }),
         json!({ "icon": "https://evil.example/x.png" }),
         json!({ "city": "c".repeat(65) }),
