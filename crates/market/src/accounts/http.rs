@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Change, Gender, Phone, Profile, User};
+use super::{Change, Gender, Phone, Profile, User, change::no_icon};
 use crate::{
     app::Shared,
     http::{Answer, ClientIp, Envelope, FormBody, Id, JsonBody, Nothing, PathId, Shown, SignedIn},
@@ -192,6 +192,11 @@ async fn change(
     JsonBody(request): JsonBody<ProfileChange>,
 ) -> Answer<ProfileView> {
     let change = request.check(&app)?;
+    if let Some(path) = request.icon.as_deref().filter(|path| !path.is_empty())
+        && !app.uploads().shows(path).await?
+    {
+        return Err(no_icon().into());
+    }
     let profile = app.accounts().change(user.id, &change).await?;
     Ok(ProfileView::new(&app, &profile).into())
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Draft, View};
+use super::{Draft, View, draft::no_image};
 use crate::{
     app::Shared,
     http::{
@@ -135,6 +135,11 @@ async fn post(
     }
     let images = request.images.paths();
     let draft = Draft::new(user.id, &request.title, &images, &request.content, shop)?;
+    for path in &images {
+        if !app.uploads().shows(path).await? {
+            return Err(no_image().into());
+        }
+    }
     Ok(Id(app.notes().post(&draft, key.as_ref()).await?).into())
 }
 

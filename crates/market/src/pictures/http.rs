@@ -7,12 +7,7 @@ use axum::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::Kind;
-use crate::{
-    app::Shared,
-    error::Error,
-    http::{Failure, Id},
-};
+use crate::{app::Shared, error::Error, http::Failure};
 
 /// A new version may draw better: a browser asks again after a day.
 const FOR_A_DAY: &str = "public, max-age=86400";
@@ -29,11 +24,9 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 async fn picture(path: Result<Path<(String, String)>, PathRejection>) -> Result<Response, Failure> {
     // What is no text names nothing.
     let (kind, file) = path.map(|Path(both)| both).unwrap_or_default();
-    let id = file.strip_suffix(".svg").and_then(Id::parse);
-    let (Some(kind), Some(id)) = (Kind::parse(&kind), id) else {
-        return Err(Error::not_found("UNKNOWN_PICTURE", "no such picture").into());
-    };
-    let mut response = super::draw(kind, id.0).into_response();
+    let (kind, id) = super::named(&kind, &file)
+        .ok_or_else(|| Error::not_found("UNKNOWN_PICTURE", "no such picture"))?;
+    let mut response = super::draw(kind, id).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_A_DAY));

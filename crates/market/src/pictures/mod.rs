@@ -14,11 +14,11 @@ mod things;
 use std::fmt::Write as _;
 
 use self::palette::Palette;
-use crate::seed::Seed;
+use crate::{http::Id, seed::Seed};
 
 /// What a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+enum Kind {
     /// A shop front.
     Shop,
     /// A face.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kind with this name.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "shop" => Kind::Shop,
             "user" => Kind::User,
@@ -54,8 +54,20 @@ impl Kind {
     }
 }
 
+/// What a picture `/pictures/KIND/FILE` shows, if there is one.
+fn named(kind: &str, file: &str) -> Option<(Kind, u64)> {
+    let id = file.strip_suffix(".svg").and_then(Id::parse)?;
+    Some((Kind::parse(kind)?, id.0))
+}
+
+/// Whether there is a picture under this path.
+pub(crate) fn is_drawn(path: &str) -> bool {
+    let name = path.strip_prefix("/pictures/").and_then(|name| name.split_once('/'));
+    name.is_some_and(|(kind, file)| named(kind, file).is_some())
+}
+
 /// Draws a picture.
-pub(crate) fn draw(kind: Kind, id: u64) -> String {
+fn draw(kind: Kind, id: u64) -> String {
     let mut sheet = Sheet::new(kind, id);
     match kind {
         Kind::Shop => places::shop(&mut sheet),

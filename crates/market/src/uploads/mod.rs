@@ -3,6 +3,8 @@
 //! What a client says about a file (name, content type) is not looked at. The bytes decide what it
 //! is, a random name where it lies. Nothing is written before all of it was looked at.
 //!
+//! What shows a picture by its path (a note, a profile) asks here whether there is one.
+//!
 //! Limit: each process keeps its uploads in its own data folder. A fleet shares that folder, until a
 //! [`Storage`] of an object store is written.
 
@@ -19,6 +21,7 @@ use self::{kind::Kind, storage::LocalDisk};
 use crate::{
     app::Context,
     error::{Error, Result},
+    pictures,
 };
 
 /// Largest picture, in bytes.
@@ -84,6 +87,17 @@ impl Uploads {
         let bytes =
             self.storage.get(&name).await.map_err(|error| away(&error))?.ok_or_else(unknown)?;
         Ok(Picture { media_type: name.kind().media_type(), bytes })
+    }
+
+    /// Whether a path leads to a picture: one that was uploaded, or one that the service draws.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the storage cannot tell.
+    pub(crate) async fn shows(&self, path: &str) -> Result<bool> {
+        match Name::of_path(path) {
+            Some(name) => self.storage.has(&name).await.map_err(|error| away(&error)),
+            None => Ok(pictures::is_drawn(path)),
+        }
     }
 }
 

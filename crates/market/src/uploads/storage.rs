@@ -42,6 +42,12 @@ impl Name {
         ours.then(|| Name { digits: digits.to_owned(), kind })
     }
 
+    /// The same by the whole path.
+    pub(super) fn of_path(path: &str) -> Option<Self> {
+        let (folder, file) = path.strip_prefix("/uploads/")?.split_once('/')?;
+        Name::parse(folder, file)
+    }
+
     pub(super) fn kind(&self) -> Kind {
         self.kind
     }
@@ -72,6 +78,9 @@ pub trait Storage: fmt::Debug + Send + Sync {
 
     /// What is kept under a name.
     fn get<'a>(&'a self, name: &'a Name) -> Storing<'a, Option<Vec<u8>>>;
+
+    /// Whether something is kept under a name.
+    fn has<'a>(&'a self, name: &'a Name) -> Storing<'a, bool>;
 }
 
 /// A folder of this machine.
@@ -104,6 +113,11 @@ impl Storage for LocalDisk {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }))
+    }
+
+    fn has<'a>(&'a self, name: &'a Name) -> Storing<'a, bool> {
+        let file = self.file(name);
+        Box::pin(blocking(move || file.try_exists()))
     }
 }
 
@@ -144,6 +158,8 @@ mod tests {
         let (folder, file) = (name.folder().to_owned(), name.to_string());
         assert_eq!(Name::parse(&folder, &file), Some(name.clone()));
         assert_eq!(name.path(), format!("/uploads/{folder}/{file}"));
+        assert_eq!(Name::of_path(&name.path()), Some(name));
+        assert_eq!(Name::of_path("/uploads/nonexistent.png"), None);
         let digits = "0123456789abcdef0123456789abcdef";
         for (folder, file) in [
             ("..", "0123456789abcdef0123456789abcdef.png".to_owned()),

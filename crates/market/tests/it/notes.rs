@@ -86,13 +86,13 @@ async fn a_note_is_published_listed_and_deleted(backend: Backend) {
     let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
     let admin = market.log_in("10000000000").await;
     let body = json!({ "shopId": "1", "title": " Noodles ", "content": "Good.",
-        "images": ["/uploads/a.png", "/pictures/shop/1.svg"] });
+        "images": ["/pictures/note/7.svg", "/pictures/shop/1.svg"] });
     send(&market, Method::POST, "/blog", "", Some(&body)).await.refused(401, "NOT_LOGGED_IN");
     let id = send(&market, Method::POST, "/blog", &ada, Some(&body)).await.ok().text();
 
     let note = market.get(&format!("/blog/{id}"), "").await.ok().body["data"].clone();
     assert_eq!((&note["title"], &note["name"]), (&json!("Noodles"), &json!("Ada")));
-    assert_eq!(note["images"], "/uploads/a.png,/pictures/shop/1.svg");
+    assert_eq!(note["images"], "/pictures/note/7.svg,/pictures/shop/1.svg");
     assert_eq!(
         (&note["isLike"], &note["liked"], &note["comments"]),
         (&json!(false), &json!(0), &json!(0))

@@ -8,6 +8,7 @@ use axum::{
     http::{Method, header},
 };
 use seawall_testkit::backend::Backend;
+use serde_json::json;
 
 use crate::market::{Answer, Market, on_each_backend, request};
 
@@ -16,6 +17,7 @@ on_each_backend!(
     what_is_no_picture_is_refused_and_not_written,
     forms_that_are_broken_are_refused,
     nobody_uploads_without_end,
+    only_pictures_that_are_there_are_shown,
 );
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0CRC1\
@@ -39,6 +41,29 @@ async fn post(market: &Market, token: &str, form: Vec<u8>) -> Answer {
     let kind = format!("multipart/form-data; boundary={BORDER}").parse().expect("a header");
     request.headers_mut().insert(header::CONTENT_TYPE, kind);
     market.call(request).await
+}
+
+/// In notes and profiles.
+async fn only_pictures_that_are_there_are_shown(backend: Backend) {
+    let market = Market::on(backend).await;
+    let user = market.log_in("10000000001").await;
+    let kept = post(&market, &user, form("file", "a.png", PNG)).await.ok().text();
+    let note = async |images: &[&str]| {
+        let body = json!({ "title": "Seen", "content": images.join(" "), "images": images });
+        market.send_json(Method::POST, "/blog", &user, &body).await
+    };
+    let icon = async |path: &str| {
+        market.send_json(Method::PUT, "/user/me", &user, &json!({ "icon": path })).await
+    };
+    note(&[&kept, "/pictures/shop/1.svg", &kept]).await.ok();
+    icon(&kept).await.ok();
+    icon("").await.ok();
+    let gone = "/uploads/01/0123456789abcdef0123456789abcdef.png";
+    for path in ["/uploads/nonexistent.png", gone, "/pictures/none/1.svg", "/pictures/shop/x.svg"] {
+        note(&[&kept, path]).await.refused(400, "BAD_IMAGE");
+        icon(path).await.refused(400, "BAD_PROFILE");
+    }
+    market.shutdown().await;
 }
 
 /// Files below a folder.
