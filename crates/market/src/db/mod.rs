@@ -12,16 +12,23 @@
 //! connections, and reads what is committed: two statements of one transaction may see different
 //! moments there unless [`Db::snapshot`] was asked for.
 
+mod connect;
 mod migrate;
 
-use std::{path::Path, time::Duration};
+use std::{
+    ops::{Deref, DerefMut},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use sqlx::{
-    Any, AnyPool, Executor as _, Transaction,
+    Any, Executor as _, Transaction,
     any::{AnyPoolOptions, install_default_drivers},
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use self::connect::{Connections, InUse, Reader};
 use crate::{
     config::Database,
     error::{Error, Result},
@@ -58,7 +65,7 @@ enum Kind {
 /// The pool of connections; a cheap handle by reference.
 #[derive(Debug)]
 pub struct Db {
-    pool: AnyPool,
+    connections: Arc<Connections>,
     kind: Kind,
     writers: Semaphore,
 }
@@ -67,7 +74,15 @@ pub struct Db {
 #[derive(Debug)]
 pub struct Turn<'a> {
     transaction: Transaction<'static, Any>,
+    _in_use: InUse,
     _permit: SemaphorePermit<'a>,
+}
+
+/// A transaction that only reads, all of it at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    transaction: Transaction<'static, Any>,
+    _in_use: InUse,
 }
 
 impl Db {
@@ -102,35 +117,39 @@ impl Db {
             .connect(&url)
             .await?;
         let turns = if kind == Kind::Sqlite { 1 } else { CONNECTIONS as usize };
-        Ok(Db { pool, kind, writers: Semaphore::new(turns) })
+        let connections = Arc::new(Connections::new(pool, kind));
+        Ok(Db { connections, kind, writers: Semaphore::new(turns) })
     }
 
     /// For queries that only read.
-    pub(crate) fn read(&self) -> &AnyPool {
-        &self.pool
+    pub(crate) fn read(&self) -> Reader<'_> {
+        Reader(self)
     }
 
     /// A transaction that only reads, all of it at one moment.
-    pub(crate) async fn snapshot(&self) -> Result<Transaction<'static, Any>> {
-        if self.kind == Kind::Sqlite {
-            return Ok(self.pool.begin().await?);
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot> {
+        let (mut connection, in_use) = self.connections.get().await?;
+        if self.kind == Kind::Mysql {
+            // For the next transaction of this connection alone.
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
         }
-        let mut connection = self.pool.acquire().await?;
-        // For the next transaction of this connection alone.
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
-        Ok(Transaction::begin(connection, None).await?)
+        let transaction = Transaction::begin(connection, None).await?;
+        Ok(Snapshot { transaction, _in_use: in_use })
     }
 
     /// Begins a transaction when it is this writer's turn.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when no connection is free in time.
+    /// [`Error::Unavailable`] when no connection is free in time, and at once while the server is away.
     pub(crate) async fn write(&self) -> Result<Turn<'_>> {
+        self.connections.check()?;
         let permit = tokio::time::timeout(ACQUIRE_LIMIT, self.writers.acquire()).await;
         let permit = permit
             .map_err(|_| busy("other writers took too long"))?
             .map_err(|_| busy("it was closed"))?;
-        Ok(Turn { transaction: self.pool.begin().await?, _permit: permit })
+        let (connection, in_use) = self.connections.get().await?;
+        let transaction = Transaction::begin(connection, None).await?;
+        Ok(Turn { transaction, _in_use: in_use, _permit: permit })
     }
 
     /// Whether it answers.
@@ -138,14 +157,14 @@ impl Db {
     /// # Errors
     /// [`Error::Unavailable`] when it does not.
     pub async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.pool).await?;
+        sqlx::query("SELECT 1").execute(self.read()).await?;
         Ok(())
     }
 
     /// Closes every connection, after what is under way. One whose query was cut off may never
     /// answer again, so there is a limit.
     pub async fn close(&self) {
-        if tokio::time::timeout(CLOSE_LIMIT, self.pool.close()).await.is_err() {
+        if tokio::time::timeout(CLOSE_LIMIT, self.connections.pool().close()).await.is_err() {
             tracing::warn!("some connections to the database did not close in time");
         }
     }
@@ -162,6 +181,30 @@ impl Turn<'_> {
 
     pub(crate) async fn roll_back(self) -> Result<()> {
         Ok(self.transaction.rollback().await?)
+    }
+}
+
+impl Snapshot {
+    pub(crate) async fn commit(self) -> Result<()> {
+        Ok(self.transaction.commit().await?)
+    }
+
+    pub(crate) async fn rollback(self) -> Result<()> {
+        Ok(self.transaction.rollback().await?)
+    }
+}
+
+impl Deref for Snapshot {
+    type Target = sqlx::AnyConnection;
+
+    fn deref(&self) -> &sqlx::AnyConnection {
+        &self.transaction
+    }
+}
+
+impl DerefMut for Snapshot {
+    fn deref_mut(&mut self) -> &mut sqlx::AnyConnection {
+        &mut self.transaction
     }
 }
 

@@ -6,6 +6,7 @@ mod bounds;
 mod cart;
 mod checkins;
 mod cut_off;
+mod database;
 mod feed;
 mod follows;
 mod goods;

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use seawall::{Seawall, testing::Stage};
 use seawall_market::{App, Config, Parts, config::Sources, sales::CrashPoints};
 use seawall_testkit::{
-    FaultProxy, TestDatabase,
+    FaultProxy, MariaDb, TestDatabase,
     backend::{Backend, Stand},
 };
 use serde_json::{Value, json};
@@ -35,6 +35,8 @@ pub(crate) struct Market {
 pub(crate) enum Database {
     Sqlite(String),
     MariaDb(Box<TestDatabase>),
+    /// On a server that the test may end.
+    Own(String),
 }
 
 impl Database {
@@ -52,7 +54,7 @@ impl Database {
 
     fn url(&self) -> &str {
         match self {
-            Database::Sqlite(url) => url,
+            Database::Sqlite(url) | Database::Own(url) => url,
             Database::MariaDb(database) => database.url(),
         }
     }
@@ -149,6 +151,17 @@ impl Market {
         let mut market = Self::start(seawall, dir, database, Parts::default(), &[]).await;
         market._stand = Some(stand);
         (market, proxy)
+    }
+
+    /// A market on a MariaDB that nobody else uses.
+    pub(crate) async fn on_own_database() -> (Self, MariaDb) {
+        let server = MariaDb::start().expect("MariaDB starts");
+        let stand = Stand::private(Backend::Embedded).expect("the backend starts");
+        let database = Arc::new(Database::Own(server.database().expect("a database")));
+        let seawall = connect(&stand).await;
+        let mut market = Self::start(seawall, new_dir(), database, Parts::default(), &[]).await;
+        market._stand = Some(stand);
+        (market, server)
     }
 
     async fn start(
@@ -330,7 +343,7 @@ impl Market {
         let mut connection = pool.acquire().await.expect("a connection");
         let lock = match *self.database {
             Database::Sqlite(_) => "BEGIN IMMEDIATE",
-            Database::MariaDb(_) => "FLUSH TABLES WITH READ LOCK",
+            Database::MariaDb(_) | Database::Own(_) => "FLUSH TABLES WITH READ LOCK",
         };
         sqlx::raw_sql(lock).execute(&mut *connection).await.expect("the lock");
         drop(connection);
