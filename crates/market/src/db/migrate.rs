@@ -10,11 +10,11 @@
 
 use sqlx::{AssertSqlSafe, Row as _};
 
-use super::{Db, Kind};
+use super::{Db, Kind, folded};
 use crate::error::{Error, Result};
 
 /// All files, in order. Statements end with `;` at the end of a line.
-const FILES: [(i64, &str); 15] = [
+const FILES: [(i64, &str); 16] = [
     (1, include_str!("../../migrations/01-accounts.sql")),
     (2, include_str!("../../migrations/02-shops.sql")),
     (3, include_str!("../../migrations/03-vouchers.sql")),
@@ -30,6 +30,7 @@ const FILES: [(i64, &str); 15] = [
     (13, include_str!("../../migrations/13-submission-targets.sql")),
     (14, include_str!("../../migrations/14-fans-by-time.sql")),
     (15, include_str!("../../migrations/15-session-ends.sql")),
+    (16, include_str!("../../migrations/16-shop-search.sql")),
 ];
 /// The one table that `seawall keys big --log` needs.
 const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");
@@ -42,6 +43,9 @@ const MYSQL_TEXT: &str = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 /// In SQLite a table lies by its rowid, and only a key of this very type is it; any other key is a
 /// second tree to be written.
 const SQLITE_KEY: (&str, &str) = ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY");
+
+/// Names that one transaction fills in.
+const NAMES_AT_ONCE: i64 = 500;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (file BIGINT NOT NULL, \
      statement BIGINT NOT NULL, PRIMARY KEY (file, statement))";
@@ -70,7 +74,37 @@ impl Db {
                 sqlx::query(note).bind(file).bind(number).execute(self.read()).await?;
             }
         }
-        Ok(())
+        self.fold_names().await
+    }
+
+    /// Fills in what names are searched by, where whoever wrote them did not know of it yet. Here and
+    /// not in SQL, since each database folds letters in its own way, and SQLite only English ones.
+    async fn fold_names(&self) -> Result<()> {
+        let mut last = -1_i64;
+        loop {
+            let rows = sqlx::query(
+                "SELECT id, name FROM shop WHERE search_name IS NULL AND id > ? ORDER BY id LIMIT ?",
+            )
+            .bind(last)
+            .bind(NAMES_AT_ONCE)
+            .fetch_all(self.read())
+            .await?;
+            // Ends with the table: each slice begins after the one before.
+            let Some(newest) = rows.last() else { return Ok(()) };
+            last = newest.try_get("id")?;
+            let mut turn = self.write().await?;
+            for row in &rows {
+                let name: String = row.try_get("name")?;
+                // One that was renamed meanwhile by somebody who does not fold waits for the next start.
+                sqlx::query("UPDATE shop SET search_name = ? WHERE id = ? AND name = ?")
+                    .bind(folded(&name))
+                    .bind(row.try_get::<i64, _>("id")?)
+                    .bind(name.as_str())
+                    .execute(turn.query())
+                    .await?;
+            }
+            turn.commit().await?;
+        }
     }
 
     /// Makes the table of big keys alone, in somebody else's database.

@@ -227,6 +227,12 @@ pub(crate) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
+/// A text as it is searched by, in small letters of every script: the same on every database, and letter
+/// by letter, so that what is part of a text is part of it when both are folded.
+pub(crate) fn folded(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect()
+}
+
 /// So many placeholders, for a list of values.
 pub(crate) fn marks(count: usize) -> String {
     vec!["?"; count].join(", ")

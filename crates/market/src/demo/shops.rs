@@ -5,7 +5,10 @@
 //! twelve, and no two have the same name.
 
 use super::seed::Seed;
-use crate::{db::Turn, error::Result};
+use crate::{
+    db::{Turn, folded},
+    error::Result,
+};
 
 /// Where the town's centre is: longitude and latitude.
 const CENTRE: (f64, f64) = (120.1490, 30.2590);
@@ -189,11 +192,12 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
 
 async fn insert(turn: &mut Turn<'_>, row: Row, now: i64) -> Result<()> {
     let id = row.id;
+    let search_name = folded(&row.name);
     let images = [id, id + 100, id + 200].map(|picture| format!("/pictures/shop/{picture}.svg"));
     sqlx::query(
         "INSERT INTO shop (id, owner_id, name, type_id, images, area, address, x, y, avg_price, \
-         sold, comments, score, open_hours, create_time, update_time) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         sold, comments, score, open_hours, create_time, update_time, search_name) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(row.id)
     .bind(OWNER)
@@ -211,6 +215,7 @@ async fn insert(turn: &mut Turn<'_>, row: Row, now: i64) -> Result<()> {
     .bind(row.hours)
     .bind(now)
     .bind(now)
+    .bind(search_name)
     .execute(turn.query())
     .await?;
     Ok(())

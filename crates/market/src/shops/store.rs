@@ -9,7 +9,7 @@ use sqlx::{
 
 use super::{PageOf, Shop, ShopType, nearby::MAX_LOOKED_AT};
 use crate::{
-    db::{Db, Turn, id, unsigned},
+    db::{Db, Turn, folded, id, unsigned},
     error::Result,
     submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
@@ -71,17 +71,19 @@ pub(super) async fn by_ids(db: &Db, shops: &[u64]) -> Result<Vec<Shop>> {
     query.build().fetch_all(db.read()).await?.iter().map(decode).collect()
 }
 
-/// Shops whose name has this in it, in small letters or large ones, and how many there are.
+/// Shops whose name has this in it, in small letters or large ones, and how many there are. Rows that
+/// somebody else wrote and nobody has folded yet are compared as the database does it.
 pub(super) async fn by_name(db: &Db, name: &str, page: PageOf) -> Result<(Vec<Shop>, u64)> {
-    let pattern = pattern(name);
+    let pattern = pattern(&folded(name));
     let total = sqlx::query(
-        "SELECT COUNT(*) AS shops FROM shop WHERE LOWER(name) LIKE LOWER(?) ESCAPE '!'",
+        "SELECT COUNT(*) AS shops FROM shop \
+         WHERE COALESCE(search_name, LOWER(name)) LIKE ? ESCAPE '!'",
     )
     .bind(pattern.as_str())
     .fetch_one(db.read())
     .await?;
     let rows = sqlx::query(shops!(
-        "WHERE LOWER(name) LIKE LOWER(?) ESCAPE '!' ORDER BY id LIMIT ? OFFSET ?"
+        "WHERE COALESCE(search_name, LOWER(name)) LIKE ? ESCAPE '!' ORDER BY id LIMIT ? OFFSET ?"
     ))
     .bind(pattern.as_str())
     .bind(i64::from(page.rows))
@@ -209,9 +211,9 @@ pub(super) async fn insert(db: &Db, shop: &Shop, key: Option<&IdempotencyKey>) -
         return turn.roll_back().await.map(|()| first);
     }
     let insert = sqlx::query(
-        "INSERT INTO shop (name, type_id, images, area, address, x, y, avg_price, open_hours, id, \
-         owner_id, sold, comments, score, create_time, update_time) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO shop (name, search_name, type_id, images, area, address, x, y, avg_price, \
+         open_hours, id, owner_id, sold, comments, score, create_time, update_time) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     );
     bind_changeable(insert, shop)
         .bind(id(shop.id))
@@ -233,6 +235,7 @@ fn bind_changeable<'q>(
 ) -> Query<'q, Any, AnyArguments> {
     query
         .bind(shop.name.as_str())
+        .bind(folded(&shop.name))
         .bind(id(shop.type_id))
         .bind(shop.images.as_str())
         .bind(shop.area.as_str())
@@ -279,8 +282,8 @@ pub(super) async fn update(
 /// Writes what a merchant can change.
 async fn write(turn: &mut Turn<'_>, shop: &Shop) -> Result<()> {
     let update = sqlx::query(
-        "UPDATE shop SET name = ?, type_id = ?, images = ?, area = ?, address = ?, x = ?, y = ?, \
-         avg_price = ?, open_hours = ? WHERE id = ?",
+        "UPDATE shop SET name = ?, search_name = ?, type_id = ?, images = ?, area = ?, address = ?, \
+         x = ?, y = ?, avg_price = ?, open_hours = ? WHERE id = ?",
     );
     bind_changeable(update, shop).bind(id(shop.id)).execute(turn.query()).await?;
     Ok(())

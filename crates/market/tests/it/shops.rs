@@ -15,6 +15,7 @@ use crate::market::{Answer, Market, PATIENCE, on_each_backend};
 on_each_backend!(
     a_shop_is_read_and_an_unknown_one_is_not,
     kinds_and_names_are_listed,
+    names_are_found_in_small_letters_and_large_ones,
     a_new_shop_is_there_at_once_for_everybody,
     the_filter_is_built_of_generated_ids,
     a_change_is_seen_and_only_the_owner_makes_it,
@@ -82,6 +83,34 @@ async fn kinds_and_names_are_listed(backend: Backend) {
     market.get("/shop/of/name?name=%00", "").await.refused(400, "BAD_TEXT");
     market.get("/shop/of/name?current=0", "").await.refused(400, "BAD_PAGE");
     market.get("/shop/of/name?current=-1", "").await.refused(400, "BAD_QUERY");
+    market.shutdown().await;
+}
+
+async fn names_are_found_in_small_letters_and_large_ones(backend: Backend) {
+    let market = Market::on(backend).await;
+    let merchant = market.log_in(MERCHANT).await;
+    let mut body = new_shop();
+    body["name"] = json!("CAFÉ Ünique");
+    let id = market.send_json(Method::POST, "/shop", &merchant, &body).await.ok().text();
+    let found = async |market: &Market, name: &str| {
+        let path = format!("/shop/of/name?name={name}");
+        let found = market.get(&path, "").await.ok().body;
+        found["total"] == 1 && found["data"][0]["id"] == json!(id)
+    };
+    // café, CAFÉ Ü, ünique, Ü
+    for name in ["caf%C3%A9", "CAF%C3%89%20%C3%9C", "%C3%BCnique", "%C3%9C"] {
+        assert!(found(&market, name).await, "{name}");
+    }
+    assert!(!found(&market, "cafe").await, "another letter");
+    put(&market, &id, &merchant, &json!({ "name": "Бистро" })).await.ok();
+    assert!(found(&market, "%D0%B1%D0%98%D0%A1").await, "бИС");
+    assert!(!found(&market, "caf%C3%A9").await, "not its name any more");
+    // As a version wrote it that did not fold yet.
+    market.change("UPDATE shop SET search_name = NULL").await;
+    let colleague = market.colleague().await;
+    assert!(found(&colleague, "%D0%B1%D0%98%D0%A1").await, "бИС");
+    assert_eq!(market.sql("SELECT COUNT(*) FROM shop WHERE search_name IS NULL").await, 0);
+    colleague.shutdown().await;
     market.shutdown().await;
 }
 
@@ -209,7 +238,7 @@ async fn what_makes_no_sense_is_refused(backend: Backend) {
 
 /// A shop that came into the database behind the market's back.
 const LATE: &str = "INSERT INTO shop SELECT 77, owner_id, 'Late', type_id, images, area, address, \
-     x, y, avg_price, sold, comments, score, open_hours, create_time, update_time \
+     x, y, avg_price, sold, comments, score, open_hours, create_time, update_time, NULL \
      FROM shop WHERE id = 1";
 
 #[tokio::test]
