@@ -20,6 +20,7 @@ use crate::{
     checkins::Checkins,
     config::Config,
     db::Db,
+    debts::{self, Debts, settle::Settler},
     demo,
     error::{Error, Result},
     feed::{self, Feed, inboxes::Inboxes},
@@ -53,6 +54,7 @@ pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) seawall: Seawall,
     pub(crate) db: Arc<Db>,
+    pub(crate) debts: Debts,
     pub(crate) payments: Arc<dyn Payments>,
     /// This process among those of the fleet: the same after a restart.
     pub(crate) instance: Arc<str>,
@@ -62,6 +64,12 @@ impl Context {
     /// Now, by Redis' clock, in milliseconds since the epoch.
     pub(crate) fn now(&self) -> i64 {
         self.seawall.link().server_millis()
+    }
+
+    /// Whether Redis answers.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        self.seawall.link().send(b"", &cmd("PING")).await?;
+        Ok(())
     }
 
     /// Today, in the business zone, by the same clock.
@@ -171,7 +179,7 @@ impl State {
     }
 
     pub(crate) async fn redis_answers(&self) -> bool {
-        self.context.seawall.link().send(b"", &cmd("PING")).await.is_ok()
+        self.context.ping().await.is_ok()
     }
 
     pub(crate) async fn database_answers(&self) -> bool {
@@ -191,6 +199,9 @@ pub struct Parts {
     /// A bug in orders of goods.
     #[cfg(feature = "sabotage")]
     pub goods_bug: Option<crate::orders::sabotage::Bug>,
+    /// A bug in what is owed to Redis.
+    #[cfg(feature = "sabotage")]
+    pub debts_bug: Option<debts::Bug>,
 }
 
 /// The running service, without a socket.
@@ -212,7 +223,11 @@ impl App {
         let instance = instance(&config.data)?.into();
         let db = Arc::new(Db::open(&config.database).await?);
         let payments = parts.payments.unwrap_or_else(|| Arc::new(SimulatedPayments::default()));
-        let context = Context { config: Arc::new(config), seawall, db, payments, instance };
+        let debts = Debts::new(&db, seawall.link());
+        #[cfg(feature = "sabotage")]
+        let debts = debts.spoiled(parts.debts_bug);
+        let config = Arc::new(config);
+        let context = Context { config, seawall, db, debts, payments, instance };
         prepare(&context).await?;
         let sender = parts.sender.unwrap_or_else(|| Arc::new(LogSender));
         let accounts = Arc::new(Accounts::new(&context, sender)?);
@@ -239,7 +254,19 @@ impl App {
         let orders = orders.spoiled(parts.goods_bug);
         let orders = Arc::new(orders);
 
+        let settler = Arc::new(Settler {
+            context: context.clone(),
+            accounts: Arc::clone(&accounts),
+            shops: Arc::clone(&shops),
+            notes: Arc::clone(&notes),
+            follows: follows.clone(),
+            inboxes,
+        });
+        // Whoever is answered by this process sees what was answered before.
+        settler.settle_all().await?;
+
         let mut jobs = Jobs::new(&context.seawall);
+        debts::settle::start(&settler, &mut jobs);
         http::metrics::start(&mut jobs, &context.seawall);
         accounts::jobs::start(&accounts, &mut jobs);
         stats.start(&mut jobs);

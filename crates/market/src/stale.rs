@@ -2,8 +2,8 @@
 //! soon as it answers.
 //!
 //! Whoever writes the database and cannot tell Redis notes the copy here. Until it is forgotten this
-//! process does not believe it and asks the database; other processes may believe it until then, and
-//! if this process dies before, until the copy's lifetime ends.
+//! process does not believe it and asks the database; other processes may believe it until then. What
+//! is left here is also [owed](crate::debts), so that it is forgotten though this process dies.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-/// How many are noted at most; more end with their lifetime.
+/// How many are noted at most. With so many no copy is believed; what did not fit is owed all the same.
 const MOST: usize = 100_000;
 
 /// Subjects whose copy is stale.
@@ -31,12 +31,14 @@ impl Stale {
         if noted.len() < MOST || noted.contains_key(&subject) {
             noted.insert(subject, number);
         } else {
-            tracing::error!(subject, "too many stale copies: this one ends with its lifetime");
+            tracing::warn!(subject, "too many stale copies: none is believed");
         }
     }
 
+    /// Whether a copy is not to be believed.
     pub(crate) fn contains(&self, subject: u64) -> bool {
-        self.lock().contains_key(&subject)
+        let noted = self.lock();
+        noted.len() >= MOST || noted.contains_key(&subject)
     }
 
     /// Forgets all that are noted; what fails stays for the next time.

@@ -18,7 +18,10 @@ use std::{collections::HashMap, fmt, net::IpAddr, sync::Arc};
 
 use rand::{RngExt as _, distr::Alphanumeric};
 pub use seawall::session::Token;
-use seawall::{Seawall, cache::Freshness};
+use seawall::{
+    Seawall,
+    cache::{Freshness, Invalidation},
+};
 
 pub use self::{
     change::{Change, Gender},
@@ -33,6 +36,7 @@ use self::{
 use crate::{
     app::Context,
     db::Db,
+    debts::{Debt, Debts, settle::applied},
     error::{Error, Result},
 };
 
@@ -90,6 +94,7 @@ pub struct User {
 pub struct Accounts {
     seawall: Seawall,
     db: Arc<Db>,
+    debts: Debts,
     codes: Codes,
     sessions: Sessions,
     profiles: Profiles,
@@ -108,6 +113,7 @@ impl Accounts {
             ids: seawall.ids("user").build()?,
             seawall: seawall.clone(),
             db: Arc::clone(db),
+            debts: context.debts.clone(),
         })
     }
 
@@ -208,10 +214,13 @@ impl Accounts {
     /// As [`Accounts::current`].
     pub async fn change(&self, user: u64, change: &Change) -> Result<Arc<Profile>> {
         let now = self.seawall.link().server_millis();
-        self.profiles.change(user, change, now).await.map_err(gone)?;
-        if let Err(error) = self.sessions.follow(user).await {
-            // It is done, and whoever asks for the profile sees it; copies follow when they slide.
+        let told = self.profiles.change(user, change, now).await.map_err(gone)?;
+        let followed = self.sessions.follow(user).await;
+        if let Err(error) = &followed {
             tracing::warn!(%error, "sessions show an old name for a while");
+        }
+        if told == Invalidation::Queued || followed.is_err() {
+            self.debts.owe(&[Debt::Profile(user)]).await?;
         }
         self.profiles.read(user, Freshness::Strong).await.map_err(gone)
     }
@@ -228,9 +237,17 @@ impl Accounts {
     /// of fans: what is cached of these users is dropped.
     ///
     /// # Errors
-    /// Never for ids; when Redis is away the cache goes on trying.
+    /// [`Error::Unavailable`] when neither Redis nor the database can be told.
     pub async fn changed(&self, users: &[u64]) -> Result<()> {
-        self.profiles.changed(users).await
+        let told = self.profiles.changed(users).await?;
+        let debts: Vec<Debt> = users.iter().map(|user| Debt::Profile(*user)).collect();
+        self.debts.unless_applied(told, &debts).await
+    }
+
+    /// Throws copies of a user's row away that could not follow.
+    pub(crate) async fn settle(&self, user: u64) -> Result<()> {
+        applied(self.profiles.changed(&[user]).await?)?;
+        self.sessions.follow(user).await
     }
 }
 

@@ -128,26 +128,22 @@ impl Profiles {
     }
 
     /// Changes a profile.
-    pub(super) async fn change(&self, user: u64, change: &Change, now: i64) -> Result<()> {
+    pub(super) async fn change(
+        &self,
+        user: u64,
+        change: &Change,
+        now: i64,
+    ) -> Result<Invalidation> {
         let work = store::change_profile(&self.db, user, change, now);
         let (found, done) = self.cache.write(&user, work).await?;
-        note(done);
         if found {
-            return Ok(());
+            return Ok(done);
         }
         Err(Error::not_found("UNKNOWN_USER", "no such user"))
     }
 
     /// Drops what is cached of users whose rows somebody else has changed.
-    pub(super) async fn changed(&self, users: &[u64]) -> Result<()> {
-        note(self.cache.invalidate_many(users).await?);
-        Ok(())
-    }
-}
-
-/// The cache's repair queue goes on with it; until then others may see what was.
-fn note(done: Invalidation) {
-    if done == Invalidation::Queued {
-        tracing::warn!("Redis is away: a change of a profile is not seen everywhere yet");
+    pub(super) async fn changed(&self, users: &[u64]) -> Result<Invalidation> {
+        Ok(self.cache.invalidate_many(users).await?)
     }
 }

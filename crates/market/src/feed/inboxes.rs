@@ -11,12 +11,19 @@
 use std::{sync::Arc, time::Duration};
 
 use seawall::{
-    cache::{Cache, Loaded},
+    cache::{Cache, Invalidation, Loaded},
     social::Timelines,
 };
 
 use super::{Item, store};
-use crate::{app::Context, db::Db, error::Result, follows::store as follows, stale::Stale};
+use crate::{
+    app::Context,
+    db::Db,
+    debts::{Debt, Debts, settle::applied},
+    error::Result,
+    follows::store as follows,
+    stale::Stale,
+};
 
 /// What an inbox keeps, and an author's list.
 pub(super) const KEEP: usize = 1_000;
@@ -37,6 +44,7 @@ pub(crate) struct Inboxes {
     pub(super) inbox: Timelines<u64>,
     pub(super) wrote: Timelines<u64>,
     pulled: Cache<u64, Vec<u64>>,
+    debts: Debts,
     stale: Arc<Stale>,
     push_below: u64,
 }
@@ -68,6 +76,7 @@ impl Inboxes {
                 .level1_bytes(0)
                 .build()?,
             db: Arc::clone(db),
+            debts: context.debts.clone(),
             stale: Arc::default(),
             push_below: context.config.feed_pull_fans,
         })
@@ -105,13 +114,22 @@ impl Inboxes {
         !self.stale.contains(reader)
     }
 
-    /// Forgets what is known of a reader's feed: whom they follow has changed.
-    pub(crate) async fn forget(&self, reader: u64) {
-        if let Err(error) = self.pulled.invalidate(&reader).await {
-            tracing::warn!(reader, %error, "a reader may pull from the wrong authors for a minute");
-        }
+    /// Forgets what is known of a reader's feed, now or as soon as Redis answers: whom they follow
+    /// has changed.
+    pub(crate) async fn forget(&self, reader: u64) -> Result<()> {
+        let told = self.pulled.invalidate(&reader).await?;
         self.stale.add(reader);
         self.repair().await;
+        if told == Invalidation::Queued || self.stale.contains(reader) {
+            self.debts.owe(&[Debt::Feed(reader)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what of a reader's feed could not follow.
+    pub(crate) async fn settle(&self, reader: u64) -> Result<()> {
+        applied(self.pulled.invalidate(&reader).await?)?;
+        Ok(self.inbox.of(&reader)?.forget().await?)
     }
 
     /// Forgets inboxes that could not follow.

@@ -18,6 +18,7 @@ use crate::{
     accounts::{Accounts, Brief},
     app::Context,
     db::Db,
+    debts::{Debt, Debts},
     error::{Error, Result},
     feed::inboxes::Inboxes,
     keys,
@@ -53,6 +54,7 @@ pub struct Follows {
     sets: social::Follows<u64>,
     inboxes: Inboxes,
     events: Events,
+    debts: Debts,
     stale: Arc<Stale>,
 }
 
@@ -76,6 +78,7 @@ impl Follows {
             sets,
             inboxes: inboxes.clone(),
             events: events.clone(),
+            debts: context.debts.clone(),
             stale: Arc::default(),
         })
     }
@@ -94,24 +97,25 @@ impl Follows {
             Wish::Follow => store::follow(&self.db, user, whom, now).await,
             Wish::Unfollow => store::unfollow(&self.db, user, whom, now).await,
         };
+        let mut owed = Ok(());
         if !matches!(kept, Ok(Kept::Unknown)) {
             // Also where nothing changed: the set may not have followed the last time, and an error
             // may have come after the commit.
             let followed = guard.is_some()
                 && kept.is_ok()
                 && self.follow_in_redis(user, whom, wish).await.is_ok();
-            if !followed {
-                self.stale.add(user);
-                self.repair().await;
-            }
-            self.inboxes.forget(user).await;
-            self.accounts.changed(&[user, whom]).await?;
+            let sets = if followed { Ok(()) } else { self.forget(user).await };
+            let inbox = self.inboxes.forget(user).await;
+            let profiles = self.accounts.changed(&[user, whom]).await;
+            owed = sets.and(inbox).and(profiles);
         }
         if let Some(guard) = guard {
             // Lost or not, everything is done.
             let _ = guard.release().await;
         }
-        match kept? {
+        let kept = kept?;
+        owed?;
+        match kept {
             Kept::Unknown => return Err(Error::not_found("UNKNOWN_USER", "no such user")),
             Kept::Changed if wish == Wish::Unfollow => self.backfill(whom, now).await?,
             Kept::Changed | Kept::Unchanged => {}
@@ -133,9 +137,31 @@ impl Follows {
         if store::fans(&self.db, author).await? + 1 == self.inboxes.pulled_from() {
             let event = Event::Backfill { author, time };
             if let Err(error) = self.events.append(event).await {
-                tracing::warn!(?event, %error, "inboxes follow when their lifetime ends");
+                tracing::warn!(?event, %error, "inboxes follow when Redis answers");
+                self.debts.owe(&[Debt::Backfill { author, time }]).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Forgets whom somebody follows, now or as soon as Redis answers.
+    async fn forget(&self, user: u64) -> Result<()> {
+        self.stale.add(user);
+        self.repair().await;
+        if self.stale.contains(user) {
+            self.debts.owe(&[Debt::Follows(user)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a set that could not follow.
+    pub(crate) async fn settle(&self, user: u64) -> Result<()> {
+        Ok(self.sets.of(&user)?.forget().await?)
+    }
+
+    /// Tells what could not be told: an author's notes are pushed again.
+    pub(crate) async fn settle_backfill(&self, author: u64, time: i64) -> Result<()> {
+        let _ = self.events.append(Event::Backfill { author, time }).await?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     accounts::Brief,
+    debts::Debt,
     error::{Error, Result},
     http::PAGE_ROWS,
     submissions::IdempotencyKey,
@@ -97,7 +98,8 @@ impl Notes {
         let new =
             NewComment { id: comment, note, author: author.id, place, content: &content, key };
         let work = comment_store::insert(&self.context.db, &new, self.context.now());
-        let (comment, _) = self.cache.write(&note, work).await?;
+        let (comment, told) = self.cache.write(&note, work).await?;
+        self.context.debts.unless_applied(told, &[Debt::Note(note)]).await?;
         comment.ok_or_else(unknown)
     }
 

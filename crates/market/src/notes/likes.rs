@@ -20,6 +20,7 @@ pub use super::like_store::{Liked, Wish};
 use crate::{
     app::Context,
     db::Db,
+    debts::{Debt, Debts},
     error::{Error, Result},
     keys,
     stale::Stale,
@@ -38,6 +39,7 @@ pub(super) struct Likes {
     seawall: Seawall,
     db: Arc<Db>,
     timelines: Timelines<u64>,
+    debts: Debts,
     stale: Arc<Stale>,
 }
 
@@ -50,7 +52,8 @@ impl Likes {
         };
         let timelines = context.seawall.timelines("likes", load).lifetime(LIFETIME).build()?;
         let (seawall, db) = (context.seawall.clone(), Arc::clone(&context.db));
-        Ok(Likes { seawall, db, timelines, stale: Arc::default() })
+        let debts = context.debts.clone();
+        Ok(Likes { seawall, db, timelines, debts, stale: Arc::default() })
     }
 
     /// Follows a wish; `None` when there is no such note. To be run to its end.
@@ -66,15 +69,13 @@ impl Likes {
             // It may have been committed all the same.
             Err(_) => false,
         };
-        if !followed {
-            self.stale.add(note);
-            self.repair().await;
-        }
+        let owed = if followed { Ok(()) } else { self.forget(note).await };
         if let Some(guard) = guard {
             // Lost or not, everything is done.
             let _ = guard.release().await;
         }
-        done
+        let done = done?;
+        owed.map(|()| done)
     }
 
     async fn follow(&self, note: u64, user: u64, done: &Liked) -> Result<()> {
@@ -141,10 +142,19 @@ impl Likes {
         Ok(liked)
     }
 
-    /// Forgets the likes of a note that is gone.
-    pub(super) async fn gone(&self, note: u64) {
+    /// Forgets the timeline of a note, now or as soon as Redis answers.
+    pub(super) async fn forget(&self, note: u64) -> Result<()> {
         self.stale.add(note);
         self.repair().await;
+        if self.stale.contains(note) {
+            self.debts.owe(&[Debt::Likes(note)]).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a timeline that could not follow.
+    pub(super) async fn settle(&self, note: u64) -> Result<()> {
+        Ok(self.timelines.of(&note)?.forget().await?)
     }
 
     /// Forgets timelines that could not follow.

@@ -17,7 +17,7 @@ pub(crate) mod store;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use seawall::cache::{Cache, Loaded};
+use seawall::cache::{Cache, Invalidation, Loaded};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -36,6 +36,7 @@ use self::{
 use crate::{
     accounts::{Accounts, Brief, User},
     app::Context,
+    debts::Debt,
     error::{Error, Result},
     http::PAGE_ROWS,
     submissions::IdempotencyKey,
@@ -137,20 +138,28 @@ impl Notes {
                 // The last window's end and this one's beginning are one minute, too.
                 let last = draft.within(now - WINDOW_MS);
                 if let Some(first) = store::by_hash(db, &last, now - WINDOW_MS).await? {
-                    return Ok(first);
+                    return self.posted(first, draft.author).await;
                 }
                 draft.within(now)
             }
         };
         let note = self.ids.next().await?.as_u64();
-        if let Submitted::Before(first) = store::insert(db, note, draft, &hash, now).await? {
-            return Ok(first);
-        }
         let author = draft.author;
-        // Somebody may have asked for this id before it was there.
-        let _ = self.cache.invalidate(&note).await?;
-        self.pages.moved(author, store::count_of_user(db, author).await?).await?;
+        if let Submitted::Before(first) = store::insert(db, note, draft, &hash, now).await? {
+            return self.posted(first, author).await;
+        }
+        let note = self.posted(note, author).await?;
         self.tell(Event::Posted { note, author, time: now }).await;
+        Ok(note)
+    }
+
+    /// Copies follow a note that is there; also when it was before, since whoever made it may have
+    /// ended at this point.
+    async fn posted(&self, note: u64, author: u64) -> Result<u64> {
+        // Somebody may have asked for this id before it was there.
+        let told = self.cache.invalidate(&note).await?;
+        self.context.debts.unless_applied(told, &[Debt::Note(note)]).await?;
+        self.moved(author, store::count_of_user(&self.context.db, author).await?).await?;
         Ok(note)
     }
 
@@ -252,12 +261,13 @@ impl Notes {
         }
         let Note { user_id: author, create_time: time, .. } = found;
         let before = store::count_of_user(db, author).await?;
-        let (deleted, _) = self.cache.write(&note, store::delete(db, note)).await?;
+        let (deleted, told) = self.cache.write(&note, store::delete(db, note)).await?;
         if !deleted {
             return Err(unknown());
         }
-        self.pages.moved(author, before).await?;
-        self.likes.gone(note).await;
+        self.context.debts.unless_applied(told, &[Debt::Note(note)]).await?;
+        self.moved(author, before).await?;
+        self.likes.forget(note).await?;
         self.tell(Event::Deleted { note, author, time }).await;
         Ok(())
     }
@@ -267,8 +277,25 @@ impl Notes {
     /// # Errors
     /// [`Error::NotFound`] when there is no such note.
     pub async fn like(&self, note: u64, user: u64, wish: Wish) -> Result<Liked> {
-        let (done, _) = self.cache.write(&note, self.likes.set(note, user, wish)).await?;
+        let (done, told) = self.cache.write(&note, self.likes.set(note, user, wish)).await?;
+        self.context.debts.unless_applied(told, &[Debt::Note(note)]).await?;
         done.ok_or_else(unknown)
+    }
+
+    /// Every page of an author has moved; what Redis did not take is owed.
+    async fn moved(&self, author: u64, notes: u64) -> Result<()> {
+        let told = self.pages.moved(author, notes).await?;
+        self.context.debts.unless_applied(told, &[Debt::Pages { author, notes }]).await
+    }
+
+    /// Throws the copy of a note away that could not follow.
+    pub(crate) async fn settle(&self, note: u64) -> Result<Invalidation> {
+        Ok(self.cache.invalidate(&note).await?)
+    }
+
+    /// The same for who likes it.
+    pub(crate) async fn settle_likes(&self, note: u64) -> Result<()> {
+        self.likes.settle(note).await
     }
 
     /// Who liked a note first, in order of time.

@@ -5,11 +5,11 @@
 //! invalidates every page that the author can have, which also kills what loaders under way have
 //! read before, and the event's worker then rebuilds in the background those pages that were cached.
 //! There is no first level: from the moment at which the write is answered nobody sees an old page.
-//! When Redis is away pages come from the database, and the invalidation waits in the cache's queue.
+//! When Redis is away pages come from the database, and the invalidation is owed.
 
 use std::{sync::Arc, time::Duration};
 
-use seawall::cache::{Cache, Freshness, Loaded, OnInvalidate};
+use seawall::cache::{Cache, Freshness, Invalidation, Loaded, OnInvalidate};
 
 use super::store::{self, IdPage};
 use crate::{app::Context, db::Db, error::Result, http::PAGE_ROWS};
@@ -53,13 +53,12 @@ impl Pages {
     }
 
     /// After an author's list has changed: `notes` is the larger of what it had and has.
-    pub(super) async fn moved(&self, author: u64, notes: u64) -> Result<()> {
+    pub(crate) async fn moved(&self, author: u64, notes: u64) -> Result<Invalidation> {
         // One beyond the last: an empty page may be cached, and may have got its first note.
         let last = u32::try_from(notes / u64::from(PAGE_ROWS) + 2).unwrap_or(u32::MAX);
         let keys: Vec<PageKey> = (1..=last).map(|page| (author, page, PAGE_ROWS)).collect();
-        // Queued is as good here: the cache reads these keys past Redis until it is done.
-        let _ = self.cache.invalidate_many(&keys).await?;
-        Ok(())
+        // Queued: the cache of this process reads these keys past Redis until it is done.
+        Ok(self.cache.invalidate_many(&keys).await?)
     }
 
     /// Builds those pages anew that somebody had read before the last write.

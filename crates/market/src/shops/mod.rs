@@ -16,7 +16,7 @@ mod store;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use seawall::{
-    cache::{Cache, KeyFilter, KeySink, Loaded},
+    cache::{Cache, Invalidation, KeyFilter, KeySink, Loaded},
     id::Ids,
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,7 @@ use crate::{
     app::Context,
     check,
     db::Db,
+    debts::Debt,
     error::{Error, Result},
     submissions::IdempotencyKey,
 };
@@ -244,10 +245,12 @@ impl Shops {
         let id = self.ids.next().await?.as_u64();
         let shop = change.open(id, user.id, self.context.now())?;
         let written = self.cache.write(&id, store::insert(self.db(), &shop, key)).await;
-        // Queued: the toolkit goes on; who asked for this id too early waits for that.
-        let (made, _) = written?;
+        let (made, told) = written?;
         if made == id {
-            self.map.follow(&shop, None).await;
+            self.followed(told, (&shop, None)).await?;
+        } else {
+            // Whoever made it may have ended before Redis was told.
+            self.context.debts.owe(&[Debt::Shop(made), Debt::Map(shop.type_id)]).await?;
         }
         Ok(made)
     }
@@ -265,10 +268,32 @@ impl Shops {
             owned(user, row.owner_id)?;
             Ok(change.applied(row))
         });
-        let (changed, _) = self.cache.write(&shop, work).await?;
+        let (changed, told) = self.cache.write(&shop, work).await?;
         let (before, after) = changed.ok_or_else(unknown)?;
-        self.map.follow(&after, Some(&before)).await;
-        Ok(())
+        self.followed(told, (&after, Some(&before))).await
+    }
+
+    /// Lets the map follow a shop and what it was before; what Redis did not take is owed.
+    async fn followed(
+        &self,
+        told: Invalidation,
+        (shop, before): (&Shop, Option<&Shop>),
+    ) -> Result<()> {
+        let mut debts = self.map.follow(shop, before).await;
+        if told == Invalidation::Queued {
+            debts.push(Debt::Shop(shop.id));
+        }
+        self.context.debts.owe(&debts).await
+    }
+
+    /// Throws the copy of a shop away that could not follow.
+    pub(crate) async fn settle(&self, shop: u64) -> Result<Invalidation> {
+        Ok(self.cache.invalidate(&shop).await?)
+    }
+
+    /// The same for the map of a kind.
+    pub(crate) async fn settle_map(&self, kind: u64) -> Result<()> {
+        self.map.forget(kind).await
     }
 }
 

@@ -18,6 +18,7 @@ use seawall::{
 use super::{PageOf, Shop, Shops, store};
 use crate::{
     db::Db,
+    debts::Debt,
     error::{Error, Result},
 };
 
@@ -61,11 +62,16 @@ impl Map {
         Ok(self.places.kind(&kind)?.source(load))
     }
 
-    /// Puts a shop where the database has it. What fails here is repaired later.
-    pub(super) async fn follow(&self, shop: &Shop, before: Option<&Shop>) {
-        if let Err(error) = self.try_follow(shop, before).await {
-            tracing::warn!(shop = shop.id, %error, "the map does not follow a shop yet");
-        }
+    /// Puts a shop where the database has it; the kinds whose map could not follow.
+    pub(super) async fn follow(&self, shop: &Shop, before: Option<&Shop>) -> Vec<Debt> {
+        let Err(error) = self.try_follow(shop, before).await else { return Vec::new() };
+        tracing::warn!(shop = shop.id, %error, "the map does not follow a shop yet");
+        std::iter::once(shop).chain(before).map(|shop| Debt::Map(shop.type_id)).collect()
+    }
+
+    /// Forgets the map of a kind: it is read from the database when somebody looks at it.
+    pub(super) async fn forget(&self, kind: u64) -> Result<()> {
+        Ok(self.kind(kind)?.forget().await?)
     }
 
     async fn try_follow(&self, shop: &Shop, before: Option<&Shop>) -> Result<()> {

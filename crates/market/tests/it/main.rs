@@ -7,6 +7,7 @@ mod cart;
 mod checkins;
 mod cut_off;
 mod database;
+mod debts;
 mod feed;
 mod follows;
 mod goods;

@@ -41,14 +41,14 @@ pub(crate) enum Database {
 
 impl Database {
     /// What goes with a backend: MariaDB with real servers, SQLite with the embedded engine.
-    fn beside(backend: Backend, dir: &TempDir) -> Self {
+    pub(crate) fn beside(backend: Backend, dir: &TempDir) -> Self {
         match backend {
             Backend::Embedded => Self::in_folder(dir),
             _ => Database::MariaDb(Box::new(TestDatabase::create().expect("MariaDB answers"))),
         }
     }
 
-    fn in_folder(dir: &TempDir) -> Self {
+    pub(crate) fn in_folder(dir: &TempDir) -> Self {
         Database::Sqlite(format!("sqlite:{}", dir.path().join("market.db").display()))
     }
 
@@ -164,7 +164,8 @@ impl Market {
         (market, server)
     }
 
-    async fn start(
+    /// A process on stores that are there.
+    pub(crate) async fn start(
         seawall: Seawall,
         dir: Arc<TempDir>,
         database: Arc<Database>,
@@ -404,7 +405,7 @@ async fn connect(stand: &Stand) -> Seawall {
     builder.connect().await.expect("it answers")
 }
 
-fn new_dir() -> Arc<TempDir> {
+pub(crate) fn new_dir() -> Arc<TempDir> {
     Arc::new(tempfile::Builder::new().prefix("seawall-market-").tempdir().expect("a folder"))
 }
 

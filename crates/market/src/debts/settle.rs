@@ -1,0 +1,127 @@
+//! Settling debts: every process throws the copies away that somebody could not, once Redis answers.
+//!
+//! There is no lock: settling twice is the same as once, and the owner of a lock who was killed would
+//! keep everybody else waiting. A process settles before it takes its first request, and then once
+//! every [`EVERY`]; with nothing owed that is one small query. Copies are thrown away and rebuilt one
+//! by one when somebody reads them, behind the leases that they always have, so that an outage is not
+//! followed by a storm on the database.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use seawall::cache::Invalidation;
+
+use super::{Debt, store};
+use crate::{
+    accounts::Accounts,
+    app::Context,
+    error::{Error, Result},
+    feed::inboxes::Inboxes,
+    follows::Follows,
+    jobs::Jobs,
+    notes::Notes,
+    shops::Shops,
+};
+
+/// How often debts are looked for.
+const EVERY: Duration = Duration::from_secs(1);
+/// Rows that are read at once, and how often in one round.
+const BATCH: i64 = 500;
+const BATCHES: usize = 1_000;
+/// Copies that are thrown away at the same time.
+const TOGETHER: usize = 32;
+
+/// Who has the copies.
+#[derive(Debug)]
+pub(crate) struct Settler {
+    pub(crate) context: Context,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) shops: Arc<Shops>,
+    pub(crate) notes: Arc<Notes>,
+    pub(crate) follows: Follows,
+    pub(crate) inboxes: Inboxes,
+}
+
+/// Looks for debts from now on.
+pub(crate) fn start(settler: &Arc<Settler>, jobs: &mut Jobs) {
+    let settler = Arc::clone(settler);
+    jobs.spawn("debts", |mut stop| async move {
+        while !stop.is_asked() {
+            if let Err(error) = settler.settle_all().await {
+                tracing::debug!(%error, "debts wait");
+            }
+            tokio::select! {
+                biased;
+                () = stop.asked() => {}
+                () = settler.context.seawall.clock().sleep(EVERY) => {}
+            }
+        }
+    });
+}
+
+impl Settler {
+    /// Settles what is owed. A debt that cannot be settled for reasons of its own does not keep the
+    /// others waiting.
+    pub(crate) async fn settle_all(&self) -> Result<()> {
+        let mut after = -1;
+        for _ in 0..BATCHES {
+            let owed = store::after(&self.context.db, after, BATCH).await?;
+            let Some(last) = owed.last() else { return Ok(()) };
+            after = last.row;
+            // While Redis is away this is one question a second, and not one for each debt.
+            self.context.ping().await?;
+            let mut rows: HashMap<Debt, Vec<i64>> = HashMap::new();
+            for owed in &owed {
+                rows.entry(owed.debt).or_default().push(owed.row);
+            }
+            let debts: Vec<Debt> = rows.keys().copied().collect();
+            let mut settled = HashSet::new();
+            for together in debts.chunks(TOGETHER) {
+                let results = join_all(together.iter().map(|debt| self.settle(*debt))).await;
+                for (debt, result) in together.iter().zip(results) {
+                    match result {
+                        Ok(()) => drop(settled.insert(*debt)),
+                        Err(error) => tracing::warn!(?debt, %error, "a debt is not settled yet"),
+                    }
+                }
+            }
+            let mut done: Vec<i64> =
+                settled.iter().filter_map(|debt| rows.get(debt)).flatten().copied().collect();
+            // In one order, so that two who do the same do not wait for each other.
+            done.sort_unstable();
+            store::delete(&self.context.db, &done).await?;
+            tracing::info!(rows = done.len(), "what Redis was not told is settled");
+        }
+        Ok(())
+    }
+
+    async fn settle(&self, debt: Debt) -> Result<()> {
+        match debt {
+            Debt::Profile(user) => self.accounts.settle(user).await,
+            Debt::Shop(shop) => applied(self.shops.settle(shop).await?),
+            Debt::Map(kind) => self.shops.settle_map(kind).await,
+            Debt::Note(note) => applied(self.notes.settle(note).await?),
+            Debt::Pages { author, notes } => {
+                applied(self.notes.pages().moved(author, notes).await?)
+            }
+            Debt::Likes(note) => self.notes.settle_likes(note).await,
+            Debt::Follows(user) => self.follows.settle(user).await,
+            Debt::Feed(reader) => self.inboxes.settle(reader).await,
+            Debt::Backfill { author, time } => self.follows.settle_backfill(author, time).await,
+        }
+    }
+}
+
+/// What was only queued is owed still.
+pub(crate) fn applied(told: Invalidation) -> Result<()> {
+    match told {
+        Invalidation::Applied(_) => Ok(()),
+        Invalidation::Queued => {
+            Err(Error::Unavailable { what: "Redis", cause: "an invalidation waits".to_owned() })
+        }
+    }
+}
