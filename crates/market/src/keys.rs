@@ -10,8 +10,8 @@
 //! | `cart:{cart:N}:USER:details` | hash: SKU → selected, price, time, version | the same | `cart::redis` |
 //! | `cart:{cart:N}:USER:order` | zset: SKU by the time it was put in | the same | `cart::redis` |
 //! | `cart:{cart:N}:USER:gone` | zset: SKU → version of its removal, for a day | the same | `cart::redis` |
-//! | `cart:{cart:N}:USER:meta` | hash: n (how many items there are), version | the same | `cart::redis` |
-//! | `cart:{cart:N}:USER:sent` | zset: name of a submission → ms | a day | `cart::redis` |
+//! | `cart:{cart:N}:USER:meta` | hash: n (how many items there are), version, replayed (what of `cart_pending` is carried out) | the same | `cart::redis` |
+//! | `cart:{cart:N}:USER:sent` | zset: name of units that were added → ms | a day | `cart::redis` |
 //! | `cart:{cart:N}:changes` | stream: what waits for the database | none; trimmed when it is written | `cart::behind` |
 //! | `checkout:{ID}` | string: a quote | 15 min | `cart::checkout` |
 //! | `feed:{sweep}:mark` | string: until when (ms) all notes were handed to the feed | none | `feed::jobs` |

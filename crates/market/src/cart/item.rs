@@ -1,4 +1,8 @@
 //! An item of a cart, and what can be done to it.
+//!
+//! Units that are added always have a name: that of the client, or one of ours. Redis knows the names of
+//! what it carried out; so a call whose reply was lost, and that went on in the database, is not
+//! carried out again when Redis gets it from there.
 
 use crate::submissions::IdempotencyKey;
 
@@ -30,8 +34,8 @@ pub(crate) enum Change {
         count: u32,
         /// What it costs now.
         price: i64,
-        /// What the client calls this, so that it may repeat it.
-        submission: Option<IdempotencyKey>,
+        /// What it is called, so that it is done once.
+        name: Name,
     },
     /// Another number, or selected or not.
     Set {
@@ -52,6 +56,47 @@ pub(crate) enum Change {
         /// SKU and version.
         items: Vec<(u64, i64)>,
     },
+}
+
+/// What a change is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// By the client, who may repeat it.
+    Given(IdempotencyKey),
+    /// By us, for one attempt. Begins with a space, which no client's name has.
+    Ours(String),
+}
+
+impl Name {
+    /// One that nobody else has.
+    pub(crate) fn fresh() -> Self {
+        Name::Ours(format!(" {:032x}", rand::random::<u128>()))
+    }
+
+    /// The characters.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Name::Given(key) => key.as_str(),
+            Name::Ours(name) => name,
+        }
+    }
+
+    /// What the client calls it.
+    pub(crate) fn given(&self) -> Option<&IdempotencyKey> {
+        match self {
+            Name::Given(key) => Some(key),
+            Name::Ours(_) => None,
+        }
+    }
+
+    /// The same from its characters.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text.starts_with(' ') {
+            return Some(Name::Ours(text.to_owned()));
+        }
+        // What was kept was checked before.
+        IdempotencyKey::parse(text).ok().map(Name::Given)
+    }
 }
 
 /// Why a change was not made.

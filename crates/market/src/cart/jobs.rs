@@ -8,7 +8,7 @@ use super::{Carts, store};
 use crate::{error::Result, jobs::Jobs};
 
 /// How often this process looks whether Redis answers.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// How often carts are looked for that were changed during an outage.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
 /// How often old removals are taken out of the database, and how old they are, in milliseconds.
@@ -32,6 +32,8 @@ impl Carts {
             }
         });
         let carts = Arc::clone(self);
+        jobs.spawn("cart-notice", |stop| async move { carts.keep_looking(stop).await });
+        let carts = Arc::clone(self);
         jobs.every("cart-return", RETURN_EVERY, move || {
             let carts = Arc::clone(&carts);
             async move { carts.after_outage().await }
@@ -47,14 +49,15 @@ impl Carts {
         Ok(())
     }
 
-    /// Notices an outage also when nobody touches a cart meanwhile.
+    /// Notices an outage, and its end, also when nobody touches a cart meanwhile.
     async fn watch(&self) {
         let seawall = &self.context.seawall;
         loop {
             seawall.clock().sleep(WATCH_EVERY).await;
-            let ping = seawall.link().send(b"", &cmd("PING")).await;
-            if ping.is_err_and(|error| error.is_away()) {
-                self.outage.suspect();
+            let ping = || async { seawall.link().send(b"", &cmd("PING")).await };
+            // By way of the breaker: an answer closes it.
+            if let Err(error) = self.outage.attempt(ping).await {
+                tracing::debug!(%error, "Redis does not take a ping");
             }
         }
     }

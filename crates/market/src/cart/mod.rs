@@ -5,18 +5,26 @@
 //! newer one replaces an older one, whichever way it comes: so a late write never overtakes a removal,
 //! and a reload never brings a removed item back. The count of an item lives in one place.
 //!
-//! When Redis does not answer, carts are read and changed in the database ([`outage`]). Afterwards
-//! the rows are brought back into Redis before anybody touches the cart there, and versions decide.
+//! When Redis does not answer ([`outage`]), carts are read and changed in the database. What is changed
+//! there stands beside the rows as operations ([`pending`], [`aside`]), and Redis carries them out, each
+//! once, before anybody touches the cart there again ([`notice`]). So a change that was acknowledged has
+//! its effect, whatever waited in Redis for the database when Redis went away.
 //!
 //! Units that are added may be named by their client: named the same, they are added once. Redis knows
 //! the names of a day, the database gets them with the changes and gives them back with a reload.
+//!
+//! What is deliberately absent: seeing, during an outage, what other processes changed in Redis the
+//! moment before. It waits there, is not lost, and comes together with what is changed meanwhile.
 
+mod aside;
 mod behind;
 pub(crate) mod checkout;
 pub(crate) mod http;
 mod item;
 mod jobs;
+mod notice;
 mod outage;
+mod pending;
 mod redis;
 mod store;
 
@@ -24,8 +32,10 @@ use std::sync::Arc;
 
 pub(crate) use self::item::{Change, Item};
 use self::{
+    behind::Recent,
     checkout::Checkouts,
-    item::Refused,
+    item::{Name, Refused},
+    notice::Notice,
     outage::Outage,
     redis::{Answer, RedisCarts},
 };
@@ -42,6 +52,8 @@ pub(crate) const MAX_SKUS: usize = 100;
 pub(crate) const MAX_COUNT: u32 = 999;
 /// How often a cart is loaded that is gone again when it is looked at.
 const MAX_LOADS: usize = 3;
+/// How often users are looked for in one round whose carts were changed during an outage.
+const MAX_LOOKS: usize = 1_000;
 
 /// An item and what it is.
 #[derive(Debug, Clone)]
@@ -57,7 +69,9 @@ pub struct Carts {
     context: Context,
     goods: Arc<Goods>,
     redis: RedisCarts,
+    recent: Recent,
     outage: Outage,
+    notice: Notice,
     checkouts: Checkouts,
 }
 
@@ -66,7 +80,9 @@ impl Carts {
         Ok(Carts {
             goods: Arc::clone(goods),
             redis: RedisCarts::new(&context.seawall)?,
+            recent: Recent::new(),
             outage: Outage::new(context.seawall.clock()),
+            notice: Notice::new(),
             checkouts: Checkouts::new(&context.seawall)?,
             context: context.clone(),
         })
@@ -79,7 +95,10 @@ impl Carts {
     pub async fn read(&self, user: u64) -> Result<Vec<Line>> {
         let items = match self.items(user).await? {
             Some(items) => items,
-            None => store::items(&self.context.db, user).await?,
+            None => {
+                self.write_recent(user).await?;
+                store::items(&self.context.db, user).await?
+            }
         };
         let skus: Vec<u64> = items.iter().map(|item| item.sku).collect();
         let known = self.goods.read_many(&skus).await?;
@@ -114,7 +133,8 @@ impl Carts {
             return Err(off_shelf(sku.id));
         }
         let (sku, price) = (sku.id, sku.price);
-        self.change(user, &Change::Add { sku, count, price, submission }).await
+        let name = submission.map_or_else(Name::fresh, Name::Given);
+        self.change(user, &Change::Add { sku, count, price, name }).await
     }
 
     /// Changes an item that is there; a count of 0 removes it.
@@ -149,26 +169,38 @@ impl Carts {
 
     async fn change(&self, user: u64, change: &Change) -> Result<()> {
         match self.in_redis(user, || self.redis.change(user, change)).await? {
-            Some(Answer::Done(())) => Ok(()),
+            Some(Answer::Done(noted)) => {
+                self.recent.add(user, noted);
+                Ok(())
+            }
             Some(Answer::Refused(refused)) => Err(refused.into()),
             Some(Answer::Absent) => Err(Error::Internal("a cart cannot be loaded".into())),
             None => {
+                self.write_recent(user).await?;
+                self.announce().await?;
                 let now = self.context.now();
-                Ok(store::change(&self.context.db, user, change, now).await??)
+                Ok(aside::change(&self.context.db, user, change, now).await??)
             }
         }
     }
 
-    /// Asks Redis, loading the cart where it is not there; nothing when Redis does not answer.
+    /// Asks Redis, loading the cart where it is not there or where the database has changes of it;
+    /// nothing when Redis does not answer.
     async fn in_redis<T, F>(&self, user: u64, ask: impl Fn() -> F) -> Result<Option<Answer<T>>>
     where
         F: Future<Output = seawall::Result<Answer<T>>>,
     {
         if let Some(stale) = self.outage.is_stale(user) {
+            // Should Redis have lost it. A database that cannot be written to has to do without.
+            if let Err(error) = self.write_recent(user).await {
+                tracing::debug!(%error, "a cart is loaded as the database has it");
+            }
             if self.load(user).await?.is_none() {
                 return Ok(None);
             }
             self.outage.mark_fresh(user, stale);
+        } else if self.is_pending(user).await? && self.load(user).await?.is_none() {
+            return Ok(None);
         }
         for _ in 0..MAX_LOADS {
             match self.outage.attempt(&ask).await? {
@@ -182,23 +214,29 @@ impl Carts {
         Ok(Some(Answer::Absent))
     }
 
-    /// Brings a user's rows from the database into Redis; nothing when Redis does not answer.
+    /// Brings what the database has of a user's cart into Redis; nothing when Redis does not answer.
     async fn load(&self, user: u64) -> Result<Option<()>> {
         let db = &self.context.db;
-        // First: what is noted meanwhile is in the rows, and a name without its units would lose them.
+        // First: what is named meanwhile is in what is kept, and a name without its units would lose
+        // them.
         let since = self.context.now() - submissions::KEPT_MS;
         let names = submissions::names(db, user, Kind::Cart, since).await?;
-        let rows = store::rows(db, user).await?;
-        self.outage.attempt(|| self.redis.merge(user, &rows, &names)).await
+        let kept = store::kept(db, user).await?;
+        self.outage.attempt(|| self.redis.merge(user, &kept, &names)).await
     }
 
-    /// Brings carts that were changed during an outage back into Redis.
+    /// Has Redis carry out what was changed in the database, for all users.
     pub(super) async fn after_outage(&self) -> Result<()> {
-        for (user, version) in store::outages(&self.context.db).await? {
-            if self.load(user).await?.is_none() {
-                break;
+        let mut last = 0;
+        for _ in 0..MAX_LOOKS {
+            let users = aside::users(&self.context.db, last).await?;
+            let Some(&newest) = users.last() else { break };
+            last = newest;
+            for user in users {
+                if self.load(user).await?.is_none() {
+                    return Ok(());
+                }
             }
-            store::end_outage(&self.context.db, user, version).await?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Whether Redis answers, and whose cart it may have an old state of.
 //!
-//! A breaker decides who asks Redis: while it is open, carts go to the database at once, and one
-//! caller a second tries. From the first failure on, and for a while after the last one, every cart is
+//! A breaker decides who asks Redis: while it is open, carts go to the database at once, and somebody
+//! tries twice a second, the job that watches if nobody else. From the first failure on, and for a while after the last one, every cart is
 //! suspect: others may have changed it in the database, and a server that was killed may have come
 //! back without its last second. A suspect cart is brought up to date, once, before it is touched.
 
@@ -20,8 +20,10 @@ use crate::error::Result;
 
 /// How long a cart waits for Redis. A call that arrives later than this does nothing.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest pause between two who try.
-const PROBE_LIMIT: Duration = Duration::from_secs(2);
+/// The pause before somebody tries, and how long the next one waits for his answer. One answer is
+/// enough to go back: going back and forth loses nothing.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// For how long after a failure carts are suspect. What is suspect for longer was brought up to date
 /// by the job that looks after it.
 const SUSPECT_FOR: Duration = Duration::from_secs(600);
@@ -48,7 +50,8 @@ pub(super) struct Stale(u64);
 
 impl Outage {
     pub(super) fn new(clock: &Clock) -> Self {
-        let breaker = Breaker::builder("cart").failures(1).open_limit(PROBE_LIMIT);
+        let breaker = Breaker::builder("cart").failures(1).steady_probes(1);
+        let breaker = breaker.probe_every(PROBE_EVERY).open_limit(PROBE_LIMIT);
         let breaker = breaker.clock(clock.clone()).build().expect("the settings make sense");
         Outage { breaker, clock: clock.clone(), suspicion: Mutex::default() }
     }

@@ -14,13 +14,12 @@ use seawall::{
 
 use super::{
     MAX_COUNT, MAX_SKUS,
-    item::{Change, Item, Refused},
+    aside::columns,
+    item::{Change, Item, Name, Refused},
     outage::PATIENCE,
+    store::Kept,
 };
-use crate::{
-    keys::{self, CartKeys},
-    submissions::IdempotencyKey,
-};
+use crate::keys::{self, CartKeys};
 
 /// How long a cart that nobody looks at stays in Redis; far longer than the database may be behind.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -50,8 +49,10 @@ pub(super) enum Answer<T> {
 pub(super) struct Noted {
     pub(super) user: u64,
     pub(super) item: Item,
-    /// The submission that made it.
-    pub(super) submission: Option<IdempotencyKey>,
+    /// What was pending up to this number is in it.
+    pub(super) replayed: i64,
+    /// What made it, if that has a name.
+    pub(super) name: Option<Name>,
 }
 
 #[derive(Debug)]
@@ -94,15 +95,14 @@ impl RedisCarts {
         }
     }
 
-    /// Carries out a change.
-    pub(super) async fn change(&self, user: u64, change: &Change) -> Result<Answer<()>> {
+    /// Carries out a change, and says what it noted for the database.
+    pub(super) async fn change(&self, user: u64, change: &Change) -> Result<Answer<Vec<Noted>>> {
         let call = self.call(&CHANGE, user).arg(user).arg(MAX_WAITING);
         let or_nothing = |value: Option<u32>| value.map_or(String::new(), |it| it.to_string());
         let call = match change {
-            Change::Add { sku, count, price, submission } => {
+            Change::Add { sku, count, price, name } => {
                 let call = call.arg("ADD").arg(sku).arg(count).arg(price);
-                let name = submission.as_ref().map_or("", IdempotencyKey::as_str);
-                call.arg(MAX_SKUS).arg(MAX_COUNT).arg(name)
+                call.arg(MAX_SKUS).arg(MAX_COUNT).arg(name.as_str())
             }
             Change::Set { sku, count, selected } => call
                 .arg("SET")
@@ -115,11 +115,17 @@ impl RedisCarts {
                 items.iter().fold(call.arg("TAKE"), each)
             }
         };
-        Ok(match self.run(&call).await? {
-            Answer::Done(_) => Answer::Done(()),
-            Answer::Absent => Answer::Absent,
-            Answer::Refused(refused) => Answer::Refused(refused),
-        })
+        let words = match self.run(&call).await? {
+            Answer::Done(words) => words,
+            Answer::Absent => return Ok(Answer::Absent),
+            Answer::Refused(refused) => return Ok(Answer::Refused(refused)),
+        };
+        let name = if let Change::Add { name, .. } = change { Some(name) } else { None };
+        let noted: Option<Vec<Noted>> =
+            words.chunks(7).map(|words| answered(user, words, name)).collect();
+        noted
+            .map(Answer::Done)
+            .ok_or_else(|| Error::Unexpected("a change of a cart is not one".into()))
     }
 
     /// A cart, the newest item first.
@@ -135,19 +141,21 @@ impl RedisCarts {
             .ok_or_else(|| Error::Unexpected("an item of a cart is not one".into()))
     }
 
-    /// Brings rows of the database in, where they are newer, and submissions with their times.
+    /// Brings in what the database has: rows, where they are newer, and names with their times; and
+    /// carries out what is pending there.
     pub(super) async fn merge(
         &self,
         user: u64,
-        rows: &[Item],
-        submissions: &[(String, i64)],
+        kept: &Kept,
+        names: &[(String, i64)],
     ) -> Result<()> {
         let mut call = self.call(&MERGE, user).arg(user).arg(RECENT_CHANGES);
-        call = call.arg(submissions.len());
-        for (name, time) in submissions {
+        call = call.arg(MAX_SKUS).arg(MAX_COUNT);
+        call = call.arg(names.len()).arg(kept.rows.len()).arg(kept.last);
+        for (name, time) in names {
             call = call.arg(name).arg(*time);
         }
-        for row in rows {
+        for row in &kept.rows {
             call = call
                 .arg(row.sku)
                 .arg(row.count)
@@ -156,8 +164,27 @@ impl RedisCarts {
                 .arg(row.added)
                 .arg(row.version);
         }
+        for change in &kept.pending {
+            let (count, selected, price, added, bought) = columns(change);
+            call = call.arg(change.seq).arg(change.what.word()).arg(change.sku).arg(count);
+            call = call.arg(selected).arg(price).arg(added).arg(bought).arg(&change.name);
+        }
         self.run(&call).await.map(drop)
     }
+}
+
+/// SKU, count, selected, price, added, version and replayed.
+fn answered(user: u64, words: &[String], name: Option<&Name>) -> Option<Noted> {
+    let [sku, count, selected, price, added, version, replayed] = words else { return None };
+    let item = Item {
+        sku: sku.parse().ok()?,
+        count: count.parse().ok()?,
+        selected: selected == "1",
+        add_price: price.parse().ok()?,
+        added: added.parse().ok()?,
+        version: version.parse().ok()?,
+    };
+    Some(Noted { user, item, replayed: replayed.parse().ok()?, name: name.cloned() })
 }
 
 /// SKU, count, and "selected price added version".
@@ -181,7 +208,7 @@ fn noted(fields: &Fields) -> Result<Noted, String> {
         text.and_then(|text| text.parse().ok()).ok_or_else(|| format!("no number in `{name}`"))
     };
     let id = |name| u64::try_from(number(name)?).map_err(|error| error.to_string());
-    let submission = fields.get("submission").and_then(|name| std::str::from_utf8(name).ok());
+    let name = fields.get("submission").and_then(|name| std::str::from_utf8(name).ok());
     Ok(Noted {
         user: id("user")?,
         item: Item {
@@ -192,9 +219,8 @@ fn noted(fields: &Fields) -> Result<Noted, String> {
             added: number("added")?,
             version: number("version")?,
         },
-        submission: submission.filter(|name| !name.is_empty()).and_then(|name| {
-            // What a script noted was checked before.
-            IdempotencyKey::parse(name).ok()
-        }),
+        // Notes of older releases do not say.
+        replayed: if fields.get("replayed").is_some() { number("replayed")? } else { 0 },
+        name: name.and_then(Name::parse),
     })
 }

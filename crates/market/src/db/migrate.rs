@@ -14,7 +14,7 @@ use super::{Db, Kind, folded};
 use crate::error::{Error, Result};
 
 /// All files, in order. Statements end with `;` at the end of a line.
-const FILES: [(i64, &str); 17] = [
+const FILES: [(i64, &str); 18] = [
     (1, include_str!("../../migrations/01-accounts.sql")),
     (2, include_str!("../../migrations/02-shops.sql")),
     (3, include_str!("../../migrations/03-vouchers.sql")),
@@ -32,6 +32,7 @@ const FILES: [(i64, &str); 17] = [
     (15, include_str!("../../migrations/15-session-ends.sql")),
     (16, include_str!("../../migrations/16-shop-search.sql")),
     (17, include_str!("../../migrations/17-debts.sql")),
+    (18, include_str!("../../migrations/18-cart-pending.sql")),
 ];
 /// The one table that `seawall keys big --log` needs.
 const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");

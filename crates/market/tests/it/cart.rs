@@ -19,7 +19,7 @@ on_each_backend!(
 );
 
 /// Bo has an empty cart.
-const BO: &str = "10000000002";
+pub(crate) const BO: &str = "10000000002";
 
 pub(crate) async fn add(market: &Market, token: &str, sku: u64, count: u64) -> Answer {
     let body = json!({"skuId": sku.to_string(), "count": count});
@@ -180,7 +180,7 @@ async fn the_database_follows_and_a_reload_brings_nothing_back(backend: Backend)
 }
 
 /// Redis loses what it holds of a cart.
-async fn forget_cart(market: &Market) {
+pub(crate) async fn forget_cart(market: &Market) {
     for key in ["counts", "details", "order", "gone", "meta"] {
         let _: i64 = market.redis(&["DEL", &format!("cart:{{cart:2}}:2:{key}")]).await;
     }
@@ -288,7 +288,7 @@ async fn a_cart_goes_on_while_redis_is_away() {
     market
         .until("Redis to have the cart again", async |market| {
             assert_eq!(items(market, &bo).await, [(6, 1), (3, 7)], "at any time");
-            market.sql("SELECT COUNT(*) FROM cart_outage").await == 0
+            market.sql("SELECT COUNT(*) FROM cart_pending").await == 0
         })
         .await;
     add(&market, &bo, 3, 1).await.ok();

@@ -4,6 +4,7 @@ mod accounts;
 mod big_keys;
 mod bounds;
 mod cart;
+mod cart_outage;
 mod checkins;
 mod cut_off;
 mod database;

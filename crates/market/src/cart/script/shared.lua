@@ -1,13 +1,14 @@
 -- Begins every script on a cart: what they share.
 --
 -- KEYS  1 counts: sku → count, 2 details: sku → "selected price added version", 3 order: sku → added,
---       4 gone: sku → the version of its removal, 5 meta {n, version}, 6 the stream of changes,
---       7 sent: names of submissions → ms
+--       4 gone: sku → the version of its removal, 5 meta {n, version, replayed}, 6 the stream of
+--       changes, 7 sent: names of units that were added → ms
 -- ARGV  1 the server's time, in ms, after which nothing may be done any more, 2 ms that a cart lives
 -- Returns {LATE} when that time is over.
 --
 -- A cart is there when meta says how many items it has, and it has that many. A version is the time
--- in microseconds, and grows by one at least.
+-- in microseconds, and grows by one at least. Changes that were made in the database up to the number
+-- `replayed` are carried out here; every note says so, for the database to forget them.
 local counts, details, order = KEYS[1], KEYS[2], KEYS[3]
 local gone, meta, changes, sent = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local t = redis.call('TIME')
@@ -18,9 +19,10 @@ if millis > tonumber(ARGV[1]) then return {'LATE'} end
 
 local function whole(number) return string.format('%.0f', number) end
 
-local has = redis.call('HMGET', meta, 'n', 'version')
+local has = redis.call('HMGET', meta, 'n', 'version', 'replayed')
 local is_there = has[1] and tonumber(has[1]) == redis.call('HLEN', counts)
 local version = tonumber(has[2] or '0') or 0
+local replayed = is_there and tonumber(has[3] or '0') or 0
 
 local function detail(sku)
   local value = redis.call('HGET', details, sku)
@@ -44,17 +46,28 @@ local function drop(sku, at)
   redis.call('ZADD', gone, whole(at), sku)
 end
 
--- Submissions are known for a day, the newest thousand.
-local function know(name, at)
-  redis.call('ZADD', sent, 'NX', whole(at), name)
-  redis.call('ZREMRANGEBYSCORE', sent, '-inf', whole(millis - 86400000))
-  redis.call('ZREMRANGEBYRANK', sent, 0, -1001)
-  redis.call('PEXPIRE', sent, 86400000)
+-- A note for the database: the state of an item, and the name of what made it, or ''.
+local function note(sku, count, d, upto, name)
+  redis.call('XADD', changes, '*', 'user', ARGV[3], 'sku', sku, 'count', count,
+    'selected', d.selected, 'price', d.price, 'added', d.added, 'version', whole(d.version),
+    'replayed', whole(upto), 'submission', name)
 end
 
--- Removals are remembered for a day: by then the database has them.
+-- Names of clients are known for a day; ours, which begin with a space, for an hour.
+local function know(name, at)
+  if string.sub(name, 1, 1) == ' ' then at = at - 82800000 end
+  redis.call('ZADD', sent, 'NX', whole(at), name)
+end
+
+-- Removals are remembered for a day: by then the database has them. Of removals and names the newest
+-- thousand are kept.
 local function close()
   redis.call('ZREMRANGEBYSCORE', gone, '-inf', whole(micros - 86400000000))
-  redis.call('HSET', meta, 'n', redis.call('HLEN', counts), 'version', whole(version))
+  redis.call('ZREMRANGEBYRANK', gone, 0, -1001)
+  redis.call('ZREMRANGEBYSCORE', sent, '-inf', whole(millis - 86400000))
+  redis.call('ZREMRANGEBYRANK', sent, 0, -1001)
+  redis.call('HSET', meta, 'n', redis.call('HLEN', counts), 'version', whole(version),
+    'replayed', whole(replayed))
   for i = 1, 5 do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+  redis.call('PEXPIRE', sent, 86400000)
 end
