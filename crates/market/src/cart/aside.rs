@@ -84,7 +84,9 @@ async fn number(connection: &mut AnyConnection, user: i64, now: i64) -> Result<i
         match inserted {
             // Somebody else was faster.
             Err(error) if is_taken(&error) => {}
-            inserted => drop(inserted?),
+            inserted => {
+                let _ = inserted?;
+            }
         }
     }
     Err(Error::Internal("a row of cart_outage is there and is not".into()))
