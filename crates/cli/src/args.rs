@@ -75,20 +75,20 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PHONE")]
     pub(crate) admin_phone: Option<String>,
     /// Seconds after which an unpaid order times out and gives its stock back [default: 900]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) unpaid_after: Option<String>,
     /// Orders of flash sales that go into the database in a second at most; what comes faster waits in
     /// Redis [default: 4000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) orders_per_second: Option<String>,
     /// How shops are cached: lease, mutex or logical [default: lease]
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) shop_cache: Option<String>,
     /// Number of fans from which an author's notes are pulled instead of pushed [default: 1000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) feed_pull_fans: Option<String>,
     /// Over how many shards the stock of one SKU is spread [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) stock_shards: Option<String>,
     /// Proxies whose X-Forwarded-For is believed, separated by commas [default: none]
     #[arg(long, value_name = "ADDRESSES")]
@@ -97,18 +97,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
     /// Login codes that one address may ask for in an hour; not with --sms echo [default: 20]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) code_ip_hourly: Option<String>,
     /// When big keys are looked for every day, in the business zone: HH:MM, or off [default: 03:30]
     #[arg(long, value_name = "TIME")]
     pub(crate) big_keys_at: Option<String>,
     /// How many keys a second that looks at [default: 2000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) big_keys_rate: Option<String>,
     /// Where an alarm about big keys is posted as JSON: http://HOST:PORT/PATH
     #[arg(long, value_name = "URL")]
     pub(crate) big_keys_hook: Option<String>,
-    /// A TOML file of these settings, one `name = value` a line
+    /// A TOML file of these settings, one `name = value` a line; SEAWALL_CONFIG does it as well
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Least important lines to print: error, warn, info, debug or trace [default: info]

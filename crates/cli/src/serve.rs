@@ -3,7 +3,13 @@
 //! The first signal ends it in order: no new connections, requests in hand are finished, orders that
 //! wait are written, the embedded engine writes its log. A second one ends it at once.
 
-use std::{ffi::OsString, fs::DirBuilder, io, os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{
+    ffi::OsString,
+    fs::DirBuilder,
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
 
 use seawall::Seawall;
 use seawall_market::{
@@ -51,7 +57,8 @@ fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), String> {
         ));
     }
     let mut sources = Sources::new();
-    if let Some(path) = &args.config {
+    let named = std::env::var_os("SEAWALL_CONFIG").map(PathBuf::from);
+    if let Some(path) = args.config.as_ref().or(named.as_ref()) {
         sources = sources.file(path)?;
     }
     sources = sources.environment(std::env::vars_os().filter_map(text));

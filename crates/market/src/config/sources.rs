@@ -64,8 +64,16 @@ const SETTINGS: [(&str, &str); 22] = [
     ("log-format", "text or json"),
 ];
 
-/// Beginnings of variables that others read: the toolkit, the tests.
-const OTHER_VARIABLES: [&str; 3] = ["SEAWALL_REDIS_PASSWORD", DATABASE_PASSWORD, "SEAWALL_TEST_"];
+/// Beginnings of variables that are read elsewhere: by the toolkit, the command line, the tests.
+const OTHER_VARIABLES: [&str; 5] = [
+    "SEAWALL_REDIS_PASSWORD",
+    DATABASE_PASSWORD,
+    "SEAWALL_CONFIG",
+    "SEAWALL_NO_DEMO",
+    "SEAWALL_TEST_",
+];
+/// The flag `--no-demo` says the opposite of the setting; so do a variable and a line called as it is.
+const NO_DEMO: &str = "no-demo";
 /// The variable with the database's password.
 const DATABASE_PASSWORD: &str = "SEAWALL_DATABASE_PASSWORD";
 
@@ -85,6 +93,19 @@ impl Source {
             Source::Flag => format!("--{setting}"),
         }
     }
+}
+
+/// A setting and its value, where one is called by its opposite.
+fn affirmed(name: String, value: String) -> (String, String) {
+    if name != NO_DEMO {
+        return (name, value);
+    }
+    let value = match value.as_str() {
+        "true" | "1" => "false".to_owned(),
+        "false" | "0" | "" => "true".to_owned(),
+        _ => value,
+    };
+    ("demo".to_owned(), value)
 }
 
 /// The environment variable of a setting.
@@ -126,9 +147,11 @@ impl Sources {
             let text = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Float(number) => number.to_string(),
                 toml::Value::Boolean(flag) => flag.to_string(),
                 _ => return Err(fail(format!("{name} takes one plain value"))),
             };
+            let (name, text) = affirmed(name, text);
             let known = known(&name)
                 .ok_or_else(|| fail(format!("{name} is not a setting; there are {}", names())))?;
             self.values.insert(known, (text, Source::File(path.to_owned())));
@@ -145,6 +168,10 @@ impl Sources {
             if let Some(value) = variables.get(&variable(setting)) {
                 self.values.insert(setting, (value.clone(), Source::Environment));
             }
+        }
+        if let Some(value) = variables.get(&variable(NO_DEMO)) {
+            let (_, value) = affirmed(NO_DEMO.to_owned(), value.clone());
+            self.values.insert("demo", (value, Source::Environment));
         }
         self.database_password = variables.get(DATABASE_PASSWORD).cloned();
         for name in variables.keys().filter(|name| name.starts_with("SEAWALL_")) {

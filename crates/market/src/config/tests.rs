@@ -98,6 +98,15 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(config.listen.port(), 3);
     assert_eq!((config.code_ip_hourly, config.sms, config.demo), (4, Sms::Log, false));
 
+    fs::write(&path, "unpaid-after = 1.5\n").expect("written");
+    let sentence = Sources::new().file(&path).expect("plain").config().expect_err("no number");
+    assert!(sentence.contains("unpaid-after") && sentence.contains("1.5"), "{sentence}");
+    for (value, demo) in [("1", false), ("true", false), ("false", true)] {
+        let named = [("SEAWALL_NO_DEMO".to_owned(), value.to_owned())];
+        let config = Sources::new().environment(named.into_iter()).config().expect("valid");
+        assert_eq!(config.demo, demo);
+    }
+
     fs::write(&path, "lisen = \"127.0.0.1:1\"").expect("written");
     let odd = [("SEAWALL_LISEN", "x"), ("SEAWALL_REDIS_PASSWORD", "x"), ("HOME", "/")];
     let odd = odd.map(|(name, value)| (name.to_owned(), value.to_owned()));
