@@ -3,20 +3,26 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Deref,
+    time::Duration,
 };
 
 use axum::{
     Form, Json,
+    body::Body,
     extract::{
         FromRequest, FromRequestParts, Path, Query, Request,
         rejection::{FormRejection, JsonRejection},
     },
     http::{Extensions, HeaderMap, StatusCode, request::Parts},
 };
+use futures_util::StreamExt as _;
 use serde::{Deserialize, de::DeserializeOwned};
 use utoipa::IntoParams;
 
-use super::{Failure, Id, filters::Visitor};
+use super::{
+    Failure, Id,
+    filters::{MAX_BODY_BYTES, Visitor},
+};
 use crate::{
     accounts::{Token, User},
     app::Shared,
@@ -24,6 +30,8 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
+/// How long a body may take, as long as an answer with it.
+const BODY_LIMIT: Duration = Duration::from_secs(10);
 /// Rows of a page.
 pub(crate) const PAGE_ROWS: u32 = 10;
 /// The last page that can be asked for.
@@ -40,6 +48,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let request = gathered(request).await?;
         match Json::<T>::from_request(request, state).await {
             Ok(Json(body)) => Ok(JsonBody(body)),
             Err(JsonRejection::BytesRejection(error)) => Err(unread(error.status())),
@@ -55,12 +64,39 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for FormBody<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let request = gathered(request).await?;
         match Form::<T>::from_request(request, state).await {
             Ok(Form(body)) => Ok(FormBody(body)),
             Err(FormRejection::BytesRejection(error)) => Err(unread(error.status())),
             Err(error) => Err(Error::bad("BAD_BODY", error.body_text()).into()),
         }
     }
+}
+
+/// A request with its body in one piece. As it comes, a body may be thousands of pieces that each keep
+/// a buffer of the connection; and one that never ends must not be waited for longer than its client.
+async fn gathered(request: Request) -> Result<Request, Failure> {
+    let (parts, body) = request.into_parts();
+    let mut pieces = body.into_data_stream();
+    let mut whole = Vec::new();
+    let gather = async {
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|_| unread(StatusCode::BAD_REQUEST))?;
+            if whole.len() + piece.len() > MAX_BODY_BYTES {
+                return Err(unread(StatusCode::PAYLOAD_TOO_LARGE));
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_LIMIT, gather).await {
+        Ok(read) => read?,
+        Err(_) => {
+            let msg = "the body took too long".to_owned();
+            return Err(Failure::Http(StatusCode::REQUEST_TIMEOUT, "TIMEOUT", msg));
+        }
+    }
+    Ok(Request::from_parts(parts, Body::from(whole)))
 }
 
 fn unread(status: StatusCode) -> Failure {

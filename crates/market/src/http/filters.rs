@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Largest body of a request; uploads have a limit of their own.
-const MAX_BODY_BYTES: usize = 64 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
 /// Longest request id that is taken over from a client.
 const MAX_ID_CHARS: usize = 64;
 

@@ -24,8 +24,8 @@ use tokio::{runtime::Handle, sync::Semaphore};
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// How long work may take that nobody waits for any more.
 const WORK_LIMIT: Duration = Duration::from_secs(60);
-/// How long work may go on once the process is told to end.
-const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+/// How long work may go on without its client once the server has ended.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 /// Work that goes on without its client: twice as much as there may be connections.
 const MOST: u32 = 16_384;
 

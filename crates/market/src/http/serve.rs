@@ -2,7 +2,8 @@
 //!
 //! `axum::serve` sets no limit on how long a client may take for its headers and takes any number of
 //! connections; this does both with hyper. The time for headers also bounds how long a kept-alive
-//! connection may be idle, because hyper begins to count when it waits for the next request.
+//! connection may be idle, because hyper begins to count when it waits for the next request. A client
+//! that does not read its answer is cut off by the system after as long.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,6 +13,8 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::{GracefulConnection, GracefulShutdown},
 };
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -39,7 +42,9 @@ impl Default for Bounds {
 /// Largest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// How long requests in hand may take once the server is told to end.
-const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+const DRAIN_LIMIT: Duration = Duration::from_secs(6);
+/// How long connections are taken that are there when the server is told to end.
+const LAST_ACCEPTS: Duration = Duration::from_millis(100);
 /// Pause after the system had no room for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -59,15 +64,12 @@ pub async fn serve(
             () = &mut stop => break,
             accepted = accept(&listener, &room) => accepted,
         };
-        let (stream, peer, permit) = accepted;
-        let served = connection(stream, peer, router.clone(), bounds.headers_within);
-        let served = graceful.watch(served);
-        tokio::spawn(async move {
-            if let Err(error) = served.await {
-                tracing::debug!(%peer, %error, "a connection ended");
-            }
-            drop(permit);
-        });
+        begin(accepted, &router, bounds, &graceful);
+    }
+    // Whom the system let in before the end may have sent a request.
+    let last = tokio::time::Instant::now() + LAST_ACCEPTS;
+    while let Ok(accepted) = tokio::time::timeout_at(last, accept(&listener, &room)).await {
+        begin(accepted, &router, bounds, &graceful);
     }
     drop(listener);
     if tokio::time::timeout(DRAIN_LIMIT, graceful.shutdown()).await.is_err() {
@@ -75,10 +77,23 @@ pub async fn serve(
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+/// A connection that was taken, and its room.
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
+/// Serves a connection in a task of its own.
+fn begin(accepted: Accepted, router: &Router, bounds: Bounds, graceful: &GracefulShutdown) {
+    let (stream, peer, permit) = accepted;
+    let served = connection(stream, peer, router.clone(), bounds.headers_within);
+    let served = graceful.watch(served);
+    tokio::spawn(async move {
+        if let Err(error) = served.await {
+            tracing::debug!(%peer, %error, "a connection ended");
+        }
+        drop(permit);
+    });
+}
+
+async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Accepted {
     loop {
         let permit = Arc::clone(room).acquire_owned().await.expect("nobody closes the semaphore");
         match listener.accept().await {
@@ -99,6 +114,9 @@ fn connection(
 ) -> impl GracefulConnection<Error = hyper::Error> + Send {
     // A socket that cannot be told to send at once still works.
     let _ = stream.set_nodelay(true);
+    // What cannot be sent for so long, because nobody reads it, ends the connection.
+    #[cfg(target_os = "linux")]
+    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(headers_within));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut router = router.clone();
         async move {

@@ -127,3 +127,34 @@ async fn a_request_in_hand_is_finished_when_the_server_ends() {
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
     market.shutdown().await;
 }
+
+#[tokio::test]
+async fn who_does_not_read_answers_is_cut_off() {
+    let open = open(1).await;
+    let mut first = open.connect().await;
+    let greedy = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(500);
+    first.write_all(&greedy).await.expect("sent");
+    let mut second = open.connect().await;
+    second.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("sent");
+    let said = rest(&mut second).await;
+    assert!(said.starts_with("HTTP/1.1 200 OK"), "the only place is free again: {said}");
+    drop(first);
+    open.close().await;
+}
+
+#[tokio::test]
+async fn who_was_let_in_before_the_end_is_answered() {
+    let open = open(16).await;
+    // Until the test waits for something the server does not run: it ends before it looks.
+    let mut early = std::net::TcpStream::connect(open.address).expect("it listens");
+    let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    std::io::Write::write_all(&mut early, request).expect("sent");
+    let Open { market, stop, task, .. } = open;
+    stop.send(()).expect("it serves");
+    early.set_nonblocking(true).expect("a socket");
+    let mut early = TcpStream::from_std(early).expect("a socket");
+    let said = rest(&mut early).await;
+    assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
+    task.await.expect("it ended");
+    market.shutdown().await;
+}
