@@ -24,6 +24,7 @@ const PUBLIC: &[&str] = &[
     "PUT /blog/like/{id}",
     "GET /blog/{id}/comments",
     "POST /blog/{id}/comments",
+    "GET /blog/{id}/comments/{root}/replies",
     "PUT /follow/{id}/{wish}",
     "GET /follow/or/not/{id}",
     "GET /follow/common/{id}",
