@@ -78,7 +78,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) unpaid_after: Option<String>,
     /// Orders of flash sales that go into the database in a second at most; what comes faster waits in
-    /// Redis [default: 4000]
+    /// Redis [default: 2000]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) orders_per_second: Option<String>,
     /// How shops are cached: lease, mutex or logical [default: lease]

@@ -31,7 +31,7 @@ const SHARDS: usize = 16;
 const TURN: u32 = 2;
 const PEAK: u32 = 5;
 /// How long orders may take to be written.
-const DRAIN_LIMIT: Duration = Duration::from_secs(120);
+const DRAIN_LIMIT: Duration = Duration::from_secs(600);
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/orders.lua");

@@ -234,7 +234,7 @@ impl Sources {
             code_ip_hourly: self.ranged("code-ip-hourly", 1..=1_000_000, 20)?,
             admin_phone: self.admin_phone()?,
             unpaid_after: Duration::from_secs(self.ranged("unpaid-after", 1..=604_800, 900)?),
-            orders_per_second: self.ranged("orders-per-second", 1..=1_000_000, 4_000)?,
+            orders_per_second: self.ranged("orders-per-second", 1..=1_000_000, 2_000)?,
             shop_cache: self.shop_cache()?,
             feed_pull_fans: self.ranged("feed-pull-fans", 1..=1_000_000, 1_000)?,
             stock_shards: self.ranged("stock-shards", 1..=64, 3)?,
