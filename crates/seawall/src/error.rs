@@ -134,3 +134,22 @@ impl From<io::Error> for Error {
         Error::Unavailable(error.to_string().into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_takes_nothing_is_away_and_no_outage() {
+        let refused = |code: &str| Error::Refused { code: code.into(), message: "".into() };
+        for denied in ["OOM", "NOAUTH", "WRONGPASS", "NOPERM"] {
+            assert!(refused(denied).is_away() && !refused(denied).is_outage(), "{denied}");
+        }
+        for outage in ["LOADING", "READONLY", "NOREPLICAS"] {
+            assert!(refused(outage).is_away() && refused(outage).is_outage(), "{outage}");
+        }
+        for mistake in ["WRONGTYPE", "ERR", "NOSCRIPT"] {
+            assert!(!refused(mistake).is_away(), "{mistake}");
+        }
+    }
+}
