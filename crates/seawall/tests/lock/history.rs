@@ -57,9 +57,7 @@ impl Resource {
 
     /// Writes under a token; false when it is refused.
     pub(crate) fn write(&self, token: Token) -> bool {
-        let options = OpenOptions::new().create(true).append(true).read(true).open(&self.path);
-        let mut file = options.expect("the resource is there");
-        file.lock().expect("one writer at a time");
+        let mut file = self.turn();
         let mut text = String::new();
         file.seek(SeekFrom::Start(0)).expect("a file");
         file.read_to_string(&mut text).expect("text");
@@ -69,6 +67,14 @@ impl Resource {
             writeln!(file, "{}", token.to_u64()).expect("written");
         }
         accepted
+    }
+
+    /// While this is kept nobody is in the middle of a write.
+    pub(crate) fn turn(&self) -> File {
+        let options = OpenOptions::new().create(true).append(true).read(true).open(&self.path);
+        let file = options.expect("the resource is there");
+        file.lock().expect("one writer at a time");
+        file
     }
 
     /// The tokens of all writes that were accepted, in order.

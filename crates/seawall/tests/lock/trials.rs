@@ -85,6 +85,27 @@ impl<S> Trial<S> {
         }
     }
 
+    /// Stops a process between two writes: in the middle of one it would keep the resource's file
+    /// locked, and the others could not go on whatever our own lock does.
+    fn stop(&self, worker: &Worker) {
+        let _nobody_writes = self.task.resource().turn();
+        worker.stop();
+    }
+
+    /// Stops the sleeper while it holds. On a machine that is slow enough it may have lost the lock
+    /// by itself a moment ago; then it is let go on until it holds again.
+    fn stop_while_it_holds(&self, sleeper: &Worker) {
+        loop {
+            let lost = self.count(is_lost_by_the_sleeper);
+            self.await_more("it holds", lost, |line| line.contains("sleeper acquired"));
+            self.stop(sleeper);
+            if self.count(is_lost_by_the_sleeper) == lost {
+                return;
+            }
+            sleeper.signal(Signal::CONT);
+        }
+    }
+
     fn history(&self) -> History {
         History::read(&self.task.history(), &self.task.resource())
     }
@@ -107,6 +128,10 @@ fn is_acquired(line: &str) -> bool {
     line.contains(" acquired ")
 }
 
+fn is_lost_by_the_sleeper(line: &str) -> bool {
+    line.contains("sleeper lost")
+}
+
 fn is_acquired_by_another(line: &str) -> bool {
     is_acquired(line) && !line.contains("sleeper")
 }
@@ -115,23 +140,15 @@ fn is_acquired_by_another(line: &str) -> bool {
 fn stop_a_holder(site: Site) {
     let trial = Trial::new(site);
     let sleeper = trial.task.start("sleeper", Role::Sleeper);
-    let mut workers = Vec::new();
+    trial.await_more("it holds", 0, |line| line.contains("sleeper acquired"));
+    let mut workers = trial.busy(3);
     for _ in 0..ROUNDS.min(soak()) {
-        let held = trial.count(|line| line.contains("sleeper acquired"));
-        if held == trial.count(|line| line.contains("sleeper lost")) {
-            trial.await_more("it holds", held, |line| line.contains("sleeper acquired"));
-        }
-        if workers.is_empty() {
-            workers = trial.busy(3);
-        }
-        let (others, lost) = (
-            trial.count(is_acquired_by_another),
-            trial.count(|line| line.contains("sleeper lost")),
-        );
-        sleeper.signal(Signal::STOP);
+        trial.stop_while_it_holds(&sleeper);
+        let (others, lost) =
+            (trial.count(is_acquired_by_another), trial.count(is_lost_by_the_sleeper));
         trial.await_more("others go on", others + MEANWHILE, is_acquired_by_another);
         sleeper.signal(Signal::CONT);
-        trial.await_more("it is told", lost, |line| line.contains("sleeper lost"));
+        trial.await_more("it is told", lost, is_lost_by_the_sleeper);
     }
     workers.push(sleeper);
     let history = trial.end(workers);
@@ -169,7 +186,7 @@ fn is_found(sabotage: Option<Sabotage>, resource_looks: bool, verdict: &str) {
     let found = || trial.history().faults().iter().any(|fault| fault.contains(verdict));
     for _ in 0..CHANCES {
         let others = trial.count(is_acquired_by_another);
-        sleeper.signal(Signal::STOP);
+        trial.stop(&sleeper);
         trial.await_more("others go on", others + 2, is_acquired_by_another);
         sleeper.signal(Signal::CONT);
         let moment = Instant::now() + LEASE * 2;
