@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use seawall::lock::sabotage::Sabotage;
 use seawall_testkit::{SentinelSet, ServerBuilder};
 use tempfile::TempDir;
@@ -89,7 +89,11 @@ impl<S> Trial<S> {
     /// locked, and the others could not go on whatever our own lock does.
     fn stop(&self, worker: &Worker) {
         let _nobody_writes = self.task.resource().turn();
-        worker.stop();
+        worker.signal(Signal::STOP);
+        let child = Pid::from_child(&worker.child);
+        let told = waitpid(Some(child), WaitOptions::UNTRACED).expect("our child");
+        let (_, status) = told.expect("waited for until none of its threads runs");
+        assert!(status.stopped(), "it ended instead: {status:?}");
     }
 
     /// Stops the sleeper while it holds. On a machine that is slow enough it may have lost the lock

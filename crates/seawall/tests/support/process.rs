@@ -6,7 +6,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A running process; killed when it is dropped.
 pub(crate) struct Worker {
@@ -26,21 +26,8 @@ impl Worker {
 
     /// Sends a signal: STOP, CONT, KILL.
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("it runs");
-    }
-
-    /// Stops it, and waits until none of its threads runs.
-    pub(crate) fn stop(&self) {
-        self.signal(Signal::STOP);
-        let (_, status) = waitpid(Some(self.pid()), WaitOptions::UNTRACED)
-            .expect("our child")
-            .expect("waited for");
-        assert!(status.stopped(), "it ended instead: {status:?}");
-    }
-
-    fn pid(&self) -> Pid {
         let pid = i32::try_from(self.child.id()).expect("a process id");
-        Pid::from_raw(pid).expect("not zero")
+        kill_process(Pid::from_raw(pid).expect("not zero"), signal).expect("it runs");
     }
 
     /// Waits until it has ended by itself.
