@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    fs,
     net::SocketAddr,
     path::Path,
     sync::{
@@ -72,6 +73,44 @@ fn redis_is_killed_and_comes_back() {
         redis.kill().expect("it ran");
         redis.restart().expect("it comes back");
     });
+    check(&told, &served[0], &address);
+    check_rows(&database);
+    for served in served {
+        assert_eq!(served.terminate(), Some(0));
+    }
+}
+
+/// A Redis that comes back without its last writes, as after a crash of the machine: what the database
+/// has sold is not sold once more.
+#[test]
+fn redis_comes_back_without_its_last_orders() {
+    let mut redis = durable_redis();
+    let (log, kept) = (redis.dir().join("appendonlydir"), redis.dir().join("kept"));
+    let (address, url) = (redis.address(), redis_url(&redis));
+    let database = TestDatabase::create().expect("MariaDB answers");
+    let (one, other) = (Instance::new(), Instance::new());
+    let served = [one.serve_at(&url, &database), other.serve_at(&url, &database)];
+    let tokens = crowd(&served[0], BUYERS);
+    let doors = Mutex::new(served.iter().map(|served| served.address).collect());
+    let (first, later) = tokens.split_at(30);
+    let (forgotten, later) = later.split_at(30);
+    let buy = |tokens| {
+        let told = storm(&doors, tokens, || ());
+        all_stand(&told, &served[0]);
+        told
+    };
+    let mut told = buy(first);
+    fs::create_dir(&kept).expect("a folder");
+    for file in fs::read_dir(&log).expect("its log") {
+        let file = file.expect("a file");
+        fs::copy(file.path(), kept.join(file.file_name())).expect("copied");
+    }
+    told.extend(buy(forgotten));
+    redis.kill().expect("it ran");
+    fs::remove_dir_all(&log).expect("removed");
+    fs::rename(&kept, &log).expect("put back");
+    redis.restart().expect("it comes back");
+    told.extend(storm(&doors, later, || ()));
     check(&told, &served[0], &address);
     check_rows(&database);
     for served in served {
@@ -199,13 +238,7 @@ impl Buyer<'_> {
 fn check(told: &HashMap<String, Told>, served: &Served, redis: &Address) {
     assert_eq!(told.len(), BUYERS, "everybody got an answer");
     let mut client = served.client();
-    let mut orders = Vec::new();
-    for (token, answer) in told {
-        if let Told::Order(order) = answer {
-            assert_eq!(client.settled(order, token), "UNPAID", "what was answered is true");
-            orders.push(order);
-        }
-    }
+    let mut orders = all_stand(told, served);
     orders.sort_unstable();
     orders.dedup();
     assert_eq!(orders.len(), VOUCHERS, "sold exactly; whoever heard SOLD_OUT was told the truth");
@@ -223,6 +256,19 @@ fn check(told: &HashMap<String, Told>, served: &Served, redis: &Address) {
         assert!(Instant::now() < deadline, "something waits for ever");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Every order that anybody was told of stands in the database.
+fn all_stand(told: &HashMap<String, Told>, served: &Served) -> Vec<String> {
+    let mut client = served.client();
+    let mut orders = Vec::new();
+    for (token, answer) in told {
+        if let Told::Order(order) = answer {
+            assert_eq!(client.settled(order, token), "UNPAID", "what was answered is true");
+            orders.push(order.clone());
+        }
+    }
+    orders
 }
 
 /// The rows themselves: so many orders, one a user, and nothing besides.

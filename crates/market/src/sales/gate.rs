@@ -10,11 +10,13 @@
 //! In that order of looking the sum is right whatever the workers do meanwhile: an order that is
 //! written between the two looks leaves one term and enters the other.
 //!
-//! Limit: a Redis that lost *some* of its writes admits too many; the database refuses those, they end
-//! as FAILED, and [`reconcile`](super::reconcile) evens out the rest.
+//! A Redis that was restarted, or took over from another one, may have lost *some* of its writes and
+//! would admit too many. Nothing is sold on it until the sale was compared with the database
+//! ([`reconcile`](super::reconcile)); the toolkit notices it and refuses (`vouched`).
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::PoisonError,
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -29,7 +31,7 @@ use seawall::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::{Order, store};
+use super::{Order, reconcile, store};
 use crate::{
     app::Context,
     error::{Error, Result},
@@ -40,6 +42,8 @@ use crate::{
 const MISSING: Duration = Duration::from_secs(10);
 /// How long another process may take to open a sale.
 const OPENING: Duration = Duration::from_secs(5);
+/// Most sales that are kept at hand.
+const MOST_HANDLES: usize = 4_096;
 /// Most orders of one group that may wait for the database.
 const MAX_WAITING: u64 = 200_000;
 /// The field of an order in the stream that names its voucher.
@@ -73,6 +77,8 @@ pub(super) struct Gate {
     known: Cache<u64, Window>,
     /// What waits for the database, by group.
     waiting: Vec<WaitingOrders>,
+    /// The sales that were asked for, each with what it knows of its server.
+    sales: std::sync::Mutex<HashMap<u64, FlashSale>>,
 }
 
 impl Gate {
@@ -82,13 +88,24 @@ impl Gate {
         let opening = std::array::from_fn(|_| Mutex::new(()));
         let waiting = (0..SALE_SHARDS).map(|group| seawall.waiting_orders(&group));
         let waiting = waiting.collect::<seawall::Result<_>>()?;
-        Ok(Gate { context: context.clone(), opening, known, waiting })
+        let sales = std::sync::Mutex::default();
+        Ok(Gate { context: context.clone(), opening, known, waiting, sales })
     }
 
     /// The sale of a voucher; asks nobody.
     pub(super) fn sale(&self, voucher: u64) -> Result<FlashSale> {
+        let mut sales = self.sales.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sale) = sales.get(&voucher) {
+            return Ok(sale.clone());
+        }
         let sale = self.context.seawall.flash_sale(&voucher).group(&(voucher % SALE_SHARDS));
-        Ok(sale.orders(MAX_WAITING).findable().build()?)
+        let sale = sale.orders(MAX_WAITING).findable().vouched().build()?;
+        if sales.len() >= MOST_HANDLES {
+            // Made up by somebody who tries numbers; those in use are soon back.
+            sales.clear();
+        }
+        sales.insert(voucher, sale.clone());
+        Ok(sale)
     }
 
     /// The streams of orders, one for each group.
@@ -97,12 +114,13 @@ impl Gate {
         (0..SALE_SHARDS).map(|group| Ok(self.sale(group)?.stream_key().to_vec())).collect()
     }
 
-    /// Reserves a unit; opens the sale first where Redis does not know it.
+    /// Reserves a unit; opens or compares the sale first where Redis does not know it or may have
+    /// forgotten a part of it.
     pub(super) async fn reserve(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {
         let sale = self.sale(voucher)?;
         let fields = OrderFields::new().field(VOUCHER, voucher);
         let answer = sale.reserve(&user, &order, &fields).await?;
-        if answer != Reserved::Unknown {
+        if !matches!(answer, Reserved::Unknown | Reserved::Unvouched) {
             return Ok(answer);
         }
         match self.window(voucher).await? {
@@ -130,12 +148,13 @@ impl Gate {
         Ok(())
     }
 
-    /// Opens a sale that Redis does not know.
+    /// Opens a sale that Redis does not know, and compares one that Redis may have forgotten a part
+    /// of.
     pub(super) async fn open(&self, voucher: u64) -> Result<Opening> {
         let shard = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let _one = self.opening[shard].lock().await;
         let sale = self.sale(voucher)?;
-        if sale.status().await?.is_some() {
+        if sale.is_vouched().await? {
             return Ok(Opening::Open);
         }
         let lock = self.context.seawall.lock(keys::sale_lock(voucher));
@@ -145,13 +164,18 @@ impl Gate {
                 cause: "another process is opening it".into(),
             });
         };
-        let opened = self.open_alone(&sale, voucher).await;
+        let opened = sale.vouch(self.open_alone(&sale, voucher)).await;
         // Whoever comes next finds it open, lock or no lock.
         let _ = guard.release().await;
-        opened
+        Ok(opened?.unwrap_or(Opening::Open))
     }
 
     async fn open_alone(&self, sale: &FlashSale, voucher: u64) -> Result<Opening> {
+        if sale.status().await?.is_some() {
+            let report = reconcile::even_out(&self.context.db, sale, voucher).await?;
+            tracing::info!(voucher, ?report, "sale compared with the database before it sells on");
+            return report.finished(Opening::Open);
+        }
         let waiting = self.waiting_for(voucher).await?;
         let Some(books) = store::books(&self.context.db, voucher).await? else {
             return Ok(Opening::Unknown);

@@ -128,6 +128,10 @@ impl Sales {
                 what: "the order queue",
                 cause: "too many orders wait for the database".into(),
             }),
+            Reserved::Unvouched => Err(Error::Unavailable {
+                what: "the sale",
+                cause: "Redis was restarted and is being compared with the database".into(),
+            }),
             other => Err(Error::Internal(format!("a new order was answered {other:?}"))),
         }
     }

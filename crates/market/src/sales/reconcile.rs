@@ -26,7 +26,10 @@ use super::{
     millis,
     store::{self, Books, Numbers},
 };
-use crate::error::{Error, Result};
+use crate::{
+    db::Db,
+    error::{Error, Result},
+};
 
 /// How often a sale that keeps moving is looked at in one round.
 const LOOKS: usize = 5;
@@ -54,6 +57,17 @@ struct Differences {
     ended: Vec<u64>,
     /// Orders on their way that the database has not heard of.
     waiting: u64,
+}
+
+impl Report {
+    /// A result, once all was compared.
+    pub(super) fn finished<T>(self, result: T) -> Result<T> {
+        if self.unfinished {
+            let cause = "it moves too much to be compared with the database".into();
+            return Err(Error::Unavailable { what: "the sale", cause });
+        }
+        Ok(result)
+    }
 }
 
 impl Sales {
@@ -96,37 +110,44 @@ impl Sales {
     /// Compares one sale, and repairs.
     pub(crate) async fn reconcile(&self, voucher: u64) -> Result<Report> {
         let (db, sale) = (&*self.context.db, self.gate.sale(voucher)?);
-        let mut report = Report::default();
         let Some(status) = sale.status().await? else {
             let _: Opening = self.gate.open(voucher).await?;
-            return Ok(report);
+            return Ok(Report::default());
         };
-        let Some(numbers) = store::numbers(db, voucher).await? else { return Ok(report) };
+        let Some(numbers) = store::numbers(db, voucher).await? else {
+            return Ok(Report::default());
+        };
         if agrees(&status, numbers) {
+            return Ok(Report::default());
+        }
+        even_out(db, &sale, voucher).await
+    }
+}
+
+/// Compares one sale by reference, and repairs.
+pub(super) async fn even_out(db: &Db, sale: &FlashSale, voucher: u64) -> Result<Report> {
+    let mut report = Report::default();
+    for _ in 0..LOOKS {
+        // In this order: what moves after the first look makes the last step void.
+        let Some(seen) = sale.status().await? else { return Ok(report) };
+        let held = sale.holdings().await?;
+        let Some(books) = store::books(db, voucher).await? else { return Ok(report) };
+        let differences = compare(&held, &books);
+        if repair(sale, &differences, &mut report).await? {
+            continue;
+        }
+        let waiting = i64::try_from(differences.waiting).unwrap_or(i64::MAX);
+        let left = u64::try_from(books.stock.saturating_sub(waiting)).unwrap_or(0);
+        if left == seen.left {
             return Ok(report);
         }
-        for _ in 0..LOOKS {
-            // In this order: what moves after the first look makes the last step void.
-            let Some(seen) = sale.status().await? else { return Ok(report) };
-            let held = sale.holdings().await?;
-            let Some(books) = store::books(db, voucher).await? else { return Ok(report) };
-            let differences = compare(&held, &books);
-            if repair(&sale, &differences, &mut report).await? {
-                continue;
-            }
-            let waiting = i64::try_from(differences.waiting).unwrap_or(i64::MAX);
-            let left = u64::try_from(books.stock.saturating_sub(waiting)).unwrap_or(0);
-            if left == seen.left {
-                return Ok(report);
-            }
-            if let Corrected::Corrected(_) = sale.correct_left(&seen, left).await? {
-                report.corrected += left.cast_signed() - seen.left.cast_signed();
-                return Ok(report);
-            }
+        if let Corrected::Corrected(_) = sale.correct_left(&seen, left).await? {
+            report.corrected += left.cast_signed() - seen.left.cast_signed();
+            return Ok(report);
         }
-        report.unfinished = true;
-        Ok(report)
     }
+    report.unfinished = true;
+    Ok(report)
 }
 
 /// Repairs what differs by reference; true when anything did.

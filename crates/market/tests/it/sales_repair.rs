@@ -1,6 +1,6 @@
 //! Redis and the database that do not agree about a sale: the database is right.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use seawall_market::sales::CrashPoints;
 use seawall_testkit::backend::Backend;
@@ -9,6 +9,7 @@ use crate::market::{Market, PATIENCE, on_each_backend};
 
 on_each_backend!(
     what_redis_was_not_told_or_forgot_is_repaired,
+    a_redis_that_forgot_orders_sells_after_it_was_compared,
     units_that_are_not_there_are_taken_out_before_they_sell,
     an_order_that_vanished_from_the_stream_is_brought_to_the_database,
 );
@@ -62,6 +63,40 @@ async fn what_redis_was_not_told_or_forgot_is_repaired(backend: Backend) {
     assert_eq!(market.settled(&first, &tokens[0]).await, "UNPAID", "who cancelled may buy again");
     market.all_settled().await;
     assert_eq!((market.stock(1).await, market.sql(STOCK).await), (97, 97));
+    market.shutdown().await;
+}
+
+async fn a_redis_that_forgot_orders_sells_after_it_was_compared(backend: Backend) {
+    let market = Market::on(backend).await;
+    let (tokens, _) = three_orders(&market).await;
+    let mut kept = Vec::new();
+    for key in [SALE, BUYERS, RECEIPTS] {
+        kept.push((key, market.redis::<HashMap<String, String>>(&["HGETALL", key]).await));
+    }
+    let mut last = Vec::new();
+    for user in 4..=6 {
+        let token = market.log_in(&format!("1000000000{user}")).await;
+        let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+        assert_eq!(market.settled(&order, &token).await, "UNPAID");
+        last.push((token, order));
+    }
+    market.all_settled().await;
+    // As a restart leaves it: what was written last is gone, and so are the scripts.
+    for (key, fields) in &kept {
+        let pairs = fields.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+        let set: Vec<&str> = ["HSET", key].into_iter().chain(pairs).collect();
+        assert_eq!(market.redis::<i64>(&["DEL", key]).await, 1);
+        assert_eq!(market.redis::<usize>(&set).await, fields.len());
+    }
+    assert_eq!(market.redis::<String>(&["SCRIPT", "FLUSH"]).await, "OK");
+    assert_eq!(market.stock(1).await, 97, "three too many");
+    for (token, order) in &last {
+        let again = market.post("/voucher-order/seckill/1", token).await;
+        again.refused(409, "DUPLICATE_ORDER");
+        assert_eq!(&again.text(), order, "Redis knows the order again");
+    }
+    assert_eq!(market.stock(1).await, 94);
+    market.post("/voucher-order/seckill/1", &tokens[0]).await.refused(409, "DUPLICATE_ORDER");
     market.shutdown().await;
 }
 

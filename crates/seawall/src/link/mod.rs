@@ -242,6 +242,17 @@ impl Link {
         }
     }
 
+    /// Runs a script that the server has; `None`: it does not, and nothing was carried out.
+    ///
+    /// # Errors
+    /// As [`Link::send`].
+    pub(crate) async fn run_known(&self, call: &Call) -> Result<Option<Value>> {
+        match self.send(call.key(), call.by_digest()).await {
+            Err(error) if error.is_code("NOSCRIPT") => Ok(None),
+            reply => reply.map(Some),
+        }
+    }
+
     /// Runs a script and reads its reply as a `T`.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ mod sabotage;
 mod sale;
 mod sale_repair;
 mod sale_replies;
+mod sale_term;
 mod sale_types;
 mod sale_waiting;
 mod settle;

@@ -5,17 +5,20 @@
 //! stream, so that a fixed number of workers can serve any number of sales.
 //!
 //! ```text
-//! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed
+//! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed,
+//!                            and the term in which it was vouched for
 //! sale:{GROUP}:ID:buyers     hash: user → reference
 //! sale:{GROUP}:ID:receipts   hash: reference → "STATE sequence ms entry user"
 //! sale:{GROUP}               stream: reference, user, time, and what the caller adds
 //! sale:{GROUP}:waiting       hash: reference → "ms length sale user", where orders are findable
+//! sale:{GROUP}:term          the present term, where sales are vouched for
 //! ```
 //!
 //! Invariants: `left + reserved + confirmed = received`; a user has at most one unit; a reference
 //! that was given back never gets a unit again, even if its reservation arrives only afterwards.
 //!
-//! What compares a sale with a database is in `sale_repair.rs`.
+//! What compares a sale with a database is in `sale_repair.rs`; what keeps it from selling after its
+//! server may have forgotten something, in `sale_term.rs`.
 //!
 //! Deliberately absent: reading the stream (see the stream worker), and more than one unit for a user
 //! (see [`Inventory`](super::Inventory)).
@@ -26,6 +29,7 @@ use smallvec::SmallVec;
 
 use super::{
     sale_replies::{changed, confirmed, gave_back, opened, reserved},
+    sale_term::Terms,
     sale_types::{
         Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Reserved, SaleStatus,
         SaleWindow,
@@ -40,17 +44,20 @@ use crate::{
 
 /// How often a movement whose reply was lost is asked for again; each is idempotent.
 pub(super) const ATTEMPTS: usize = 3;
+/// How often a reservation that finds its server in another life looks for the present one.
+const TERMS: usize = 3;
 /// Buyers that one command of an opening carries.
 const BUYERS_A_STEP: usize = 500;
 /// References that one command decides about.
 const REFERENCES_A_STEP: usize = 500;
 /// What lies beside the sales of a group.
-const RESERVED_IDS: [&[u8]; 2] = [b"waiting", b"parked"];
+const RESERVED_IDS: [&[u8]; 3] = [b"waiting", b"parked", b"term"];
 /// Units that a sale can have; Lua counts exactly up to here.
 pub(super) const MAX_UNITS: u64 = 1 << 52;
 
+pub(super) const RESERVE_TEXT: &str = include_str!("script/sale_reserve.lua");
 static OPEN: Script = Script::new(include_str!("script/sale_open.lua"));
-static RESERVE: Script = Script::new(include_str!("script/sale_reserve.lua"));
+static RESERVE: Script = Script::new(RESERVE_TEXT);
 static DECIDE: Script = Script::new(include_str!("script/sale_decide.lua"));
 static CHANGE: Script = Script::new(include_str!("script/sale_change.lua"));
 
@@ -64,6 +71,7 @@ impl Seawall {
             id: id.to_key(),
             waiting: 0,
             findable: false,
+            vouched: false,
             kept: Duration::from_secs(24 * 3600),
         }
     }
@@ -77,6 +85,7 @@ pub struct FlashSaleBuilder {
     stream: Result<Vec<u8>>,
     waiting: u64,
     findable: bool,
+    vouched: bool,
     kept: Duration,
 }
 
@@ -104,6 +113,15 @@ impl FlashSaleBuilder {
         self
     }
 
+    /// Sells only after [`FlashSale::vouch`], and not any more once the server was restarted or
+    /// another one took over: either may have forgotten what it sold. [`Reserved::Unvouched`] says so.
+    /// For Redis 7 or later.
+    #[must_use]
+    pub fn vouched(mut self) -> Self {
+        self.vouched = true;
+        self
+    }
+
     /// How long the sale and its references are kept beyond its end; a day without it.
     #[must_use]
     pub fn kept_for(mut self, time: Duration) -> Self {
@@ -126,6 +144,7 @@ impl FlashSaleBuilder {
             return Err(Error::Invalid("more orders may wait than can be counted".into()));
         }
         let inner = Inner {
+            terms: self.vouched.then(|| Terms::new(&stream)),
             link: self.seawall.link().clone(),
             keys: [
                 sale.clone(),
@@ -172,6 +191,8 @@ pub(super) struct Inner {
     pub(super) keys: [Vec<u8>; 4],
     /// Orders that wait for a decision, where they can be found.
     findable: Option<Vec<u8>>,
+    /// Which life of the server this is, where that matters.
+    pub(super) terms: Option<Terms>,
     waiting: u64,
     kept: Duration,
 }
@@ -251,15 +272,24 @@ impl FlashSale {
                 "an order has {MAX_ORDER_FIELDS} further fields at most"
             )));
         }
-        let mut call = RESERVE
-            .on(&self.keys(4))
-            .arg(user.to_key()?)
-            .arg(reference.to_key()?)
-            .arg(self.inner.waiting);
-        for part in &order.0 {
-            call = call.arg(part.as_slice());
+        let (user, reference) = (user.to_key()?, reference.to_key()?);
+        let fill = |call: Call| {
+            let call = call.arg(&*user).arg(&*reference).arg(self.inner.waiting);
+            order.0.iter().fold(call, |call, part| call.arg(part.as_slice()))
+        };
+        let link = &self.inner.link;
+        let Some(terms) = &self.inner.terms else {
+            return reserved(self.eval(&fill(RESERVE.on(&self.keys(4)))).await?);
+        };
+        let mut term = terms.known(link).await?;
+        for _ in 0..TERMS {
+            let call = fill(RESERVE.on_as(&term.digest, &self.keys(4)));
+            match again(|| link.run_known(&call)).await? {
+                Some(reply) => return reserved(redis::from_redis_value(reply)?),
+                None => term = terms.after(link, Some(&term)).await?,
+            }
         }
-        reserved(self.eval(&call).await?)
+        Ok(Reserved::Unvouched)
     }
 
     /// Gives a unit back: for sale again, and its user may buy again with another reference.
@@ -361,9 +391,13 @@ impl FlashSale {
 
 /// Runs an idempotent script, again where its reply was lost.
 pub(super) async fn eval_again<T: redis::FromRedisValue>(link: &Link, call: &Call) -> Result<T> {
+    again(|| link.eval(call)).await
+}
+
+async fn again<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
     let mut attempt = 1;
     loop {
-        match link.eval(call).await {
+        match ask().await {
             Err(error) if error.is_indeterminate() && attempt < ATTEMPTS => attempt += 1,
             reply => return reply,
         }

@@ -3,7 +3,7 @@
 //! The sale is compared by reference: what the database has and the sale does not know is
 //! [adopted](FlashSale::adopt), what the database gave back is given back, what it never heard of is
 //! brought to it. Each of these is safe at any time, because each is decided by the receipt. The number
-//! of units left is corrected last, and only while the sale is exactly as it was seen: an order on its
+//! of units left is corrected last, and only while no unit has moved since it was seen: an order on its
 //! way makes the correction void, never wrong.
 //!
 //! Deliberately absent: the comparison itself. Which of two stores is right is the caller's business.
@@ -44,7 +44,8 @@ impl FlashSale {
         })
     }
 
-    /// Sets how many units are left, if the sale is still as it was `seen`.
+    /// Sets how many units are left, if no unit has moved since the sale was `seen`: none was reserved,
+    /// given back or added. Confirmations may have come.
     ///
     /// # Errors
     /// As [`Link::send`](crate::Link::send). A repetition after a lost reply hears
@@ -55,7 +56,7 @@ impl FlashSale {
         }
         let taken = seen.reserved + seen.confirmed + seen.given_back;
         let call = self.change("CORRECT").arg(left).arg(seen.received).arg(seen.left);
-        let call = call.arg(taken).arg(seen.given_back).arg(seen.confirmed);
+        let call = call.arg(taken).arg(seen.given_back);
         Ok(match standing(&self.eval::<Vec<String>>(&call).await?)? {
             None => Corrected::Unknown,
             Some(("MOVED", status)) => Corrected::Moved(status),

@@ -63,6 +63,7 @@ pub(super) fn reserved(reply: Vec<redis::Value>) -> Result<Reserved> {
         "TAKEN" => Reserved::ReferenceTaken,
         "BUSY" => Reserved::Busy,
         "UNKNOWN" => Reserved::Unknown,
+        "UNVOUCHED" => Reserved::Unvouched,
         other => return Err(Error::unexpected(format!("{other} is not a sale's answer"))),
     })
 }

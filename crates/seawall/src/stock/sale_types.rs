@@ -128,6 +128,9 @@ pub enum Reserved {
     Busy,
     /// No such sale is open: it was never opened, or Redis came back empty.
     Unknown,
+    /// The sale is one that must be [vouched](super::FlashSale::vouch) for and was not in this life of
+    /// its server, which may have forgotten what it sold.
+    Unvouched,
 }
 
 impl Reserved {

@@ -3,6 +3,8 @@
 mod bugs;
 mod chaos;
 mod ended;
+#[path = "../support/eventually.rs"]
+mod eventually;
 mod inventory;
 mod layout;
 mod ledger;
@@ -13,3 +15,4 @@ mod sale_repair;
 #[path = "../support/setup.rs"]
 #[expect(dead_code, reason = "keys are asked of the inventory")]
 mod setup;
+mod vouched;

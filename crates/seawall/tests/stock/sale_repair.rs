@@ -69,7 +69,7 @@ async fn an_order_is_found_until_it_is_decided(setup: Setup) {
     let gone = build("gone").expect("valid");
     assert_eq!(gone.confirm("z").await.expect("answered"), Confirmed::Unknown);
     assert!(waiting.all().await.expect("answered").is_empty());
-    for id in ["waiting", "parked"] {
+    for id in ["waiting", "parked", "term"] {
         assert!(build(id).is_err(), "{id}");
     }
     seawall.shutdown().await;
@@ -120,9 +120,11 @@ async fn units_are_corrected_only_while_nothing_moves(setup: Setup) {
     let moved = sale.correct_left(&seen, 9).await.expect("answered");
     assert!(matches!(moved, Corrected::Moved(now) if now.left == 4), "{moved:?}");
     let seen = status(&sale).await;
+    // A confirmation moves no unit.
+    assert_eq!(sale.confirm("a").await.expect("answered"), Confirmed::Confirmed);
     let done = sale.correct_left(&seen, 1).await.expect("answered");
     assert!(matches!(done, Corrected::Corrected(now) if now.left == 1), "{done:?}");
     let now = status(&sale).await;
-    assert_eq!((now.received, now.left, now.reserved), (2, 1, 1));
+    assert_eq!((now.received, now.left, now.confirmed), (2, 1, 1));
     seawall.shutdown().await;
 }

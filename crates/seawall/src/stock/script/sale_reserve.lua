@@ -6,13 +6,16 @@
 --       then names and values for the order
 -- Returns {word, …}: RESERVED or YOURS with sequence, ms and entry of the receipt; DUPLICATE with the
 -- reference that the user has; NOT_STARTED with the ms until then; UNKNOWN, ENDED, SOLD_OUT, BUSY,
--- GIVEN_BACK, TAKEN (the reference is another user's).
+-- GIVEN_BACK, TAKEN (the reference is another user's), UNVOUCHED (nobody compared the sale in this
+-- term; only where there is one).
 --
 -- Atomic, because the checks and the reservation must see the same stock and the same buyers, and a
 -- reservation that is not in the stream would never become an order. A reference that has a receipt
 -- gets it again, so whoever lost the reply may ask once more.
-local sale = redis.call('HMGET', KEYS[1], 'state', 'left', 'begin', 'end', 'gone')
+local TERM = false -- stands for the word of a term: see sale_term.rs
+local sale = redis.call('HMGET', KEYS[1], 'state', 'left', 'begin', 'end', 'gone', 'term')
 if sale[1] ~= 'open' then return {'UNKNOWN'} end
+if TERM and sale[6] ~= TERM then return {'UNVOUCHED'} end
 local receipt = redis.call('HGET', KEYS[3], ARGV[2])
 if receipt then
   local state, sequence, at, entry, user =
