@@ -171,6 +171,9 @@ impl Carts {
         match self.in_redis(user, || self.redis.change(user, change)).await? {
             Some(Answer::Done(noted)) => {
                 self.recent.add(user, noted);
+                if self.notice.must_look() {
+                    self.show(user).await;
+                }
                 Ok(())
             }
             Some(Answer::Refused(refused)) => Err(refused.into()),
@@ -181,6 +184,15 @@ impl Carts {
                 let now = self.context.now();
                 Ok(aside::change(&self.context.db, user, change, now).await??)
             }
+        }
+    }
+
+    /// Writes at once what Redis has noted: somebody uses the database, perhaps because Redis is back
+    /// here and not there yet, and should see there what this user is told now.
+    async fn show(&self, user: u64) {
+        if let Err(error) = self.write_recent(user).await {
+            // Nobody reads a database that does not answer; the worker comes to it.
+            tracing::debug!(%error, "a change is written behind");
         }
     }
 

@@ -4,7 +4,8 @@
 //! database that carts are changed there, and waits, before its first change counts, until every
 //! process has seen that: they all look several times a second, and believe what they saw for
 //! [`BELIEVED`]. Whoever has seen it, or saw that changes are pending, looks for those of a user before
-//! each call to Redis, and carries them out first. So a user who is told that a change was made finds
+//! each call to Redis, and carries them out first; and what it changes in Redis it writes to the database
+//! before it answers, for those who do not reach Redis yet. So a user who is told that a change was made finds
 //! it everywhere, whichever process answers.
 //!
 //! Invariant: from the moment a change is acknowledged until its user's changes are carried out in Redis,
@@ -68,7 +69,8 @@ impl Notice {
         Notice { announced: Mutex::new(None), seen: Guarded::new(seen) }
     }
 
-    /// Whether changes of a user have to be looked for.
+    /// Whether somebody may use carts in the database: changes of a user have to be looked for there,
+    /// and shown there.
     pub(super) fn must_look(&self) -> bool {
         let (now, seen) = (Instant::now(), self.lock());
         seen.is_pending
