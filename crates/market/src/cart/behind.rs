@@ -128,7 +128,7 @@ impl Carts {
         written
     }
 
-    async fn write_noted(&self, noted: Vec<Noted>) -> Result<()> {
+    pub(super) async fn write_noted(&self, noted: Vec<Noted>) -> Result<()> {
         let mut newest: BTreeMap<(u64, u64), Noted> = BTreeMap::new();
         let mut names = Vec::new();
         for mut noted in noted {

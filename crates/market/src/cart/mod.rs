@@ -28,7 +28,7 @@ mod pending;
 mod redis;
 mod store;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 pub(crate) use self::item::{Change, Item};
 use self::{
@@ -37,7 +37,7 @@ use self::{
     item::{Name, Refused},
     notice::Notice,
     outage::Outage,
-    redis::{Answer, RedisCarts},
+    redis::{Answer, Noted, RedisCarts},
 };
 use crate::{
     app::Context,
@@ -52,6 +52,8 @@ pub(crate) const MAX_SKUS: usize = 100;
 pub(crate) const MAX_COUNT: u32 = 999;
 /// How often a cart is loaded that is gone again when it is looked at.
 const MAX_LOADS: usize = 3;
+/// How long a change waits for the database where others may look for it there.
+const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 /// How often users are looked for in one round whose carts were changed during an outage.
 const MAX_LOOKS: usize = 1_000;
 
@@ -170,10 +172,10 @@ impl Carts {
     async fn change(&self, user: u64, change: &Change) -> Result<()> {
         match self.in_redis(user, || self.redis.change(user, change)).await? {
             Some(Answer::Done(noted)) => {
-                self.recent.add(user, noted);
                 if self.notice.must_look() {
-                    self.show(user).await;
+                    self.show(noted.clone()).await;
                 }
+                self.recent.add(user, noted);
                 Ok(())
             }
             Some(Answer::Refused(refused)) => Err(refused.into()),
@@ -188,11 +190,13 @@ impl Carts {
     }
 
     /// Writes at once what Redis has noted: somebody uses the database, perhaps because Redis is back
-    /// here and not there yet, and should see there what this user is told now.
-    async fn show(&self, user: u64) {
-        if let Err(error) = self.write_recent(user).await {
-            // Nobody reads a database that does not answer; the worker comes to it.
-            tracing::debug!(%error, "a change is written behind");
+    /// here and not there yet, and should see there what this user is told now. A database that cannot
+    /// be written to soon holds up nobody whose change is in Redis: the worker comes to it.
+    async fn show(&self, noted: Vec<Noted>) {
+        match tokio::time::timeout(SHOWN_WITHIN, self.write_noted(noted)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a change is written behind"),
+            Err(_) => tracing::debug!("the database is slow; a change is written behind"),
         }
     }
 

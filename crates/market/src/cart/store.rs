@@ -104,23 +104,9 @@ pub(super) fn submission(user: u64, key: Option<&IdempotencyKey>) -> Submission<
     Submission { user, kind: Kind::Cart, key }
 }
 
+/// Writes an item's state unless there is a newer one.
 async fn put(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -> Result<()> {
-    let updated = sqlx::query(
-        "UPDATE cart SET count = ?, selected = ?, add_price = ?, version = ?, create_time = ?, \
-         update_time = ? WHERE user_id = ? AND sku_id = ? AND version < ?",
-    )
-    .bind(i64::from(item.count))
-    .bind(i64::from(item.selected))
-    .bind(item.add_price)
-    .bind(item.version)
-    .bind(item.added)
-    .bind(now)
-    .bind(id(user))
-    .bind(id(item.sku))
-    .bind(item.version)
-    .execute(&mut *connection)
-    .await?;
-    if updated.rows_affected() > 0 {
+    if replace(connection, user, item, now).await? {
         return Ok(());
     }
     let inserted = sqlx::query(
@@ -138,10 +124,30 @@ async fn put(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -
     .execute(&mut *connection)
     .await;
     match inserted {
-        // There is a row, and it is newer.
-        Err(error) if is_taken(&error) => Ok(()),
+        // There is a row. It is newer, or it is an older one that another writer made just now.
+        Err(error) if is_taken(&error) => replace(connection, user, item, now).await.map(drop),
         inserted => Ok(inserted.map(drop)?),
     }
+}
+
+/// Puts a state in the place of an older one; false when there is none.
+async fn replace(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -> Result<bool> {
+    let updated = sqlx::query(
+        "UPDATE cart SET count = ?, selected = ?, add_price = ?, version = ?, create_time = ?, \
+         update_time = ? WHERE user_id = ? AND sku_id = ? AND version < ?",
+    )
+    .bind(i64::from(item.count))
+    .bind(i64::from(item.selected))
+    .bind(item.add_price)
+    .bind(item.version)
+    .bind(item.added)
+    .bind(now)
+    .bind(id(user))
+    .bind(id(item.sku))
+    .bind(item.version)
+    .execute(connection)
+    .await?;
+    Ok(updated.rows_affected() > 0)
 }
 
 /// Takes out removals from before a time, and who has had nothing pending since.
