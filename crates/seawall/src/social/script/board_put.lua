@@ -57,6 +57,8 @@ if keep > 0 then
   end
 end
 if tonumber(ARGV[4]) > 0 and redis.call('PTTL', KEYS[1]) == -1 then
-  for key = 1, 3 do redis.call('PEXPIRE', KEYS[key], ARGV[4]) end
+  -- At one moment: each PEXPIRE would read the clock anew.
+  local ends = text(t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[4])
+  for key = 1, 3 do redis.call('PEXPIREAT', KEYS[key], ends) end
 end
 return text(score)
