@@ -109,10 +109,15 @@ impl Terms {
             |word: &String| word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
         let Some(word) = word.filter(is_ours) else { return Ok(None) };
         let term = Term::of(word);
+        Ok(self.is_present(link, &term).await?.then_some(term))
+    }
+
+    /// Whether the server is in this term: whether it has its script.
+    async fn is_present(&self, link: &Link, term: &Term) -> Result<bool> {
         let mut exists = cmd("SCRIPT");
         exists.arg("EXISTS").arg(&term.digest);
         let (there,): (bool,) = link.query(&self.key, &exists).await?;
-        Ok(there.then_some(term))
+        Ok(there)
     }
 
     /// Begins a term with a word that nobody had before.
@@ -164,10 +169,10 @@ impl FlashSale {
     async fn present_term(&self) -> Result<Arc<Term>> {
         let (link, terms) = (&self.inner.link, self.terms()?);
         let known = terms.known(link).await?;
-        let mut exists = cmd("SCRIPT");
-        exists.arg("EXISTS").arg(&known.digest);
-        let (there,): (bool,) = link.query(&terms.key, &exists).await?;
-        if there { Ok(known) } else { terms.after(link, Some(&known)).await }
+        if terms.is_present(link, &known).await? {
+            return Ok(known);
+        }
+        terms.after(link, Some(&known)).await
     }
 
     async fn is_vouched_in(&self, term: &Term) -> Result<bool> {
