@@ -180,6 +180,9 @@ pub(crate) struct EngineArgs {
     /// Number of databases [default: 16]
     #[arg(long, value_name = "N")]
     pub(crate) databases: Option<String>,
+    /// Who may use DEBUG: no, yes, or local for clients on this machine [default: no]
+    #[arg(long, value_name = "WHO")]
+    pub(crate) enable_debug_command: Option<String>,
     /// A file whose first line is the password that clients must give
     #[arg(long, value_name = "FILE")]
     pub(crate) requirepass_file: Option<PathBuf>,
@@ -219,6 +222,7 @@ impl EngineArgs {
             ("maxmemory", &self.maxmemory),
             ("maxmemory-policy", &self.maxmemory_policy),
             ("databases", &self.databases),
+            ("enable-debug-command", &self.enable_debug_command),
             ("loglevel", &self.loglevel),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()

@@ -121,11 +121,21 @@ pub(crate) struct Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     candidates: Vec<Candidate>,
+    /// What the scores mean.
+    policy: Option<Policy>,
 }
 
 const POOL: usize = 16;
 
 impl Pool {
+    /// Forgets candidates that another policy scored.
+    pub(crate) fn begin(&mut self, policy: Policy) {
+        if self.policy != Some(policy) {
+            self.candidates.clear();
+            self.policy = Some(policy);
+        }
+    }
+
     pub(crate) fn offer(&mut self, score: u64, db: u32, key: &[u8]) {
         if self.candidates.len() == POOL && self.candidates[0].score >= score {
             return;

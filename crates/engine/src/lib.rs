@@ -55,4 +55,4 @@ pub use drive::Core;
 pub use dump::{Cursor, Reach, Touch};
 pub use engine::{Engine, HostInfo, HostRequest, Logging, Options, Replay};
 pub use garbage::Garbage;
-pub use session::{Peer, SessionId, Transport};
+pub use session::{Ack, Peer, SessionId, Transport};

@@ -20,6 +20,23 @@ impl SessionId {
     }
 }
 
+impl Peer {
+    /// Whether it is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let on_loopback = ["127.", "[::1]", "::1"].iter().any(|ip| self.addr.starts_with(ip));
+        self.transport != Transport::Tcp || on_loopback
+    }
+}
+
+/// A reply to a request that changed data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ack {
+    /// From here to there in the session's output.
+    Reply(usize, usize),
+    /// A part of a longer reply, from here on; it cannot be exchanged for another.
+    Part(usize),
+}
+
 /// How a session reached the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -42,6 +59,9 @@ pub struct Peer {
     pub transport: Transport,
 }
 
+/// What a session costs before it holds anything.
+pub(crate) const SESSION_BYTES: usize = 512;
+
 /// A command waiting in a transaction.
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -55,6 +75,8 @@ pub(crate) struct Multi {
     pub(crate) queue: Vec<Queued>,
     /// A queued command was refused: EXEC will be, too.
     pub(crate) refused: bool,
+    /// Bytes of all queued arguments together.
+    pub(crate) bytes: usize,
     /// Flags of all queued commands together.
     pub(crate) flags: u64,
 }
@@ -149,11 +171,19 @@ pub(crate) struct Session {
     /// Bytes of the batch that is being run, this request included.
     pub(crate) in_hand: usize,
     pub(crate) output: Vec<u8>,
+    /// Which parts of the output say that data was changed, so that the log must hold the change.
+    pub(crate) acks: Vec<Ack>,
     /// In the list of sessions the host has to look at.
     pub(crate) touched: bool,
     /// In the queue of sessions whose input can go on.
     pub(crate) runnable: bool,
     pub(crate) close_after_flush: bool,
+    /// Ends at once; nothing more is sent.
+    pub(crate) doomed: bool,
+    /// Bytes that left the engine and wait in the host.
+    pub(crate) unsent: usize,
+    /// Bytes of this session in [`Engine::client_bytes`](crate::Engine).
+    pub(crate) counted: usize,
     pub(crate) monitor: bool,
     pub(crate) no_evict: bool,
     pub(crate) reply_mode: ReplyMode,
@@ -187,9 +217,13 @@ impl Session {
             parser: Parser::default(),
             in_hand: 0,
             output: Vec::new(),
+            acks: Vec::new(),
             touched: false,
             runnable: false,
             close_after_flush: false,
+            doomed: false,
+            unsent: 0,
+            counted: 0,
             monitor: false,
             no_evict: false,
             reply_mode: ReplyMode::On,
@@ -206,6 +240,24 @@ impl Session {
             last_ms: now_ms,
             last_command: "NULL",
         }
+    }
+
+    /// Makes room for `more` bytes of input. For a large argument it reserves ahead, but never more
+    /// than a few times what came, and in the end exactly what the argument needs.
+    pub(crate) fn make_input_room(&mut self, more: usize) {
+        const AHEAD: usize = 64 << 10;
+        let least = self.input.len() + more;
+        if least > self.input.capacity() {
+            let most = least.saturating_mul(4).max(AHEAD);
+            let wanted = self.parser.wanted().min(most).max(least);
+            self.input.reserve_exact(wanted - self.input.len());
+        }
+    }
+
+    /// Bytes that this client holds: input, output here and in the host, a queued transaction.
+    pub(crate) fn memory(&self) -> usize {
+        let queued = self.multi.as_ref().map_or(0, |multi| multi.bytes);
+        SESSION_BYTES + self.input.capacity() + self.output.capacity() + self.unsent + queued
     }
 
     /// Subscriptions of the classic kinds, the number that SUBSCRIBE answers.

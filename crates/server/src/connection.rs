@@ -10,7 +10,9 @@ use mio::{
     Interest, Registry, Token,
     net::{TcpStream, UnixStream},
 };
-use seawall_engine::SessionId;
+use seawall_engine::{Ack, Engine, SessionId};
+
+use crate::acks;
 
 /// A drained buffer above this capacity is given back to the allocator.
 const KEPT_CAPACITY: usize = 64 * 1024;
@@ -106,6 +108,10 @@ pub(crate) struct Connection {
     /// Output that has left the engine, and how much of it was written.
     out: Vec<u8>,
     written: usize,
+    /// Which parts of `out` acknowledge changes.
+    acks: Vec<Ack>,
+    /// What the engine was last told of [`Connection::unsent`].
+    pub(crate) told: usize,
     /// Position of the log that `out` waits for.
     pub(crate) barrier: u64,
     /// The kernel may hold input that was not read.
@@ -138,6 +144,8 @@ impl Connection {
             stage: Stage::Open,
             out: Vec::new(),
             written: 0,
+            acks: Vec::new(),
+            told: 0,
             barrier: 0,
             readable: false,
             peer_closed: false,
@@ -157,17 +165,33 @@ impl Connection {
         self.out.len() - self.written
     }
 
-    /// Swaps `output` out of the engine, if the buffer before it has left.
-    pub(crate) fn take(&mut self, output: &mut Vec<u8>, barrier: u64) {
+    /// Swaps the session's output out of the engine, if the buffer before it has left.
+    pub(crate) fn take(&mut self, engine: &mut Engine, barrier: u64) {
+        let Some(output) = engine.output(self.session) else { return };
         if self.out.is_empty() && !output.is_empty() {
             std::mem::swap(&mut self.out, output);
             self.barrier = barrier;
+            self.more = false;
+            self.acks.clear();
+            engine.take_acks(self.session, &mut self.acks);
         } else if self.stage == Stage::Closing {
             // The session is about to go; what it said comes along.
+            let before = self.out.len();
             self.out.append(output);
             self.barrier = barrier;
+            self.more = false;
+            let known = self.acks.len();
+            engine.take_acks(self.session, &mut self.acks);
+            acks::shift(&mut self.acks[known..], before);
+        } else {
+            self.more = !output.is_empty();
         }
-        self.more = !output.is_empty();
+    }
+
+    /// Exchanges the replies whose changes the log could not take for an error that says so. Says
+    /// no if one of them cannot be exchanged.
+    pub(crate) fn confess(&mut self, why: &str) -> bool {
+        acks::confess(&mut self.out, self.written, &mut self.acks, why)
     }
 
     /// Reads once.

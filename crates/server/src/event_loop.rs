@@ -29,11 +29,13 @@ use seawall_engine::Clock;
 use crate::{
     connection::{Input, Stage},
     error::StopError,
+    give_back,
     hub::{Hub, lock},
     listener::Listener,
     notice::Level,
     process,
     sockets::{Admission, Sockets},
+    turns::{Duty, Turns},
 };
 
 /// How much one read takes at most.
@@ -61,6 +63,7 @@ pub(crate) struct EventLoop {
     thread: OnceLock<ThreadId>,
     /// A turn inside a script is under way.
     nested: AtomicBool,
+    turns: Turns,
 }
 
 impl EventLoop {
@@ -78,6 +81,7 @@ impl EventLoop {
             buffer: Mutex::default(),
             thread: OnceLock::new(),
             nested: AtomicBool::new(false),
+            turns: Turns::default(),
         })
     }
 
@@ -93,15 +97,15 @@ impl EventLoop {
             let now_ms = self.now_ms();
             let due = sleep.deadline.is_some_and(|at| at <= self.unix_ms());
             if due || now_ms >= next_tick_ms {
-                self.hub.core.tick();
+                self.busy_with(Duty::Tick, || self.hub.core.tick());
             }
             if now_ms >= next_tick_ms {
                 next_tick_ms = now_ms + TICK_MS;
-                self.sweep();
+                self.busy_with(Duty::Sweep, || self.sweep());
             }
             if now_ms >= next_describe_ms {
                 next_describe_ms = now_ms + DESCRIBE_MS;
-                process::describe(self.hub.core.engine().host_info());
+                self.busy_with(Duty::Sweep, || self.describe());
             }
             sleep = self.flush(next_tick_ms - now_ms);
         }
@@ -123,6 +127,28 @@ impl EventLoop {
         self.turn(Duration::ZERO);
         let _ = self.flush(TICK_MS);
         self.nested.store(false, Ordering::Relaxed);
+    }
+
+    /// Does something and notes how long it took.
+    pub(crate) fn busy_with<T>(&self, duty: Duty, work: impl FnOnce() -> T) -> T {
+        let started = self.clock.monotonic_nanos();
+        let result = work();
+        let nanos = self.clock.monotonic_nanos().saturating_sub(started);
+        self.turns.note(duty, nanos, || self.unix_ms());
+        result
+    }
+
+    /// Brings INFO's figures up to date; the system is asked without the engine's lock.
+    fn describe(&self) {
+        let process = process::Figures::read();
+        let mut engine = self.hub.core.engine();
+        process.tell(engine.host_info());
+        self.turns.describe(engine.host_info());
+        let due = give_back::is_due(process.resident_bytes().unwrap_or(0), engine.used_bytes());
+        drop(engine);
+        if due {
+            give_back::nudge();
+        }
     }
 
     fn now_ms(&self) -> u64 {
@@ -186,7 +212,7 @@ impl EventLoop {
                 let session = connection.session;
                 sockets.executing.push(slot);
                 drop(guard);
-                self.hub.core.feed(session, &buffer[..count]);
+                self.busy_with(Duty::Requests, || self.hub.core.feed(session, &buffer[..count]));
                 guard = lock(&self.sockets);
                 guard.executing.pop();
                 guard.mark(slot);

@@ -5,18 +5,21 @@
 
 use std::{mem, time::Duration};
 
-use seawall_engine::Engine;
+use seawall_engine::{Engine, HostRequest};
 
 use crate::{
     connection::{Output, Stage},
     error::StopError,
     event_loop::{EventLoop, Sleep},
-    hub::lock,
+    hub::{Settled, lock},
     limits,
     notice::Level,
     sockets::Sockets,
+    turns::Duty,
 };
 
+/// Output up to this size is not worth telling the engine that it has left.
+const UNTOLD_BYTES: usize = 1024;
 /// How long a connection that is ending may take to accept the rest of its output.
 const LINGER_MS: u64 = 10_000;
 
@@ -30,27 +33,21 @@ impl EventLoop {
             sockets.mark(slot);
         }
         loop {
-            let mut engine = self.hub.core.engine();
-            let settled = self.hub.settle(&mut engine, None);
-            let mut touched = mem::take(&mut sockets.touched);
-            self.hub.take_sockets(&mut touched, &mut requests);
-            touched.drain(..).for_each(|slot| sockets.mark(slot));
-            sockets.touched = touched;
-            let mut dirty = mem::take(&mut sockets.dirty);
-            for &slot in &dirty {
-                self.collect(sockets, &mut engine, slot, settled.position);
-            }
-            let mut sleep = self.sleep(&engine, until_tick_ms);
-            drop(engine);
-            self.hub.finish(settled);
-            for slot in dirty.drain(..) {
-                self.send(sockets, slot);
-            }
+            let (settled, mut sleep, mut dirty) = self.busy_with(Duty::Collect, || {
+                self.collect_all(sockets, &mut requests, until_tick_ms)
+            });
+            self.busy_with(Duty::Log, || self.hub.finish(settled));
+            self.busy_with(Duty::Send, || {
+                for slot in dirty.drain(..) {
+                    self.send(sockets, slot);
+                }
+                self.tell_unsent(sockets);
+            });
             if sockets.dirty.is_empty() {
                 sockets.dirty = dirty; // Kept for its capacity.
                 drop(guard);
                 if !requests.is_empty() {
-                    self.handle(requests);
+                    self.busy_with(Duty::Host, || self.handle(requests));
                     // Whoever was answered may have more to do.
                     self.hub.core.tick();
                     sleep.timeout = Duration::ZERO;
@@ -58,6 +55,27 @@ impl EventLoop {
                 return sleep;
             }
         }
+    }
+
+    /// Stages what was done and takes all output, under one lock of the engine.
+    fn collect_all(
+        &self,
+        sockets: &mut Sockets,
+        requests: &mut Vec<HostRequest>,
+        until_tick_ms: u64,
+    ) -> (Settled, Sleep, Vec<usize>) {
+        let mut engine = self.hub.core.engine();
+        let settled = self.hub.settle(&mut engine, None);
+        let mut touched = mem::take(&mut sockets.touched);
+        self.hub.take_sockets(&mut touched, requests);
+        touched.drain(..).for_each(|slot| sockets.mark(slot));
+        sockets.touched = touched;
+        let dirty = mem::take(&mut sockets.dirty);
+        for &slot in &dirty {
+            self.collect(sockets, &mut engine, slot, settled.position);
+        }
+        let sleep = self.sleep(&engine, until_tick_ms);
+        (settled, sleep, dirty)
     }
 
     /// Moves a connection's output out of the engine and learns what the engine wants of it.
@@ -73,8 +91,14 @@ impl EventLoop {
             connection.stage = Stage::Closing;
             connection.active_ms = now_ms;
         }
+        connection.take(engine, position);
+        if engine.wants_drop(session) {
+            connection.stage = Stage::Doomed;
+            return;
+        }
+        connection.told = connection.unsent();
+        engine.set_unsent(session, connection.told);
         let Some(output) = engine.output(session) else { return };
-        connection.take(output, position);
         let waiting = connection.unsent() + output.len();
         if waiting > 0 && limits::is_exceeded(connection, engine, waiting, now_ms) {
             let text = format_args!("closing a client with {waiting} bytes of unread output");
@@ -90,6 +114,22 @@ impl EventLoop {
         }
     }
 
+    /// Tells the engine how much of the large outputs is still here.
+    fn tell_unsent(&self, sockets: &mut Sockets) {
+        if sockets.sent.is_empty() {
+            return;
+        }
+        let mut engine = self.hub.core.engine();
+        for slot in sockets.sent.drain(..) {
+            if let Some(connection) = sockets.connections.get_mut(slot)
+                && connection.in_engine
+            {
+                connection.told = connection.unsent();
+                engine.set_unsent(connection.session, connection.told);
+            }
+        }
+    }
+
     /// Writes a connection's output; ends the connection when it is due.
     fn send(&self, sockets: &mut Sockets, slot: usize) {
         let executing = sockets.executing.contains(&slot);
@@ -101,18 +141,24 @@ impl EventLoop {
             connection.more = false;
         }
         if connection.unsent() > 0 && !self.hub.is_released(connection.barrier) {
-            if !self.hub.is_log_lost() {
+            let trouble = self.hub.log_trouble();
+            if trouble.is_none() {
                 sockets.held.push(slot);
                 return;
             }
-            // The write that this reply acknowledges is not on disk and never will be.
-            connection.stage = Stage::Doomed;
+            // A write that a reply acknowledges is not in the log: the client is told, or cut off.
+            if self.hub.is_log_lost() || !connection.confess(&trouble.unwrap_or_default()) {
+                connection.stage = Stage::Doomed;
+            }
         }
         let outcome = match connection.stage {
             Stage::Doomed => Output::Broken,
             Stage::Open | Stage::Closing => sockets.write(slot),
         };
         let Some(connection) = sockets.connections.get_mut(slot) else { return };
+        if connection.told > UNTOLD_BYTES && connection.told != connection.unsent() {
+            sockets.sent.push(slot);
+        }
         match outcome {
             Output::Done if connection.more => sockets.mark(slot),
             Output::Done if connection.stage == Stage::Open || executing => {}

@@ -54,7 +54,7 @@ pub(crate) fn drop_overflow(engine: &mut Engine, session: SessionId) -> bool {
     let Some(output) = engine.output(session) else { return false };
     let over = limits::judge(limit, output.len() as u64, 0, &mut None);
     if over {
-        *output = Vec::new();
+        engine.drop_output(session);
     }
     over
 }
@@ -179,7 +179,8 @@ impl Hub {
                 }
                 Some(Some(Route::Local(waiting))) => {
                     let mut waiting = lock(waiting);
-                    waiting.overflowed |= drop_overflow(engine, session);
+                    waiting.overflowed |=
+                        drop_overflow(engine, session) || engine.wants_drop(session);
                     settled.wakers.extend(waiting.reader.take());
                     settled.wakers.extend(waiting.writer.take());
                 }
@@ -231,6 +232,12 @@ impl Hub {
     /// Whether replies taken at `position` may be delivered.
     pub(crate) fn is_released(&self, position: u64) -> bool {
         self.journal.as_ref().is_none_or(|journal| journal.released() >= position)
+    }
+
+    /// Why the log takes nothing now, if so: replies that wait for it would wait without an end.
+    pub(crate) fn log_trouble(&self) -> Option<String> {
+        let failure = self.journal.as_ref().and_then(|journal| journal.failure());
+        failure.map(|error| error.to_string())
     }
 
     /// Whether replies that wait for the log wait in vain.

@@ -34,6 +34,15 @@ pub type Listener = Arc<dyn Fn() + Send + Sync>;
 pub type OpenJournal =
     Arc<dyn Fn(&Arc<Core>, &Notices) -> Result<Arc<dyn Journal>, JournalError> + Send + Sync>;
 
+/// When something begins that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// It has begun.
+    Now,
+    /// It begins when what is under way has ended.
+    Later,
+}
+
 /// A log of the operations that changed the data.
 pub trait Journal: Send + Sync {
     /// Copies encoded operations to the end of the log's memory buffer and returns the position
@@ -79,19 +88,22 @@ pub trait Journal: Send + Sync {
     /// SHUTDOWN NOSAVE: [`Journal::close`] is to make no snapshot, whatever the settings say.
     fn end_without_save(&self) {}
 
-    /// BGSAVE: begins a snapshot on a thread of the log's own.
+    /// BGSAVE: begins a snapshot on a thread of the log's own; with `schedule`, once a rewrite that
+    /// is under way has ended.
     ///
     /// # Errors
     /// When one is under way or cannot begin.
-    fn begin_save(&self) -> Result<(), JournalError> {
+    fn begin_save(&self, schedule: bool) -> Result<Begun, JournalError> {
+        let _ = schedule;
         Err(JournalError("this log makes no snapshots".into()))
     }
 
-    /// BGREWRITEAOF: begins a rewrite on a thread of the log's own.
+    /// BGREWRITEAOF: begins a rewrite on a thread of the log's own, once a snapshot that is under way
+    /// has ended.
     ///
     /// # Errors
     /// When one is under way or cannot begin.
-    fn begin_rewrite(&self) -> Result<(), JournalError> {
+    fn begin_rewrite(&self) -> Result<Begun, JournalError> {
         Err(JournalError("this log cannot be rewritten".into()))
     }
 
@@ -106,6 +118,11 @@ pub trait Journal: Send + Sync {
     /// CONFIG SET may have changed when the log is synced or rewritten.
     fn settings_changed(&self, settings: &Settings) {
         let _ = settings;
+    }
+
+    /// Tells INFO about the log as it is now. Runs under the engine's lock.
+    fn describe(&self, engine: &mut Engine) {
+        let _ = engine;
     }
 
     /// Does what is due every 100 ms, such as beginning an automatic rewrite, and tells INFO about

@@ -10,6 +10,7 @@
 //! EventLoop (one thread, mio) ────┘            Hub: who must be woken
 //! ```
 
+mod acks;
 mod cleaner;
 mod clock;
 mod config;
@@ -17,6 +18,7 @@ mod connection;
 mod error;
 mod event_loop;
 mod flush;
+mod give_back;
 mod hub;
 mod journal;
 mod limits;
@@ -28,11 +30,12 @@ mod process;
 mod requests;
 mod server;
 mod sockets;
+mod turns;
 
 pub use clock::SystemClock;
 pub use config::Config;
 pub use error::{StartError, StopError};
-pub use journal::{Journal, JournalError, Listener, OpenJournal};
+pub use journal::{Begun, Journal, JournalError, Listener, OpenJournal};
 pub use local::LocalStream;
 pub use notice::{Level, Notices};
 pub use server::{Handle, Server, Stopper};

@@ -15,9 +15,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use seawall_engine::{Engine, Peer, SessionId, Transport};
+use seawall_engine::{Ack, Engine, Peer, SessionId, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::acks;
 use crate::hub::{Hub, Route, Settled, Waiting, drop_overflow, lock};
 
 /// A drained buffer above this capacity is given back to the allocator.
@@ -35,6 +36,8 @@ pub struct LocalStream {
     waiting: Arc<Mutex<Waiting>>,
     inbox: Vec<u8>,
     read: usize,
+    /// Which parts of `inbox` acknowledge changes.
+    acks: Vec<Ack>,
     /// Position of the log that `inbox` waits for.
     barrier: u64,
     /// The session ends once its output was read.
@@ -60,6 +63,7 @@ impl LocalStream {
             waiting,
             inbox: Vec::new(),
             read: 0,
+            acks: Vec::new(),
             barrier: 0,
             ending: false,
             full: false,
@@ -91,9 +95,12 @@ impl LocalStream {
         {
             mem::swap(output, &mut self.inbox);
             self.barrier = settled.position;
+            self.acks.clear();
+            engine.take_acks(self.session, &mut self.acks);
         }
         // What does not fit into the inbox is bounded like any client's unread output.
-        self.overflowed |= drop_overflow(engine, self.session);
+        self.overflowed |= drop_overflow(engine, self.session) || engine.wants_drop(self.session);
+        engine.set_unsent(self.session, self.inbox.len() - self.read);
         self.ending = self.overflowed || engine.wants_close(self.session);
         self.full = !engine.wants_input(self.session);
         settled
@@ -150,12 +157,17 @@ impl AsyncRead for LocalStream {
         if !this.hub.is_released(this.barrier) {
             this.hub.wait_for_log(cx.waker());
             if !this.hub.is_released(this.barrier) {
-                if !this.hub.is_log_lost() && !this.hub.is_stopped() {
+                let lost = this.hub.is_log_lost() || this.hub.is_stopped();
+                let trouble = this.hub.log_trouble();
+                if !lost && trouble.is_none() {
                     return Poll::Pending;
                 }
-                // The write that this reply acknowledges is not on disk and never will be.
-                this.close();
-                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                // A write that a reply acknowledges is not in the log: the client is told, or cut off.
+                let (read, why) = (this.read, trouble.unwrap_or_default());
+                if lost || !acks::confess(&mut this.inbox, read, &mut this.acks, &why) {
+                    this.close();
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                }
             }
         }
         this.serve(buf);
@@ -206,9 +218,12 @@ impl AsyncWrite for LocalStream {
             let hub = Arc::clone(&this.hub);
             let mut engine = hub.core.engine();
             let settled = hub.settle(&mut engine, Some(this.session));
+            let (before, known) = (this.inbox.len(), this.acks.len());
             if let Some(output) = engine.output(this.session) {
                 this.inbox.append(output);
             }
+            engine.take_acks(this.session, &mut this.acks);
+            acks::shift(&mut this.acks[known..], before);
             drop(engine);
             this.barrier = settled.position;
             hub.finish(settled);

@@ -7,18 +7,37 @@ use seawall_engine::HostInfo;
 /// Clock ticks a second in /proc, the same on every Linux.
 const TICKS_A_SECOND: u64 = 100;
 
-/// Brings memory and CPU time up to date.
-pub(crate) fn describe(info: &mut HostInfo) {
-    if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
-        && let Some((user, system)) = cpu_ticks(&stat)
-    {
-        info.used_cpu_user_micros = user * (1_000_000 / TICKS_A_SECOND);
-        info.used_cpu_sys_micros = system * (1_000_000 / TICKS_A_SECOND);
+/// Memory and CPU time, as far as they are known.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    cpu_ticks: Option<(u64, u64)>,
+    resident_bytes: Option<u64>,
+}
+
+impl Figures {
+    /// Asks the system.
+    pub(crate) fn read() -> Self {
+        let read = |file: &str| std::fs::read_to_string(file).ok();
+        Self {
+            cpu_ticks: read("/proc/self/stat").and_then(|stat| cpu_ticks(&stat)),
+            resident_bytes: read("/proc/self/status").and_then(|status| resident_bytes(&status)),
+        }
     }
-    if let Ok(status) = std::fs::read_to_string("/proc/self/status")
-        && let Some(bytes) = resident_bytes(&status)
-    {
-        info.used_memory_rss = bytes;
+
+    /// Resident memory.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        self.resident_bytes
+    }
+
+    /// Tells INFO.
+    pub(crate) fn tell(&self, info: &mut HostInfo) {
+        if let Some((user, system)) = self.cpu_ticks {
+            info.used_cpu_user_micros = user * (1_000_000 / TICKS_A_SECOND);
+            info.used_cpu_sys_micros = system * (1_000_000 / TICKS_A_SECOND);
+        }
+        if let Some(bytes) = self.resident_bytes {
+            info.used_memory_rss = bytes;
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use seawall_engine::{HostRequest, SessionId};
 use crate::{
     event_loop::EventLoop,
     hub::lock,
-    journal::{Journal, JournalError},
+    journal::{Begun, Journal, JournalError},
     notice::Level,
     sockets::Admission,
 };
@@ -20,12 +20,14 @@ impl EventLoop {
             match request {
                 HostRequest::Save(session) => self.persist(session, "OK", |log| log.save()),
                 HostRequest::BackgroundSave(session) => {
-                    self.persist(session, "Background saving started", |log| log.begin_save());
+                    self.begin(session, "Background saving", |log| log.begin_save(false));
+                }
+                HostRequest::ScheduleSave(session) => {
+                    self.begin(session, "Background saving", |log| log.begin_save(true));
                 }
                 HostRequest::Rewrite(session) => {
-                    self.persist(session, "Background append only file rewriting started", |log| {
-                        log.begin_rewrite()
-                    });
+                    let what = "Background append only file rewriting";
+                    self.begin(session, what, |log| log.begin_rewrite());
                 }
                 HostRequest::Reload(session) => self.persist(session, "OK", |log| log.reload()),
                 HostRequest::Shutdown { session, save } => self.shut_down(session, save),
@@ -48,13 +50,37 @@ impl EventLoop {
         }
     }
 
-    /// Lets the log do something and answers the session that asked.
-    fn persist(&self, session: SessionId, done: &str, task: Task) {
-        let result = match &self.hub.journal {
+    /// Lets the log begin something, tells INFO, and answers the session that asked.
+    fn begin(
+        &self,
+        session: SessionId,
+        what: &str,
+        task: fn(&dyn Journal) -> Result<Begun, JournalError>,
+    ) {
+        let result = self.with_log(task);
+        if let Some(journal) = &self.hub.journal {
+            journal.describe(&mut self.hub.core.engine());
+        }
+        match result {
+            Ok(Begun::Now) => self.answer(session, Ok(&format!("{what} started"))),
+            Ok(Begun::Later) => self.answer(session, Ok(&format!("{what} scheduled"))),
+            Err(error) => self.answer(session, Err(&format!("ERR {error}"))),
+        }
+    }
+
+    fn with_log<T>(
+        &self,
+        task: fn(&dyn Journal) -> Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
+        match &self.hub.journal {
             Some(journal) => task(journal.as_ref()),
             None => Err(JournalError("nothing is kept: there is no data directory".into())),
-        };
-        match result {
+        }
+    }
+
+    /// Lets the log do something and answers the session that asked.
+    fn persist(&self, session: SessionId, done: &str, task: Task) {
+        match self.with_log(task) {
             Ok(()) => self.answer(session, Ok(done)),
             Err(error) => self.answer(session, Err(&format!("ERR {error}"))),
         }

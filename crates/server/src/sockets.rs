@@ -65,6 +65,8 @@ pub(crate) struct Sockets {
     pub(crate) ready: VecDeque<usize>,
     /// Connections that may have output or whose state may have changed.
     pub(crate) dirty: Vec<usize>,
+    /// Connections that sent much, which the engine does not know yet.
+    pub(crate) sent: Vec<usize>,
     /// Connections whose replies wait for the log.
     pub(crate) held: Vec<usize>,
     /// Connections whose requests are being executed, outermost first.
@@ -93,6 +95,7 @@ impl Sockets {
             connections: Slab::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            sent: Vec::new(),
             held: Vec::new(),
             executing: Vec::new(),
             touched: Vec::new(),

@@ -215,6 +215,8 @@ impl Buyer<'_> {
                 // A duplicate names the order whose reply was lost.
                 (200, _) | (409, "DUPLICATE_ORDER") => return Told::Order(answer.text()),
                 (409, "SOLD_OUT") => return Told::SoldOut,
+                // Redis' answer was lost: whoever buys again cannot buy twice.
+                (202, "ORDER_UNDECIDED") => std::thread::sleep(Duration::from_millis(20)),
                 (503, _) => {
                     assert!(answer.headers.contains_key("retry-after"));
                     std::thread::sleep(Duration::from_millis(20));

@@ -193,7 +193,10 @@ fn describe(cx: &Ctx<'_>, session: usize, line: &mut Vec<u8>) {
     let redirect =
         s.tracking.as_ref().map_or(-1, |t| t.redirect.map_or(0, |to| to.client_id as i64));
     let queued = s.multi.as_ref().map_or(-1, |multi| multi.queue.len() as i64);
-    let memory = 2048 + s.input.capacity() + s.output.capacity();
+    let memory = s.memory();
+    let unread = s.output.len() + s.unsent;
+    // Redis: the first 16 KiB lie in the client itself, the rest on a list.
+    let (near, far) = if unread <= 16 << 10 { (unread, 0) } else { (0, unread) };
     // Writing to a vector cannot fail.
     let _ = write!(line, "id={} addr={} laddr={}", s.client_id, s.peer.addr, s.peer.local_addr);
     let _ = write!(line, " fd={} name=", session + 8);
@@ -201,7 +204,7 @@ fn describe(cx: &Ctx<'_>, session: usize, line: &mut Vec<u8>) {
     let _ = writeln!(
         line,
         " age={age} idle={idle} flags={} db={} sub={} psub={} ssub={} multi={queued} qbuf={} \
-         qbuf-free={} argv-mem=10 multi-mem=0 rbs=16384 rbp=0 obl={} oll=0 omem=0 tot-mem={memory} \
+         qbuf-free={} argv-mem=10 multi-mem={} rbs=16384 rbp=0 obl={near} oll={} omem={far} tot-mem={memory} \
          events=r cmd={} user=default redir={redirect} resp={}",
         flags(s),
         s.db,
@@ -210,7 +213,8 @@ fn describe(cx: &Ctx<'_>, session: usize, line: &mut Vec<u8>) {
         s.shard_channels.len(),
         if session == cx.session { s.in_hand } else { s.input.len() },
         s.input.capacity() - s.input.len(),
-        s.output.len(),
+        s.multi.as_ref().map_or(0, |multi| multi.bytes),
+        u8::from(far > 0),
         s.last_command,
         if s.protocol == crate::resp::Protocol::Resp3 { 3 } else { 2 },
     );

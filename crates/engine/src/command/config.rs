@@ -85,6 +85,9 @@ pub(super) fn config_set(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
 
 pub(super) fn config_resetstat(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
     cx.engine.stats.reset();
+    let host = &mut cx.engine.host;
+    (host.longest_turn_usec, host.longest_turn_duty, host.longest_turn_unix) = (0, "", 0);
+    host.longest_turn_reset = true;
     out.ok();
     Ok(())
 }

@@ -10,6 +10,10 @@ use crate::session::{SessionId, Wait};
 
 pub(super) fn debug(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     let sub = a[1];
+    if is(sub, "help") && a.len() == 2 {
+        super::help::reply("DEBUG", super::help::DEBUG, out);
+        return Ok(());
+    }
     if is(sub, "sleep") && a.len() == 3 {
         return sleep(cx, a, out);
     }
@@ -35,7 +39,7 @@ pub(super) fn debug(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
         out.ok();
         return Ok(());
     }
-    if is(sub, "change-repl-id") || is(sub, "stringmatch-len") {
+    if is(sub, "change-repl-id") && a.len() == 2 {
         out.ok();
         return Ok(());
     }

@@ -4,7 +4,7 @@
 //! commands have rules that the table cannot express; theirs are here.
 
 use super::index::CommandRef;
-use super::spec::{Begin, Find, KeySpec, access};
+use super::spec::{Begin, Find, KeySpec, access, flag};
 use crate::args::is;
 use crate::number;
 
@@ -22,8 +22,9 @@ pub(crate) fn find_keys(command: CommandRef, args: &[&[u8]]) -> Option<Vec<Found
         "sort" => sort_keys(args, &mut found),
         "sort_ro" => found.push(FoundKey { at: 1, access: access::RO | access::ACCESS }),
         _ => {
+            let may_have_none = command.has(flag::NO_MANDATORY_KEYS);
             for spec in command.keys {
-                by_spec(spec, args, &mut found)?;
+                by_spec(spec, args, may_have_none, &mut found)?;
             }
         }
     }
@@ -51,7 +52,12 @@ fn sort_keys(args: &[&[u8]], found: &mut Vec<FoundKey>) {
     }
 }
 
-fn by_spec(spec: &KeySpec, args: &[&[u8]], found: &mut Vec<FoundKey>) -> Option<()> {
+fn by_spec(
+    spec: &KeySpec,
+    args: &[&[u8]],
+    may_have_none: bool,
+    found: &mut Vec<FoundKey>,
+) -> Option<()> {
     let first = match spec.begin {
         Begin::Index(at) => at,
         Begin::Keyword(word, from) => match behind_word(args, word, from) {
@@ -84,8 +90,9 @@ fn by_spec(spec: &KeySpec, args: &[&[u8]], found: &mut Vec<FoundKey>) -> Option<
         Find::Unknown => return Some(()),
     };
     if last >= args.len() || last < first {
-        // A count of none is no error; keys that would lie behind the end are.
-        return if last + 1 == first { Some(()) } else { None };
+        // Redis: a count of none is no error where keys may be missing, as for EVAL. Keys that would lie
+        // behind the end are one.
+        return (may_have_none && last + 1 == first).then_some(());
     }
     for at in (first..=last).step_by(step) {
         found.push(FoundKey { at, access: spec.access });

@@ -44,6 +44,18 @@ pub(super) const CLIENT: &[Line] = &[
     ("UNBLOCK <id> [TIMEOUT|ERROR]", "End the waiting of a blocked connection."),
     ("UNPAUSE", "End a pause."),
 ];
+pub(super) const DEBUG: &[Line] = &[
+    ("CHANGE-REPL-ID", "Accepted; there is no replication."),
+    ("LOADAOF", "As RELOAD."),
+    ("OBJECT <key>", "How the value is stored."),
+    ("PAUSE-CRON <0|1>", "Leave the regular work undone, or do it again."),
+    ("PROTOCOL <type>", "A reply of this type, for testing clients."),
+    ("QUICKLIST-PACKED-THRESHOLD <size>", "Accepted; lists have no such threshold."),
+    ("RELOAD", "Write everything out and read it again."),
+    ("REPLYBUFFER <option> <value>", "Accepted; replies have no such buffer."),
+    ("SET-ACTIVE-EXPIRE <0|1>", "Leave due keys until they are asked for, or remove them."),
+    ("SLEEP <seconds>", "Run nothing for so long."),
+];
 pub(super) const OBJECT: &[Line] = &[
     ("ENCODING <key>", "How the value is stored."),
     ("FREQ <key>", "How often the key is used, under an LFU policy."),

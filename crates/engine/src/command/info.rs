@@ -99,7 +99,7 @@ fn clients(engine: &Engine, text: &mut Text) {
     text.row("cluster_connections", 0);
     text.row("maxclients", engine.settings.maxclients);
     let input = engine.sessions.iter().map(|(_, s)| s.input.len()).max().unwrap_or(0);
-    let output = engine.sessions.iter().map(|(_, s)| s.output.len()).max().unwrap_or(0);
+    let output = engine.sessions.iter().map(|(_, s)| s.output.len() + s.unsent).max().unwrap_or(0);
     text.row("client_recent_max_input_buffer", input);
     text.row("client_recent_max_output_buffer", output);
     text.row("blocked_clients", engine.waiting.count);
@@ -120,7 +120,7 @@ fn memory(engine: &Engine, text: &mut Text) {
     text.row("used_memory_peak_human", human(peak as u64));
     text.row("used_memory_peak_perc", format!("{:.2}%", used as f64 * 100.0 / peak as f64));
     text.row("used_memory_overhead", used - data);
-    text.row("used_memory_startup", used - data);
+    text.row("used_memory_startup", used - data - engine.client_bytes);
     text.row("used_memory_dataset", data);
     text.row("used_memory_dataset_perc", format!("{:.2}%", data as f64 * 100.0 / used as f64));
     text.row("number_of_cached_scripts", engine.scripts.by_sha.len());
@@ -132,7 +132,7 @@ fn memory(engine: &Engine, text: &mut Text) {
     text.row("mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used as f64));
     text.row("mem_allocator", "rust");
     text.zeros(&["mem_not_counted_for_evict", "mem_clients_slaves", "active_defrag_running"]);
-    text.row("mem_clients_normal", engine.sessions.len() * 512);
+    text.row("mem_clients_normal", engine.client_bytes);
     text.row("lazyfree_pending_objects", 0);
     text.row("lazyfreed_objects", engine.stats.lazy_freed);
 }
@@ -147,7 +147,7 @@ fn persistence(engine: &Engine, text: &mut Text) {
     text.status("rdb_last_bgsave_status", host.rdb_last_bgsave_ok);
     text.flag("aof_enabled", host.aof_enabled);
     text.flag("aof_rewrite_in_progress", host.aof_rewrite_in_progress);
-    text.row("aof_rewrite_scheduled", 0);
+    text.flag("aof_rewrite_scheduled", host.aof_rewrite_scheduled);
     text.status("aof_last_bgrewrite_status", host.aof_last_bgrewrite_ok);
     text.status("aof_last_write_status", host.aof_last_write_ok);
     if host.aof_enabled {
@@ -179,6 +179,9 @@ fn stats(engine: &Engine, text: &mut Text) {
     engine.tracking.info(|name, value| text.row(name, value));
     text.row("unexpected_error_replies", stats.unexpected_errors);
     text.row("total_error_replies", stats.error_replies);
+    text.row("longest_turn_usec", engine.host.longest_turn_usec);
+    text.row("longest_turn_duty", engine.host.longest_turn_duty);
+    text.row("longest_turn_time", engine.host.longest_turn_unix);
 }
 
 fn replication(engine: &Engine, text: &mut Text) {

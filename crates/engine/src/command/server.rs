@@ -111,12 +111,12 @@ pub(super) fn save(cx: &mut Ctx<'_>, a: &[&[u8]], _: &mut Reply) -> Done {
 }
 
 pub(super) fn bgsave(cx: &mut Ctx<'_>, a: &[&[u8]], _: &mut Reply) -> Done {
-    match a {
-        [_] => {}
-        [_, word] if is(word, "schedule") => {}
+    let request = match a {
+        [_] => HostRequest::BackgroundSave,
+        [_, word] if is(word, "schedule") => HostRequest::ScheduleSave,
         _ => return Err(Error::SYNTAX),
-    }
-    ask_host(cx, a, HostRequest::BackgroundSave);
+    };
+    ask_host(cx, a, request);
     Ok(())
 }
 

@@ -36,6 +36,8 @@ pub struct Settings {
     pub appendfsync: i64,
     pub requirepass: String,
     pub maxmemory: u64,
+    /// Bytes, or a share of `maxmemory` as a negative number of percent.
+    pub maxmemory_clients: i64,
     pub(crate) maxmemory_policy: Policy,
     pub maxmemory_samples: i64,
     pub lfu_log_factor: i64,
@@ -67,6 +69,8 @@ pub struct Settings {
     pub auto_aof_rewrite_percentage: i64,
     pub auto_aof_rewrite_min_size: u64,
     pub active_expire: bool,
+    /// 0 for no, 1 for yes, 2 for clients on this machine.
+    pub enable_debug_command: i64,
     /// Settings that Redis has, that clients may read and set, and that mean nothing here.
     pub(crate) inert: Vec<String>,
 }
@@ -83,6 +87,7 @@ impl Default for Settings {
             appendfsync: 1,
             requirepass: String::new(),
             maxmemory: 0,
+            maxmemory_clients: 0,
             maxmemory_policy: Policy::NoEviction,
             maxmemory_samples: 5,
             lfu_log_factor: 10,
@@ -118,6 +123,7 @@ impl Default for Settings {
             auto_aof_rewrite_percentage: 100,
             auto_aof_rewrite_min_size: 64 << 20,
             active_expire: true,
+            enable_debug_command: 0,
             inert: params::inert_defaults(),
         }
     }

@@ -11,8 +11,12 @@ enum Field {
     Int(fn(&mut Settings) -> &mut i64, i64, i64),
     Size(fn(&mut Settings) -> &mut u64, u64, u64),
     Memory(fn(&mut Settings) -> &mut u64),
+    /// The same, with a least value.
+    MemoryFrom(fn(&mut Settings) -> &mut u64, u64),
     Choice(fn(&mut Settings) -> &mut i64, &'static [&'static str]),
     Text(fn(&mut Settings) -> &mut String),
+    MemoryOrPercent(fn(&mut Settings) -> &mut i64),
+    SavePoints,
     Policy,
     Events,
     OutputLimits,
@@ -26,7 +30,6 @@ enum Shape {
     Bool,
     Int(i64, i64),
     Memory,
-    MemoryOrPercent,
     Choice(&'static [&'static str]),
     Text,
 }
@@ -76,6 +79,7 @@ const fn hidden(name: &'static str, field: Field) -> Param {
 
 const INT_MAX: i64 = i32::MAX as i64;
 const LONG_MAX: u64 = i64::MAX as u64;
+const MIB: u64 = 1 << 20;
 
 /// Every setting.
 #[rustfmt::skip]
@@ -90,6 +94,7 @@ pub(crate) static PARAMS: &[Param] = &[
     p("requirepass", Field::Text(|s| &mut s.requirepass)),
     p("maxmemory", Field::Memory(|s| &mut s.maxmemory)),
     p("maxmemory-policy", Field::Policy),
+    p("maxmemory-clients", Field::MemoryOrPercent(|s| &mut s.maxmemory_clients)),
     p("maxmemory-samples", Field::Int(|s| &mut s.maxmemory_samples, 1, 64)),
     p("lfu-log-factor", Field::Int(|s| &mut s.lfu_log_factor, 0, INT_MAX)),
     p("lfu-decay-time", Field::Int(|s| &mut s.lfu_decay_time, 0, INT_MAX)),
@@ -98,8 +103,8 @@ pub(crate) static PARAMS: &[Param] = &[
     p("tcp-keepalive", Field::Int(|s| &mut s.tcp_keepalive, 0, INT_MAX)),
     fixed("tcp-backlog", Field::Int(|s| &mut s.tcp_backlog, 0, INT_MAX)),
     p("hz", Field::Int(|s| &mut s.hz, 0, INT_MAX)),
-    p("proto-max-bulk-len", Field::Memory(|s| &mut s.proto_max_bulk_len)),
-    p("client-query-buffer-limit", Field::Memory(|s| &mut s.client_query_buffer_limit)),
+    p("proto-max-bulk-len", Field::MemoryFrom(|s| &mut s.proto_max_bulk_len, MIB)),
+    p("client-query-buffer-limit", Field::MemoryFrom(|s| &mut s.client_query_buffer_limit, MIB)),
     p("client-output-buffer-limit", Field::OutputLimits),
     alias("hash-max-listpack-entries", "hash-max-ziplist-entries", Field::Size(|s| &mut s.hash_max_listpack_entries, 0, LONG_MAX)),
     alias("hash-max-listpack-value", "hash-max-ziplist-value", Field::Memory(|s| &mut s.hash_max_listpack_value)),
@@ -116,7 +121,7 @@ pub(crate) static PARAMS: &[Param] = &[
     alias("busy-reply-threshold", "lua-time-limit", Field::Int(|s| &mut s.lua_time_limit, 0, i64::MAX)),
     p("tracking-table-max-keys", Field::Size(|s| &mut s.tracking_table_max_keys, 0, LONG_MAX)),
     p("notify-keyspace-events", Field::Events),
-    p("save", Field::Text(|s| &mut s.save)),
+    p("save", Field::SavePoints),
     p("auto-aof-rewrite-percentage", Field::Int(|s| &mut s.auto_aof_rewrite_percentage, 0, INT_MAX)),
     p("auto-aof-rewrite-min-size", Field::Memory(|s| &mut s.auto_aof_rewrite_min_size)),
 
@@ -131,7 +136,6 @@ pub(crate) static PARAMS: &[Param] = &[
     p("latency-monitor-threshold", Field::Inert(Shape::Int(0, i64::MAX), "0")),
     p("latency-tracking", Field::Inert(Shape::Bool, "yes")),
     p("loglevel", Field::Inert(Shape::Choice(&["debug", "verbose", "notice", "warning"]), "notice")),
-    p("maxmemory-clients", Field::Inert(Shape::MemoryOrPercent, "0")),
     p("maxmemory-eviction-tenacity", Field::Inert(Shape::Int(0, 100), "10")),
     p("active-expire-effort", Field::Inert(Shape::Int(1, 10), "1")),
     p("min-replicas-to-write", Field::Inert(Shape::Int(0, INT_MAX), "0")),
@@ -162,7 +166,7 @@ pub(crate) static PARAMS: &[Param] = &[
     fixed("appendfilename", Field::Inert(Shape::Text, "appendonly.seawall")),
     fixed("cluster-enabled", Field::Inert(Shape::Bool, "no")),
     fixed("daemonize", Field::Inert(Shape::Bool, "no")),
-    fixed("enable-debug-command", Field::Inert(Shape::Choice(&["no", "yes", "local"]), "yes")),
+    fixed("enable-debug-command", Field::Choice(|s| &mut s.enable_debug_command, &["no", "yes", "local"])),
     fixed("io-threads", Field::Inert(Shape::Int(1, 128), "1")),
     fixed("logfile", Field::Inert(Shape::Text, "")),
     Param { name: "replicaof", alias: Some("slaveof"), mutable: Change::Never, field: Field::Inert(Shape::Text, "") },
@@ -198,9 +202,14 @@ impl Param {
         match &self.field {
             Field::Bool(at) => if *at(s) { "yes" } else { "no" }.to_owned(),
             Field::Int(at, ..) => at(s).to_string(),
-            Field::Size(at, ..) | Field::Memory(at) => at(s).to_string(),
+            Field::Size(at, ..) | Field::Memory(at) | Field::MemoryFrom(at, _) => at(s).to_string(),
             Field::Choice(at, names) => names[*at(s) as usize].to_owned(),
             Field::Text(at) => at(s).clone(),
+            Field::MemoryOrPercent(at) => match *at(s) {
+                percent if percent < 0 => format!("{}%", percent.unsigned_abs()),
+                bytes => bytes.to_string(),
+            },
+            Field::SavePoints => s.save.clone(),
             Field::Policy => s.maxmemory_policy.name().to_owned(),
             Field::Events => s.notify_keyspace_events.to_string(),
             Field::OutputLimits => format_limits(&s.output_limits),
@@ -217,8 +226,20 @@ impl Param {
                 *at(settings) = parse_int(text, *min as i64, *max as i64)? as u64;
             }
             Field::Memory(at) => *at(settings) = parse_memory(text)?,
+            Field::MemoryFrom(at, min) => {
+                let bytes = parse_memory(text)?;
+                if bytes < *min {
+                    return Err(format!("argument must be between {min} and {LONG_MAX} inclusive"));
+                }
+                *at(settings) = bytes;
+            }
             Field::Choice(at, names) => *at(settings) = parse_choice(text, names)? as i64,
             Field::Text(at) => text.clone_into(at(settings)),
+            Field::SavePoints => {
+                check_save_points(text)?;
+                text.clone_into(&mut settings.save);
+            }
+            Field::MemoryOrPercent(at) => *at(settings) = parse_memory_or_percent(text)?,
             Field::Policy => {
                 settings.maxmemory_policy = Policy::parse(text)
                     .ok_or_else(|| must_be_one_of(&Policy::ALL.map(Policy::name)))?;
@@ -233,7 +254,6 @@ impl Param {
                     Shape::Bool => if parse_bool(text)? { "yes" } else { "no" }.to_owned(),
                     Shape::Int(min, max) => parse_int(text, min, max)?.to_string(),
                     Shape::Memory => parse_memory(text)?.to_string(),
-                    Shape::MemoryOrPercent => parse_memory_or_percent(text)?,
                     Shape::Choice(names) => names[parse_choice(text, names)?].to_owned(),
                     Shape::Text => text.to_owned(),
                 };
@@ -250,6 +270,23 @@ impl Param {
             .position(|param| param.name == self.name)
             .expect("an inert setting is in the list it was found in")
     }
+}
+
+/// Pairs of seconds (from 1) and changes (from 0), or nothing.
+fn check_save_points(text: &str) -> Result<(), String> {
+    let bad = || "Invalid save parameters".to_owned();
+    let words: Vec<&str> = if text.is_empty() { Vec::new() } else { text.split(' ').collect() };
+    if !words.len().is_multiple_of(2) {
+        return Err(bad());
+    }
+    for (at, word) in words.iter().enumerate() {
+        let least = if at % 2 == 0 { 1 } else { 0 };
+        let number = number::parse_i64(word.as_bytes()).ok_or_else(bad)?;
+        if !(least..=INT_MAX).contains(&number) {
+            return Err(bad());
+        }
+    }
+    Ok(())
 }
 
 fn parse_bool(text: &str) -> Result<bool, String> {
@@ -273,14 +310,14 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     number::parse_memory(text.as_bytes()).ok_or_else(|| "argument must be a memory value".into())
 }
 
-fn parse_memory_or_percent(text: &str) -> Result<String, String> {
+/// Bytes, or percent as a negative number.
+fn parse_memory_or_percent(text: &str) -> Result<i64, String> {
     let Some(percent) = text.strip_suffix('%') else {
-        return Ok(parse_memory(text)
-            .map_err(|_| "argument must be a memory or percent value")?
-            .to_string());
+        let bytes = parse_memory(text).map_err(|_| "argument must be a memory or percent value")?;
+        return Ok(i64::try_from(bytes).unwrap_or(i64::MAX));
     };
-    match percent.parse::<u64>() {
-        Ok(0..=100) => Ok(text.to_owned()),
+    match percent.parse::<i64>() {
+        Ok(percent @ 0..=100) => Ok(-percent),
         Ok(_) => Err("percentage argument must be less or equal to 100".into()),
         Err(_) => Err("argument must be a memory or percent value".into()),
     }

@@ -11,6 +11,10 @@ use super::Engine;
 const CRON_MS: i64 = 100;
 /// Segments of a database looked at in one slice of expiry.
 const EXPIRE_SEGMENTS: usize = 4096;
+/// Segments after which the clock is looked at.
+const EXPIRE_AT_ONCE: usize = 64;
+/// Time that one slice of expiry may take; what is due and left follows with the next.
+const EXPIRE_NANOS: u64 = 5_000_000;
 
 impl Engine {
     /// Does what is due. Returns a script that is to be driven.
@@ -43,6 +47,7 @@ impl Engine {
         self.garbage.sweep();
         self.stats.peak_memory = self.stats.peak_memory.max(self.used_memory());
         self.limit_tracked_keys();
+        self.evict_clients();
         let frozen = self.pause.is_some();
         if self.settings.active_expire && !frozen {
             for db in 0..self.dbs.len() as u32 {
@@ -51,19 +56,26 @@ impl Engine {
         }
     }
 
-    /// Removes keys of one database whose time has passed, within a bound of work.
+    /// Removes keys of one database whose time has passed, within a bound of work and of time.
     fn expire_slice(&mut self, db: u32, now: i64) {
-        let state = &mut self.dbs[db as usize];
-        if state.expiring() == 0 {
-            return;
-        }
-        let mut due: Vec<Entry> = Vec::new();
-        let step = state.table.expire_step(now, state.expire_from, EXPIRE_SEGMENTS, |entry| {
-            due.push(entry);
-        });
-        state.expire_from = step.next_segment;
-        for entry in due {
-            self.expired(db, entry.key());
+        let started = self.clock.monotonic_nanos();
+        for _ in 0..EXPIRE_SEGMENTS / EXPIRE_AT_ONCE {
+            let state = &mut self.dbs[db as usize];
+            if state.expiring() == 0 {
+                return;
+            }
+            let mut due: Vec<Entry> = Vec::new();
+            let step = state.table.expire_step(now, state.expire_from, EXPIRE_AT_ONCE, |entry| {
+                due.push(entry);
+            });
+            state.expire_from = step.next_segment;
+            for entry in due {
+                self.expired(db, entry.key());
+            }
+            let nanos = self.clock.monotonic_nanos().saturating_sub(started);
+            if step.next_segment == 0 || nanos >= EXPIRE_NANOS {
+                return;
+            }
         }
     }
 
@@ -105,7 +117,9 @@ impl Engine {
                 self.sample(*db, volatile);
             }
             while let Some(candidate) = self.evict_pool.take() {
-                if self.dbs[candidate.db as usize].get(&candidate.key).is_some() {
+                // It may have gone, or have lost its lifetime, since it was sampled.
+                let entry = self.dbs[candidate.db as usize].get(&candidate.key);
+                if entry.is_some_and(|entry| !volatile || entry.expires_at().is_some()) {
                     self.evict_key(candidate.db, &candidate.key);
                     return true;
                 }
@@ -117,6 +131,7 @@ impl Engine {
     /// Offers some keys of a database to the pool.
     fn sample(&mut self, db: u32, volatile: bool) {
         let policy = self.settings.maxmemory_policy;
+        self.evict_pool.begin(policy);
         let (now, decay) = (self.now_ms(), self.settings.lfu_decay_time);
         let wanted = self.settings.maxmemory_samples.max(1) as usize;
         let (pool, rng) = (&mut self.evict_pool, &mut self.rng);

@@ -6,10 +6,14 @@ use crate::ctx::{Caller, Ctx, Propagation};
 use crate::error::Error;
 use crate::resp::Reply;
 use crate::script::ScriptJob;
-use crate::session::{Blocked, Queued, ReplyMode, Running, Wait};
+use crate::session::{Ack, Blocked, Queued, ReplyMode, Running, Wait};
 use crate::slowlog::Slow;
 
 use super::Engine;
+
+const NO_DEBUG: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+                        \"local\", you can run it from a local connection, otherwise you need to \
+                        set this option in the configuration file, and then restart the server.";
 
 /// What became of a request.
 #[derive(Debug)]
@@ -26,14 +30,38 @@ impl Engine {
         let state = &mut self.sessions[session];
         let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
         let start = out.len();
+        let dirty = self.dirty;
         let flow = self.execute_into(session, args, &mut out);
-        self.finish_reply(session, out, start);
+        // What waits for a script is acknowledged with its reply.
+        let told = match &flow {
+            Flow::Done if self.dirty != dirty => Told::Change,
+            Flow::Script(_) if out.len() > start => Told::Part,
+            _ => Told::Nothing,
+        };
+        self.finish_reply(session, out, start, told);
         flow
+    }
+
+    /// Notes that the reply at the end of a session's output acknowledges a change.
+    pub(crate) fn acknowledge(&mut self, session: usize, from: usize, told: Told) {
+        if !self.logging {
+            return;
+        }
+        let state = &mut self.sessions[session];
+        let end = state.output.len();
+        if from == 0 {
+            state.acks.clear();
+        }
+        match told {
+            Told::Change if end > from => state.acks.push(Ack::Reply(from, end)),
+            Told::Part => state.acks.push(Ack::Part(from)),
+            Told::Change | Told::Nothing => {}
+        }
     }
 
     /// Puts the output back, with what other parts of the engine sent to this session meanwhile in
     /// front of the reply, and drops the reply if CLIENT REPLY says so.
-    fn finish_reply(&mut self, session: usize, mut out: Reply, start: usize) {
+    fn finish_reply(&mut self, session: usize, mut out: Reply, start: usize, told: Told) {
         let state = &mut self.sessions[session];
         match state.reply_mode {
             ReplyMode::On => {}
@@ -49,12 +77,15 @@ impl Engine {
                 state.reply_mode = ReplyMode::On;
             }
         }
+        let mut reply_at = start;
         if !state.output.is_empty() {
             let pushed = std::mem::take(&mut state.output);
             out.splice_raw(start, &pushed);
+            reply_at += pushed.len();
         }
         let grew = out.len() > start;
         state.output = out.into_bytes();
+        self.acknowledge(session, reply_at, told);
         self.flush_own_invalidations(session);
         if grew {
             self.touch_session(session);
@@ -71,6 +102,10 @@ impl Engine {
             }
         };
         self.sessions[session].last_command = self.index.listed(command).full_name;
+        if command.name == "debug" && !self.may_debug(session) {
+            self.reject(session, Some(command), &Error::fixed(NO_DEBUG), out);
+            return Flow::Done;
+        }
         if self.tracking.is_active() {
             self.limit_tracked_keys();
         }
@@ -94,6 +129,17 @@ impl Engine {
         }
         self.call(session, command, args, Caller::Client, out);
         self.after_call(session, out)
+    }
+
+    /// Whether a session may use DEBUG.
+    fn may_debug(&self, session: usize) -> bool {
+        const YES: i64 = 1;
+        const LOCAL: i64 = 2;
+        match self.settings.enable_debug_command {
+            YES => true,
+            LOCAL => self.sessions[session].peer.is_local(),
+            _ => false,
+        }
     }
 
     /// What must hold before a command is run or queued.
@@ -160,6 +206,7 @@ impl Engine {
     fn queue(&mut self, session: usize, command: CommandRef, args: &[&[u8]], out: &mut Reply) {
         if let Some(multi) = &mut self.sessions[session].multi {
             multi.flags |= command.flags;
+            multi.bytes += args.iter().map(|arg| arg.len() + size_of::<Box<[u8]>>()).sum::<usize>();
             multi
                 .queue
                 .push(Queued { command, args: args.iter().map(|a| Box::from(*a)).collect() });
@@ -286,8 +333,10 @@ impl Engine {
     }
 
     /// Takes the reply of a script and goes on with what it was part of.
-    pub(crate) fn script_replied(&mut self, session: usize, reply: &[u8]) -> Flow {
+    pub(crate) fn script_replied(&mut self, session: usize, reply: &[u8], wrote: bool) -> Flow {
+        let dirty = self.dirty;
         let state = &mut self.sessions[session];
+        let in_transaction = state.running.is_some();
         let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
         let start = out.len();
         out.raw(reply);
@@ -296,7 +345,12 @@ impl Engine {
         } else {
             Flow::Done
         };
-        self.finish_reply(session, out, start);
+        let told = match () {
+            () if in_transaction => Told::Part,
+            () if wrote || self.dirty != dirty => Told::Change,
+            () => Told::Nothing,
+        };
+        self.finish_reply(session, out, start, told);
         flow
     }
 
@@ -364,6 +418,17 @@ impl Engine {
         };
         self.block(session, blocked);
     }
+}
+
+/// What a reply tells its client about the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Nothing that a log would have to keep.
+    Nothing,
+    /// That data was changed.
+    Change,
+    /// It is a part of a transaction's reply that is written in several steps.
+    Part,
 }
 
 /// How a call went.

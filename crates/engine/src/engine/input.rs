@@ -1,11 +1,20 @@
 //! From bytes to requests.
 
 use crate::resp::{Limits, Parsed};
-use crate::script::ScriptJob;
+use crate::script::{LogLevel, ScriptJob};
 
-use super::Engine;
 use super::execute::Flow;
+use super::{Engine, HostRequest};
 use crate::session::SessionId;
+
+/// At most one warning about HTTP in this time: a web page can repeat its request at will.
+const HTTP_WARNING_EVERY_MS: i64 = 60_000;
+
+/// Whether a request's first word shows that the peer speaks HTTP. A browser can be made to send a
+/// body of anyone's choosing to a loopback port, so nothing behind such a line may run.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
 
 impl Engine {
     /// Takes input of a session and runs every request that is whole, as far as it may run now.
@@ -25,9 +34,11 @@ impl Engine {
             let (used, job) = self.run_buffer(id.0, input);
             self.keep_rest(id.0, &input[used..]);
             if job.is_some() {
+                self.recount(id.0);
                 return job;
             }
         } else {
+            session.make_input_room(input.len());
             session.input.extend_from_slice(input);
             if session.input.len() as u64 > limit {
                 session.close_after_flush = true;
@@ -36,7 +47,10 @@ impl Engine {
             }
             self.make_runnable(id.0);
         }
-        self.run_runnable()
+        self.recount(id.0);
+        let job = self.run_runnable();
+        self.evict_clients();
+        job
     }
 
     /// Whether requests may run: not while a script does, until it is past its time.
@@ -49,10 +63,7 @@ impl Engine {
         if rest.is_empty() || state.close_after_flush {
             return;
         }
-        // Limit: reserve ahead for a large argument, but never more than a few times what came.
-        const AHEAD: usize = 64 << 10;
-        let wanted = state.parser.wanted().min(rest.len().saturating_mul(4).max(AHEAD));
-        state.input.reserve(wanted.max(rest.len()));
+        state.make_input_room(rest.len());
         state.input.extend_from_slice(rest);
     }
 
@@ -82,6 +93,10 @@ impl Engine {
                     self.sessions[session].in_hand = buf.len() - used;
                     used += len;
                     let args = parser.args(request);
+                    if args.first().is_some_and(|name| is_http(name)) {
+                        self.refuse_http(session);
+                        return (buf.len(), None);
+                    }
                     let flow =
                         if args.is_empty() { Flow::Done } else { self.execute(session, &args) };
                     drop(args);
@@ -93,6 +108,9 @@ impl Engine {
                         return (used, Some(job));
                     }
                     self.serve_ready();
+                    if self.limit_output(session) {
+                        return (buf.len(), None);
+                    }
                 }
                 Parsed::Incomplete => {
                     state.parser = parser;
@@ -109,6 +127,25 @@ impl Engine {
             }
         }
         (used, None)
+    }
+
+    /// Ends a session that speaks HTTP: nothing after this request runs, nothing more is answered.
+    fn refuse_http(&mut self, session: usize) {
+        let now_ms = self.now_ms();
+        if self.http_warned_ms.is_none_or(|at| now_ms.saturating_sub(at) >= HTTP_WARNING_EVERY_MS) {
+            self.http_warned_ms = Some(now_ms);
+            let peer = &self.sessions[session].peer.addr;
+            let text = format!(
+                "possible cross-protocol attack: {peer} sent an HTTP request (POST or Host:); its \
+                 connection is closed and nothing behind that line was executed"
+            );
+            self.requests.push(HostRequest::Log { level: LogLevel::Warning as u8, text });
+        }
+        let state = &mut self.sessions[session];
+        state.output.clear();
+        state.acks.clear();
+        state.close_after_flush = true;
+        self.touch_session(session);
     }
 
     /// Puts a session with waiting input in the queue.
@@ -138,7 +175,10 @@ impl Engine {
                 let mut buf = buf;
                 buf.drain(..used);
                 buf.append(&mut state.input);
-                state.input = buf;
+                if !state.doomed {
+                    state.input = buf;
+                }
+                self.recount(session);
             }
             if job.is_some() {
                 return job;

@@ -10,6 +10,7 @@
 //! [`wake`] serves those who wait, [`cron`] does what time demands, [`change`] tells of changes.
 
 mod change;
+mod clients;
 mod cron;
 mod execute;
 mod input;
@@ -33,7 +34,7 @@ use crate::keyspace::Db;
 use crate::pubsub::PubSub;
 use crate::rng::Rng;
 use crate::script::{ScriptRun, ScriptStore};
-use crate::session::{Peer, Session, SessionId};
+use crate::session::{Ack, Peer, Session, SessionId};
 use crate::slowlog::SlowLog;
 use crate::stats::Stats;
 use crate::tracking::Tracking;
@@ -58,6 +59,8 @@ pub enum HostRequest {
     Save(SessionId),
     /// BGSAVE: begin a snapshot, answer at once.
     BackgroundSave(SessionId),
+    /// BGSAVE SCHEDULE: begin a snapshot, or do so when a rewrite has ended; answer at once.
+    ScheduleSave(SessionId),
     /// BGREWRITEAOF: begin a rewrite of the log, answer at once.
     Rewrite(SessionId),
     /// DEBUG RELOAD and DEBUG LOADAOF: write everything out and read it again, then answer.
@@ -94,6 +97,7 @@ pub struct HostInfo {
     pub loading: bool,
     pub aof_enabled: bool,
     pub aof_rewrite_in_progress: bool,
+    pub aof_rewrite_scheduled: bool,
     pub aof_last_bgrewrite_ok: bool,
     pub aof_last_write_ok: bool,
     pub aof_current_size: u64,
@@ -102,6 +106,11 @@ pub struct HostInfo {
     pub rdb_last_save_unix: i64,
     pub rdb_last_bgsave_ok: bool,
     pub used_memory_rss: u64,
+    pub longest_turn_usec: u64,
+    pub longest_turn_duty: &'static str,
+    pub longest_turn_unix: i64,
+    /// The figures above were reset; the host begins them anew.
+    pub longest_turn_reset: bool,
     pub used_cpu_sys_micros: u64,
     pub used_cpu_user_micros: u64,
 }
@@ -124,6 +133,8 @@ pub struct Engine {
     pub(crate) dbs: Vec<Db>,
     pub(crate) sessions: Slab<Session>,
     pub(crate) next_client_id: u64,
+    /// Bytes that all sessions hold; see `clients.rs`.
+    pub(crate) client_bytes: usize,
     pub(crate) touched: Vec<SessionId>,
     pub(crate) runnable: std::collections::VecDeque<usize>,
     pub(crate) waiting: Waiting,
@@ -151,6 +162,8 @@ pub struct Engine {
     pub(crate) garbage: Heap,
     pub(crate) host: HostInfo,
     pub(crate) last_cron_ms: i64,
+    /// When the operator was last told of a client that speaks HTTP.
+    pub(crate) http_warned_ms: Option<i64>,
     /// DEBUG PAUSE-CRON: the regular work is left undone.
     pub(crate) cron_paused: bool,
 }
@@ -172,6 +185,7 @@ impl Engine {
             settings: options.settings,
             sessions: Slab::new(),
             next_client_id: 1,
+            client_bytes: 0,
             touched: Vec::new(),
             runnable: std::collections::VecDeque::new(),
             waiting: Waiting::default(),
@@ -195,6 +209,7 @@ impl Engine {
             garbage: Heap::default(),
             host: HostInfo::default(),
             last_cron_ms: 0,
+            http_warned_ms: None,
             cron_paused: false,
         }
     }
@@ -206,7 +221,9 @@ impl Engine {
         self.stats.total_connections += 1;
         let authenticated = self.settings.requirepass.is_empty();
         let now_ms = self.now_us / 1000;
-        SessionId(self.sessions.insert(Session::new(client_id, peer, now_ms, authenticated)))
+        let session = self.sessions.insert(Session::new(client_id, peer, now_ms, authenticated));
+        self.recount(session);
+        SessionId(session)
     }
 
     /// Ends a session and everything it held.
@@ -227,15 +244,34 @@ impl Engine {
             && script.session == id.0
         {
             script.orphaned = true;
-            self.sessions[id.0].output.clear();
+            let state = &mut self.sessions[id.0];
+            (state.output, state.unsent) = (Vec::new(), 0);
+            self.recount(id.0);
             return;
         }
-        self.sessions.remove(id.0);
+        self.forget_session(id.0);
     }
 
     /// Bytes to be sent to a session; the host drains them.
     pub fn output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
         self.sessions.get_mut(id.0).map(|session| &mut session.output)
+    }
+
+    /// Moves to `into` which parts of the session's output acknowledge changes; the host asks when it
+    /// takes the output.
+    pub fn take_acks(&mut self, id: SessionId, into: &mut Vec<Ack>) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            into.append(&mut session.acks);
+        }
+    }
+
+    /// Drops what a session was to be sent.
+    pub fn drop_output(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.output = Vec::new();
+            session.acks.clear();
+            self.recount(id.0);
+        }
     }
 
     /// Sessions with new output, or that are to be closed, since the last call.
@@ -325,6 +361,26 @@ impl Engine {
         self.stats.rejected_connections += 1;
     }
 
+    /// Tells how many bytes of a session's output wait in the host; they count as the client's memory.
+    pub fn set_unsent(&mut self, id: SessionId, bytes: usize) {
+        if let Some(session) = self.sessions.get_mut(id.0) {
+            session.unsent = bytes;
+            self.recount(id.0);
+        }
+    }
+
+    /// Whether a session is to be closed now, whatever it was still to be sent.
+    #[must_use]
+    pub fn wants_drop(&self, id: SessionId) -> bool {
+        self.sessions.get(id.0).is_some_and(|session| session.doomed)
+    }
+
+    /// Estimated bytes in use, as INFO's `used_memory`.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_memory() as u64
+    }
+
     /// How many sessions are open.
     #[must_use]
     pub fn session_count(&self) -> usize {
@@ -362,6 +418,6 @@ impl Engine {
     pub(crate) fn used_memory(&self) -> usize {
         const BASE: usize = 512 << 10;
         let data: usize = self.dbs.iter().map(Db::heap_bytes).sum();
-        BASE + data + self.sessions.len() * 512
+        BASE + data + self.client_bytes
     }
 }

@@ -212,12 +212,12 @@ impl Engine {
         if let Some(script) = &script {
             self.count_script(&finished.job, script);
         }
+        let wrote = script.as_ref().is_some_and(|script| script.wrote)
+            || matches!(finished.job.work, Work::LoadLibrary { .. });
         if script.is_some_and(|script| script.orphaned) {
-            if self.sessions.contains(session) {
-                self.sessions.remove(session);
-            }
+            self.forget_session(session);
         } else if self.sessions.contains(session)
-            && let Flow::Script(job) = self.script_replied(session, &reply)
+            && let Flow::Script(job) = self.script_replied(session, &reply, wrote)
         {
             return Some(job);
         }

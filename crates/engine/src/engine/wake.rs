@@ -5,6 +5,7 @@ use crate::resp::Reply;
 use crate::session::{Blocked, SessionId, Wait};
 
 use super::Engine;
+use super::execute::Told;
 
 impl Engine {
     /// Lets a session wait.
@@ -60,16 +61,22 @@ impl Engine {
         let Some(blocked) = state.blocked.take() else { return };
         let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
         let start = out.len();
+        let dirty = self.dirty;
         let args: Vec<&[u8]> = blocked.args.iter().map(|a| &**a).collect();
         let called = self.call(session, blocked.command, &args, Caller::Retry, &mut out);
         let state = &mut self.sessions[session];
+        let mut reply_at = start;
         if !state.output.is_empty() {
             let pushed = std::mem::take(&mut state.output);
             out.splice_raw(start, &pushed);
+            reply_at += pushed.len();
         }
         let grew = out.len() > start;
         state.output = out.into_bytes();
         state.blocked = Some(blocked);
+        if self.dirty != dirty {
+            self.acknowledge(session, reply_at, Told::Change);
+        }
         self.flush_own_invalidations(session);
         if grew {
             self.touch_session(session);
@@ -130,6 +137,7 @@ impl Engine {
     /// Tells the host to look at a session.
     #[inline]
     pub(crate) fn touch_session(&mut self, session: usize) {
+        self.recount(session);
         let state = &mut self.sessions[session];
         if !state.touched {
             state.touched = true;

@@ -113,7 +113,13 @@ impl Reply {
 
     #[inline]
     pub(crate) fn bulk(&mut self, data: &[u8]) {
-        self.bytes.reserve(data.len() + 16);
+        // A large value is copied once, into a buffer that holds just it.
+        const LARGE: usize = 64 << 10;
+        if data.len() < LARGE {
+            self.bytes.reserve(data.len() + 16);
+        } else {
+            self.bytes.reserve_exact(data.len() + 32);
+        }
         self.header(b'$', data.len() as i64);
         self.line(data);
     }

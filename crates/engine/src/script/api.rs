@@ -5,6 +5,7 @@
 //! whether it was killed. Outside of a run there is no host, and most of the
 //! table answers that it can only be used inside a script invocation.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use mlua::{Function, IntoLua, Lua, LuaString, Table, Value};
@@ -13,11 +14,13 @@ use smallvec::SmallVec;
 use super::arguments::{Arguments, as_number};
 use super::library::Loading;
 use super::number::{Lrand48, push_general, to_i64};
-use super::{LogLevel, ScriptHost, convert, fail};
+use super::{LogLevel, ScriptHost, Tick, convert, fail};
 
 /// The version of Redis that scripts are told.
 const VERSION: &str = "7.0.15";
 const VERSION_NUMBER: i64 = 0x0007_000f;
+/// Steps of work outside of Lua code, some nanoseconds each, until the host is asked.
+const STEPS_PER_TICK: u64 = 1 << 18;
 
 /// What the functions of one interpreter share.
 pub(crate) struct State {
@@ -37,23 +40,57 @@ pub(crate) struct State {
 
 /// A handle on the [`State`] of an interpreter.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<State>>);
+pub(crate) struct Shared(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// Steps of work done outside of Lua code since the host was last asked.
+    spent: AtomicU64,
+}
 
 impl Shared {
     pub(crate) fn new() -> Self {
-        Shared(Arc::new(Mutex::new(State {
+        let state = Mutex::new(State {
             host: None,
             protocol: 2,
             killed: false,
             random: Lrand48::new(),
             loading: None,
             buffer: Vec::new(),
-        })))
+        });
+        Shared(Arc::new(Inner { state, spent: AtomicU64::new(0) }))
     }
 
     /// Invariant: never held across a call into Lua or the host.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no holder of the script state panics")
+        self.0.state.lock().expect("no holder of the script state panics")
+    }
+
+    /// Counts work that no count hook sees; asks the host when there was enough of it.
+    ///
+    /// # Errors
+    /// When the script is to end.
+    pub(crate) fn spend(&self, steps: u64) -> mlua::Result<()> {
+        let spent = self.0.spent.fetch_add(steps, Ordering::Relaxed) + steps;
+        if spent < STEPS_PER_TICK { Ok(()) } else { self.ask_host() }
+    }
+
+    /// Asks the host whether the script may go on.
+    ///
+    /// # Errors
+    /// When it is to end; the script cannot catch that.
+    pub(crate) fn ask_host(&self) -> mlua::Result<()> {
+        self.0.spent.store(0, Ordering::Relaxed);
+        let (host, is_loading, killed) = {
+            let state = self.lock();
+            let loading = state.loading.as_ref().map(Loading::host);
+            (state.host.clone().or(loading), state.loading.is_some(), state.killed)
+        };
+        if !killed && host.is_none_or(|host| host.tick() == Tick::Continue) {
+            return Ok(());
+        }
+        self.lock().killed = true;
+        Err(if is_loading { fail::reply("FUNCTION LOAD timeout") } else { fail::killed() })
     }
 
     fn host(&self) -> Option<Arc<dyn ScriptHost>> {

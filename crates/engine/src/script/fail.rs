@@ -70,12 +70,16 @@ pub(crate) fn killed() -> Error {
 
 /// Lua's message for a wrong argument. `number` counts from one.
 pub(crate) fn bad_argument(lua: &Lua, number: usize, why: impl fmt::Display) -> Error {
-    let (name, method) = lua
-        .inspect_stack(0, |frame| {
+    let names = |level| {
+        lua.inspect_stack(level, |frame| {
             let names = frame.names();
             (names.name.map(Cow::into_owned), names.name_what == Some("method"))
         })
-        .unwrap_or((None, false));
+    };
+    // A wrapper of the prelude stands for the function that it wraps.
+    let wrapped =
+        lua.inspect_stack(1, |frame| frame.source().source.as_deref() == Some(CHUNK_NAME));
+    let (name, method) = names(usize::from(wrapped == Some(true))).unwrap_or((None, false));
     let name = name.unwrap_or_else(|| "?".to_owned());
     if method && number == 1 {
         return text(lua, format!("calling '{name}' on bad self ({why})"));
@@ -93,11 +97,8 @@ fn caller_position(lua: &Lua) -> Vec<u8> {
             (own, source.short_src.map(Cow::into_owned), frame.current_line())
         })
     };
-    // A wrapper of the prelude stands for the function that it wraps.
-    let place = match at(1) {
-        Some((true, ..)) => at(2),
-        other => other,
-    };
+    // A wrapper of the prelude, of three functions at most, stands for the function that it wraps.
+    let place = (1..=4).map(at).find(|place| !matches!(place, Some((true, ..)))).flatten();
     match place {
         Some((_, Some(source), Some(line))) if line > 0 => {
             format!("{source}:{line}: ").into_bytes()

@@ -41,6 +41,14 @@ pub(crate) use run::{Nobody, run};
 pub(crate) use store::{Library, Script, ScriptStore, Sha, hex_sha1};
 pub(crate) use vm::{Call, RegisteredFunction, Vm};
 
+/// Memory that one interpreter may use; beyond it a script is told "not enough memory".
+///
+/// Redis has no such bound: there a script takes memory until the system ends the process. This one
+/// holds the largest value a command takes (512 MiB) several times.
+pub(crate) const MAX_LUA_BYTES: usize = 2 << 30;
+/// Length of one string that a library function makes; checked before it is made.
+pub(crate) const MAX_STRING_BYTES: usize = 1 << 30;
+
 /// What the count hook of a running script is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tick {
@@ -79,6 +87,6 @@ pub(crate) trait ScriptHost: Send + Sync {
     /// Writes a line to the server's log.
     fn log(&self, level: LogLevel, message: &[u8]);
 
-    /// Asked every 100 000 instructions.
+    /// Asked every few thousand instructions, and as often by functions that work for long.
     fn tick(&self) -> Tick;
 }

@@ -8,14 +8,19 @@
 //!   compatible with scripts that expect strings; `xpcall` and
 //!   `coroutine.resume` give the table.
 //! - `table.insert` and `pairs` are the native ones for ordinary tables; locked
-//!   tables and wrong arguments are left to `guard.rs`.
+//!   tables and wrong arguments are left to `guard.rs`. An insertion far below
+//!   the table's start moves two thousand million places: it is done in Lua,
+//!   where the script can be stopped.
+//! - `unpack` is the native one for ranges that it can count.
+//! - `string.gsub` with a function or a table, and `string.gmatch`, call back or
+//!   keep state; the search itself is in `lib/strings.rs`.
 //! - None of them catches the end of a killed script: `reveal` raises it again.
 //! - `run` and `run_function` are what Rust calls; they answer `true, value` or
 //!   `false, {err=, source=, line=}`.
 
 use std::borrow::Cow;
 
-use mlua::{Function, Lua, Table, Value};
+use mlua::{Function, Lua, Table, Value, Variadic};
 
 use super::api::Shared;
 use super::arguments::Arguments;
@@ -28,6 +33,48 @@ pub(crate) const CHUNK_NAME: &str = "=seawall";
 const SOURCE: &str = r#"
 local pcall, xpcall, resume, type, tostring, reveal, place, select, next = ...
 local locked, native_insert, insert, pairs = select(10, ...)
+local gsub, gmatch, search, sub, concat, wrong, rawget, rawset = select(14, ...)
+local unpack, error, tonumber = select(22, ...)
+
+-- What the native one counts in: 32 bits, whose overflow ends the process. No stack has room for more
+-- results than this anyway.
+local most_results, least_index, past_index = 8000, -2147483648, 2147483648
+
+-- As the native one, which moves up everything from the position on.
+local function insert_far(t, position, value)
+  for i = #t + 1, position + 1, -1 do
+    rawset(t, i, rawget(t, i - 1))
+  end
+  rawset(t, position, value)
+end
+
+local function gsub_by(kind, by, s, p, most, anchored)
+  local out, size, copied, from, count = {}, 0, 0, 0, 0
+  local function put(piece)
+    size = size + 1
+    out[size] = piece
+  end
+  local function use(first, last, ...)
+    if not first then return false end
+    count = count + 1
+    local value
+    if kind == 'function' then value = by(...) else value = by[(...)] end
+    local got = type(value)
+    if not value then
+      value = sub(s, first + 1, last)
+    elseif got ~= 'string' and got ~= 'number' then
+      wrong(got)
+    end
+    put(sub(s, copied + 1, first))
+    put(value)
+    copied, from = last, last
+    if last == first then from = last + 1 end
+    return not anchored
+  end
+  while count < most and use(search(s, p, from, true, kind == 'table')) do end
+  put(sub(s, copied + 1))
+  return concat(out), count
+end
 
 local function finish_text(ok, ...)
   if ok then return ok, ... end
@@ -65,11 +112,61 @@ return {
         native_insert(t, a)
         return
       elseif count == 1 and type(a) == 'number' then
-        native_insert(t, a, (...))
+        if a < -1000 then
+          insert_far(t, a, (...))
+        else
+          native_insert(t, a, (...))
+        end
         return
       end
     end
     return insert(t, a, ...)
+  end,
+  gsub = function(...)
+    local _, _, by = ...
+    local kind = type(by)
+    if kind ~= 'function' and kind ~= 'table' then
+      return gsub(...)
+    end
+    -- Not a tail call: an error names the line two levels up.
+    local text, count = gsub_by(kind, by, gsub(...))
+    return text, count
+  end,
+  gmatch = function(...)
+    local s, p = gmatch(...)
+    local from = 0
+    local function take(first, last, ...)
+      if not first then return end
+      from = last
+      if last == first then from = last + 1 end
+      return ...
+    end
+    return function()
+      return take(search(s, p, from))
+    end
+  end,
+  unpack = function(...)
+    local t, i, j = ...
+    if type(t) ~= 'table' then
+      local got = select('#', ...) == 0 and 'no value' or type(t)
+      error("bad argument #1 to 'unpack' (table expected, got " .. got .. ')', 2)
+    end
+    if i ~= nil or j ~= nil then
+      local from, to = 1, #t
+      if i ~= nil then from = tonumber(i) end
+      if j ~= nil then to = tonumber(j) end
+      if not from then
+        error("bad argument #2 to 'unpack' (number expected, got " .. type(i) .. ')', 2)
+      end
+      if not to then
+        error("bad argument #3 to 'unpack' (number expected, got " .. type(j) .. ')', 2)
+      end
+      local fits = from >= least_index and from < past_index and to >= least_index and to < past_index
+      if not (fits and to - from < most_results) then
+        error('too many results to unpack', 2)
+      end
+    end
+    return unpack(...)
   end,
   pairs = function(t)
     if type(t) == 'table' and not locked[t] then
@@ -144,9 +241,15 @@ pub(crate) fn install(
             native_insert,
             table.raw_get::<Function>("insert")?,
             globals.raw_get::<Function>("pairs")?,
+            strings(lua, globals, &table)?,
         ))?;
+    let string: Table = globals.raw_get("string")?;
+    string.raw_set("search", Value::Nil)?;
+    string.raw_set("gsub", parts.raw_get::<Function>("gsub")?)?;
+    string.raw_set("gmatch", parts.raw_get::<Function>("gmatch")?)?;
     table.raw_set("insert", parts.raw_get::<Function>("insert")?)?;
     globals.raw_set("pairs", parts.raw_get::<Function>("pairs")?)?;
+    globals.raw_set("unpack", parts.raw_get::<Function>("unpack")?)?;
     globals.raw_set("pcall", parts.raw_get::<Function>("pcall")?)?;
     globals.raw_set("xpcall", parts.raw_get::<Function>("xpcall")?)?;
     coroutine.raw_set("resume", parts.raw_get::<Function>("resume")?)?;
@@ -155,6 +258,24 @@ pub(crate) fn install(
         run_function: parts.raw_get("run_function")?,
         load: parts.raw_get("load")?,
     })
+}
+
+/// What the prelude needs of `string` and `table`, in the order in which it takes it.
+fn strings(lua: &Lua, globals: &Table, table: &Table) -> mlua::Result<Variadic<Function>> {
+    let string: Table = globals.raw_get("string")?;
+    let mut found = Variadic::new();
+    for name in ["gsub", "gmatch", "search", "sub"] {
+        found.push(string.raw_get(name)?);
+    }
+    found.push(table.raw_get("concat")?);
+    found.push(lua.create_function(|lua, kind: String| {
+        Err::<(), _>(fail::text(lua, format!("invalid replacement value (a {kind})")))
+    })?);
+    found.push(globals.raw_get("rawget")?);
+    for name in ["rawset", "unpack", "error", "tonumber"] {
+        found.push(globals.raw_get(name)?);
+    }
+    Ok(found)
 }
 
 /// Turns what was caught into what a script may see.

@@ -16,7 +16,7 @@ use super::reply::{self, Protocols};
 use super::sandbox::Sandbox;
 use super::shebang::ScriptFlags;
 use super::store::{LibraryId, Script, Sha};
-use super::{Request, ScriptHost, fail};
+use super::{MAX_LUA_BYTES, Request, ScriptHost, fail};
 
 /// A function that the code of a library registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -301,7 +301,16 @@ fn finish(
         push_error(&mut bytes, text.as_bytes());
         false
     });
+    tidy(sandbox);
     ScriptReply { bytes, counted, compiled: true }
+}
+
+/// Frees what a script left behind, when that is much: the scripts after it need the memory.
+fn tidy(sandbox: &Sandbox) {
+    if sandbox.lua.used_memory() > MAX_LUA_BYTES / 4 {
+        // A finalizer that fails is the script's own; nothing depends on it.
+        let _ = sandbox.lua.gc_collect();
+    }
 }
 
 /// The error that ended a script; says whether it was counted already.

@@ -16,7 +16,7 @@ use super::lock::DirectoryLock;
 use super::open::{self, Progress};
 use super::shared::lock;
 use super::{Clock, Log, LogError, SNAPSHOT_FILE, Target, save_now};
-use crate::journal::{Journal, JournalError, Listener, OpenJournal};
+use crate::journal::{Begun, Journal, JournalError, Listener, OpenJournal};
 use crate::notice::{Level, Notices};
 
 /// How long to wait before what failed is tried again.
@@ -47,6 +47,16 @@ pub fn open_journal(place: Place) -> OpenJournal {
     })
 }
 
+/// Gives a server its log on a disk of the caller's, such as a simulated one. Nobody else may use the
+/// disk meanwhile.
+pub fn open_journal_on(disk: Arc<dyn Disk>) -> OpenJournal {
+    Arc::new(move |core, notices| {
+        let progress = Place::new("").progress;
+        let journal = DiskJournal::on(Arc::clone(&disk), None, &progress, core, notices)?;
+        Ok(Arc::new(journal) as Arc<dyn Journal>)
+    })
+}
+
 /// The log of one server.
 struct DiskJournal {
     log: Arc<Log>,
@@ -54,7 +64,7 @@ struct DiskJournal {
     disk: Arc<dyn Disk>,
     notices: Notices,
     state: Mutex<State>,
-    _lock: DirectoryLock,
+    _lock: Option<DirectoryLock>,
 }
 
 struct State {
@@ -66,6 +76,9 @@ struct State {
     saved_unix: i64,
     /// A snapshot was made that the engine has not been told of.
     just_saved: bool,
+    /// A rewrite, or a snapshot, begins when what is under way has ended.
+    rewrite_scheduled: bool,
+    save_scheduled: bool,
     /// Nothing is begun by itself before this.
     not_before: Option<Instant>,
     rules: Rules,
@@ -113,10 +126,19 @@ impl DiskJournal {
         let io = |error| LogError::Io { file: place.directory.display().to_string(), error };
         let disk = DirectoryDisk::new(&place.directory).map_err(io)?;
         let lock = DirectoryLock::take(disk.directory())?;
-        let disk: Arc<dyn Disk> = Arc::new(disk);
+        Self::on(Arc::new(disk), Some(lock), &place.progress, core, notices)
+    }
+
+    fn on(
+        disk: Arc<dyn Disk>,
+        lock: Option<DirectoryLock>,
+        progress: &Progress,
+        core: &Arc<Core>,
+        notices: &Notices,
+    ) -> Result<Self, LogError> {
         let started = Instant::now();
         let clock: Clock = Arc::new(move || started.elapsed());
-        let log = open::open(&disk, core, clock, &place.progress, notices)?;
+        let log = open::open(&disk, core, clock, progress, notices)?;
         let mut engine = core.engine();
         let state = State {
             job: None,
@@ -125,6 +147,8 @@ impl DiskJournal {
             save_ok: true,
             saved_unix: engine.unix_seconds(),
             just_saved: false,
+            rewrite_scheduled: false,
+            save_scheduled: false,
             not_before: None,
             rules: Rules::of(engine.settings()),
         };
@@ -168,6 +192,10 @@ impl DiskJournal {
                 }
                 (Target::Log, Target::Snapshot) => "Background save in progress".to_owned(),
             }));
+        }
+        match target {
+            Target::Log => state.rewrite_scheduled = false,
+            Target::Snapshot => state.save_scheduled = false,
         }
         let job = Job::begin(self.source(), target).map_err(JournalError::from)?;
         state.job = job;
@@ -223,6 +251,7 @@ impl DiskJournal {
         let running = state.job.as_ref().map(|job| job.target);
         info.aof_enabled = self.log.has_file();
         info.aof_rewrite_in_progress = running == Some(Target::Log);
+        info.aof_rewrite_scheduled = state.rewrite_scheduled;
         info.aof_last_bgrewrite_ok = state.rewrite_ok;
         info.aof_last_write_ok = self.log.failure().is_none();
         info.aof_current_size = self.log.size_bytes();
@@ -286,12 +315,33 @@ impl Journal for DiskJournal {
         lock(&self.state).rules.save_points.clear();
     }
 
-    fn begin_save(&self) -> Result<(), JournalError> {
-        self.begin(Target::Snapshot, self.unix_seconds())
+    fn begin_save(&self, schedule: bool) -> Result<Begun, JournalError> {
+        let now = self.unix_seconds();
+        let mut state = lock(&self.state);
+        self.finish_job(&mut state, now);
+        if schedule && state.job.as_ref().is_some_and(|job| job.target == Target::Log) {
+            state.save_scheduled = true;
+            return Ok(Begun::Later);
+        }
+        drop(state);
+        self.begin(Target::Snapshot, now).map(|()| Begun::Now)
     }
 
-    fn begin_rewrite(&self) -> Result<(), JournalError> {
-        self.begin(Target::Log, self.unix_seconds())
+    fn begin_rewrite(&self) -> Result<Begun, JournalError> {
+        let now = self.unix_seconds();
+        let mut state = lock(&self.state);
+        self.finish_job(&mut state, now);
+        if state.job.as_ref().is_some_and(|job| job.target == Target::Snapshot) {
+            state.rewrite_scheduled = true;
+            return Ok(Begun::Later);
+        }
+        drop(state);
+        self.begin(Target::Log, now).map(|()| Begun::Now)
+    }
+
+    fn describe(&self, engine: &mut Engine) {
+        self.finish_job(&mut lock(&self.state), engine.unix_seconds());
+        self.tell(engine.host_info());
     }
 
     fn reload(&self) -> Result<(), JournalError> {
@@ -334,13 +384,16 @@ impl Journal for DiskJournal {
         let idle = state.job.is_none() && state.not_before.is_none_or(|at| Instant::now() >= at);
         let target = if !idle {
             None
-        } else if self.log.needs_rewrite()
+        } else if state.rewrite_scheduled
+            || self.log.needs_rewrite()
             || (state.rules.appendonly && !self.log.has_file())
             || (self.log.has_file()
                 && state.rules.wants_rewrite(self.log.size_bytes(), state.base_bytes))
         {
             Some(Target::Log)
-        } else if state.rules.wants_save(engine.changes_since_save(), now - state.saved_unix) {
+        } else if state.save_scheduled
+            || state.rules.wants_save(engine.changes_since_save(), now - state.saved_unix)
+        {
             Some(Target::Snapshot)
         } else {
             None

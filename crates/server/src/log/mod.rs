@@ -35,7 +35,7 @@ mod writer;
 pub use check::{Report, Verdict, check, repair};
 pub use disk::{DirectoryDisk, Disk, DiskFile};
 pub use error::LogError;
-pub use journal::{Place, open_journal};
+pub use journal::{Place, open_journal, open_journal_on};
 pub use lock::DirectoryLock;
 pub use open::Progress;
 pub use reader::{Loaded, Torn, load};

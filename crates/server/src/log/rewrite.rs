@@ -26,19 +26,21 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use seawall_engine::effects::{self, Effects, Operation};
 use seawall_engine::{Cursor, Engine, Reach, Touch};
 
 use super::appender::Appender;
-use super::shared::{Shared, lock};
+use super::shared::{Shared, lock, try_lock};
 use super::writer::Log;
 use super::{LOG_FILE, LogError, SNAPSHOT_FILE};
 
 /// Encoded bytes a slice aims at.
 const SLICE_BYTES: usize = 64 << 10;
-/// The new file is synced whenever it grew by this much, so that the last sync is short.
-const SYNC_EVERY_BYTES: u64 = 32 << 20;
+/// The new file is synced whenever it grew by this much, so that the last sync is short and those of
+/// the log do not queue behind a long one.
+const SYNC_EVERY_BYTES: u64 = 4 << 20;
 /// How often operations like SWAPDB may start a rewrite over; then it is done in one slice.
 const MAX_RESTARTS: u32 = 4;
 
@@ -216,8 +218,17 @@ impl Rewrite {
         let shared = Arc::clone(&self.shared);
         let mut out = Effects::new();
         let mut taken = None;
+        let mut busy = false;
         let visited = source.visit(&mut |engine| {
-            let appender = (self.target == Target::Log).then(|| lock(&shared.appender));
+            // The engine does not wait for somebody who writes; this comes again.
+            let appender = match (self.target, try_lock(&shared.appender)) {
+                (Target::Snapshot, _) => None,
+                (Target::Log, None) => {
+                    busy = true;
+                    return;
+                }
+                (Target::Log, appender) => appender,
+            };
             let live = self.take_live();
             let routed = route(&live, None, engine, &mut out);
             debug_assert!(routed, "behind the end nothing can be out of place");
@@ -225,7 +236,7 @@ impl Rewrite {
             // The engine goes on from here; what it stages now belongs behind the new file's end.
             taken = appender.map(|appender| (appender, shared.take_staged()));
         });
-        if !visited {
+        if !visited || busy {
             return Ok(Step::Later);
         }
         let mut file = self.file.take().expect("a rewrite has its file until it finishes");
@@ -241,6 +252,9 @@ impl Rewrite {
         };
         if let Err(error) = placed {
             shared.give_back(chunks.into_iter());
+            drop(appender);
+            // A failure is kept for whoever writes next.
+            let _ = shared.flush();
             return Err(error);
         }
         let directory = shared.disk.sync_directory();
@@ -250,10 +264,13 @@ impl Rewrite {
             Err(error) => shared.distrust(error),
         }
         let old = appender.replace(file);
+        shared.has_file.store(true, Ordering::Release);
         drop(appender);
         // Freeing a large file's blocks takes time, and nobody waits here.
         drop(old);
         directory?;
+        // What was staged meanwhile was left to us; a failure is kept for whoever writes next.
+        let _ = shared.flush();
         shared.publish();
         shared.notify();
         Ok(Step::Finished(size))

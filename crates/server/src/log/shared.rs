@@ -13,7 +13,7 @@
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::appender::Appender;
@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) committed: AtomicU64,
     pub(super) released: AtomicU64,
     pub(super) size_bytes: AtomicU64,
+    /// Whether there is an appender; known without its lock, which may be held for long.
+    pub(super) has_file: AtomicBool,
     pub(super) refusing: AtomicBool,
     pub(super) trouble: Mutex<Trouble>,
     pub(super) listener: Mutex<Option<Listener>>,
@@ -73,9 +75,39 @@ impl Shared {
         (self.clock)()
     }
 
-    /// Writes all staged chunks.
+    /// Writes all staged chunks, unless somebody else is at the file: then that one does it, or the
+    /// sync thread. So no caller waits for a disk that another one keeps busy.
     pub(super) fn flush(&self) -> Result<(), JournalError> {
-        let mut appender = lock(&self.appender);
+        loop {
+            let Some(appender) = try_lock(&self.appender) else {
+                let mut progress = lock(&self.progress);
+                progress.behind = true;
+                self.wake.notify_one();
+                return Ok(());
+            };
+            self.write_staged(appender)?;
+            // Whoever came meanwhile has left it to us.
+            if !self.is_behind() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes all staged chunks, however long that takes.
+    pub(super) fn flush_for_sure(&self) -> Result<(), JournalError> {
+        self.write_staged(lock(&self.appender))
+    }
+
+    /// Whether something is staged that is not in the file.
+    fn is_behind(&self) -> bool {
+        lock(&self.staged).position > self.committed.load(Ordering::Acquire)
+            && !self.refusing.load(Ordering::Acquire)
+    }
+
+    fn write_staged(
+        &self,
+        mut appender: MutexGuard<'_, Option<Appender>>,
+    ) -> Result<(), JournalError> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
@@ -240,6 +272,12 @@ impl Shared {
     pub(super) fn run(&self) {
         loop {
             let mut progress = lock(&self.progress);
+            if mem::take(&mut progress.behind) {
+                drop(progress);
+                // A failure is kept for whoever writes next.
+                let _ = self.flush_for_sure();
+                continue;
+            }
             let now = self.now();
             let due = progress.due(now);
             if due == Due::Now {
@@ -317,6 +355,15 @@ impl Trouble {
 fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
+}
+
+/// Takes a lock if nobody holds it.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Takes a lock whose holder may have panicked; what it guards is consistent between statements.

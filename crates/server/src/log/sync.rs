@@ -60,6 +60,8 @@ pub(crate) struct Progress {
     /// Counts log files, so that a sync that outlives its file is recognised.
     pub(crate) generation: u64,
     pub(crate) closing: bool,
+    /// Somebody found the file busy and left what was staged to the sync thread.
+    pub(crate) behind: bool,
     written: u64,
     synced: u64,
     /// When the oldest operation was written that no sync covers yet.
@@ -75,6 +77,7 @@ impl Progress {
             policy,
             generation: 0,
             closing: false,
+            behind: false,
             written: 0,
             synced: 0,
             oldest: None,
@@ -125,9 +128,9 @@ impl Progress {
 
     /// Another file, durable up to `position`, took this one's place.
     pub(crate) fn replaced(&mut self, position: u64) {
-        let (policy, closing) = (self.policy, self.closing);
+        let (policy, closing, behind) = (self.policy, self.closing, self.behind);
         let generation = self.generation + 1;
-        *self = Self { generation, closing, ..Self::new(policy) };
+        *self = Self { generation, closing, behind, ..Self::new(policy) };
         (self.written, self.synced) = (position, position);
     }
 

@@ -93,6 +93,7 @@ impl Log {
             disk,
             clock,
             size_bytes: AtomicU64::new(appender.as_ref().map_or(0, Appender::size)),
+            has_file: AtomicBool::new(appender.is_some()),
             appender: Mutex::new(appender),
             staged: Mutex::default(),
             progress: Mutex::new(Progress::new(options.policy)),
@@ -173,7 +174,7 @@ impl Log {
 
     /// Whether operations are logged, to a file.
     pub fn has_file(&self) -> bool {
-        lock(&self.shared.appender).is_some()
+        self.shared.has_file.load(Ordering::Acquire)
     }
 
     /// Stops logging operations; the file stays as it is.
@@ -181,6 +182,7 @@ impl Log {
         let mut appender = lock(&self.shared.appender);
         let (chunks, position) = self.shared.take_staged();
         let Some(mut file) = appender.take() else { return };
+        self.shared.has_file.store(false, Ordering::Release);
         for chunk in chunks {
             // Nobody relies on this file any more.
             let _ = file.append(&chunk);
@@ -201,6 +203,10 @@ impl Log {
 
     /// Does by hand what the sync thread would do now; for hosts without threads.
     pub fn turn(&self) {
+        if std::mem::take(&mut lock(&self.shared.progress).behind) {
+            // A failure is kept for whoever writes next.
+            let _ = self.shared.flush_for_sure();
+        }
         let mut progress = lock(&self.shared.progress);
         if progress.due(self.shared.now()) == Due::Now {
             progress = self.shared.sync(progress);
@@ -215,8 +221,7 @@ impl Log {
     /// # Errors
     /// When something could not be made durable.
     pub fn close(&self) -> Result<(), JournalError> {
-        let position = lock(&self.shared.staged).position;
-        let written = self.commit(position);
+        let written = self.shared.flush_for_sure();
         lock(&self.shared.progress).closing = true;
         self.shared.wake.notify_all();
         match lock(&self.thread).take() {

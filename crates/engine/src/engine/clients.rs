@@ -1,0 +1,96 @@
+//! What clients cost: their buffers count as memory, and those who hold too much of it go.
+//!
+//! `client_bytes` is the sum over all sessions of what each held when it was last looked at
+//! (`counted`). A session is looked at whenever its input or output changes here, and when the host
+//! says how much it could not send yet. It is part of `used_memory`, so `maxmemory` sees it, as in
+//! Redis.
+
+use super::{Engine, HostRequest};
+use crate::script::LogLevel;
+
+/// Redis: a smaller bound of `maxmemory-clients` would let nobody in to change it.
+const LEAST_CLIENT_MEMORY: usize = 128 << 10;
+/// Redis' order of the classes of `client-output-buffer-limit`.
+const NORMAL: usize = 0;
+const SUBSCRIBER: usize = 2;
+
+impl Engine {
+    /// Brings the sum up to date with what a session holds now.
+    #[inline]
+    pub(crate) fn recount(&mut self, session: usize) {
+        let Some(state) = self.sessions.get_mut(session) else { return };
+        let memory = state.memory();
+        if memory != state.counted {
+            self.client_bytes = self.client_bytes + memory - state.counted;
+            state.counted = memory;
+        }
+    }
+
+    /// Removes a session and what it counted for.
+    pub(crate) fn forget_session(&mut self, session: usize) {
+        if self.sessions.contains(session) {
+            self.client_bytes -= self.sessions.remove(session).counted;
+        }
+    }
+
+    /// Ends a session at once: its output is dropped, its input is not run.
+    fn doom(&mut self, session: usize, why: &str) {
+        let state = &mut self.sessions[session];
+        let text = format!("closing client {} ({}): {why}", state.client_id, state.peer.addr);
+        state.output = Vec::new();
+        state.acks.clear();
+        state.input = Vec::new();
+        state.close_after_flush = true;
+        state.doomed = true;
+        self.requests.push(HostRequest::Log { level: LogLevel::Warning as u8, text });
+        self.touch_session(session);
+    }
+
+    /// Ends a session whose unread output is above its hard bound; says whether it did. Asked after
+    /// each reply, so that a batch of requests cannot pass the bound by more than one reply.
+    pub(crate) fn limit_output(&mut self, session: usize) -> bool {
+        let Some(state) = self.sessions.get(session) else { return true };
+        let class = if state.all_subscriptions() > 0 { SUBSCRIBER } else { NORMAL };
+        let bound = self.settings.output_limits[class].hard_bytes;
+        let waiting = (state.output.len() + state.unsent) as u64;
+        if bound == 0 || waiting < bound || state.doomed {
+            return state.doomed;
+        }
+        self.doom(session, &format!("{waiting} bytes of unread output"));
+        true
+    }
+
+    /// What all clients together may hold; `None` without a bound.
+    fn client_memory_bound(&self) -> Option<usize> {
+        let bound = match self.settings.maxmemory_clients {
+            0 => return None,
+            // Redis: a share of no bound is no bound.
+            percent if percent < 0 && self.settings.maxmemory == 0 => return None,
+            percent if percent < 0 => {
+                (self.settings.maxmemory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize
+            }
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
+        Some(bound.max(LEAST_CLIENT_MEMORY))
+    }
+
+    /// Ends the clients that hold most, until all together are below `maxmemory-clients`.
+    pub(crate) fn evict_clients(&mut self) {
+        let Some(bound) = self.client_memory_bound() else { return };
+        let mut gone = 0;
+        // What a client that ends holds is free once the host has dropped it.
+        while self.client_bytes.saturating_sub(gone) > bound {
+            let largest = self
+                .sessions
+                .iter()
+                .filter(|(_, state)| !state.no_evict && !state.doomed)
+                .max_by_key(|(_, state)| state.memory())
+                .map(|(session, _)| session);
+            let Some(session) = largest else { return };
+            let memory = self.sessions[session].memory();
+            self.stats.evicted_clients += 1;
+            self.doom(session, &format!("evicted with {memory} bytes, all clients hold too much"));
+            gone += self.sessions[session].memory();
+        }
+    }
+}
