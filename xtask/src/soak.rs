@@ -12,7 +12,8 @@ use seawall_testkit::ServerBuilder;
 use seawall_testkit::differential::{Differential, Limits};
 
 use crate::outcome::{Context, Failure, Outcome};
-use crate::shell::{bar, cargo, release_binary, step, target};
+use crate::shell::{bar, cargo, release_binary, target};
+use crate::test::step_of_tests;
 
 /// What `cargo xtask soak` can be told.
 #[derive(Args)]
@@ -60,6 +61,10 @@ const TESTS: &[(&str, &str)] = &[
         "hot keys: half of 20,000 reads a second in four processes",
         "test --profile soak -p seawall --test hotkey speed -- --nocapture",
     ),
+    (
+        "campaigns: streams, delayed queue, sessions, ten minutes each",
+        "test -p seawall --test stream --test queue --test session campaign:: -- --nocapture --test-threads=1",
+    ),
     ("kills under load", "test -p seawall-cli --test durability"),
     (
         "killed stream workers against their ledger",
@@ -71,11 +76,19 @@ const TESTS: &[(&str, &str)] = &[
     ),
     (
         "ten thousand locks, waiters and lost holders",
-        "test --profile soak -p seawall --test lock -- --test-threads=1",
+        "test --profile soak -p seawall --test lock -- --test-threads=1 --skip campaign",
+    ),
+    (
+        "locks of all kinds under faults",
+        "test --profile soak -p seawall --test lock campaign -- --nocapture --test-threads=1",
     ),
     (
         "stock under kills and lost replies",
-        "test --profile soak -p seawall --test stock -- --test-threads=2",
+        "test --profile soak -p seawall --test stock -- --skip campaign:: --test-threads=2",
+    ),
+    (
+        "stock: random settings, lost replies, restarts, cancellations; ten minutes each",
+        "test --profile soak -p seawall --test stock campaign:: -- --nocapture --test-threads=2",
     ),
     ("collections that grow under load", "test --profile soak -p seawall --test bigkey growing"),
     (
@@ -89,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     if !options.skip_tests {
         for (name, words) in TESTS {
             let words: Vec<&str> = words.split_whitespace().collect();
-            step(name, cargo(&words).env("SEAWALL_SOAK", "1"))?;
+            step_of_tests(name, cargo(&words).env("SEAWALL_SOAK", "1"))?;
         }
     }
     let ours = match (options.server, &options.binary) {

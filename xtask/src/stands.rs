@@ -1,4 +1,4 @@
-//! The servers that all tests share: one redis-server, one Sentinel set, one Cluster, one MariaDB.
+//! The servers that all tests share: a Redis, a Valkey, a Sentinel set, a Cluster, a MariaDB.
 //!
 //! Each test is a process of its own, and some of them take a second to start; so they are started
 //! once, before the tests, and named to them by the environment. They end with this task however it
@@ -119,7 +119,7 @@ mod tests {
             ports.push((*variable, digits.parse::<u16>().unwrap()));
         }
         let named: Vec<_> = ports.iter().map(|(variable, _)| *variable).collect();
-        let expected = ["REDIS", "SENTINEL", "CLUSTER", "MARIADB"];
+        let expected = ["REDIS", "VALKEY", "SENTINEL", "CLUSTER", "MARIADB"];
         assert_eq!(named, expected.map(|name| format!("SEAWALL_TEST_{name}")));
         for (variable, port) in &ports {
             assert!(TcpStream::connect(("127.0.0.1", *port)).is_ok(), "{variable}");

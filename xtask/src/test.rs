@@ -5,10 +5,10 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use clap::Args;
-use seawall_testkit::VALKEY_VARIABLE;
 
 use crate::outcome::{Failure, Outcome};
 use crate::setup;
@@ -36,8 +36,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     step("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
 
     let tests = unit_and_integration_tests()?;
-    let docs = step("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
-    let doc_tests = count_passed(&docs);
+    let doc_tests = step_of_tests("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
     let examples = examples()?;
     println!(
         "passed: {tests} tests, {doc_tests} doc tests, {examples} examples, in {:.0} s",
@@ -49,15 +48,21 @@ pub(crate) fn run(options: &Options) -> Outcome {
 fn unit_and_integration_tests() -> Outcome<usize> {
     let stands = Stands::start()?;
     let mut tests = if installed("cargo-nextest") {
-        cargo(&["nextest", "run", "--workspace", "--no-tests=pass"])
+        cargo(&["nextest", "run", "--workspace"])
     } else {
         cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"])
     };
     tests.envs(stands.environment().iter().map(|(name, value)| (name, value)));
-    if let Some(valkey) = setup::valkey() {
-        tests.env(VALKEY_VARIABLE, valkey);
+    step_of_tests("tests", &mut tests)
+}
+
+/// Runs tests as a step and counts them. None at all is a failure: `cargo test` succeeds when its
+/// filter matches nothing.
+pub(crate) fn step_of_tests(name: &str, command: &mut Command) -> Outcome<usize> {
+    match count_passed(&step(name, command)?) {
+        0 => Err(Failure::new(format!("{name}: no test ran; is a name in its filter misspelt?"))),
+        passed => Ok(passed),
     }
-    Ok(count_passed(&step("tests", &mut tests)?))
 }
 
 /// The number of passed tests in the output of `cargo test` or `cargo nextest`.
@@ -106,7 +111,22 @@ fn example_names() -> Outcome<Vec<(String, String)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::count_passed;
+    use std::process::Command;
+
+    use super::{count_passed, step_of_tests};
+
+    #[test]
+    fn a_run_without_tests_fails() {
+        let says = |text: &str| {
+            let mut command = Command::new("echo");
+            command.arg(text);
+            command
+        };
+        let none = step_of_tests("none", &mut says("test result: ok. 0 passed; 3 filtered out"));
+        assert!(none.is_err_and(|error| error.to_string().contains("no test ran")));
+        let some = step_of_tests("some", &mut says("test result: ok. 3 passed; 0 failed"));
+        assert!(some.is_ok_and(|passed| passed == 3));
+    }
 
     #[test]
     fn both_runners_are_counted() {

@@ -10,13 +10,14 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! `cargo xtask test` starts one server, one Sentinel set and one Cluster before the tests and
-//! names them in the environment; [`Stand::shared`] uses those and starts its own when there are
+//! `cargo xtask test` starts one Redis, one Valkey, one Sentinel set and one Cluster before the tests
+//! and names them in the environment; [`Stand::shared`] uses those and starts its own when there are
 //! none, as under a bare `cargo test`. What breaks things takes [`Stand::private`].
 
 use std::fmt;
 use std::io;
 
+use crate::builder::ServerBuilder;
 use crate::cluster::Cluster;
 use crate::process::ServerProcess;
 use crate::sentinel::SentinelSet;
@@ -28,6 +29,8 @@ pub enum Backend {
     Embedded,
     /// One `redis-server`.
     Redis,
+    /// One `valkey-server`.
+    Valkey,
     /// A primary with two replicas and three sentinels.
     Sentinel,
     /// Three primaries with a replica each.
@@ -37,8 +40,8 @@ pub enum Backend {
 impl Backend {
     /// Every one of them.
     #[must_use]
-    pub const fn all() -> [Self; 4] {
-        [Self::Embedded, Self::Redis, Self::Sentinel, Self::Cluster]
+    pub const fn all() -> [Self; 5] {
+        [Self::Embedded, Self::Redis, Self::Valkey, Self::Sentinel, Self::Cluster]
     }
 
     /// A word for names of tests and keys.
@@ -47,6 +50,7 @@ impl Backend {
         match self {
             Self::Embedded => "embedded",
             Self::Redis => "redis",
+            Self::Valkey => "valkey",
             Self::Sentinel => "sentinel",
             Self::Cluster => "cluster",
         }
@@ -59,6 +63,7 @@ impl Backend {
         match self {
             Self::Embedded => None,
             Self::Redis => Some("SEAWALL_TEST_REDIS"),
+            Self::Valkey => Some("SEAWALL_TEST_VALKEY"),
             Self::Sentinel => Some("SEAWALL_TEST_SENTINEL"),
             Self::Cluster => Some("SEAWALL_TEST_CLUSTER"),
         }
@@ -83,9 +88,17 @@ pub struct Stand {
 enum Running {
     /// Started by `cargo xtask test`, or nothing to start.
     Elsewhere,
-    Redis(Box<ServerProcess>),
+    Server(Box<ServerProcess>),
     Sentinel(Box<SentinelSet>),
     Cluster(Box<Cluster>),
+}
+
+impl Running {
+    /// Starts one server; returns its URL and the running process.
+    fn server(builder: &ServerBuilder) -> io::Result<(String, Self)> {
+        let server = builder.start()?;
+        Ok((server.url(), Self::Server(Box::new(server))))
+    }
 }
 
 impl Stand {
@@ -110,10 +123,8 @@ impl Stand {
     pub fn private(backend: Backend) -> io::Result<Self> {
         let (url, running) = match backend {
             Backend::Embedded => ("embedded:".to_owned(), Running::Elsewhere),
-            Backend::Redis => {
-                let server = ServerProcess::redis()?;
-                (server.url(), Running::Redis(Box::new(server)))
-            }
+            Backend::Redis => Running::server(&ServerBuilder::redis())?,
+            Backend::Valkey => Running::server(&ServerBuilder::valkey()?)?,
             Backend::Sentinel => {
                 let set = SentinelSet::start()?;
                 (set.url(), Running::Sentinel(Box::new(set)))
@@ -142,7 +153,7 @@ impl Stand {
     #[must_use]
     pub fn server(&self) -> Option<&ServerProcess> {
         match &self.running {
-            Running::Redis(server) => Some(server),
+            Running::Server(server) => Some(server),
             _ => None,
         }
     }

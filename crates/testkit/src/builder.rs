@@ -14,11 +14,10 @@ use crate::daemon::Daemon;
 use crate::port::free_port;
 use crate::process::{Extras, ServerProcess};
 use crate::tls::Tls;
+use crate::valkey::valkey_program;
 
 /// How often a start on another port is tried.
 const START_ATTEMPTS: usize = 5;
-/// Where `cargo xtask test` put valkey-server.
-pub const VALKEY_VARIABLE: &str = "SEAWALL_TEST_VALKEY";
 /// Options of every private server of Redis' family: no snapshots, DEBUG allowed.
 const PLAIN: [&str; 8] =
     ["--save", "", "--daemonize", "no", "--bind", "127.0.0.1", "--enable-debug-command", "yes"];
@@ -34,6 +33,8 @@ pub struct ServerBuilder {
     password: Option<String>,
     socket: bool,
     tls: bool,
+    /// How far its clock is off, as libfaketime reads it.
+    skew: Option<String>,
 }
 
 impl ServerBuilder {
@@ -43,20 +44,13 @@ impl ServerBuilder {
         Self::program("redis-server").leading(PLAIN)
     }
 
-    /// The `valkey-server` that `cargo xtask test` brought, with the same options.
+    /// The `valkey-server` that `cargo xtask setup` installed, with the same options.
     ///
     /// # Errors
     ///
-    /// `NotFound` when the environment does not name it.
+    /// `NotFound` if it is not installed.
     pub fn valkey() -> io::Result<Self> {
-        let program = std::env::var_os(VALKEY_VARIABLE).ok_or_else(|| {
-            let message = format!(
-                "{VALKEY_VARIABLE} does not name a valkey-server; run `cargo xtask test`, which \
-                 brings one"
-            );
-            io::Error::new(io::ErrorKind::NotFound, message)
-        })?;
-        Ok(Self::program(program).leading(PLAIN))
+        Ok(Self::program(valkey_program()?).leading(PLAIN))
     }
 
     /// A sentinel with its configuration in `file`, which it rewrites.
@@ -66,10 +60,11 @@ impl ServerBuilder {
         builder
     }
 
-    /// The engine of the binary at `program`, without persistence.
+    /// The engine of the binary at `program`, without persistence, with DEBUG allowed.
     #[must_use]
     pub fn seawall(program: impl Into<PathBuf>) -> Self {
-        Self::program(program).leading(["engine", "--bind", "127.0.0.1"])
+        let leading = ["engine", "--bind", "127.0.0.1", "--enable-debug-command", "yes"];
+        Self::program(program).leading(leading)
     }
 
     fn program(program: impl Into<PathBuf>) -> Self {
@@ -82,6 +77,7 @@ impl ServerBuilder {
             password: None,
             socket: false,
             tls: false,
+            skew: None,
         }
     }
 
@@ -94,6 +90,13 @@ impl ServerBuilder {
     #[must_use]
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.extra.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Puts the server's wall clock this many seconds ahead, or behind when negative.
+    #[must_use]
+    pub fn skew_seconds(mut self, seconds: i64) -> Self {
+        self.skew = Some(format!("{seconds:+}s"));
         self
     }
 
@@ -194,7 +197,24 @@ impl ServerBuilder {
     /// The program itself, once, with its output appended to `log`.
     pub(crate) fn spawn(&self, port: u16, dir: &Path, log: &Path) -> io::Result<Daemon> {
         let mut command = Command::new(&self.program);
+        if let Some(skew) = &self.skew {
+            // The wrapper `faketime` would be a process of its own, with the server as its child. The
+            // C library comes second, for its allocator: jemalloc reads the clock before libfaketime
+            // is ready.
+            command.env("LD_PRELOAD", format!("{}:libc.so.6", faketime()?.display()));
+            command.env("FAKETIME", skew);
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
         command.args(&self.leading).args(["--port", &port.to_string(), "--dir"]).arg(dir);
         Daemon::spawn(command.args(&self.extra), log)
     }
+}
+
+/// Where libfaketime is, which Debian keeps in a folder of the machine's architecture.
+fn faketime() -> io::Result<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib")?;
+    let mut files = folders.flatten().map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    files.find(|file| file.is_file()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, "libfaketime is missing: install `faketime`")
+    })
 }

@@ -38,8 +38,9 @@ mod served;
 mod settle;
 mod tls;
 pub mod transcript;
+mod valkey;
 
-pub use builder::{ServerBuilder, VALKEY_VARIABLE};
+pub use builder::ServerBuilder;
 pub use client::{Address, Client};
 pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
 pub use http::{Http, HttpAnswer};
@@ -53,3 +54,4 @@ pub use reply::{ProtocolError, Reply, parse};
 pub use sentinel::SentinelSet;
 pub use served::Served;
 pub use tls::Tls;
+pub use valkey::{valkey_folder, valkey_program};

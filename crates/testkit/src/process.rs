@@ -54,7 +54,7 @@ impl ServerProcess {
     ///
     /// # Errors
     ///
-    /// As [`ServerBuilder::start`]; also when `cargo xtask test` did not bring one.
+    /// As [`ServerBuilder::start`]; `NotFound` if it is not installed.
     pub fn valkey() -> io::Result<Self> {
         ServerBuilder::valkey()?.start()
     }

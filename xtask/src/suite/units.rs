@@ -14,7 +14,7 @@ pub(super) struct Unit {
     pub(super) path: &'static str,
 }
 
-const UNITS: [Unit; 32] = [
+const UNITS: [Unit; 33] = [
     unit("string", "unit/type/string"),
     unit("incr", "unit/type/incr"),
     unit("list", "unit/type/list"),
@@ -46,6 +46,7 @@ const UNITS: [Unit; 32] = [
     unit("lazyfree", "unit/lazyfree"),
     unit("pause", "unit/pause"),
     unit("functions", "unit/functions"),
+    unit("maxmemory", "unit/maxmemory"),
     unit("redis-cli", "integration/redis-cli"),
 ];
 

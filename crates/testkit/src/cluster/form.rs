@@ -33,12 +33,21 @@ pub struct ClusterBuilder {
     node_timeout: Duration,
     proxied: bool,
     args: Vec<String>,
+    /// Which node has a clock that is off, and by how many seconds.
+    skewed: Option<(usize, i64)>,
 }
 
 impl Default for ClusterBuilder {
     fn default() -> Self {
         let node_timeout = Duration::from_millis(1500);
-        Self { primaries: 3, replicas_each: 1, node_timeout, proxied: false, args: Vec::new() }
+        Self {
+            primaries: 3,
+            replicas_each: 1,
+            node_timeout,
+            proxied: false,
+            args: Vec::new(),
+            skewed: None,
+        }
     }
 }
 
@@ -99,6 +108,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Puts the clock of one node, counted from 0, this many seconds ahead, or behind when negative.
+    #[must_use]
+    pub fn skewed(mut self, node: usize, seconds: i64) -> Self {
+        self.skewed = Some((node, seconds));
+        self
+    }
+
     /// Starts the nodes and waits until the Cluster takes writes and every replica follows.
     ///
     /// # Errors
@@ -121,11 +137,17 @@ impl ClusterBuilder {
         let folder = tempfile::Builder::new().prefix("seawall-cluster-").tempdir()?;
         let mut nodes = Vec::with_capacity(plans.len());
         let configs: Vec<String> = (0..plans.len()).map(|own| self.config(&plans, own)).collect();
-        for (plan, config) in plans.iter_mut().zip(configs) {
+        for (at, (plan, config)) in plans.iter_mut().zip(configs).enumerate() {
             let dir = folder.path().join(plan.port.to_string());
             fs::create_dir(&dir)?;
             fs::write(dir.join("nodes.conf"), config)?;
-            let server = ServerBuilder::redis()
+            let skew = self.skewed.filter(|(node, _)| *node == at);
+            let builder = ServerBuilder::redis();
+            let builder = match skew {
+                Some((_, seconds)) => builder.skew_seconds(seconds),
+                None => builder,
+            };
+            let server = builder
                 .port(plan.port)
                 .dir(dir)
                 .args(self.options(plan))
