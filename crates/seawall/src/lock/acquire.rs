@@ -89,7 +89,7 @@ impl Pending {
         let answer = Answer::read(reply)?;
         if let Answer::Busy { .. } = answer {
             self.sent = waits && self.claim().queues_at_server();
-        } else if self.clock.now() >= validity(before, self.claim().plan.lease) {
+        } else if self.clock.lease_now() >= validity(before, self.claim().plan.lease) {
             return Ok(None);
         }
         #[cfg(feature = "sabotage")]
@@ -104,7 +104,7 @@ impl Pending {
         waits: bool,
     ) -> Result<(Option<Answer>, Moment)> {
         let call = self.prepare(waits);
-        let before = self.clock.now();
+        let before = self.clock.lease_now();
         let reply = match self.claim().plan.replicas {
             None => seawall.link().run(&call).await?,
             Some(replicas) => super::replicas::run(seawall.link(), &call, replicas).await?,
@@ -125,7 +125,7 @@ impl Drop for Pending {
             && self.sent
         {
             // The server may get to the attempt as late as a reply may take, and the lease begins then.
-            let until = self.clock.now() + claim.plan.lease * 2;
+            let until = self.clock.lease_now() + claim.plan.lease * 2;
             self.keeper.give_up(claim, until);
         }
     }
@@ -162,7 +162,7 @@ pub(super) async fn try_all(
     let claims = plans.iter().map(|plan| Claim::new(Arc::clone(plan), owner));
     let mut pending: Vec<_> = claims.map(|claim| Pending::new(seawall, claim)).collect();
     let calls: Vec<_> = pending.iter_mut().map(|pending| pending.prepare(false)).collect();
-    let before = seawall.clock().now();
+    let before = seawall.clock().lease_now();
     let replies = seawall.link().run_all(&calls).await;
     let mut attempts = Vec::with_capacity(plans.len());
     for (mut pending, reply) in pending.into_iter().zip(replies) {

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::Value;
+use redis::{Cmd, Value, cmd};
 
 use super::{
     owner::{HoldId, OwnerId},
@@ -21,8 +21,15 @@ use crate::{
 /// ever learn of a crash.
 const SHORTEST_LEASE: Duration = Duration::from_millis(20);
 const LONGEST_LEASE: Duration = Duration::from_hours(24);
-/// For how many looks a place in a queue is kept, if its owner does not look again.
+/// Longest pause between two looks, and longest wait for replicas: beyond any use, and far from where
+/// times overflow.
+const LONGEST_PAUSE: Duration = Duration::from_hours(24);
+/// Shortest wait for replicas: WAIT takes zero for no limit at all.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// For how many looks a place in a queue is kept, if its owner does not look again, and for how long
+/// at least: a look takes its time, however soon it is to come.
 const LOOKS_BEFORE_FORGOTTEN: u32 = 3;
+const SHORTEST_PLACE: Duration = Duration::from_millis(500);
 
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {$(
@@ -40,7 +47,8 @@ scripts! {
     RW_RELEASE = "token.lua" "owned.lua" "leave.lua" "rw_release.lua";
     SEMAPHORE_ACQUIRE = "token.lua" "semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "semaphore_release.lua";
-    RENEW = "token.lua" "owned.lua" "renew.lua";
+    RENEW = "token.lua" "owned.lua" "lease.lua" "renew.lua";
+    EXTEND = "token.lua" "owned.lua" "lease.lua" "extend.lua";
     FENCE_RAISE = "token.lua" "fence_raise.lua";
 }
 
@@ -86,8 +94,19 @@ impl Plan {
                 self.lease
             )));
         }
-        if self.look_every.is_zero() {
-            return Err(Error::Invalid("look_every is zero: waiting would be a busy loop".into()));
+        if self.look_every.is_zero() || self.look_every > LONGEST_PAUSE {
+            return Err(Error::Invalid(format!(
+                "look_every is {:?}: it must be above zero and at most {LONGEST_PAUSE:?}",
+                self.look_every
+            )));
+        }
+        if let Some(Replicas { limit, .. }) = self.replicas
+            && !(SHORTEST_WAIT..=LONGEST_PAUSE).contains(&limit)
+        {
+            return Err(Error::Invalid(format!(
+                "replicas are waited for {limit:?}: it must be between {SHORTEST_WAIT:?} and \
+                 {LONGEST_PAUSE:?}"
+            )));
         }
         if self.kind == (Kind::Semaphore { permits: 0 }) {
             return Err(Error::Invalid("a semaphore without permits never opens".into()));
@@ -154,7 +173,8 @@ impl Claim {
     pub(super) fn acquire(&self, waits: bool) -> Call {
         let plan = &*self.plan;
         let lease_ms = millis(plan.lease);
-        let place_ms = if waits { millis(plan.look_every * LOOKS_BEFORE_FORGOTTEN) } else { 0 };
+        let place = (plan.look_every * LOOKS_BEFORE_FORGOTTEN).max(SHORTEST_PLACE);
+        let place_ms = if waits { millis(place) } else { 0 };
         let suffixed = |suffix| plan.suffixed(suffix);
         let key = plan.key.to_vec();
         let begin = |script: &'static Script, keys: &[Vec<u8>]| {
@@ -205,6 +225,38 @@ impl Claim {
         call.arg(&self.owner_text).arg(&self.hold)
     }
 
+    /// The keys that have its end, and the word for their shape.
+    fn ends(&self) -> ([Vec<u8>; 2], &'static str) {
+        let plan = &*self.plan;
+        match plan.kind {
+            Kind::Mutex | Kind::Fair | Kind::Write => {
+                ([plan.key.to_vec(), plan.suffixed("holds")], "owned")
+            }
+            Kind::Read => ([plan.suffixed("readers"), plan.suffixed("readers")], "member"),
+            Kind::Semaphore { .. } => ([plan.key.to_vec(), plan.key.to_vec()], "member"),
+        }
+    }
+
+    /// The key of the permission to shorten it.
+    fn permission_key(&self) -> Vec<u8> {
+        self.plan.suffixed(&format!("shorten:{}", self.hold))
+    }
+
+    /// The command that permits to shorten it once, within this time.
+    pub(super) fn permit(&self, permission: &str, within: Duration) -> (Vec<u8>, Cmd) {
+        let key = self.permission_key();
+        let mut command = cmd("SET");
+        command.arg(&key).arg(permission).arg("PX").arg(millis(within).max(1));
+        (key, command)
+    }
+
+    /// The call that changes the lease: makes it longer without a permission, exact with one.
+    pub(super) fn extend(&self, lease: Duration, permission: &str) -> Call {
+        let ([key, beside], shape) = self.ends();
+        let call = EXTEND.on(&[key, beside, self.permission_key()]);
+        call.arg(shape).arg(&self.owner_text).arg(&self.hold).arg(millis(lease)).arg(permission)
+    }
+
     /// The call after which no token up to this one is handed out any more.
     pub(super) fn raise_fence(&self, token: Token) -> Call {
         FENCE_RAISE.on(&[self.plan.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
@@ -244,21 +296,13 @@ pub(super) fn renew(holds: &[(&Claim, Duration)]) -> Call {
         return call;
     }
     let mut keys = Vec::with_capacity(holds.len() * 2);
+    let mut shapes = Vec::with_capacity(holds.len());
     for (claim, _) in holds {
-        let plan = &*claim.plan;
-        let [key, beside] = match plan.kind {
-            Kind::Mutex | Kind::Fair | Kind::Write => [plan.key.to_vec(), plan.suffixed("holds")],
-            Kind::Read => [plan.suffixed("readers"), plan.suffixed("readers")],
-            Kind::Semaphore { .. } => [plan.key.to_vec(), plan.key.to_vec()],
-        };
-        keys.push(key);
-        keys.push(beside);
+        let (ends, shape) = claim.ends();
+        keys.extend(ends);
+        shapes.push(shape);
     }
-    holds.iter().fold(RENEW.on(&keys), |call, (claim, lease)| {
-        let shape = match claim.plan.kind {
-            Kind::Mutex | Kind::Fair | Kind::Write => "owned",
-            Kind::Read | Kind::Semaphore { .. } => "member",
-        };
+    holds.iter().zip(shapes).fold(RENEW.on(&keys), |call, ((claim, lease), shape)| {
         call.arg(shape).arg(&claim.owner_text).arg(&claim.hold).arg(millis(*lease))
     })
 }

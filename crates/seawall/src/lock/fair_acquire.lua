@@ -22,6 +22,11 @@ if value and enter_again(KEYS[1], KEYS[2], value, ARGV[1], ARGV[2], lease) then
   return {1, same_token(KEYS[3])}
 end
 local first = redis.call('ZRANGE', KEYS[4], 0, 0)[1]
+-- Both sets have the same members and lifetime; should one have been evicted, nobody is first.
+if first and not redis.call('ZSCORE', KEYS[5], first) then
+  redis.call('DEL', KEYS[4], KEYS[5])
+  first = nil
+end
 if not value and (not first or first == member) then
   redis.call('ZREM', KEYS[4], member)
   redis.call('ZREM', KEYS[5], member)
@@ -34,8 +39,11 @@ if keep > 0 then
     redis.call('ZADD', KEYS[4], (last[2] or 0) + 1, member)
   end
   redis.call('ZADD', KEYS[5], now + keep, member)
-  redis.call('PEXPIRE', KEYS[4], keep)
-  redis.call('PEXPIRE', KEYS[5], keep)
+  -- Only longer: others may look less often, and their places are kept for longer.
+  if redis.call('PTTL', KEYS[5]) < keep then
+    redis.call('PEXPIRE', KEYS[4], keep)
+    redis.call('PEXPIRE', KEYS[5], keep)
+  end
 end
 if value then return {0, redis.call('PTTL', KEYS[1])} end
-return {0, math.max(1, redis.call('ZSCORE', KEYS[5], first) - now)}
+return {0, math.max(1, (redis.call('ZSCORE', KEYS[5], first) or now) - now)}

@@ -21,7 +21,11 @@ use super::{
     owner::OwnerId,
     token::Token,
 };
-use crate::{Seawall, clock::Moment, error::Result};
+use crate::{
+    Seawall,
+    clock::Moment,
+    error::{Error, Result},
+};
 
 /// A lock that is held, until the guard is released, dropped or lost.
 ///
@@ -49,6 +53,8 @@ struct Held {
     seawall: Seawall,
     hold: Arc<Hold>,
     ticket: std::sync::Mutex<Option<Ticket>>,
+    /// Held while the lease is changed: one change after the other.
+    extending: tokio::sync::Mutex<()>,
     guards: AtomicUsize,
     /// Whether the server is known to have taken it back.
     settled: AtomicBool,
@@ -85,6 +91,7 @@ impl Guard {
             seawall: seawall.clone(),
             hold,
             ticket: std::sync::Mutex::new(ticket),
+            extending: tokio::sync::Mutex::default(),
             guards: AtomicUsize::new(1),
             settled: AtomicBool::new(false),
         };
@@ -130,31 +137,48 @@ impl Guard {
         Guard { held: Arc::clone(&self.held) }
     }
 
-    /// Makes the lease this long from now on, at the server too.
+    /// Makes the lease this long from now on, at the server too: longer or shorter than before.
+    ///
+    /// A shorter lease is in force here at once, before the server is told of it. So the server
+    /// never forgets the lock before its holder does.
     ///
     /// # Errors
-    /// When Redis does not answer; the lease that was in force stays, or is the longer one.
+    /// When Redis does not answer; the shorter of the two leases is in force then, and the server
+    /// may go by the longer one. Extending once more is safe.
+    ///
+    /// # Cancel safety
+    /// As with an error: the shorter of the two leases is in force.
     pub async fn extend(&self, lease: Duration) -> Result<Extension> {
-        let hold = &self.held.hold;
-        claim::Plan { lease, ..(*hold.claim.plan).clone() }.check()?;
-        if hold.is_lost() {
+        let held = &*self.held;
+        claim::Plan { lease, ..(*held.hold.claim.plan).clone() }.check()?;
+        let _one_at_a_time = held.extending.lock().await;
+        if held.hold.is_lost() {
             return Ok(Extension::AlreadyLost);
         }
-        let before = self.held.seawall.clock().now();
-        let call = claim::renew(&[(&hold.claim, lease)]);
-        let renewed: Vec<i64> = self.held.seawall.link().eval(&call).await?;
-        if renewed.first() == Some(&1) && hold.confirm(before, lease) {
-            // The renewals go by the new lease from now on.
-            let keeper = self.held.seawall.keeper();
-            let mut ticket = self.held.ticket();
-            if let Some(old) = ticket.take() {
-                keeper.stop_keeping(old);
-                *ticket = Some(keeper.keep(hold));
+        let permission = if lease < held.hold.longest_lease() {
+            held.hold.shorten(lease);
+            held.keep_anew();
+            held.permit_to_shorten().await?
+        } else {
+            held.hold.may_be_kept(lease);
+            String::new()
+        };
+        let before = held.seawall.clock().lease_now();
+        let call = held.hold.claim.extend(lease, &permission);
+        match held.seawall.link().eval::<i64>(&call).await? {
+            1 if held.hold.confirm_extension(before, lease) => {
+                if !permission.is_empty() {
+                    held.hold.is_kept(lease);
+                }
+                held.keep_anew();
+                Ok(Extension::Extended)
             }
-            return Ok(Extension::Extended);
+            -1 => Err(Error::Unavailable("the server was told of a shorter lease too late".into())),
+            _ => {
+                held.hold.lose();
+                Ok(Extension::AlreadyLost)
+            }
         }
-        hold.lose();
-        Ok(Extension::AlreadyLost)
     }
 
     /// Gives it back.
@@ -179,7 +203,7 @@ impl Guard {
         let link = held.seawall.link();
         let mut reply = link.eval::<i64>(&call).await;
         let mut unknown = false;
-        if reply.as_ref().is_err_and(crate::Error::is_indeterminate) {
+        if reply.as_ref().is_err_and(Error::is_indeterminate) {
             // It names this very hold: sending it again can hit nothing else.
             unknown = true;
             reply = link.eval(&call).await;
@@ -207,6 +231,23 @@ impl Held {
         self.ticket.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// The renewals go by the lease of now.
+    fn keep_anew(&self) {
+        if let Some(ticket) = *self.ticket() {
+            self.seawall.keeper().keep_anew(ticket);
+        }
+    }
+
+    /// Asks the server for the permission to shorten the lease once. It ends by itself, and with
+    /// every change of the lease.
+    async fn permit_to_shorten(&self) -> Result<String> {
+        let permission = OwnerId::random().to_string();
+        let link = self.seawall.link();
+        let (key, command) = self.hold.claim.permit(&permission, link.response_timeout());
+        link.send(&key, &command).await?;
+        Ok(permission)
+    }
+
     fn stop_keeping(&self) {
         if let Some(ticket) = self.ticket().take() {
             self.seawall.keeper().stop_keeping(ticket);
@@ -222,7 +263,7 @@ impl Drop for Guard {
         let held = &*self.held;
         held.stop_keeping();
         if !held.settled.load(Ordering::Acquire) {
-            let until = held.hold.forgotten(held.seawall.clock().now());
+            let until = held.hold.forgotten(held.seawall.clock().lease_now());
             held.seawall.keeper().give_up(held.hold.claim.clone(), until);
         }
     }

@@ -73,8 +73,7 @@ struct Entry {
 
 impl Entry {
     fn new(hold: Arc<Hold>) -> Self {
-        let (asked, lease) = (hold.asked(), hold.lease());
-        Entry { due: asked + lease / RENEW_AFTER, along: asked + lease / TAKE_ALONG_AFTER, hold }
+        Entry { due: hold.passed(RENEW_AFTER), along: hold.passed(TAKE_ALONG_AFTER), hold }
     }
 }
 
@@ -127,7 +126,7 @@ impl Keeper {
                 renewed: metrics::gauge!("seawall_lock_renewed"),
             }),
         });
-        seawall.spawn(Arc::clone(&keeper).run(seawall.stopping()));
+        seawall.spawn_at_home(Arc::clone(&keeper).run(seawall.stopping()));
         keeper
     }
 
@@ -138,20 +137,33 @@ impl Keeper {
     /// Renews a hold from now on.
     pub(super) fn keep(&self, hold: &Arc<Hold>) -> Ticket {
         let entry = Entry::new(Arc::clone(hold));
+        let due = entry.due;
         let mut book = self.book();
-        let sooner = book.planned.is_none_or(|planned| entry.due < planned);
-        if sooner {
-            book.planned = Some(entry.due);
-        }
         let id = book.next_id;
         book.next_id += 1;
         book.renewed.insert(id, entry);
-        drop(book);
+        self.plan_for(book, due);
         self.metrics.renewed.increment(1.0);
-        if sooner {
+        Ticket(id)
+    }
+
+    /// Renews a hold by its lease of now: that has changed.
+    pub(super) fn keep_anew(&self, ticket: Ticket) {
+        let mut book = self.book();
+        // It may have been lost, and so taken out, meanwhile.
+        let Some(entry) = book.renewed.get_mut(&ticket.0) else { return };
+        *entry = Entry::new(Arc::clone(&entry.hold));
+        let due = entry.due;
+        self.plan_for(book, due);
+    }
+
+    /// Wakes the task if it would wake too late for this.
+    fn plan_for(&self, mut book: MutexGuard<'_, Book>, due: Moment) {
+        if book.planned.is_none_or(|planned| due < planned) {
+            book.planned = Some(due);
+            drop(book);
             self.wake.notify_one();
         }
-        Ticket(id)
     }
 
     /// Stops renewing a hold.
@@ -180,7 +192,7 @@ impl Keeper {
             let next = self.plan_next();
             let pause = async {
                 match next {
-                    Some(next) => self.clock.sleep_until(next).await,
+                    Some(next) => self.clock.sleep_until_lease(next).await,
                     None => std::future::pending().await,
                 }
             };
@@ -195,7 +207,7 @@ impl Keeper {
     }
 
     fn plan_next(&self) -> Option<Moment> {
-        let retry = self.clock.now() + RELEASE_PAUSE;
+        let retry = self.clock.lease_now() + RELEASE_PAUSE;
         let mut book = self.book();
         let due = book.renewed.values().map(|entry| entry.due).min();
         book.planned = due;
@@ -210,7 +222,7 @@ impl Keeper {
         }
         let calls: Vec<_> = given_up.iter().map(|given_up| given_up.claim.release()).collect();
         let replies = self.link.run_all(&calls).await;
-        let now = self.clock.now();
+        let now = self.clock.lease_now();
         let again = given_up.into_iter().zip(replies).filter(|(given_up, reply)| {
             let failed = reply.as_ref().is_err_and(crate::Error::is_outage);
             failed && now < given_up.until
@@ -232,7 +244,7 @@ impl Keeper {
                 claim::renew(&holds)
             })
             .collect();
-        let before = self.clock.now();
+        let before = self.clock.lease_now();
         let replies = self.link.run_all(&calls).await;
         self.metrics.renewals.increment(due.len() as u64);
         for (chunk, reply) in due.chunks(at_once).zip(replies) {
@@ -250,7 +262,7 @@ impl Keeper {
     /// The holds to renew now: all that are old enough, if one of them is due. What has lost itself
     /// meanwhile is taken out.
     fn take_due(&self) -> Vec<Due> {
-        let now = self.clock.now();
+        let now = self.clock.lease_now();
         let mut book = self.book();
         if !book.renewed.values().any(|entry| entry.due <= now) {
             return Vec::new();
@@ -274,7 +286,7 @@ impl Keeper {
 
     fn judge(&self, chunk: &[Due], renewed: &[i64], before: Moment) {
         for (index, Due { id, hold, lease }) in chunk.iter().enumerate() {
-            let done = renewed.get(index) == Some(&1) && hold.confirm(before, *lease);
+            let done = renewed.get(index) == Some(&1) && hold.confirm_renewal(before, *lease);
             let mut book = self.book();
             // It may have been given back while the renewal was on its way: then it is no loss.
             let Some(entry) = book.renewed.get_mut(id) else { continue };
@@ -291,11 +303,11 @@ impl Keeper {
     }
 
     fn postpone(&self, chunk: &[Due]) {
-        let now = self.clock.now();
+        let now = self.clock.lease_now();
         let mut book = self.book();
-        for Due { id, lease, .. } in chunk {
+        for Due { id, hold, .. } in chunk {
             if let Some(entry) = book.renewed.get_mut(id) {
-                entry.due = now + *lease / RETRY_AFTER;
+                entry.due = now + hold.lease() / RETRY_AFTER;
                 entry.along = entry.due;
             }
         }

@@ -2,22 +2,25 @@
 //!
 //! Everybody takes them in the order of their keys, so nobody who waits for one holds a later one.
 //! All that are missing are asked for in one pipeline; whatever came free behind the first that is
-//! busy is given back, that one is waited for, and the rest asked for again. Each lock is a mutex
+//! busy is given back, that one is waited for, and the rest asked for again. One that was lost
+//! meanwhile makes it begin anew: all are held when that is said. Each lock is a mutex
 //! of its own, on a Cluster in a slot of its own: whoever wants only one of them just takes it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, select_all};
 
 use super::{
-    acquire::{self, Attempt},
-    guard::{Guard, Release},
+    acquire::{self, Attempt, jittered},
+    claim::Plan,
+    guard::{Extension, Guard, Release},
     mutex::Lock,
     owner::OwnerId,
     token::Token,
 };
 use crate::{
     Seawall,
+    clock::Moment,
     error::{Error, Result},
 };
 
@@ -129,15 +132,51 @@ impl MultiLock {
                 wanted.len()
             )));
         }
-        let plans: Vec<_> = wanted.iter().map(|(plan, _)| plan.clone()).collect();
-        let mut guards: Vec<Guard> = Vec::with_capacity(plans.len());
-        while guards.len() < plans.len() {
-            let attempts = acquire::try_all(&self.seawall, &plans[guards.len()..], owner).await?;
+        loop {
+            let taken = self.take_in_order(&wanted, owner, deadline).await;
+            let left = deadline.since(clock.now());
+            if let Err(error) = &taken
+                && error.is_outage()
+                && !left.is_zero()
+            {
+                // What was held is being given back; everything begins anew.
+                clock.sleep(jittered(wanted[0].0.look_every).min(left)).await;
+                continue;
+            }
+            let (guards, busy) = taken?;
+            let retry_after = match busy {
+                // One may have been lost while later ones were waited for: then it begins anew.
+                None if guards.is_held() => return Ok(MultiAttempt::Acquired(guards)),
+                None => Duration::ZERO,
+                Some(retry_after) => retry_after,
+            };
+            // Given back before the caller learns that it has nothing.
+            let _ = guards.release().await;
+            if busy.is_some() || deadline.since(clock.now()).is_zero() {
+                return Ok(MultiAttempt::Busy { retry_after });
+            }
+        }
+    }
+
+    /// Takes one after the other until all are held, one is lost or time is over. What is held, and
+    /// when it is worth trying again if one stayed busy.
+    async fn take_in_order(
+        &self,
+        wanted: &[(Arc<Plan>, Lock)],
+        owner: OwnerId,
+        deadline: Moment,
+    ) -> Result<(MultiGuard, Option<Duration>)> {
+        let clock = self.seawall.clock();
+        let plans: Vec<_> = wanted.iter().map(|(plan, _)| Arc::clone(plan)).collect();
+        let mut all = MultiGuard { guards: Vec::with_capacity(plans.len()) };
+        while all.guards.len() < plans.len() && all.is_held() {
+            let missing = &plans[all.guards.len()..];
+            let attempts = acquire::try_all(&self.seawall, missing, owner).await?;
             // Those behind the first that is busy are dropped here, and so given back.
             let mut busy = None;
             for attempt in attempts {
                 match attempt {
-                    Attempt::Acquired(guard) => guards.push(guard),
+                    Attempt::Acquired(guard) => all.guards.push(guard),
                     Attempt::Busy { retry_after } => {
                         busy = Some(retry_after);
                         break;
@@ -149,18 +188,14 @@ impl MultiLock {
             let waited = if left.is_zero() {
                 Attempt::Busy { retry_after }
             } else {
-                wanted[guards.len()].1.acquire(left).await?
+                wanted[all.guards.len()].1.acquire(left).await?
             };
             match waited {
-                Attempt::Acquired(guard) => guards.push(guard),
-                Attempt::Busy { retry_after } => {
-                    // Given back before the caller learns that it has nothing.
-                    let _ = MultiGuard { guards }.release().await;
-                    return Ok(MultiAttempt::Busy { retry_after });
-                }
+                Attempt::Acquired(guard) => all.guards.push(guard),
+                Attempt::Busy { retry_after } => return Ok((all, Some(retry_after))),
             }
         }
-        Ok(MultiAttempt::Acquired(MultiGuard { guards }))
+        Ok((all, None))
     }
 }
 
@@ -184,6 +219,11 @@ impl MultiGuard {
         self.guards.iter().map(Guard::valid_for).min().unwrap_or_default()
     }
 
+    /// Whether none that was taken is lost.
+    fn is_held(&self) -> bool {
+        !self.is_lost()
+    }
+
     /// Whether one of them was lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -195,6 +235,24 @@ impl MultiGuard {
         if !self.guards.is_empty() {
             select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await;
         }
+    }
+
+    /// Makes the lease of each this long from now on, as [`Guard::extend`] does;
+    /// [`Extension::AlreadyLost`] when one was lost before.
+    ///
+    /// # Errors
+    /// As [`Guard::extend`], for any of them; others may go by the new lease.
+    ///
+    /// # Cancel safety
+    /// As [`Guard::extend`].
+    pub async fn extend(&self, lease: Duration) -> Result<Extension> {
+        let mut outcome = Extension::Extended;
+        for extended in join_all(self.guards.iter().map(|guard| guard.extend(lease))).await {
+            if extended? == Extension::AlreadyLost {
+                outcome = Extension::AlreadyLost;
+            }
+        }
+        Ok(outcome)
     }
 
     /// Gives all back; [`Release::AlreadyLost`] when one was lost before.

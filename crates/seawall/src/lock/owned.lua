@@ -24,9 +24,11 @@ local function keep_longest(key, holds, now)
 end
 
 -- Enters a key that is taken: true when it is this owner's, whether by this very hold or another.
+-- For this very hold the end only moves later: an attempt that was made again may arrive after its
+-- holder has extended the lease.
 local function enter_again(key, holds, value, owner, hold, lease)
   if value == owner .. ':' .. hold then
-    redis.call('PEXPIRE', key, lease)
+    if redis.call('PTTL', key) < lease then redis.call('PEXPIRE', key, lease) end
     return true
   end
   local other = string.match(value, '^' .. owner .. ':(.+)$')
@@ -37,7 +39,9 @@ local function enter_again(key, holds, value, owner, hold, lease)
     redis.call('HSET', holds, other, now + redis.call('PTTL', key))
     redis.call('SET', key, owner .. ':*', 'KEEPTTL')
   end
-  redis.call('HSET', holds, hold, now + lease)
+  if tonumber(redis.call('HGET', holds, hold) or 0) < now + lease then
+    redis.call('HSET', holds, hold, now + lease)
+  end
   keep_longest(key, holds, now)
   return true
 end

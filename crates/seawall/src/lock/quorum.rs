@@ -21,7 +21,7 @@ use futures_util::{
 use super::{
     acquire::{Pending, jittered},
     claim::{Answer, Claim, Kind, Plan},
-    guard::{Guard, Release},
+    guard::{Extension, Guard, Release},
     mutex::Lock,
     owner::OwnerId,
     token::Token,
@@ -275,6 +275,31 @@ impl QuorumGuard {
         let mut losses: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
         while !self.is_lost() {
             losses.next().await;
+        }
+    }
+
+    /// Makes the lease this long from now on, as [`Guard::extend`] does, at every primary. Extended
+    /// when a majority says so; primaries that do not answer keep the shorter of the two leases.
+    ///
+    /// # Errors
+    /// When too few primaries answered for a majority.
+    ///
+    /// # Cancel safety
+    /// As [`Guard::extend`].
+    pub async fn extend(&self, lease: Duration) -> Result<Extension> {
+        let mut extended = 0;
+        let mut failed = None;
+        for outcome in join_all(self.guards.iter().map(|guard| guard.extend(lease))).await {
+            match outcome {
+                Ok(Extension::Extended) => extended += 1,
+                Ok(Extension::AlreadyLost) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if extended < self.majority && !self.is_lost() => Err(error),
+            _ if self.is_lost() => Ok(Extension::AlreadyLost),
+            _ => Ok(Extension::Extended),
         }
     }
 

@@ -14,7 +14,8 @@ if not mine then
   local waiting = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
   if waiting[2] then return {0, math.max(1, waiting[2] - now)} end
 end
-redis.call('ZADD', KEYS[3], now + lease, member)
+-- An attempt that was made again may arrive after its holder has extended the lease.
+if not mine or tonumber(mine) < now + lease then redis.call('ZADD', KEYS[3], now + lease, member) end
 if redis.call('PTTL', KEYS[3]) < lease then redis.call('PEXPIRE', KEYS[3], lease) end
-if mine then return {1, same_token(KEYS[2])} end
+-- Also when it is asked again: another reader may have the last token by now.
 return {1, next_token(KEYS[2])}

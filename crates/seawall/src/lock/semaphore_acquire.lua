@@ -12,7 +12,8 @@ if not mine and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[4]) then
   local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
   return {0, math.max(1, first[2] - now)}
 end
-redis.call('ZADD', KEYS[1], now + lease, member)
+-- An attempt that was made again may arrive after its holder has extended the lease.
+if not mine or tonumber(mine) < now + lease then redis.call('ZADD', KEYS[1], now + lease, member) end
 if redis.call('PTTL', KEYS[1]) < lease then redis.call('PEXPIRE', KEYS[1], lease) end
-if mine then return {1, same_token(KEYS[2])} end
+-- Also when it is asked again: another holder may have the last token by now.
 return {1, next_token(KEYS[2])}

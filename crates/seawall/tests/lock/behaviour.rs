@@ -172,3 +172,32 @@ async fn names_are_any_bytes(ground: Ground) {
     assert!(error.to_string().contains("lease"), "{error}");
     ground.end([a]).await;
 }
+
+/// Options with which waiting would never end, overflow or mean something else are refused by name.
+#[tokio::test]
+async fn options_that_make_no_sense_are_refused() {
+    let a = Seawall::connect("embedded:").await.expect("connected");
+    let held = take(&a.fair_lock("x")).await;
+    let quorum = Seawall::quorum_lock(&[a.clone(), a.clone(), a.clone()], "x").expect("three");
+    for pause in [Duration::ZERO, Duration::from_hours(25), Duration::MAX] {
+        let error = a.fair_lock("x").look_every(pause).acquire(PATIENCE).await;
+        assert!(error.expect_err("refused").to_string().contains("look_every"));
+        let error = a.multi_lock(["x"]).look_every(pause).acquire(PATIENCE).await;
+        assert!(error.expect_err("refused").to_string().contains("look_every"));
+        let error = quorum.clone().look_every(pause).acquire(PATIENCE).await;
+        assert!(error.expect_err("refused").to_string().contains("look_every"));
+    }
+    // No limit at all is what WAIT takes zero for.
+    for limit in [Duration::ZERO, Duration::from_micros(1), Duration::MAX] {
+        let error = a.lock("x").replicas(1, limit).try_acquire().await.expect_err("refused");
+        assert!(error.to_string().contains("replicas"), "{error}");
+    }
+    // A wait without end is one.
+    let waiting = tokio::spawn({
+        let lock = a.fair_lock("x").look_every(Duration::from_nanos(1));
+        async move { lock.acquire(Duration::MAX).await.expect("answered").acquired() }
+    });
+    assert_eq!(held.release().await.expect("answered"), Release::Released);
+    drop(waiting.await.expect("it waited").expect("it came free"));
+    a.shutdown().await;
+}

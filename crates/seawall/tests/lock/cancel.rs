@@ -25,7 +25,7 @@ const MOST_POLLS: usize = 12;
 
 /// Polls a future so many times, each time when it asked for it, and drops it; its result if it
 /// came to an end before, or within a moment in which nothing happens.
-async fn poll_and_drop<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn poll_and_drop<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut count = 0;
     let polled = poll_fn(|context: &mut Context<'_>| {

@@ -45,6 +45,11 @@ impl Ground {
         Seawall::builder(&url).prefix(&self.prefix).connect().await.expect("connected")
     }
 
+    /// What all keys of the test begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The key of a name, as the toolkit makes it.
     pub(crate) fn key(&self, family: &str, name: &str) -> Vec<u8> {
         format!("{}{family}:{{{name}}}", self.prefix).into_bytes()
@@ -84,6 +89,9 @@ macro_rules! on_each_backend {
         })* }
         mod redis { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() {
             super::$name($crate::ground::Ground::new(seawall_testkit::backend::Backend::Redis).await).await;
+        })* }
+        mod valkey { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() {
+            super::$name($crate::ground::Ground::new(seawall_testkit::backend::Backend::Valkey).await).await;
         })* }
         mod sentinel { $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() {
             super::$name($crate::ground::Ground::new(seawall_testkit::backend::Backend::Sentinel).await).await;

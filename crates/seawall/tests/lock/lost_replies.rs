@@ -76,6 +76,41 @@ async fn a_server_that_is_away_costs_the_lock_only_when_the_lease_is_over() {
     stage.shutdown().await;
 }
 
+/// Waiting for several goes on over an outage, as waiting for one does.
+#[tokio::test]
+async fn several_are_waited_for_over_an_outage() {
+    let stage = Stage::start().await.expect("a stage");
+    let several = stage.seawall().multi_lock(["1", "2"]);
+    stage.faults().begin_outage();
+    assert!(several.try_acquire().await.is_err(), "who only tries is told");
+    let waiting = tokio::spawn({
+        let several = several.clone();
+        async move { several.acquire(PATIENCE * 2).await }
+    });
+    for _ in 0..10 {
+        stage.advance(Duration::from_millis(500)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!waiting.is_finished(), "it goes on waiting");
+    stage.faults().end_outage();
+    eventually("it is tried again", async || {
+        stage.advance(Duration::from_millis(500)).await;
+        waiting.is_finished()
+    })
+    .await;
+    let all = waiting.await.expect("it waited").expect("answered").acquired().expect("free");
+    assert_eq!(all.release().await.expect("answered"), Release::Released);
+    stage.faults().begin_outage();
+    let late = tokio::spawn(async move { several.acquire(Duration::from_secs(3)).await });
+    eventually("its time is over", async || {
+        stage.advance(Duration::from_millis(500)).await;
+        late.is_finished()
+    })
+    .await;
+    assert!(late.await.expect("it waited").expect_err("still away").is_outage());
+    stage.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_release_during_an_outage_is_made_up_for() {
     let stage = Stage::start().await.expect("a stage");

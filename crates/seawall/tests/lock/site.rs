@@ -1,7 +1,12 @@
 //! Where the trials run: servers that processes of their own reach, and ways to disturb them.
 
+use std::time::Duration;
+
 use seawall::{Seawall, cmd};
-use seawall_testkit::{Cluster, FaultProxy, ServerBuilder, ServerProcess, proxy::On};
+use seawall_testkit::{
+    Cluster, FaultProxy, ServerBuilder, ServerProcess,
+    proxy::{Direction, On},
+};
 use tempfile::TempDir;
 
 /// Servers of one trial.
@@ -13,6 +18,8 @@ pub(crate) enum Site {
         folder: TempDir,
     },
     Redis(Box<ServerProcess>, Box<FaultProxy>),
+    /// Independent primaries.
+    Quorum(Vec<(ServerProcess, FaultProxy)>),
     Cluster(Box<Cluster>),
 }
 
@@ -35,6 +42,15 @@ impl Site {
         Site::Redis(Box::new(server), Box::new(proxy))
     }
 
+    pub(crate) fn quorum() -> Self {
+        let primaries = (0..3).map(|_| {
+            let server = ServerProcess::redis().expect("redis-server starts");
+            let proxy = FaultProxy::start(server.port()).expect("a free port");
+            (server, proxy)
+        });
+        Site::Quorum(primaries.collect())
+    }
+
     pub(crate) fn cluster() -> Self {
         Site::Cluster(Box::new(Cluster::builder().proxied().start().expect("a Cluster starts")))
     }
@@ -43,6 +59,10 @@ impl Site {
         match self {
             Site::Engine { folder, .. } => format!("unix:{}", folder.path().join("s").display()),
             Site::Redis(_, proxy) => proxy.url(),
+            Site::Quorum(primaries) => {
+                let urls: Vec<_> = primaries.iter().map(|(_, proxy)| proxy.url()).collect();
+                urls.join("|")
+            }
             Site::Cluster(cluster) => cluster.url(),
         }
     }
@@ -63,7 +83,7 @@ impl Site {
     pub(crate) fn cut(&self) {
         match self {
             Site::Engine { .. } => self.everywhere(&["CLIENT", "KILL", "TYPE", "normal"]),
-            Site::Redis(..) | Site::Cluster(_) => {
+            Site::Redis(..) | Site::Quorum(_) | Site::Cluster(_) => {
                 self.proxies().iter().for_each(|proxy| proxy.cut_all());
             }
         }
@@ -77,6 +97,11 @@ impl Site {
         }
     }
 
+    /// Replies take this much longer from now on.
+    pub(crate) fn slow_replies(&self, delay: Duration) {
+        self.proxies().iter().for_each(|proxy| proxy.delay(Direction::Replies, delay));
+    }
+
     /// Takes that back.
     pub(crate) fn heal(&self) {
         self.proxies().iter().for_each(|proxy| proxy.heal());
@@ -86,6 +111,7 @@ impl Site {
         match self {
             Site::Engine { .. } => Vec::new(),
             Site::Redis(_, proxy) => vec![proxy],
+            Site::Quorum(primaries) => primaries.iter().map(|(_, proxy)| proxy).collect(),
             Site::Cluster(cluster) => {
                 cluster.nodes().iter().filter_map(|node| node.proxy()).collect()
             }
@@ -99,6 +125,11 @@ impl Site {
                 let mut command = cmd(words[0]);
                 command.arg(&words[1..]);
                 runtime.block_on(engine.link().send(b"", &command)).expect("answered");
+            }
+            Site::Quorum(primaries) => {
+                for (server, _) in primaries {
+                    server.connect().and_then(|mut client| client.call(words)).expect("answered");
+                }
             }
             Site::Redis(server, _) => {
                 server.connect().and_then(|mut client| client.call(words)).expect("answered");

@@ -1,5 +1,6 @@
 //! Holders that are stopped, killed, cut off and not told; servers that are restarted. What their
-//! history says must be true each time, and must not be when a protection is switched off.
+//! history says must be true each time, and must not be when a protection is switched off. All of them
+//! make their leases longer and shorter while they hold.
 //!
 //! Every trial goes on until enough has happened, however fast or slow the machine is.
 
@@ -15,9 +16,10 @@ use tempfile::TempDir;
 
 use crate::{
     ground::{PATIENCE, soak},
-    history::{History, Seen},
+    history::History,
     process::Worker,
     site::Site,
+    subject::Kind,
     worker::{Role, Task, lines},
 };
 
@@ -26,6 +28,8 @@ const LEASE: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 3;
 /// How often others than the sleeper take the lock while it is stopped.
 const MEANWHILE: usize = 10;
+/// How many holders make their lease longer.
+const EXTENDED: usize = 20;
 /// How often a planted bug gets its chance.
 const CHANCES: usize = 10;
 
@@ -36,9 +40,10 @@ struct Trial<S> {
 }
 
 impl<S> Trial<S> {
-    fn on(site: S, url: String) -> Self {
+    fn on(site: S, url: String, kind: Kind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let task = Task {
+            kind,
             url,
             folder: folder.path().to_owned(),
             lease: LEASE,
@@ -77,7 +82,7 @@ impl<S> Trial<S> {
 
     /// Does something again and again until the lock changed hands so often after it began.
     fn until_holds(&self, count: usize, mut again: impl FnMut()) {
-        let deadline = Instant::now() + PATIENCE * 2;
+        let deadline = Instant::now() + PATIENCE * 2 * u32::try_from(soak()).expect("small");
         let before = self.count(is_acquired);
         while self.count(is_acquired) < before + count {
             assert!(Instant::now() < deadline, "they do not go on");
@@ -111,7 +116,7 @@ impl<S> Trial<S> {
     }
 
     fn history(&self) -> History {
-        History::read(&self.task.history(), &self.task.resource())
+        History::read(&self.task.history(), &self.task.resource(), self.task.kind.capacity())
     }
 
     fn end(self, workers: Vec<Worker>) -> History {
@@ -122,9 +127,9 @@ impl<S> Trial<S> {
 }
 
 impl Trial<Site> {
-    fn new(site: Site) -> Self {
+    fn new(site: Site, kind: Kind) -> Self {
         let url = site.url();
-        Trial::on(site, url)
+        Trial::on(site, url, kind)
     }
 }
 
@@ -141,8 +146,8 @@ fn is_acquired_by_another(line: &str) -> bool {
 }
 
 /// A holder is stopped while others go on, and wakes up in their middle.
-fn stop_a_holder(site: Site) {
-    let trial = Trial::new(site);
+fn stop_a_holder(site: Site, kind: Kind) {
+    let trial = Trial::new(site, kind);
     let sleeper = trial.task.start("sleeper", Role::Sleeper);
     trial.await_more("it holds", 0, |line| line.contains("sleeper acquired"));
     let mut workers = trial.busy(3);
@@ -151,33 +156,39 @@ fn stop_a_holder(site: Site) {
         let (others, lost) =
             (trial.count(is_acquired_by_another), trial.count(is_lost_by_the_sleeper));
         trial.await_more("others go on", others + MEANWHILE, is_acquired_by_another);
+        if kind == Kind::Semaphore {
+            // Others go on beside it: until its lease is over, extended as it may be.
+            thread::sleep(LEASE * 3);
+        }
         sleeper.signal(Signal::CONT);
         trial.await_more("it is told", lost, is_lost_by_the_sleeper);
     }
     workers.push(sleeper);
     let history = trial.end(workers);
     assert_eq!(history.faults(), Vec::<String>::new());
-    assert!(history.refused > 0, "it wrote without looking, and the resource looked for it");
+    let writes = kind != Kind::Semaphore;
+    assert!(!writes || history.refused > 0, "it wrote blindly, and the resource looked for it");
+    assert!(history.holds.iter().any(|seen| seen.lost), "the history knows of the loss");
 }
 
 #[test]
 fn a_stopped_holder_is_told_and_refused_on_redis() {
-    stop_a_holder(Site::redis());
+    stop_a_holder(Site::redis(), Kind::Mutex);
 }
 
 #[test]
 fn a_stopped_holder_is_told_and_refused_on_the_engine() {
-    stop_a_holder(Site::engine());
+    stop_a_holder(Site::engine(), Kind::Mutex);
 }
 
 #[test]
 fn a_stopped_holder_is_told_and_refused_on_a_cluster() {
-    stop_a_holder(Site::cluster());
+    stop_a_holder(Site::cluster(), Kind::Mutex);
 }
 
 /// The same with a bug: whether the checker says what it must.
 fn is_found(sabotage: Option<Sabotage>, resource_looks: bool, verdict: &str) {
-    let mut trial = Trial::new(Site::redis());
+    let mut trial = Trial::new(Site::redis(), Kind::Mutex);
     trial.task.resource_looks = resource_looks;
     trial.task.sabotage = sabotage;
     if sabotage.is_some() {
@@ -229,8 +240,8 @@ fn the_checker_notices_a_resource_that_does_not_look() {
     is_found(None, false, "token of the past");
 }
 
-fn kill_a_holder(site: Site) {
-    let trial = Trial::new(site);
+fn kill_a_holder(site: Site, kind: Kind) {
+    let trial = Trial::new(site, kind);
     let sleeper = trial.task.start("sleeper", Role::Sleeper);
     trial.await_more("it holds", 0, |line| line.contains("sleeper valid"));
     let workers = trial.busy(3);
@@ -243,23 +254,23 @@ fn kill_a_holder(site: Site) {
 
 #[test]
 fn a_killed_holder_leaves_the_lock_to_the_others_on_redis() {
-    kill_a_holder(Site::redis());
+    kill_a_holder(Site::redis(), Kind::Mutex);
 }
 
 #[test]
 fn a_killed_holder_leaves_the_lock_to_the_others_on_the_engine() {
-    kill_a_holder(Site::engine());
+    kill_a_holder(Site::engine(), Kind::Mutex);
 }
 
 #[test]
 fn a_killed_holder_leaves_the_lock_to_the_others_on_a_cluster() {
-    kill_a_holder(Site::cluster());
+    kill_a_holder(Site::cluster(), Kind::Mutex);
 }
 
 /// First only subscriptions die, then all connections, and where there is a proxy between some
 /// requests and replies are lost.
-fn cut_off(site: Site) {
-    let trial = Trial::new(site);
+fn cut_off(site: Site, kind: Kind) {
+    let trial = Trial::new(site, kind);
     let workers = trial.busy(4);
     trial.await_all(&workers);
     trial.until_holds(25, || {
@@ -278,22 +289,43 @@ fn cut_off(site: Site) {
 
 #[test]
 fn cuts_and_losses_break_nothing_on_redis() {
-    cut_off(Site::redis());
+    cut_off(Site::redis(), Kind::Mutex);
 }
 
 #[test]
 fn cuts_and_losses_break_nothing_on_the_engine() {
-    cut_off(Site::engine());
+    cut_off(Site::engine(), Kind::Mutex);
 }
 
 #[test]
 fn cuts_and_losses_break_nothing_on_a_cluster() {
-    cut_off(Site::cluster());
+    cut_off(Site::cluster(), Kind::Mutex);
+}
+
+/// Holders make their leases longer while renewals are on their way, and go by what they were told.
+fn extend_often(site: Site, kind: Kind) {
+    let mut trial = Trial::new(site, kind);
+    trial.task.lease = Duration::from_millis(80);
+    let workers: Vec<_> =
+        (0..4).map(|name| trial.task.start(&format!("busy-{name}"), Role::Extender)).collect();
+    trial.await_all(&workers);
+    trial.site.slow_replies(Duration::from_millis(8));
+    // Most of those who read disturb nobody.
+    let count = if kind == Kind::ReadWrite { EXTENDED * 2 } else { EXTENDED };
+    trial.until_holds(count * soak(), || thread::sleep(Duration::from_millis(2)));
+    trial.site.heal();
+    let history = trial.end(workers);
+    assert_eq!(history.faults(), Vec::<String>::new());
+}
+
+#[test]
+fn extended_holders_are_alone_on_redis() {
+    extend_often(Site::redis(), Kind::Mutex);
 }
 
 /// Restarts three times, and lets them hold in between.
 fn restart(server: &ServerBuilder) -> History {
-    let mut trial = Trial::new(Site::redis_with(server));
+    let mut trial = Trial::new(Site::redis_with(server), Kind::Mutex);
     let workers = trial.busy(3);
     trial.await_all(&workers);
     for _ in 0..3 {
@@ -313,7 +345,10 @@ fn a_server_that_restarts_with_its_log_breaks_nothing() {
 /// Exclusion is not promised over a lost database; that tokens rise is.
 #[test]
 fn a_server_that_restarts_empty_gives_higher_tokens() {
-    let by_epoch = by_token(&restart(&ServerBuilder::redis()));
+    let history = restart(&ServerBuilder::redis());
+    assert_eq!(history.order_faults(), Vec::<String>::new());
+    let mut by_epoch = history.holds;
+    by_epoch.sort_by_key(|seen| seen.token);
     let resets = by_epoch.windows(2).filter(|w| w[1].token.sequence < w[0].token.sequence);
     assert!(resets.count() >= 1, "the sequence tells of the loss");
 }
@@ -323,19 +358,20 @@ fn a_server_that_restarts_empty_gives_higher_tokens() {
 fn a_fail_over_gives_higher_tokens_on_sentinel() {
     let set = SentinelSet::start().expect("a Sentinel set");
     let url = set.url();
-    let trial = Trial::on(set, url);
+    let trial = Trial::on(set, url, Kind::Mutex);
     let workers = trial.busy(3);
     trial.await_all(&workers);
     let lost = trial.site.kill_primary().expect("killed");
     trial.site.await_failover(lost).expect("another took over");
     trial.until_holds(3, || thread::sleep(Duration::from_millis(2)));
-    by_token(&trial.end(workers));
+    let history = trial.end(workers);
+    assert_eq!(history.order_faults(), Vec::<String>::new());
 }
 
 /// A Cluster that hands over loses nothing.
 #[test]
 fn a_hand_over_breaks_nothing_on_a_cluster() {
-    let trial = Trial::new(Site::cluster());
+    let trial = Trial::new(Site::cluster(), Kind::Mutex);
     let workers = trial.busy(3);
     trial.await_all(&workers);
     let Site::Cluster(cluster) = &trial.site else { unreachable!("it was asked for") };
@@ -346,13 +382,77 @@ fn a_hand_over_breaks_nothing_on_a_cluster() {
     assert_eq!(history.faults(), Vec::<String>::new());
 }
 
-/// The holds in the order of their tokens, none of which was given twice; and the resource accepted
-/// nothing of the past.
-fn by_token(history: &History) -> Vec<Seen> {
-    let mut by_epoch = history.holds.clone();
-    by_epoch.sort_by_key(|seen| seen.token);
-    by_epoch.dedup_by_key(|seen| seen.token);
-    assert_eq!(by_epoch.len(), history.holds.len(), "no token is given twice");
-    assert!(history.accepted.is_sorted(), "the resource accepted nothing of the past");
-    by_epoch
+/// The trials of all kinds but the mutex, each where it can be.
+macro_rules! trials_of {
+    ($($module:ident $kind:ident;)*) => {$(
+        mod $module {
+            use super::{Kind, Site, cut_off, extend_often, kill_a_holder, stop_a_holder};
+
+            #[test]
+            fn extended_holders_are_alone_on_redis() {
+                extend_often(Site::redis(), Kind::$kind);
+            }
+
+            #[test]
+            fn a_stopped_holder_is_told_and_refused_on_redis() {
+                stop_a_holder(Site::redis(), Kind::$kind);
+            }
+
+            #[test]
+            fn a_stopped_holder_is_told_and_refused_on_a_cluster() {
+                stop_a_holder(Site::cluster(), Kind::$kind);
+            }
+
+            #[test]
+            fn a_killed_holder_leaves_the_lock_to_the_others_on_redis() {
+                kill_a_holder(Site::redis(), Kind::$kind);
+            }
+
+            #[test]
+            fn cuts_and_losses_break_nothing_on_redis() {
+                cut_off(Site::redis(), Kind::$kind);
+            }
+
+            #[test]
+            fn cuts_and_losses_break_nothing_on_the_engine() {
+                cut_off(Site::engine(), Kind::$kind);
+            }
+
+            #[test]
+            fn cuts_and_losses_break_nothing_on_a_cluster() {
+                cut_off(Site::cluster(), Kind::$kind);
+            }
+        }
+    )*};
+}
+
+trials_of! {
+    fair Fair;
+    read_write ReadWrite;
+    semaphore Semaphore;
+    multi Multi;
+}
+
+mod quorum {
+    use super::{Kind, Site, cut_off, extend_often, kill_a_holder, stop_a_holder};
+
+    #[test]
+    fn extended_holders_are_alone() {
+        extend_often(Site::quorum(), Kind::Quorum);
+    }
+
+    #[test]
+    fn a_stopped_holder_is_told_and_refused() {
+        stop_a_holder(Site::quorum(), Kind::Quorum);
+    }
+
+    #[test]
+    fn a_killed_holder_leaves_the_lock_to_the_others() {
+        kill_a_holder(Site::quorum(), Kind::Quorum);
+    }
+
+    #[test]
+    fn cuts_and_losses_break_nothing() {
+        cut_off(Site::quorum(), Kind::Quorum);
+    }
 }

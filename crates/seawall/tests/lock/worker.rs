@@ -9,19 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seawall::{
-    Seawall,
-    lock::{Attempt, Guard, sabotage::Sabotage},
-};
+use seawall::{Seawall, lock::sabotage::Sabotage};
 
 use crate::{
+    chance::Chance,
+    ground::eventually,
     history::{Recorder, Resource, now_nanos},
-    process::Worker,
+    process::{Worker, task},
+    subject::{Held, Kind, Settings, Subject},
 };
 
 const VARIABLE: &str = "SEAWALL_LOCK_WORKER";
 /// It ends after this long, should nobody tell it to.
-const LIFETIME: Duration = Duration::from_secs(120);
+const LIFETIME: Duration = Duration::from_secs(900);
 /// How long it waits for the lock before it looks whether the trial is over.
 const WAIT: Duration = Duration::from_secs(1);
 /// Pause between two looks at one's own lock.
@@ -34,11 +34,15 @@ pub(crate) enum Role {
     Busy,
     /// Holds for as long as it can, and writes without looking at whether it still holds.
     Sleeper,
+    /// Makes its lease much longer while renewals of the short one are on their way, and goes by that.
+    Extender,
 }
 
 /// What a worker is told.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
+    pub(crate) kind: Kind,
+    /// One URL, or those of a quorum with bars between.
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
     pub(crate) lease: Duration,
@@ -65,6 +69,7 @@ impl Task {
     /// Starts a process; it ends by itself when the trial is over.
     pub(crate) fn start(&self, name: &str, role: Role) -> Worker {
         let words = [
+            format!("{:?}", self.kind),
             self.url.clone(),
             self.folder.display().to_string(),
             self.lease.as_millis().to_string(),
@@ -81,58 +86,82 @@ impl Task {
 /// The worker's own side; as a test without the variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
-    let Ok(words) = std::env::var(VARIABLE) else { return };
-    let [url, folder, lease, busy, sabotage, looks, name, role] =
-        words.split(' ').collect::<Vec<_>>().try_into().expect("eight words");
+    let Some(words) = task(VARIABLE) else { return };
+    let [kind, urls, folder, lease, busy, sabotage, looks, name, role] =
+        words.split(' ').collect::<Vec<_>>().try_into().expect("nine words");
     let millis = |text: &str| Duration::from_millis(text.parse().expect("a number"));
     let folder = Path::new(folder);
     let mut recorder = Recorder::open(&folder.join("history"), name);
     let resource = Resource::new(&folder.join("resource"), looks == "true");
-    let builder = Seawall::builder(url).response_timeout(Duration::from_millis(300));
-    let handle = builder.connect().await.expect("connected");
-    let mut lock = handle.lock("x").lease(millis(lease)).look_every(Duration::from_millis(100));
+    let mut handles = Vec::new();
+    for url in urls.split('|') {
+        let connect =
+            || Seawall::builder(url).response_timeout(Duration::from_millis(300)).connect();
+        let mut handle = None;
+        eventually("connected, however slow the machine is", async || {
+            handle = connect().await.ok();
+            handle.is_some()
+        })
+        .await;
+        handles.extend(handle);
+    }
+    let mut subject = Subject::new(Kind::named(kind), "x", handles);
     let planted = [
         Sabotage::ReleaseWithoutOwnerCheck,
         Sabotage::RenewalRecreatesKey,
         Sabotage::ValidityIgnored,
         Sabotage::TokenStandsStill,
     ];
-    if let Some(fault) = planted.into_iter().find(|fault| format!("{:?}", Some(fault)) == sabotage)
-    {
-        lock = lock.sabotage(fault);
-    }
+    subject.sabotage = planted.into_iter().find(|fault| format!("{:?}", Some(fault)) == sabotage);
+    let lease = millis(lease);
+    let settings = Settings { lease, look_every: Duration::from_millis(100), fixed: false };
     let sleeps = role == format!("{:?}", Role::Sleeper);
+    let mut chance = Chance::new(now_nanos());
     let (over, end) = (over(folder), Instant::now() + LIFETIME);
     while !over.exists() && Instant::now() < end {
+        let shared = !sleeps && chance.below(2) == 0;
+        let asked = now_nanos();
         // Outages are part of the trials; whoever fails just tries again.
-        if let Ok(Attempt::Acquired(guard)) = lock.acquire(WAIT).await {
+        if let Ok(Some(held)) = subject.acquire(settings, shared, Some(WAIT)).await {
+            recorder.acquired(now_nanos(), asked, &held);
             let until = if sleeps { end } else { Instant::now() + millis(busy) };
             let is_over = || Instant::now() >= until || sleeps && over.exists();
-            hold(guard, is_over, sleeps, &mut recorder, &resource).await;
+            // One who shares the lock has no right to write alone.
+            let alone = held.weight == subject.kind.capacity();
+            let resource = alone.then_some(&resource);
+            // A planted fault is shown without them.
+            let extends = subject.sabotage.is_none().then_some((lease, &mut chance));
+            if role == format!("{:?}", Role::Extender) {
+                hold_extended(held, lease, &mut recorder, &mut chance).await;
+            } else {
+                hold(held, is_over, sleeps, &mut recorder, resource, extends).await;
+            }
         } else {
             tokio::time::sleep(LOOK).await;
         }
     }
-    handle.shutdown().await;
+    for handle in subject.handles {
+        handle.shutdown().await;
+    }
 }
 
 async fn hold(
-    guard: Guard,
+    held: Held,
     is_over: impl Fn() -> bool,
     blind: bool,
     recorder: &mut Recorder,
-    resource: &Resource,
+    resource: Option<&Resource>,
+    mut extends: Option<(Duration, &mut Chance)>,
 ) {
-    let token = guard.token();
-    recorder.note(now_nanos(), "acquired", token);
+    let token = held.token();
     loop {
         // Taken before looking: if it is held after this moment, it was held at it.
         let at = now_nanos();
-        let lost = guard.is_lost();
+        let lost = held.is_lost();
         if !lost {
             recorder.note(at, "valid", token);
         }
-        if (blind || !lost) && !resource.write(token) {
+        if (blind || !lost) && resource.is_some_and(|resource| !resource.write(token)) {
             recorder.note(at, "refused", token);
         }
         if lost {
@@ -141,11 +170,51 @@ async fn hold(
         }
         if is_over() {
             // What became of it is in the next holder's history.
-            let _ = guard.release().await;
+            let _ = held.release().await;
             return;
+        }
+        if let Some((lease, chance)) = &mut extends {
+            extend(&held, *lease, chance).await;
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Makes the lease much longer about when it is renewed, and holds for several of the former leases.
+async fn hold_extended(held: Held, lease: Duration, recorder: &mut Recorder, chance: &mut Chance) {
+    let token = held.token();
+    let began = Instant::now();
+    let moment = lease * u32::try_from(chance.below(100)).expect("small") / 100;
+    let mut extended = false;
+    while began.elapsed() < lease * 4 {
+        let at = now_nanos();
+        if held.is_lost() {
+            recorder.note(at, "lost", token);
+            return;
+        }
+        recorder.note(at, "valid", token);
+        if !extended && began.elapsed() >= moment {
+            extended = true;
+            // Failing is part of the trials.
+            let _ = held.extend(lease * 20).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    // What became of it is in the next holder's history.
+    let _ = held.release().await;
+}
+
+/// Now and then makes the lease longer or shorter, and now and then does not wait for the answer.
+async fn extend(held: &Held, lease: Duration, chance: &mut Chance) {
+    if chance.below(4) > 0 {
+        return;
+    }
+    let lease = [lease / 2, lease, lease * 2][usize::try_from(chance.below(3)).expect("small")];
+    let patience = Duration::from_micros(
+        [300_000, 200, 2000][usize::try_from(chance.below(3)).expect("small")],
+    );
+    // Failing is part of the trials.
+    let _ = tokio::time::timeout(patience, held.extend(lease)).await;
 }
 
 /// There when the trial is over.
