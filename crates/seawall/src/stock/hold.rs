@@ -10,7 +10,8 @@
 //!
 //! Nothing is decided before the commit, so an undo is exact: the home gives up the attempt, the parts
 //! are told, and a part that arrives late or twice finds that its attempt is over. A process that dies
-//! in between leaves parts that ask the home when they are due, and get the same verdict. A shard that
+//! in between leaves parts that ask the home when they are due, and get the same verdict. The home notes
+//! who may be asked before anybody is, and forgets nothing until each of them has answered. A shard that
 //! is rebuilt ends all gatherings first ([`super::rebuild`]), for they may count on parts that it lost.
 
 use std::time::Duration;
@@ -24,11 +25,12 @@ use super::{
     record::{Part, Record, Standing, written},
     reference::Reference,
     sale::{MAX_UNITS, millis},
-    settle::Verdict,
+    settle::{Answered, Verdict},
 };
 use crate::{
     error::{Error, Result},
     link::Script,
+    retry::{Doubt, midway},
 };
 
 /// How long a gathering may take until its home takes its units back.
@@ -39,6 +41,8 @@ const ASK_FIRST: Duration = Duration::from_secs(2);
 const MAX_ASKED: usize = 10_000;
 /// How often gathering is begun anew when others were quicker.
 const MAX_GATHERINGS: usize = 6;
+/// Shards that a gathering may ask beyond those that have enough, in case others were quicker there.
+const SPARE_SHARDS: usize = 8;
 
 static HOLD: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/hold.lua")));
@@ -162,17 +166,20 @@ impl Inventory {
         units: u64,
         lifetime: Duration,
     ) -> Result<(Reference, Held)> {
-        let mut last = None;
+        let (mut away, mut doubt) = (None, Doubt::default());
         for skipped in 0..self.shards() {
             let reference = Reference::at(name, self.inner.next_home(skipped))?;
             match self.hold(&reference, units, lifetime).await {
-                Ok(Held::Unavailable) => last = Some(Ok((reference, Held::Unavailable))),
-                Err(error) if error.is_indeterminate() => last = Some(Err(error)),
+                Ok(Held::Unavailable) => away = Some(reference),
+                Err(error) if error.is_indeterminate() => doubt.note(&error),
                 Ok(held) => return Ok((reference, held)),
-                Err(error) => return Err(error),
+                Err(error) => return Err(doubt.report(error)),
             }
         }
-        last.unwrap_or_else(|| Err(Error::Unavailable("an inventory without shards".into())))
+        match away {
+            Some(reference) if !doubt.exists() => Ok((reference, Held::Unavailable)),
+            _ => Err(doubt.report(Error::Unavailable("no shard answered".into()))),
+        }
     }
 }
 
@@ -275,11 +282,14 @@ impl Inner {
         want: Want<'_>,
     ) -> Result<Option<Held>> {
         let alone = others.first().is_some_and(|part| part.units >= want.units);
+        let others = candidates(others, want.units);
         let begun = self
             .call(home, &BEGIN, |call| {
-                call.arg(want.reference.as_str())
+                let call = call
+                    .arg(want.reference.as_str())
                     .arg(if alone { 0 } else { want.units })
-                    .arg(millis(GATHERING))
+                    .arg(millis(GATHERING));
+                others.iter().fold(call, |call, part| call.arg(part.shard))
             })
             .await?;
         let (attempt, mut missing) = match begun.as_slice() {
@@ -290,28 +300,36 @@ impl Inner {
             [_, record @ ..] => return self.held(home, record).map(Some),
             [] => return Err(Error::unexpected("a shard answered nothing")),
         };
-        let (mut parts, mut asked) = (Vec::new(), Vec::new());
+        let (mut parts, mut asked, mut empty) = (Vec::new(), Vec::new(), Vec::new());
         for other in others {
             if missing == 0 {
-                break;
+                empty.push(Answered::unasked(other.shard));
+                continue;
             }
             asked.push(other.shard);
-            // One that does not answer may have given something: it is told with the others.
-            if let Ok(units) = self.part(other.shard, home, attempt, missing, want).await
-                && units > 0
-            {
-                parts.push(Part { shard: other.shard, units });
-                missing -= units.min(missing);
+            // One that does not answer may have given something: the home waits for it.
+            match self.part(other.shard, home, attempt, missing, want).await {
+                Ok(0) => empty.push(Answered::told(other.shard, Verdict::Back)),
+                Ok(units) => {
+                    parts.push(Part { shard: other.shard, units });
+                    missing -= units.min(missing);
+                }
+                Err(error) => {
+                    let shard = other.shard;
+                    tracing::debug!(sku = %self.name, shard, %error, "a shard gives no part");
+                }
             }
         }
         if missing == 0 {
             let committed = self
                 .call(home, &COMMIT, |call| {
-                    call.arg(want.reference.as_str())
+                    let call = call
+                        .arg(want.reference.as_str())
                         .arg(attempt)
                         .arg(millis(want.lifetime))
                         .arg(written(&parts))
-                        .arg(want.state)
+                        .arg(want.state);
+                    empty.iter().fold(call, |call, shard| call.arg(shard.to_string()))
                 })
                 .await?;
             if let [word, record @ ..] = committed.as_slice()
@@ -321,13 +339,14 @@ impl Inner {
                 if matches!(held, Held::Sold { .. }) {
                     let verdict = if word == "NEW" { Verdict::SoldNow } else { Verdict::Sold };
                     let record = Record::from_answer(record)?;
-                    let over = self.settle_sale(want.reference, &record, verdict).await?;
+                    let over = self.settle_sale(want.reference, &record, verdict).await;
+                    let over = over.map_err(midway)?;
                     return Ok(Some(over.map_or(held, Held::Over)));
                 }
                 return Ok(Some(held));
             }
         }
-        self.undo(home, want.reference, attempt, &asked).await?;
+        self.undo(want.reference, attempt, &asked, empty).await?;
         // Perhaps the home alone has enough by now.
         let words = self.take_at(home, want).await?;
         match words.as_slice() {
@@ -360,11 +379,12 @@ impl Inner {
     /// Gives up an attempt: first at the home, so that it cannot be committed any more.
     async fn undo(
         &self,
-        home: usize,
         reference: &Reference,
         attempt: u64,
         asked: &[usize],
+        empty: Vec<Answered>,
     ) -> Result<()> {
+        let home = reference.home(self.shards.len());
         if let Some((_, record)) = self.decide(home, reference, "N", attempt).await?
             && record.attempt == attempt
             && matches!(record.standing, Standing::Held | Standing::Sold)
@@ -373,11 +393,24 @@ impl Inner {
             return Ok(());
         }
         let parts: Vec<Part> = asked.iter().map(|shard| Part { shard: *shard, units: 0 }).collect();
-        self.settle(reference, attempt, &parts, Verdict::Back).await;
+        let mut told = self.settle(reference, attempt, &parts, Verdict::Back).await;
+        told.answered.extend(empty);
+        self.note_answers(reference, attempt, &told.answered).await;
         #[cfg(feature = "sabotage")]
         if self.bug == Some(Bug::UndoTwice) {
             super::sabotage::undo_again(self, asked).await;
         }
         Ok(())
     }
+}
+
+/// Those that are asked: as many of the fullest as have enough, and a few more.
+fn candidates(others: &[Part], units: u64) -> &[Part] {
+    let mut sum = 0u64;
+    let enough = others.iter().take_while(|part| {
+        let short = sum < units;
+        sum = sum.saturating_add(part.units);
+        short
+    });
+    &others[..others.len().min(enough.count() + SPARE_SHARDS)]
 }

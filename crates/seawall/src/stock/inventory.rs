@@ -30,9 +30,9 @@ use std::{
 use super::sabotage::Bug;
 use super::{
     layout::{self, MAX_SHARDS},
-    levels,
     reference::Reference,
     sale::{ATTEMPTS, millis},
+    sweeper,
 };
 use crate::{
     Seawall,
@@ -40,6 +40,7 @@ use crate::{
     error::{Error, Result},
     key::KeyPart,
     link::{Call, Link, Script},
+    retry::Doubt,
 };
 
 /// How long a shard that failed is not chosen as a home.
@@ -48,6 +49,11 @@ const PAUSE: Duration = Duration::from_millis(250);
 const KEYS: usize = 5;
 /// How often a movement follows a shard to a new epoch.
 const MAX_EPOCHS: usize = 4;
+/// Rounds of a receipt at most: each is a write to each shard.
+const MAX_ROUNDS: u64 = 10_000;
+/// For how long references must be remembered: a movement that is on its way for longer, because its
+/// server stood still, is not known to be a repetition any more.
+const MIN_REMEMBERED: Duration = Duration::from_secs(60);
 
 impl Seawall {
     /// Begins an inventory of one SKU.
@@ -98,7 +104,8 @@ impl InventoryBuilder {
         self
     }
 
-    /// In how many rounds a receipt is written; 10 without it.
+    /// In how many rounds a receipt is written at most; 10 without it. A round brings a shard 3 units or
+    /// more, or its whole share.
     #[must_use]
     pub fn rounds(mut self, count: u64) -> Self {
         self.rounds = count;
@@ -106,7 +113,8 @@ impl InventoryBuilder {
     }
 
     /// For how long references and receipts that are finished are remembered, so that a repetition
-    /// finds them; 7 days without it.
+    /// finds them; 7 days without it, a minute at least. What was gathered counts as finished when every
+    /// shard has answered. Holds may last longer.
     #[must_use]
     pub fn references_for(mut self, time: Duration) -> Self {
         self.kept = time;
@@ -130,8 +138,16 @@ impl InventoryBuilder {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(Error::Invalid(format!("an inventory has 1 to {MAX_SHARDS} shards")));
         }
-        if self.rounds == 0 || self.sweep.is_zero() {
-            return Err(Error::Invalid("rounds and sweep_every must not be 0".into()));
+        if !(1..=MAX_ROUNDS).contains(&self.rounds) || self.sweep.is_zero() {
+            return Err(Error::Invalid(format!(
+                "rounds must be 1 to {MAX_ROUNDS}, and sweep_every must not be 0"
+            )));
+        }
+        if self.kept < MIN_REMEMBERED {
+            return Err(Error::Invalid(format!(
+                "references_for must be {MIN_REMEMBERED:?} or more, not {:?}",
+                self.kept
+            )));
         }
         let sku = self.sku?;
         let shards = layout::open(&self.seawall, &sku, self.shards).await?;
@@ -146,9 +162,10 @@ impl InventoryBuilder {
             #[cfg(feature = "sabotage")]
             bug: self.bug,
         });
-        let sweeping = levels::keep_sweeping(Arc::downgrade(&inner), self.sweep);
+        let idle = Arc::clone(self.seawall.idle_shards());
+        let sweeping = sweeper::keep_sweeping(Arc::downgrade(&inner), self.sweep, idle);
         let mut stop = self.seawall.stopping();
-        self.seawall.spawn(async move {
+        self.seawall.spawn_at_home(async move {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => {}
                 () = sweeping => {}
@@ -189,11 +206,21 @@ pub(super) struct Inner {
     pub(super) link: Link,
     pub(super) name: String,
     pub(super) shards: Vec<Shard>,
-    turn: AtomicUsize,
+    /// Counts the holds that began here.
+    pub(super) turn: AtomicUsize,
     pub(super) rounds: u64,
     pub(super) kept: Duration,
     #[cfg(feature = "sabotage")]
     pub(super) bug: Option<Bug>,
+}
+
+/// What a shard answered.
+pub(super) enum Said {
+    Words(Vec<String>),
+    /// It has lost its data.
+    Lost,
+    /// It is being rebuilt, or whoever rebuilt it has died.
+    Rebuilding,
 }
 
 /// One shard: its keys, and what this process knows about it.
@@ -274,8 +301,23 @@ impl Inner {
         script: &'static Script,
         arguments: impl Fn(Call) -> Call,
     ) -> Result<Vec<String>> {
+        match self.ask(shard, script, arguments).await? {
+            Said::Words(words) => Ok(words),
+            Said::Lost => Err(self.unavailable(shard, "has lost its data")),
+            Said::Rebuilding => Err(self.unavailable(shard, "is being rebuilt")),
+        }
+    }
+
+    /// The same; a shard that answers that it has nothing to move is not one that does not answer.
+    pub(super) async fn ask(
+        &self,
+        shard: usize,
+        script: &'static Script,
+        arguments: impl Fn(Call) -> Call,
+    ) -> Result<Said> {
         let at = &self.shards[shard];
         let mut lost = 0;
+        let mut doubt = Doubt::default();
         for _ in 0..MAX_EPOCHS + ATTEMPTS {
             let call = script
                 .on(&at.keys[..KEYS])
@@ -288,37 +330,37 @@ impl Inner {
                         let epoch = words.get(1).and_then(|epoch| epoch.parse().ok());
                         at.epoch.store(epoch.unwrap_or(0), Ordering::Relaxed);
                     }
-                    Some("LOST") => return Err(self.unavailable(shard, "has lost its data")),
-                    Some("REBUILDING") => return Err(self.unavailable(shard, "is being rebuilt")),
+                    // This sending was not carried out, but an earlier one may have been.
+                    Some("LOST" | "REBUILDING") if doubt.exists() => {
+                        return Err(doubt.report(self.unavailable(shard, "is closed")));
+                    }
+                    Some("LOST") => return Ok(Said::Lost),
+                    Some("REBUILDING") => return Ok(Said::Rebuilding),
                     Some(_) => {
                         at.away_until.store(0, Ordering::Relaxed);
-                        return Ok(words);
+                        return Ok(Said::Words(words));
                     }
                     None => return Err(Error::unexpected("a shard answered nothing")),
                 },
-                Err(error) if error.is_indeterminate() && lost + 1 < ATTEMPTS => lost += 1,
+                Err(error) if error.is_indeterminate() && lost + 1 < ATTEMPTS => {
+                    doubt.note(&error);
+                    lost += 1;
+                }
+                Err(error) if error.is_outage() && !error.is_indeterminate() => {
+                    return Err(doubt.report(self.unavailable(shard, &error.to_string())));
+                }
                 Err(error) => {
-                    if !error.is_outage() {
-                        return Err(error);
+                    if error.is_outage() {
+                        let _: Error = self.unavailable(shard, "does not answer");
                     }
-                    let cause = error.to_string();
-                    let away = self.unavailable(shard, &cause);
-                    // What was refused once was not carried out, but an earlier sending may have been.
-                    return Err(if error.is_indeterminate() || lost > 0 {
-                        Error::Indeterminate {
-                            waited: self.link.response_timeout(),
-                            cause: cause.into(),
-                        }
-                    } else {
-                        away
-                    });
+                    return Err(doubt.report(error));
                 }
             }
         }
-        Err(self.unavailable(shard, "changes its epoch again and again"))
+        Err(doubt.report(self.unavailable(shard, "changes its epoch again and again")))
     }
 
-    fn unavailable(&self, shard: usize, why: &str) -> Error {
+    pub(super) fn unavailable(&self, shard: usize, why: &str) -> Error {
         let until = (self.clock().now() + PAUSE).as_nanos();
         self.shards[shard].away_until.store(until, Ordering::Relaxed);
         Error::Unavailable(format!("shard {shard} of {} {why}", self.name).into())

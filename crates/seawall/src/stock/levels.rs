@@ -6,12 +6,12 @@
 //! One look takes care of a page of records, so that no script takes long; whoever needs to know how
 //! many units there are looks again until the page was not full.
 
-use std::{ops::Add, sync::Weak, time::Duration};
+use std::{ops::Add, time::Duration};
 
 use futures_util::future::join_all;
 
 use super::{
-    inventory::{Inner, Inventory},
+    inventory::{Inner, Inventory, Said},
     sale::millis,
 };
 use crate::{
@@ -24,7 +24,7 @@ const RECORDS_A_LOOK: u64 = 128;
 /// Looks at one shard until it is told that not everything was seen.
 const MAX_LOOKS: usize = 10_000;
 /// How often the same part asks its home.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 static LOOK: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/look.lua")));
@@ -67,8 +67,15 @@ impl Add for Levels {
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
-    /// By shard; `None` where it could not be reached.
+    /// By shard; `None` where it could not be reached, or is [closed](Audit::closed).
     pub shards: Vec<Option<Levels>>,
+    /// Shards that answered and have nothing to sell from: they have lost their data, or a rebuild of
+    /// theirs was not finished. [`Inventory::rebuild`] opens them. Any other without levels did not
+    /// answer: its units come back with it.
+    pub closed: Vec<usize>,
+    /// Units that are held as parts of something that its home does not know, because the home lost it.
+    /// They stay held until an [`Inventory::rebuild`] from a ledger finds out whose they are.
+    pub astray: u64,
 }
 
 impl Audit {
@@ -78,10 +85,11 @@ impl Audit {
         self.shards.iter().flatten().fold(Levels::default(), |sum, levels| sum + *levels)
     }
 
-    /// Whether every shard that answered has `held + sold + left = received`.
+    /// Whether every shard that answered has `held + sold + left = received`, and none of them holds
+    /// units of which nobody knows whose they are.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
-        self.shards.iter().flatten().all(Levels::is_conserved)
+        self.astray == 0 && self.shards.iter().flatten().all(Levels::is_conserved)
     }
 
     /// Whether every shard answered.
@@ -96,7 +104,10 @@ struct Look {
     levels: Levels,
     /// What may be due beyond what it took care of.
     due: Due,
-    /// Parts whose home is to be asked: "attempt home reference".
+    /// Units of parts whose home does not know them.
+    astray: u64,
+    /// Parts whose home is to be asked: "attempt home reference"; holds whose parts are to be told:
+    /// "! reference".
     parts: Vec<String>,
 }
 
@@ -122,16 +133,23 @@ impl Inventory {
     /// # Errors
     /// As [`Link::send`](crate::Link::send); a shard that cannot be reached is no error.
     pub async fn audit(&self) -> Result<Audit> {
-        let looks = (0..self.shards()).map(|shard| self.inner.look(shard));
-        let mut shards = Vec::new();
-        for look in join_all(looks).await {
+        let looks = (0..self.shards()).map(|shard| self.inner.look_at_all(shard));
+        let mut audit = Audit { shards: Vec::new(), closed: Vec::new(), astray: 0 };
+        for (shard, look) in join_all(looks).await.into_iter().enumerate() {
             match look {
-                Ok(levels) => shards.push(Some(levels)),
-                Err(error) if error.is_outage() => shards.push(None),
+                Ok(Some(look)) => {
+                    audit.shards.push(Some(look.levels));
+                    audit.astray += look.astray;
+                }
+                Ok(None) => {
+                    audit.shards.push(None);
+                    audit.closed.push(shard);
+                }
+                Err(error) if error.is_outage() => audit.shards.push(None),
                 Err(error) => return Err(error),
             }
         }
-        Ok(Audit { shards })
+        Ok(audit)
     }
 
     /// Lets go what has ended, and settles parts that were left behind, as the sweeper in the
@@ -146,14 +164,24 @@ impl Inventory {
 
 impl Inner {
     pub(super) async fn look(&self, shard: usize) -> Result<Levels> {
-        let mut look = self.look_after(shard, Duration::ZERO).await?;
+        let look = self.look_at_all(shard).await?;
+        Ok(look.ok_or_else(|| self.closed(shard))?.levels)
+    }
+
+    /// A look after everything that has ended there went back; `None` when the shard is closed.
+    async fn look_at_all(&self, shard: usize) -> Result<Option<Look>> {
+        let mut look = self.look_once(shard, Duration::ZERO).await?;
         for _ in 1..MAX_LOOKS {
-            if look.due != Due::Holds {
+            if look.as_ref().is_none_or(|look| look.due != Due::Holds) {
                 break;
             }
-            look = self.look_after(shard, Duration::ZERO).await?;
+            look = self.look_once(shard, Duration::ZERO).await?;
         }
-        Ok(look.levels)
+        Ok(look)
+    }
+
+    fn closed(&self, shard: usize) -> Error {
+        self.unavailable(shard, "has lost its data or is being rebuilt")
     }
 
     /// Lets go everything at a shard that has ended, also parts that have not heard of it.
@@ -178,19 +206,29 @@ impl Inner {
 
     /// Looks at a shard, and takes on its parts that are due: nobody else is told of them for a while.
     async fn look_after(&self, shard: usize, parts_for: Duration) -> Result<Look> {
-        let words =
-            self.call(shard, &LOOK, |call| call.arg(RECORDS_A_LOOK).arg(millis(parts_for))).await?;
+        self.look_once(shard, parts_for).await?.ok_or_else(|| self.closed(shard))
+    }
+
+    /// The same; `None` when the shard is closed.
+    async fn look_once(&self, shard: usize, parts_for: Duration) -> Result<Option<Look>> {
+        let said =
+            self.ask(shard, &LOOK, |call| call.arg(RECORDS_A_LOOK).arg(millis(parts_for))).await?;
+        let words = match said {
+            Said::Words(words) => words,
+            Said::Lost | Said::Rebuilding => return Ok(None),
+        };
         let number = |at: usize| words.get(at).and_then(|number| number.parse::<u64>().ok());
         match (number(1), number(2), number(3), number(4)) {
-            (Some(received), Some(held), Some(sold), Some(left)) => Ok(Look {
+            (Some(received), Some(held), Some(sold), Some(left)) => Ok(Some(Look {
                 levels: Levels { received, held, sold, left },
                 due: match words.get(5).map(String::as_str) {
                     Some("HOLDS") => Due::Holds,
                     Some("OTHER") => Due::Other,
                     _ => Due::Nothing,
                 },
-                parts: words.into_iter().skip(6).collect(),
-            }),
+                astray: number(6).unwrap_or(0),
+                parts: words.into_iter().skip(7).collect(),
+            })),
             _ => Err(Error::unexpected(format!("{words:?} is not a shard"))),
         }
     }
@@ -218,17 +256,5 @@ impl Inner {
             }
         }
         outcome
-    }
-}
-
-/// Sweeps now and then, until the inventory is gone.
-pub(super) async fn keep_sweeping(inventory: Weak<Inner>, every: Duration) {
-    loop {
-        let Some(clock) = inventory.upgrade().map(|inner| inner.clock().clone()) else { return };
-        clock.sleep(every).await;
-        let Some(inner) = inventory.upgrade() else { return };
-        if let Err(error) = inner.sweep().await {
-            tracing::debug!(sku = %inner.name, %error, "not everything was swept");
-        }
     }
 }

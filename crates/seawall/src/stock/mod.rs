@@ -32,6 +32,7 @@ mod sale_types;
 mod sale_waiting;
 mod settle;
 mod survey;
+mod sweeper;
 
 pub use hold::{Held, Hold};
 pub use inventory::{Inventory, InventoryBuilder};

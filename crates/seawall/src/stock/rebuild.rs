@@ -35,6 +35,8 @@ use crate::{
 
 /// Records that one command of a rebuild carries.
 const RECORDS_A_STEP: usize = 200;
+/// When what is no record by itself is due.
+const NOT_DUE: i64 = -1;
 
 static REBUILD: Script = Script::new(include_str!("script/rebuild.lua"));
 static CEASE: Script =
@@ -46,7 +48,8 @@ struct Plan {
     levels: Levels,
     /// The attempt of holds that are placed anew.
     attempt: u64,
-    /// Field, record, and when it is due; 0 for a part that asks its home.
+    /// Field, record, and when it is due; 0 for a part that asks its home, and for a hold whose parts
+    /// are told.
     records: Vec<(String, String, i64)>,
 }
 
@@ -261,7 +264,17 @@ impl Plan {
             record.ends_millis = forgotten;
         }
         // 1 and not 0, which would be taken for a part: it is due at once.
-        let due = record.ends_millis.max(1);
+        let mut due = record.ends_millis.max(1);
+        if !record.parts.is_empty() {
+            let attempt = record.attempt;
+            let waits: Vec<_> =
+                record.parts.iter().map(|part| format!("{}:{attempt}", part.shard)).collect();
+            self.records.push((format!("w:{reference}"), waits.join(","), NOT_DUE));
+            if record.standing != Standing::Held {
+                // It is remembered until its parts have answered.
+                due = 0;
+            }
+        }
         self.records.push((format!("h:{reference}"), record.to_value(), due));
     }
 

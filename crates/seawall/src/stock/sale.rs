@@ -6,12 +6,11 @@
 //!
 //! ```text
 //! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed,
-//!                            and the term in which it was vouched for
+//!                            and the term in which it was vouched for (`vouched`)
 //! sale:{GROUP}:ID:buyers     hash: user → reference
 //! sale:{GROUP}:ID:receipts   hash: reference → "STATE sequence ms entry user"
 //! sale:{GROUP}               stream: reference, user, time, and what the caller adds
 //! sale:{GROUP}:waiting       hash: reference → "ms length sale user", where orders are findable
-//! sale:{GROUP}:term          the present term, where sales are vouched for
 //! ```
 //!
 //! Invariants: `left + reserved + confirmed = received`; a user has at most one unit; a reference
@@ -29,7 +28,6 @@ use smallvec::SmallVec;
 
 use super::{
     sale_replies::{changed, confirmed, gave_back, opened, reserved},
-    sale_term::Terms,
     sale_types::{
         Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Reserved, SaleStatus,
         SaleWindow,
@@ -40,24 +38,27 @@ use crate::{
     error::{Error, Result},
     key::KeyPart,
     link::{Call, Link, Script},
+    retry::again,
 };
 
 /// How often a movement whose reply was lost is asked for again; each is idempotent.
 pub(super) const ATTEMPTS: usize = 3;
-/// How often a reservation that finds its server in another life looks for the present one.
-const TERMS: usize = 3;
 /// Buyers that one command of an opening carries.
 const BUYERS_A_STEP: usize = 500;
 /// References that one command decides about.
 const REFERENCES_A_STEP: usize = 500;
-/// What lies beside the sales of a group.
+/// What lies beside the sales of a group; `term` is what earlier versions had there.
 const RESERVED_IDS: [&[u8]; 3] = [b"waiting", b"parked", b"term"];
+/// What the keys beside a sale end in.
+const RESERVED_ENDS: [&[u8]; 2] = [b":buyers", b":receipts"];
 /// Units that a sale can have; Lua counts exactly up to here.
 pub(super) const MAX_UNITS: u64 = 1 << 52;
 
-pub(super) const RESERVE_TEXT: &str = include_str!("script/sale_reserve.lua");
 static OPEN: Script = Script::new(include_str!("script/sale_open.lua"));
-static RESERVE: Script = Script::new(RESERVE_TEXT);
+static RESERVE: Script = Script::new(concat!(
+    include_str!("script/sale_history.lua"),
+    include_str!("script/sale_reserve.lua")
+));
 static DECIDE: Script = Script::new(include_str!("script/sale_decide.lua"));
 static CHANGE: Script = Script::new(include_str!("script/sale_change.lua"));
 
@@ -115,7 +116,7 @@ impl FlashSaleBuilder {
 
     /// Sells only after [`FlashSale::vouch`], and not any more once the server was restarted or
     /// another one took over: either may have forgotten what it sold. [`Reserved::Unvouched`] says so.
-    /// For Redis 7 or later.
+    /// An ACL user needs `+info` for it.
     #[must_use]
     pub fn vouched(mut self) -> Self {
         self.vouched = true;
@@ -135,7 +136,9 @@ impl FlashSaleBuilder {
     /// [`Error::Invalid`] names what makes no sense.
     pub fn build(self) -> Result<FlashSale> {
         let (stream, id) = (self.stream?, self.id?);
-        if RESERVED_IDS.contains(&id.as_slice()) {
+        if RESERVED_IDS.contains(&id.as_slice())
+            || RESERVED_ENDS.iter().any(|end| id.ends_with(end))
+        {
             return Err(Error::Invalid("this id names something else beside the sales".into()));
         }
         let sale = [stream.as_slice(), b":", &id].concat();
@@ -144,7 +147,6 @@ impl FlashSaleBuilder {
             return Err(Error::Invalid("more orders may wait than can be counted".into()));
         }
         let inner = Inner {
-            terms: self.vouched.then(|| Terms::new(&stream)),
             link: self.seawall.link().clone(),
             keys: [
                 sale.clone(),
@@ -153,6 +155,7 @@ impl FlashSaleBuilder {
                 stream,
             ],
             findable,
+            vouched: self.vouched,
             waiting: self.waiting,
             kept: self.kept,
         };
@@ -191,8 +194,8 @@ pub(super) struct Inner {
     pub(super) keys: [Vec<u8>; 4],
     /// Orders that wait for a decision, where they can be found.
     findable: Option<Vec<u8>>,
-    /// Which life of the server this is, where that matters.
-    pub(super) terms: Option<Terms>,
+    /// Whether it must have been compared in the present term of its server.
+    pub(super) vouched: bool,
     waiting: u64,
     kept: Duration,
 }
@@ -273,23 +276,10 @@ impl FlashSale {
             )));
         }
         let (user, reference) = (user.to_key()?, reference.to_key()?);
-        let fill = |call: Call| {
-            let call = call.arg(&*user).arg(&*reference).arg(self.inner.waiting);
-            order.0.iter().fold(call, |call, part| call.arg(part.as_slice()))
-        };
-        let link = &self.inner.link;
-        let Some(terms) = &self.inner.terms else {
-            return reserved(self.eval(&fill(RESERVE.on(&self.keys(4)))).await?);
-        };
-        let mut term = terms.known(link).await?;
-        for _ in 0..TERMS {
-            let call = fill(RESERVE.on_as(&term.digest, &self.keys(4)));
-            match again(|| link.run_known(&call)).await? {
-                Some(reply) => return reserved(redis::from_redis_value(reply)?),
-                None => term = terms.after(link, Some(&term)).await?,
-            }
-        }
-        Ok(Reserved::Unvouched)
+        let call = RESERVE.on(&self.keys(4)).arg(user).arg(reference).arg(self.inner.waiting);
+        let call = call.arg(u8::from(self.inner.vouched));
+        let call = order.0.iter().fold(call, |call, part| call.arg(part.as_slice()));
+        reserved(self.eval(&call).await?)
     }
 
     /// Gives a unit back: for sale again, and its user may buy again with another reference.
@@ -391,17 +381,7 @@ impl FlashSale {
 
 /// Runs an idempotent script, again where its reply was lost.
 pub(super) async fn eval_again<T: redis::FromRedisValue>(link: &Link, call: &Call) -> Result<T> {
-    again(|| link.eval(call)).await
-}
-
-async fn again<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
-    let mut attempt = 1;
-    loop {
-        match ask().await {
-            Err(error) if error.is_indeterminate() && attempt < ATTEMPTS => attempt += 1,
-            reply => return reply,
-        }
-    }
+    again(ATTEMPTS, || link.eval(call)).await
 }
 
 impl fmt::Debug for FlashSale {

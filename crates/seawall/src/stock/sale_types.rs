@@ -128,7 +128,7 @@ pub enum Reserved {
     Busy,
     /// No such sale is open: it was never opened, or Redis came back empty.
     Unknown,
-    /// The sale is one that must be [vouched](super::FlashSale::vouch) for and was not in this life of
+    /// The sale is one that must be [vouched](super::FlashSale::vouch) for and was not in this term of
     /// its server, which may have forgotten what it sold.
     Unvouched,
 }

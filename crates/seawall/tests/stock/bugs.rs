@@ -1,5 +1,5 @@
-//! One test for each known bug of stock keeping, by its name, and proof that the checkers see planted
-//! ones.
+//! One test for each known bug of stock keeping, by its name. That checkers see planted ones is shown in
+//! `check.rs`.
 
 use std::time::Duration;
 
@@ -96,16 +96,6 @@ async fn an_undo_adds_nothing_however_often_it_runs() {
 #[tokio::test]
 async fn the_checker_sees_an_undo_that_runs_twice() {
     assert!(!undone(Some(Bug::UndoTwice)).await.is_conserved());
-}
-
-#[tokio::test]
-async fn the_checker_sees_a_last_unit_that_is_refused() {
-    let stage = stage().await;
-    let builder = stage.seawall().inventory("s").sabotage(Bug::RefuseTheLastUnit);
-    let stock = builder.shards(1).open().await.expect("opened");
-    assert_eq!(stock.receive("r", 1).await.expect("ok"), Received::Complete { added: 1 });
-    assert!(!stock.sell_now(&at("a", 0), 1).await.expect("ok").is_yours());
-    stage.shutdown().await;
 }
 
 #[tokio::test]

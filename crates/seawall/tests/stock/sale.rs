@@ -250,6 +250,12 @@ async fn nonsense_is_refused_with_a_sentence() {
     assert!(SaleWindow::between(now, now).is_err());
     assert!(SaleWindow::between(SystemTime::UNIX_EPOCH - HOUR, now).is_err());
     assert!(stage.seawall().flash_sale("").build().is_err());
+    for beside in ["buyers", "receipts"] {
+        assert!(
+            stage.seawall().flash_sale(&(35, beside)).build().is_err(),
+            "another sale's {beside}"
+        );
+    }
     let sale = stage.seawall().flash_sale("x{y}:z").build().expect("valid");
     opened(&sale, 1).await;
     let many = (0..65).fold(nothing(), |order, _| order.field("f", 1));

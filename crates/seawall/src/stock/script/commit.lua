@@ -1,7 +1,8 @@
 -- Makes a gathering a hold, or a sale.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 attempt, 5 ms that the hold lasts, 6 its parts elsewhere, 7 H to hold, S to sell
+-- ARGV  3 reference, 4 attempt, 5 ms that the hold lasts, 6 its parts elsewhere, 7 H to hold, S to sell,
+--       8 and on the shards that have no part: see answered() in shard.lua
 -- Returns NEW or IS with the record, or {NONE} when the attempt is over.
 --
 -- Atomic, because this one step decides about the units of all shards.
@@ -13,12 +14,14 @@ if r.ends <= now then
   expire(field, r)
   return {'NONE'}
 end
-r.rest = ARGV[6]
+r.s, r.rest = ARGV[7], ARGV[6] == '-' and r.rest or ARGV[6]
+await_also(field, r, shards_of(r.rest))
+answered(field, r, 8)
 if ARGV[7] == 'S' then
   move('held', 'sold', r.units)
   finish(field, r, 'S')
 else
-  r.s, r.ends = 'H', now + ARGV[5]
+  r.ends = now + ARGV[5]
   lasts(field, r)
 end
 return answer('NEW', r)

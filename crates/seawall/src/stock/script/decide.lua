@@ -3,7 +3,8 @@
 -- KEYS, ARGV 1 to 2: see shard.lua
 -- ARGV  3 reference, 4 what it becomes: S sold, R released, B taken back, N gathered in vain; ? looks
 --       5 attempt, which N must name
--- Returns DONE or IS with the record as it is now, or {NONE}. Releasing what nobody holds is noted, so
+-- Returns DONE or IS with the record as it is now, or {NONE}; {NONE, BEFORE} for an attempt from before
+-- this shard was rebuilt, which knew of everything that counts. Releasing what nobody holds is noted, so
 -- that a hold that arrives later finds it released.
 --
 -- Atomic, because a hold is sold, released or expires, and never two of these.
@@ -11,8 +12,12 @@ local field, to = 'h:' .. ARGV[3], ARGV[4]
 local r = read(field)
 if r and r.s == 'H' and r.ends <= now then expire(field, r) end
 if not r or (r.s == 'N' and to == 'R') then
-  if to ~= 'R' then return {'NONE'} end
-  r = {s = 'R', units = 0, ends = 0, attempt = r and r.attempt or 0, rest = '-'}
+  if to ~= 'R' then
+    local rebuilt = redis.call('HGET', shard, 'rebuilt')
+    if rebuilt and tonumber(ARGV[5]) <= rebuilt * 1000 + 999 then return {'NONE', 'BEFORE'} end
+    return {'NONE'}
+  end
+  r = {s = 'R', units = 0, ends = 0, attempt = r and r.attempt or 0, rest = r and r.rest or '-'}
   finish(field, r, 'R')
   return {'NONE'}
 end
@@ -22,6 +27,8 @@ elseif to == 'R' and (r.s == 'H' or r.s == 'G') then
   move('held', 'left', r.units)
 elseif to == 'B' and r.s == 'S' then
   move('sold', 'left', r.units)
+  -- Its parts have to answer once more.
+  await_also(field, r, shards_of(r.rest))
 elseif to == 'N' and r.s == 'G' and r.attempt == tonumber(ARGV[5]) then
   move('held', 'left', r.units)
   r.units = 0

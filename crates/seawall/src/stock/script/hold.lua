@@ -23,7 +23,7 @@ if short() then return {more and 'MORE' or 'SHORT', whole(left)} end
 -- A repetition overtakes a gathering; its parts find another attempt here and go back.
 if r and r.s == 'G' then move('held', 'left', r.units) end
 local new = {s = 'H', units = units, ends = now + ARGV[5], attempt = (r and r.attempt or 0) + 1,
-  rest = '-'}
+  rest = r and r.rest or '-'}
 if ARGV[6] == 'S' then
   move('left', 'sold', units)
   finish(field, new, 'S')

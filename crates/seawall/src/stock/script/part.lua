@@ -11,7 +11,10 @@ local r = read(field)
 if r and r.attempt >= attempt then
   return {'PART', (r.attempt == attempt and r.s == 'H') and whole(r.units) or '0'}
 end
-if r and r.s == 'H' then move('held', 'left', r.units) end
+if r and r.s == 'H' then
+  move('held', 'left', r.units)
+  found(field)
+end
 local new = {s = 'H', units = math.min(left, tonumber(ARGV[6])), ends = now + ARGV[7],
   attempt = attempt, rest = ARGV[4]}
 if new.units == 0 then

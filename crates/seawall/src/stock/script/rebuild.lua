@@ -3,7 +3,8 @@
 -- KEYS  1 to 5 as in shard.lua, 6 to 9 those that take the place of 2 to 5
 -- ARGV  1 step, then
 --       BEGIN:  nothing; from now on all movements are refused
---       ADD:    2 epoch, then field, record and ms of each record; ms 0: it is a part that asks its home
+--       ADD:    2 epoch, then field, record and ms of each record; ms 0: it is a part that asks its home,
+--               or a hold whose parts are told; ms -1: it is no record, but belongs to one
 --       FINISH: 2 epoch, 3 received, 4 held, 5 sold
 --       ABORT:  2 epoch; what was there is used again; if nothing was, the shard is lost as before
 -- Returns {OK, epoch}, or {EPOCH, epoch} when another rebuild came in between.
@@ -23,7 +24,9 @@ if epoch ~= ARGV[2] then return {'EPOCH', epoch or '0'} end
 if ARGV[1] == 'ADD' then
   for i = 3, #ARGV, 3 do
     redis.call('HSET', KEYS[6], ARGV[i], ARGV[i + 1])
-    if ARGV[i + 2] == '0' then
+    if ARGV[i + 2] == '-1' then
+      -- Nothing is due.
+    elseif ARGV[i + 2] == '0' then
       redis.call('ZADD', KEYS[8], string.format('%.0f', now), ARGV[i])
     else
       -- A hold ends, anything else is forgotten.
@@ -48,5 +51,5 @@ for i = 6, 9 do
   if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('RENAME', KEYS[i], KEYS[i - 4]) end
 end
 redis.call('HSET', KEYS[1], 'phase', 'open', 'received', ARGV[3], 'held', ARGV[4], 'sold', ARGV[5],
-  'left', string.format('%.0f', ARGV[3] - ARGV[4] - ARGV[5]))
+  'astray', 0, 'rebuilt', epoch, 'left', string.format('%.0f', ARGV[3] - ARGV[4] - ARGV[5]))
 return {'OK', epoch}

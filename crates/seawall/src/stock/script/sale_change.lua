@@ -1,11 +1,10 @@
--- Ends a flash sale now, adds units to it, corrects its units, vouches for it, or looks at it.
+-- Ends a flash sale now, adds units to it, corrects its units, or looks at it.
 --
 -- KEYS  1 sale
--- ARGV  1 CLOSE | TOP_UP | CORRECT | VOUCH | LOOK
+-- ARGV  1 CLOSE | TOP_UP | CORRECT | LOOK
 --       TOP_UP:  2 reference, 3 units
 --       CORRECT: 2 units left, then received, left, taken and back as they were seen; a confirmation
 --                moves no unit
---       VOUCH:   2 the word of the term
 -- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY, MOVED (the
 -- sale is not as it was seen: nothing was corrected) or UNKNOWN (then nothing follows).
 --
@@ -37,8 +36,6 @@ elseif ARGV[1] == 'CORRECT' then
     redis.call('HINCRBY', KEYS[1], 'received', string.format('%.0f', ARGV[2] - is[2]))
     redis.call('HSET', KEYS[1], 'left', ARGV[2])
   end
-elseif ARGV[1] == 'VOUCH' then
-  redis.call('HSET', KEYS[1], 'term', ARGV[2])
 end
 local has = redis.call('HMGET', KEYS[1], 'received', 'left', 'taken', 'back', 'confirmed', 'begin',
   'end')

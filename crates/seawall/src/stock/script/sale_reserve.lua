@@ -1,21 +1,26 @@
 -- Reserves one unit of a flash sale for a user and queues the order.
 --
+-- Begins with sale_history.lua.
 -- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}, 4 stream of orders, and
 --       where orders can be found: 5 those that wait {reference: "ms length-of-sale sale user"}
 -- ARGV  1 user, 2 reference, 3 most orders that may wait in the stream (0: there is no stream),
---       then names and values for the order
+--       4 whether the sale must have been compared in this term (1 or 0), then names and values for the
+--       order
 -- Returns {word, …}: RESERVED or YOURS with sequence, ms and entry of the receipt; DUPLICATE with the
 -- reference that the user has; NOT_STARTED with the ms until then; UNKNOWN, ENDED, SOLD_OUT, BUSY,
 -- GIVEN_BACK, TAKEN (the reference is another user's), UNVOUCHED (nobody compared the sale in this
--- term; only where there is one).
+-- term).
 --
 -- Atomic, because the checks and the reservation must see the same stock and the same buyers, and a
 -- reservation that is not in the stream would never become an order. A reference that has a receipt
 -- gets it again, so whoever lost the reply may ask once more.
-local TERM = false -- stands for the word of a term: see sale_term.rs
-local sale = redis.call('HMGET', KEYS[1], 'state', 'left', 'begin', 'end', 'gone', 'term')
+local sale = redis.call('HMGET', KEYS[1], 'state', 'left', 'begin', 'end', 'gone', 'vouched')
 if sale[1] ~= 'open' then return {'UNKNOWN'} end
-if TERM and sale[6] ~= TERM then return {'UNVOUCHED'} end
+if ARGV[4] == '1' then
+  local term, unknown = history()
+  if not term then return unknown end
+  if sale[6] ~= term then return {'UNVOUCHED'} end
+end
 local receipt = redis.call('HGET', KEYS[3], ARGV[2])
 if receipt then
   local state, sequence, at, entry, user =
@@ -41,7 +46,7 @@ local sequence = redis.call('HINCRBY', KEYS[1], 'taken', 1)
 local at, entry = string.format('%.0f', now), '-'
 if most > 0 then
   local order = {'XADD', KEYS[4], '*', 'reference', ARGV[2], 'user', ARGV[1], 'time', at}
-  for i = 4, #ARGV do order[#order + 1] = ARGV[i] end
+  for i = 5, #ARGV do order[#order + 1] = ARGV[i] end
   entry = redis.call(unpack(order))
 end
 if KEYS[5] then

@@ -1,9 +1,11 @@
 -- Carries out at a part what was decided at its home.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 attempt, 5 verdict: S sold, R goes back, K keep on, 6 ms until the home is
---       asked again, for K, 7 for S: units to take of what is left if the part is missing, 8 the home
--- Returns {OK, units moved}, or {MISSING} when a part that is sold is not here.
+-- ARGV  3 reference, 4 attempt, 5 verdict: S sold, R goes back, K keep on, A astray: its home does not
+--       know it, 6 ms until the home is asked again, for K and A, 7 for S: units to take of what is left
+--       if the part is missing, 8 the home
+-- Returns {OK, units moved, or for A units that were not known to be astray}, or {MISSING} when a part
+-- that is sold is not here.
 --
 -- Atomic, because the units of a part must move exactly once; a verdict about another attempt moves
 -- nothing.
@@ -29,8 +31,15 @@ if not r or r.attempt < attempt then
 end
 if r.attempt > attempt then return {'OK', '0'} end
 if r.s == 'H' and verdict == 'K' then
+  found(field)
   redis.call('ZADD', parts, whole(now + ARGV[6]), field)
   return {'OK', '0'}
+end
+if r.s == 'H' and verdict == 'A' then
+  redis.call('ZADD', parts, whole(now + ARGV[6]), field)
+  if redis.call('HSETNX', records, 'u:' .. ARGV[3], whole(r.units)) == 0 then return {'OK', '0'} end
+  redis.call('HINCRBY', shard, 'astray', whole(r.units))
+  return {'OK', whole(r.units)}
 end
 if r.s == 'H' and verdict == 'S' then
   move('held', 'sold', r.units)

@@ -8,7 +8,10 @@
 --
 -- A record is "STATE units ms attempt rest". States: G gathering, H held, S sold, R released,
 -- X expired, N gathered in vain, B taken back, I received. Its field begins with h: at the home of a
--- hold (rest: its parts, "shard:units,…" or "-"), p: for a part (rest: the home), r: for a receipt.
+-- hold (rest: its parts, "shard:units,…"; "-" or "+" without any), p: for a part (rest: the home), r:
+-- for a receipt. Beside them are w:REFERENCE at a home, the shards that may have a part and have not
+-- answered yet what became of it ("shard:attempt,…"; none where rest is "-"), and u:REFERENCE, the
+-- units of a part whose home does not know it. A home forgets nothing while a shard has not answered.
 --
 -- Atomic, because received = held + sold + left must hold whenever anybody looks.
 local shard, records, due, parts, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -43,12 +46,106 @@ local function move(from, to, units)
   if to == 'left' then left = left + units end
 end
 
--- Ends a record in this state; it is remembered for a while.
+-- The shards that a home waits for, or false.
+local function waits(field, r)
+  return r.rest ~= '-' and redis.call('HGET', records, 'w:' .. string.sub(field, 3))
+end
+
+-- Notes the shards that a home waits for: {{shard, attempt}, …}.
+local function await(field, r, shards)
+  local name = 'w:' .. string.sub(field, 3)
+  if #shards == 0 then
+    redis.call('HDEL', records, name)
+    if r.rest == '+' then r.rest = '-' end
+    return
+  end
+  local text = {}
+  for i, one in ipairs(shards) do text[i] = one[1] .. ':' .. one[2] end
+  redis.call('HSET', records, name, table.concat(text, ','))
+  if r.rest == '-' then r.rest = '+' end
+end
+
+-- The shards that a home waits for, as a list.
+local function awaited(field, r)
+  local shards = {}
+  for shard, attempt in string.gmatch(waits(field, r) or '', '(%d+):(%d+)') do
+    shards[#shards + 1] = {shard, attempt}
+  end
+  return shards
+end
+
+-- Waits for these shards too.
+local function await_also(field, r, more)
+  local shards, known = awaited(field, r), {}
+  for _, one in ipairs(shards) do known[one[1]] = true end
+  for _, one in ipairs(more) do
+    if not known[one] then shards[#shards + 1] = {one, whole(r.attempt)} end
+  end
+  await(field, r, shards)
+end
+
+-- The shards of "shard:units,…".
+local function shards_of(rest)
+  local shards = {}
+  for one in string.gmatch(rest, '(%d+):%d+') do shards[#shards + 1] = one end
+  return shards
+end
+
+-- Whether a hold has a part at this shard.
+local function is_part(r, shard)
+  return string.find(',' .. r.rest, ',' .. shard .. ':', 1, true) ~= nil
+end
+
+-- What a shard must have been told before its home stops waiting for it: S, R, or nil while that is
+-- not decided.
+local function verdict_for(r, shard)
+  if r.s == 'G' then return nil end
+  if not is_part(r, shard) then return 'R' end
+  if r.s == 'H' then return nil end
+  return r.s == 'S' and 'S' or 'R'
+end
+
+-- Shards that have answered, from this argument on: their number and what they were told ("2S"), with
+-- "?" behind it for one that the present attempt did not ask, which an earlier one may have asked.
+local function answered(field, r, from)
+  local told = {}
+  for i = from, #ARGV do
+    local shard, verdict, unasked = string.match(ARGV[i], '^(%d+)([SR])(%??)$')
+    if shard and verdict == verdict_for(r, shard) then told[shard] = unasked end
+  end
+  local rest = {}
+  for _, one in ipairs(awaited(field, r)) do
+    local unasked = told[one[1]]
+    if not (unasked == '' or (unasked == '?' and tonumber(one[2]) == r.attempt)) then
+      rest[#rest + 1] = one
+    end
+  end
+  await(field, r, rest)
+  return rest
+end
+
+-- A part is settled: whatever its home knew, it is not astray any more.
+local function found(field)
+  local name = 'u:' .. string.sub(field, 3)
+  local units = redis.call('HGET', records, name)
+  if not units then return end
+  redis.call('HDEL', records, name)
+  redis.call('HINCRBY', shard, 'astray', '-' .. units)
+end
+
+-- Ends a record in this state. It is remembered for a while, from when all parts have answered.
 local function finish(field, r, s)
   r.s, r.ends = s, now + ARGV[2]
   write(field, r)
-  redis.call('ZREM', parts, field)
   redis.call('ZREM', due, field)
+  local kind = string.sub(field, 1, 2)
+  if kind == 'h:' and waits(field, r) then
+    redis.call('ZREM', done, field)
+    redis.call('ZADD', parts, whole(now + 2000), field)
+    return
+  end
+  if kind == 'p:' then found(field) end
+  redis.call('ZREM', parts, field)
   redis.call('ZADD', done, whole(r.ends), field)
 end
 

@@ -1,0 +1,16 @@
+-- Begins the scripts of a sale that ask in which history of the data their server is: its replication id,
+-- which a server draws anew when it starts and when it becomes a primary.
+--
+-- history() is that id; else nil and why not: of a replica nothing can be said, and some servers do not
+-- show it.
+local function history()
+  local text = redis.call('INFO', 'replication')
+  if not string.find(text, 'role:master', 1, true) then
+    return nil, redis.error_reply('READONLY this server is a replica')
+  end
+  local _, at = string.find(text, 'master_replid:', 1, true)
+  if not at then
+    return nil, redis.error_reply('NOHISTORY this server does not show its replication id')
+  end
+  return string.sub(text, at + 1, at + 40)
+end
