@@ -48,7 +48,7 @@ async fn main() -> Result<(), seawall::Error> {
     let mut postman = mails.consumer("postman-1")?;
     while let Some(mail) = postman.take(Duration::from_millis(10)).await? {
         say(&format!("sent: {}", mail.payload()));
-        say(&format!("{:?}", postman.finish(mail).await?));
+        say(&format!("{:?}", postman.finish(&mail).await?));
     }
     seawall.shutdown().await;
     Ok(())

@@ -12,6 +12,7 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
@@ -77,7 +78,10 @@ impl<T> DelayedBuilder<T> {
         self
     }
 
-    /// How often an item is handed out before it is dead; 5 without it. Leases that ended count.
+    /// After how many attempts an item is dead. Default: 5. Attempts that failed count, and attempts whose
+    /// lease ended while the item was handed out alone. A claim whose reply was lost is no attempt, and a
+    /// consumer that dies with several items in hand counts for none of them: each of them is then
+    /// handed out alone.
     #[must_use]
     pub fn attempts(mut self, count: u64) -> Self {
         self.terms.attempts = count;
@@ -146,27 +150,61 @@ impl Core {
         (xxh3_64(id.as_bytes()) % self.shards.len() as u64) as usize
     }
 
-    /// Understands what was claimed; what cannot be understood is dead at once.
+    async fn give_back<T>(
+        &self,
+        job: &Job<T>,
+        after: Duration,
+        back: Back,
+        reason: &str,
+    ) -> Result<Given> {
+        let item = (&*job.id, job.token, job.attempts);
+        self.shards[job.shard].give_back(item, after, back, reason).await
+    }
+
+    /// Notes that what was claimed is begun, if it has to be alone; false when it is lost. What cannot
+    /// be noted is not counted, and is handed out alone again if its lease ends.
+    async fn note(&self, shard: usize, claimed: &[Claimed]) -> bool {
+        let Some(alone) = claimed.first().filter(|claimed| claimed.attempts.alone) else {
+            return true;
+        };
+        match self.shards[shard].begin((&alone.id, alone.token), alone.attempts).await {
+            Ok(ours) => ours,
+            Err(error) => {
+                tracing::debug!(queue = self.name, id = alone.id, %error, "not noted");
+                true
+            }
+        }
+    }
+
+    /// Decodes what was claimed; what cannot be decoded is dead at once. Never fails: an error of one
+    /// item must not drop its neighbours, which are leased by now.
     pub(super) async fn open<T: DeserializeOwned>(
         &self,
         shard: usize,
         claimed: Vec<Claimed>,
-    ) -> Result<Vec<Job<T>>> {
+    ) -> Vec<Job<T>> {
         let mut jobs = Vec::with_capacity(claimed.len());
-        for Claimed { id, token, attempt, payload } in claimed {
+        for Claimed { id, token, attempts, payload } in claimed {
             match decode(&payload) {
-                Ok(payload) => jobs.push(Job { shard, id, token, attempt, payload }),
+                Ok(payload) => jobs.push(Job { shard, id, token, attempts, payload }),
                 Err(error) => {
                     let reason = format!("not understood: {error}");
                     tracing::error!(queue = self.name, id, reason, "dead");
                     let back = Back::Dead;
-                    let given =
-                        self.shards[shard].give_back((&id, token), Duration::ZERO, back, &reason);
-                    let _ = given.await?;
+                    let given = self.shards[shard].give_back(
+                        (&id, token, attempts),
+                        Duration::ZERO,
+                        back,
+                        &reason,
+                    );
+                    // An item that could not be given back comes again when its lease ends.
+                    if let Err(error) = given.await {
+                        tracing::debug!(queue = self.name, id, %error, "not among the dead yet");
+                    }
                 }
             }
         }
-        Ok(jobs)
+        jobs
     }
 }
 
@@ -193,7 +231,7 @@ impl<T> Delayed<T> {
     /// As [`Link::send`](crate::Link::send); repeated, it says [`Given::Lost`].
     pub async fn nack(&self, job: &Job<T>, after: Duration, reason: &str) -> Result<Given> {
         let back = Back::Counted { limit: self.core.terms.attempts };
-        self.core.shards[job.shard].give_back((&job.id, job.token), after, back, reason).await
+        self.core.give_back(job, after, back, reason).await
     }
 
     /// Gives a job back for another attempt after this time, without counting this one.
@@ -201,7 +239,7 @@ impl<T> Delayed<T> {
     /// # Errors
     /// As [`Delayed::nack`].
     pub async fn postpone(&self, job: &Job<T>, after: Duration) -> Result<Given> {
-        self.core.shards[job.shard].give_back((&job.id, job.token), after, Back::Free, "").await
+        self.core.give_back(job, after, Back::Free, "").await
     }
 
     /// Gives a job to the dead, with a reason.
@@ -209,8 +247,7 @@ impl<T> Delayed<T> {
     /// # Errors
     /// As [`Delayed::nack`].
     pub async fn bury(&self, job: &Job<T>, reason: &str) -> Result<Given> {
-        let shard = &self.core.shards[job.shard];
-        shard.give_back((&job.id, job.token), Duration::ZERO, Back::Dead, reason).await
+        self.core.give_back(job, Duration::ZERO, Back::Dead, reason).await
     }
 
     /// Extends a job's lease to this time from now.
@@ -346,28 +383,69 @@ impl<T: DeserializeOwned> Delayed<T> {
     /// Takes up to so many items that are due (and never more than a thousand, or a megabyte of payloads
     /// of a shard), each under a lease. What is due beyond that is said by [`Claim::next_in`].
     ///
+    /// Shards are asked one after the other. One that fails is skipped and named by
+    /// [`Claim::failed`]; once jobs are in hand, the others are waited for no longer than a quarter of
+    /// the lease.
+    ///
+    /// An item whose lease ended is handed out alone, whatever `count` is: handle it with nothing else at
+    /// work, and its neighbours are not blamed if it ends the process.
+    ///
     /// # Errors
-    /// As [`Link::send`](crate::Link::send). When the reply is lost, what was taken comes back when its
-    /// lease ends, and has had an attempt.
+    /// As [`Link::send`](crate::Link::send), if a shard failed and no other had anything due. When the
+    /// reply is lost, what was taken comes back when its lease ends; that is no attempt.
     pub async fn claim(&self, count: usize) -> Result<Claim<T>> {
         let count = count.min(MAX_AT_ONCE);
-        let mut claim = Claim { jobs: Vec::new(), next_in: None };
+        let mut claim = Claim { jobs: Vec::new(), next_in: None, failed: None };
         // Another shard first each time: none of them starves.
         let first = rand::random_range(0..self.core.shards.len());
+        // Set once jobs are in hand: they must not wait for a shard that hangs.
+        let mut until: Option<Instant> = None;
         for turn in 0..self.core.shards.len() {
             let number = (first + turn) % self.core.shards.len();
             let left = count - claim.jobs.len();
             if left == 0 {
                 break;
             }
-            let (claimed, next) = self.core.shards[number].claim(left, self.core.terms).await?;
-            claim.jobs.extend(self.core.open(number, claimed).await?);
-            claim.next_in = match (claim.next_in, next) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
+            let alone = claim.jobs.is_empty();
+            let claiming = self.core.shards[number].claim(left, alone, self.core.terms);
+            let claimed = match until {
+                None => claiming.await,
+                Some(until) => tokio::time::timeout_at(until, claiming)
+                    .await
+                    .unwrap_or_else(|_| Err(Error::Unavailable("a shard is too slow".into()))),
             };
+            match claimed {
+                Ok((claimed, next)) => {
+                    claim.due_in(next);
+                    let alone = claimed.first().is_some_and(|claimed| claimed.attempts.alone);
+                    if self.core.note(number, &claimed).await {
+                        claim.jobs.extend(self.core.open(number, claimed).await);
+                    }
+                    if alone && !claim.jobs.is_empty() {
+                        // Other shards may have something.
+                        claim.due_in((turn + 1 < self.core.shards.len()).then_some(Duration::ZERO));
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(queue = self.core.name, shard = number, %error, "not claimed");
+                    claim.failed.get_or_insert(error);
+                }
+            }
+            if until.is_none() && !claim.jobs.is_empty() {
+                // Real time: what is waited for is the network.
+                until = Instant::now().checked_add(self.core.terms.lease / 4);
+            }
         }
-        Ok(claim)
+        match claim.failed.take() {
+            Some(error) if claim.jobs.is_empty() => Err(error),
+            None => Ok(claim),
+            Some(error) => {
+                // Whatever that shard has may be due.
+                claim.due_in(Some(Duration::ZERO));
+                Ok(Claim { failed: Some(error), ..claim })
+            }
+        }
     }
 }
 

@@ -4,19 +4,31 @@
 //! claims when something is due by the server's word, when a message says that something earlier was
 //! added, and in any case every so often: a lost message costs at most that. Leases of what is in hand
 //! are extended at a third of their time.
+//!
+//! An item whose lease ended may have ended its consumer. It is begun alone, as in the stream's worker: no
+//! other handler of the worker is at work, the attempt is noted in Redis before it begins, and nothing
+//! else begins before it is settled.
+//!
+//! A claim reserves seats for what it may bring, but only for a moment: a shard that hangs gives them
+//! back to the others. What it brings later waits under its lease until seats are free.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 #[cfg(feature = "sabotage")]
 use super::sabotage::Bug;
 use super::{
+    decode::decode,
     delayed::Core,
     job::{Acked, Given, Job},
-    shard::Back,
+    shard::{Attempts, Back, Claimed},
     worker::Settings,
 };
 use crate::{
@@ -29,6 +41,13 @@ use crate::{
     },
 };
 
+/// How long a claim under way keeps its seats from other shards.
+const SEATS_KEPT_FOR: Duration = Duration::from_millis(50);
+/// How long an item that has to be alone waits for handlers that are at work, and how long others wait
+/// until it is settled: a handler that hangs holds up nothing else.
+const ALONE_WITHIN: Duration = Duration::from_secs(10);
+/// The pause after Redis did not take a note.
+const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Items that one claim takes, and one call settles or extends, at most.
 const AT_ONCE: usize = 64;
 /// Longest pause between two attempts at an item that failed.
@@ -42,12 +61,21 @@ const LAST_ATTEMPTS: usize = 3;
 /// What is called for each item.
 pub(super) type Handler<T> = Arc<dyn Fn(Job<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// What a handler said of an item.
+/// What became of an item.
 struct Verdict {
     id: String,
     token: u64,
-    attempt: u64,
-    outcome: Outcome,
+    attempts: Attempts,
+    said: Said,
+    /// Who waits until it is settled is told when this is dropped.
+    _settled: Option<oneshot::Sender<()>>,
+}
+
+enum Said {
+    /// By its handler.
+    Outcome(Outcome),
+    /// It was not begun: again after this time.
+    Unbegun(Duration),
 }
 
 /// The task of one shard.
@@ -63,6 +91,8 @@ pub(super) struct Hands<T> {
     hear: mpsc::UnboundedReceiver<Verdict>,
     /// Items in hand, with their tokens.
     held: HashMap<String, u64>,
+    /// Items in hand that wait for a seat, at most those of one claim.
+    unseated: VecDeque<Job<T>>,
     /// Verdicts that Redis has not taken yet.
     open: Vec<Verdict>,
     claim_at: Moment,
@@ -104,6 +134,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             say,
             hear,
             held: HashMap::new(),
+            unseated: VecDeque::new(),
             open: Vec::new(),
             claim_at: now,
             not_before: now,
@@ -123,9 +154,10 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             {
                 break;
             }
-            let claims = until.is_none() && now >= self.claim_at.max(self.not_before);
+            let seats = !self.unseated.is_empty();
+            let claims = until.is_none() && !seats && now >= self.claim_at.max(self.not_before);
             let mut wake_at = self.extend_at;
-            if until.is_none() && !claims {
+            if until.is_none() && !seats && !claims {
                 wake_at = wake_at.min(self.claim_at.max(self.not_before));
             }
             if !self.open.is_empty() {
@@ -138,7 +170,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
                 biased;
                 _ = self.hear.recv_many(&mut verdicts, AT_ONCE) => Woken::Verdicts,
                 _ = stop.wait_for(|stop| *stop), if until.is_none() => Woken::Stop,
-                seat = self.crew.seat(), if claims => Woken::Seat(seat),
+                seat = self.crew.seat(), if claims || seats => Woken::Seat(seat),
                 event = self.messages.next(), if until.is_none() => Woken::Message(event),
                 () = self.clock.sleep_until(wake_at) => Woken::Time,
             };
@@ -146,10 +178,12 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             match woken {
                 Woken::Stop | Woken::Message(None) | Woken::Seat(None) => {
                     until = Some(self.clock.now() + self.settings.drain_limit);
+                    self.give_back_unseated();
                 }
                 Woken::Message(Some(Event::Message(_) | Event::Resumed)) => {
                     self.claim_at = self.clock.now();
                 }
+                Woken::Seat(Some(seat)) if seats => self.seat_one(seat).await,
                 Woken::Seat(Some(seat)) => self.claim(seat).await,
                 Woken::Message(Some(Event::Interrupted)) | Woken::Verdicts | Woken::Time => {}
             }
@@ -184,23 +218,72 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         };
         #[cfg(not(feature = "sabotage"))]
         let terms = self.core.terms;
-        let claimed = self.core.shards[self.shard].claim(seats.len(), terms).await;
+        let count = seats.len();
+        let core = Arc::clone(&self.core);
+        let claiming = core.shards[self.shard].claim(count, true, terms);
+        tokio::pin!(claiming);
+        // Real time: what is waited for is the network.
+        let claimed = match tokio::time::timeout(SEATS_KEPT_FOR, &mut claiming).await {
+            Ok(claimed) => claimed,
+            Err(_) => {
+                seats.clear();
+                claiming.await
+            }
+        };
         let (claimed, next) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => return self.failed(&error),
         };
         self.pause = SHORTEST_PAUSE;
-        let full = claimed.len() == seats.len();
-        let jobs = match self.core.open(self.shard, claimed).await {
-            Ok(jobs) => jobs,
-            // What was claimed comes back when its lease ends.
-            Err(error) => return self.failed(&error),
-        };
-        for (job, seat) in jobs.into_iter().zip(seats) {
-            self.begin(job, seat).await;
+        let full = claimed.len() == count;
+        if claimed.first().is_some_and(|claimed| claimed.attempts.alone) {
+            drop(seats);
+            for alone in claimed {
+                self.begin_alone(alone);
+            }
+            // There may be more behind it.
+            self.claim_at = self.clock.now();
+            return;
+        }
+        for job in core.open(self.shard, claimed).await {
+            self.held.insert(job.id.clone(), job.token);
+            match seats.pop().or_else(|| self.crew.seat_at_once()) {
+                Some(seat) => self.begin(job, seat).await,
+                None => self.unseated.push_back(job),
+            }
         }
         let wait = if full { Duration::ZERO } else { next.unwrap_or(self.settings.poll) };
         self.claim_at = self.clock.now() + wait.min(self.settings.poll);
+    }
+
+    /// Begins the first of those that waited for a seat.
+    async fn seat_one(&mut self, seat: Seat) {
+        if let Some(job) = self.unseated.pop_front() {
+            self.begin(job, seat).await;
+        }
+    }
+
+    /// Gives back what no handler has begun, without counting it.
+    fn give_back_unseated(&mut self) {
+        for Job { id, token, attempts, .. } in self.unseated.drain(..) {
+            let said = Said::Unbegun(Duration::ZERO);
+            self.open.push(Verdict { id, token, attempts, said, _settled: None });
+        }
+    }
+
+    /// Begins an item with nothing else at work.
+    fn begin_alone(&mut self, claimed: Claimed) {
+        self.held.insert(claimed.id.clone(), claimed.token);
+        let lone = Lone {
+            core: Arc::clone(&self.core),
+            shard: self.shard,
+            crew: self.crew.clone(),
+            clock: self.clock.clone(),
+            handler: Arc::clone(&self.handler),
+            say: self.say.clone(),
+        };
+        // In a task of its own: what is in hand has to be extended meanwhile.
+        tokio::spawn(async move { lone.begin(claimed).await });
     }
 
     async fn begin(&mut self, job: Job<T>, seat: Seat) {
@@ -209,22 +292,21 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             let item = [(&*job.id, job.token)];
             let _ = self.core.shards[self.shard].ack(&item, self.core.terms).await;
         }
-        self.held.insert(job.id.clone(), job.token);
-        let (id, token, attempt) = (job.id.clone(), job.token, job.attempt);
+        let (id, token, attempts) = (job.id.clone(), job.token, job.attempts);
         let say = self.say.clone();
         let handler = Arc::clone(&self.handler);
         // Called inside the task, so that a panic before the first await is caught, too.
         self.crew.work(seat, async move { handler(job).await }, move |outcome| {
             // The task ends after its handlers, or lets them go.
-            let _ = say.send(Verdict { id, token, attempt, outcome });
+            let said = Said::Outcome(outcome);
+            let _ = say.send(Verdict { id, token, attempts, said, _settled: None });
         });
     }
 
     /// Carries out verdicts; those that Redis does not take are kept.
     async fn settle(&mut self) {
         let open = std::mem::take(&mut self.open);
-        let (done, back): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|verdict| verdict.outcome == Outcome::Done);
+        let (done, back): (Vec<_>, Vec<_>) = open.into_iter().partition(Verdict::is_done);
         let shard = &self.core.shards[self.shard];
         let mut kept = Vec::new();
         let mut failure = None;
@@ -250,18 +332,27 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
                 continue;
             }
             let limit = self.core.terms.attempts;
-            let (after, how, reason) = match &verdict.outcome {
+            let outcome = match &verdict.said {
+                Said::Outcome(outcome) => outcome,
+                Said::Unbegun(after) => &Outcome::Postpone(*after),
+            };
+            let (after, how, reason) = match outcome {
                 Outcome::Retry(after) => (*after, Back::Counted { limit }, "not done in time"),
                 Outcome::Failed(why) => {
-                    let doubled = u32::try_from(verdict.attempt.clamp(1, 16)).unwrap_or(16) - 1;
+                    let counted = verdict.attempts.counted;
+                    let doubled = u32::try_from(counted.clamp(1, 16)).unwrap_or(16) - 1;
                     let pause = self.settings.retry_after.saturating_mul(1 << doubled);
                     (pause.min(LONGEST_RETRY), Back::Counted { limit }, why.as_str())
                 }
-                Outcome::Postpone(after) => (*after, Back::Free, ""),
+                Outcome::Postpone(after) => match verdict.said {
+                    Said::Outcome(_) => (*after, Back::Free, ""),
+                    Said::Unbegun(_) => (*after, Back::Unbegun, ""),
+                },
                 Outcome::Park(why) => (Duration::ZERO, Back::Dead, why.as_str()),
                 Outcome::Done => continue,
             };
-            match shard.give_back((&verdict.id, verdict.token), after, how, reason).await {
+            let item = (&*verdict.id, verdict.token, verdict.attempts);
+            match shard.give_back(item, after, how, reason).await {
                 Ok(given) => {
                     if given == Given::Dead {
                         tracing::error!(queue = self.core.name, id = verdict.id, reason, "dead");
@@ -305,6 +396,71 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         tracing::debug!(queue = self.core.name, %error, "the queue waits for Redis");
         self.not_before = self.clock.now() + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl Verdict {
+    fn is_done(&self) -> bool {
+        matches!(self.said, Said::Outcome(Outcome::Done))
+    }
+}
+
+/// What it takes to begin an item alone.
+struct Lone<T> {
+    core: Arc<Core>,
+    shard: usize,
+    crew: Crew,
+    clock: Clock,
+    handler: Handler<T>,
+    say: mpsc::UnboundedSender<Verdict>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> Lone<T> {
+    /// Begins it when no other handler is at work, and keeps others from beginning until it is settled.
+    async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
+        let Some(mut all) = self.crew.alone(&self.clock, ALONE_WITHIN).await else { return };
+        let Some(seat) = all.split() else { return };
+        let (settled, ended) = oneshot::channel();
+        let Some(ours) = self.note((&id, token), attempts).await else { return };
+        let say = self.say;
+        let mut settled = Some(settled);
+        // The shard's task ends after its handlers, or lets them go.
+        let mut tell = move |id: String, said: Said| {
+            let _ = say.send(Verdict { id, token, attempts, said, _settled: settled.take() });
+        };
+        if !ours {
+            // Giving it back says that it is lost.
+            return tell(id, Said::Unbegun(Duration::ZERO));
+        }
+        // Not before: its decoder may be what ends the process.
+        let payload = match decode(&payload) {
+            Ok(payload) => payload,
+            Err(why) => {
+                let reason = format!("not understood: {why}");
+                return tell(id, Said::Outcome(Outcome::Park(reason)));
+            }
+        };
+        let job = Job { shard: self.shard, id: id.clone(), token, attempts, payload };
+        let handler = self.handler;
+        let then = move |outcome| tell(id, Said::Outcome(outcome));
+        self.crew.work(seat, async move { handler(job).await }, then);
+        let _ = self.clock.timeout(ALONE_WITHIN, ended).await;
+        drop(all);
+    }
+
+    /// Notes that an item is begun alone; false when its lease is lost. It is repeated until Redis
+    /// answers, and nothing else begins meanwhile: a note whose reply was lost would be blamed on its
+    /// item if another one ended the process. `None` once the crew was let go.
+    async fn note(&self, item: (&str, u64), attempts: Attempts) -> Option<bool> {
+        while !self.crew.is_let_go() {
+            match self.core.shards[self.shard].begin(item, attempts).await {
+                Ok(ours) => return Some(ours),
+                Err(error) => tracing::debug!(queue = self.core.name, %error, "not begun yet"),
+            }
+            // Real time: what is waited for is the network.
+            tokio::time::sleep(NOTE_AGAIN_AFTER).await;
+        }
+        None
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use super::shard::Attempts;
+use crate::error::Error;
+
 /// An item in a consumer's hands, under a lease.
 #[derive(Debug, Clone)]
 pub struct Job<T> {
     pub(super) shard: usize,
     pub(super) id: String,
     pub(super) token: u64,
-    pub(super) attempt: u64,
+    pub(super) attempts: Attempts,
     pub(super) payload: T,
 }
 
@@ -20,10 +23,11 @@ impl<T> Job<T> {
         &self.id
     }
 
-    /// How often it was handed out, this time included; 1 the first time.
+    /// How often it was begun, this time included; 1 the first time. An upper bound: an item whose lease
+    /// ended may not have been begun.
     #[must_use]
     pub fn attempt(&self) -> u64 {
-        self.attempt
+        self.attempts.number()
     }
 
     /// What was added.
@@ -45,8 +49,20 @@ pub struct Claim<T> {
     /// What is due, the earliest first; each is under a lease from now on.
     pub jobs: Vec<Job<T>>,
     /// How long until something more is due or a lease ends, by the server's clock; nothing when the
-    /// queue is empty.
+    /// queue is empty. Zero if a shard failed.
     pub next_in: Option<Duration>,
+    /// Error of the first shard that failed, while others had jobs.
+    pub failed: Option<Error>,
+}
+
+impl<T> Claim<T> {
+    /// Notes when a shard has something more.
+    pub(super) fn due_in(&mut self, next: Option<Duration>) {
+        self.next_in = match (self.next_in, next) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
 /// What became of an item that was to be added.

@@ -15,7 +15,7 @@ use std::{
     collections::{HashSet, VecDeque},
     fmt,
     marker::PhantomData,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -75,7 +75,7 @@ impl Seawall {
 /// let mut consumer = mails.consumer("host-1")?;
 /// let taken = consumer.take(Duration::from_secs(1)).await?.expect("there is one");
 /// assert_eq!(taken.payload(), "hello");
-/// let _ = consumer.finish(taken).await?;
+/// let _ = consumer.finish(&taken).await?;
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 pub struct Listed<T> {
@@ -103,16 +103,44 @@ impl Keys {
 pub enum Finished {
     /// It is gone.
     Done,
-    /// It was put back meanwhile, because nothing was heard of this consumer: another will do it, or
-    /// has.
+    /// It was not in hand any more. It was put back meanwhile, because nothing was heard of this
+    /// consumer, and another will do it, or has; or an earlier call that failed had finished it.
     PutBack,
 }
 
-/// An element in a consumer's hands.
+/// An element in a consumer's hands. One that is dropped before it is finished is returned by a later
+/// [`ListedConsumer::take`] of the same consumer.
 #[derive(Debug)]
 pub struct Taken<T> {
     element: Vec<u8>,
     payload: T,
+    held: Arc<Held>,
+}
+
+/// Elements that a consumer has handed out and not finished.
+#[derive(Debug, Default)]
+struct Held {
+    table: Mutex<HeldTable>,
+}
+
+#[derive(Debug, Default)]
+struct HeldTable {
+    elements: HashSet<Vec<u8>>,
+    /// Whether some were dropped unfinished since the consumer's list was last read.
+    dropped: bool,
+}
+
+impl Held {
+    fn table(&self) -> MutexGuard<'_, HeldTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Taken<T> {
+    fn drop(&mut self) {
+        let mut table = self.held.table();
+        table.dropped |= table.elements.remove(&self.element);
+    }
 }
 
 impl<T> Taken<T> {
@@ -157,7 +185,7 @@ impl<T> Listed<T> {
             keys: Arc::clone(&self.keys),
             name,
             lane: None,
-            held: HashSet::new(),
+            held: Arc::default(),
             found: VecDeque::new(),
             unsure: true,
             payload: PhantomData,
@@ -218,8 +246,7 @@ pub struct ListedConsumer<T> {
     name: String,
     in_hand: Vec<u8>,
     lane: Option<Lane>,
-    /// Elements that were returned and not finished.
-    held: HashSet<Vec<u8>>,
+    held: Arc<Held>,
     /// Elements of our list that nobody was told of yet.
     found: VecDeque<Vec<u8>>,
     /// Whether our list may have elements that nobody was told of: an earlier run took them, or a
@@ -230,7 +257,7 @@ pub struct ListedConsumer<T> {
 
 impl<T: DeserializeOwned> ListedConsumer<T> {
     /// Takes the oldest element; waits this long for one. What an earlier run under this name had in
-    /// hand comes first.
+    /// hand comes first, and so does what this one dropped unfinished.
     ///
     /// # Errors
     /// As [`Link::send`]; what was taken when a reply was lost is returned by the next call. An
@@ -242,6 +269,7 @@ impl<T: DeserializeOwned> ListedConsumer<T> {
         let clock = self.keys.link.clock().clone();
         let until = clock.now() + wait;
         loop {
+            self.unsure |= self.held.table().dropped;
             if self.unsure || !self.found.is_empty() {
                 self.beat().await?;
             }
@@ -263,10 +291,10 @@ impl<T: DeserializeOwned> ListedConsumer<T> {
     }
 
     fn hand_out(&mut self, element: Vec<u8>) -> Result<Taken<T>> {
-        self.held.insert(element.clone());
+        self.held.table().elements.insert(element.clone());
         let json = element.get(MARK..).unwrap_or_default();
         match decode(json) {
-            Ok(payload) => Ok(Taken { element, payload }),
+            Ok(payload) => Ok(Taken { element, payload, held: Arc::clone(&self.held) }),
             Err(error) => Err(Error::unexpected(format!("an element is not understood: {error}"))),
         }
     }
@@ -276,12 +304,13 @@ impl<T> ListedConsumer<T> {
     /// Ends an element.
     ///
     /// # Errors
-    /// As [`Link::send`].
-    pub async fn finish(&mut self, taken: Taken<T>) -> Result<Finished> {
+    /// As [`Link::send`]: the element may be finished or not. Call it again, or drop `taken` to have an
+    /// element that is not finished returned by a later [`take`](Self::take).
+    pub async fn finish(&mut self, taken: &Taken<T>) -> Result<Finished> {
         let mut remove = cmd("LREM");
         remove.arg(&self.in_hand).arg(1).arg(&taken.element);
         let removed: u64 = self.keys.link.query(&self.in_hand, &remove).await?;
-        self.held.remove(&taken.element);
+        self.held.table().elements.remove(&taken.element);
         Ok(if removed == 1 { Finished::Done } else { Finished::PutBack })
     }
 
@@ -296,9 +325,14 @@ impl<T> ListedConsumer<T> {
 
     /// Looks for elements in our list that nobody was told of, the oldest first.
     async fn find(&mut self) -> Result<()> {
+        self.unsure = true;
+        // From here on: what is dropped while the list is read is looked for by the next call.
+        self.held.table().dropped = false;
         let range = cmd("LRANGE").arg(&self.in_hand).arg(0).arg(-1).to_owned();
         let all: Vec<Vec<u8>> = self.keys.link.query(&self.in_hand, &range).await?;
-        self.found = all.into_iter().rev().filter(|one| !self.held.contains(one)).collect();
+        let held = self.held.table();
+        self.found = all.into_iter().rev().filter(|one| !held.elements.contains(one)).collect();
+        drop(held);
         self.unsure = false;
         Ok(())
     }
@@ -346,7 +380,7 @@ impl<T> fmt::Debug for ListedConsumer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ListedConsumer")
             .field("name", &self.name)
-            .field("in_hand", &self.held.len())
+            .field("in_hand", &self.held.table().elements.len())
             .finish_non_exhaustive()
     }
 }

@@ -18,6 +18,7 @@ const LEASES_AT_ONCE: usize = 256;
 
 static ADD: Script = Script::new(include_str!("script/add.lua"));
 static CLAIM: Script = Script::new(include_str!("script/claim.lua"));
+static BEGIN: Script = Script::new(include_str!("script/begin.lua"));
 static ACK: Script = Script::new(include_str!("script/ack.lua"));
 static NACK: Script = Script::new(include_str!("script/nack.lua"));
 static EXTEND: Script = Script::new(include_str!("script/extend.lua"));
@@ -50,8 +51,24 @@ pub(super) struct Terms {
 pub(super) struct Claimed {
     pub(super) id: String,
     pub(super) token: u64,
-    pub(super) attempt: u64,
+    pub(super) attempts: Attempts,
     pub(super) payload: Vec<u8>,
+}
+
+/// Attempts at an item under a lease, the present one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Attempts {
+    /// Those that count, or will when this one fails.
+    pub(super) counted: u64,
+    /// Whether an earlier one was begun, perhaps, and never ended: this one has to be alone.
+    pub(super) alone: bool,
+}
+
+impl Attempts {
+    /// How manieth attempt this is: an upper bound.
+    pub(super) fn number(self) -> u64 {
+        self.counted + u64::from(self.alone)
+    }
 }
 
 /// How an item is given back.
@@ -61,6 +78,8 @@ pub(super) enum Back {
     Counted { limit: u64 },
     /// For another attempt, as if this had not been one.
     Free,
+    /// For another attempt; this one was not begun.
+    Unbegun,
     /// For good.
     Dead,
 }
@@ -114,10 +133,12 @@ impl Shard {
         outcomes.into_iter().map(added).collect()
     }
 
-    /// What is due, and how long until the next is.
+    /// What is due, and how long until the next is; an item that has to be alone only if it may be, and
+    /// then nothing else.
     pub(super) async fn claim(
         &self,
         count: usize,
+        alone: bool,
         terms: Terms,
     ) -> Result<(Vec<Claimed>, Option<Duration>)> {
         let Shard { waiting, leased, payloads, tokens, dead, notes, last, .. } = self;
@@ -127,20 +148,28 @@ impl Shard {
             .arg(millis(terms.lease))
             .arg(terms.attempts)
             .arg(LEASES_AT_ONCE)
-            .arg(MAX_BYTES_AT_ONCE);
-        type Row = (String, u64, u64, Option<Vec<u8>>);
+            .arg(MAX_BYTES_AT_ONCE)
+            .arg(u8::from(alone));
+        type Row = (String, u64, u64, u8, Option<Vec<u8>>);
         let (wait, died, rows): (i64, u64, Vec<Row>) = self.link.eval(&call).await?;
         if died > 0 {
             tracing::error!(items = died, "leases ended too often: dead");
             metrics::counter!("seawall_queue_items_total", "outcome" => "dead").increment(died);
         }
-        let claimed = rows.into_iter().map(|(id, token, attempt, payload)| Claimed {
+        let claimed = rows.into_iter().map(|(id, token, counted, alone, payload)| Claimed {
             id,
             token,
-            attempt,
+            attempts: Attempts { counted: counted + 1, alone: alone == 1 },
             payload: payload.unwrap_or_default(),
         });
         Ok((claimed.collect(), u64::try_from(wait).ok().map(Duration::from_millis)))
+    }
+
+    /// Notes that an item is begun alone; false when its lease is lost.
+    pub(super) async fn begin(&self, (id, token): (&str, u64), attempts: Attempts) -> Result<bool> {
+        let call = BEGIN.on(&[&self.leased, &self.tokens, &self.notes]);
+        let call = call.arg(id).arg(token).arg(attempts.counted);
+        Ok(self.link.eval::<u64>(&call).await? == 1)
     }
 
     pub(super) async fn ack(&self, items: &[(&str, u64)], terms: Terms) -> Result<Vec<Acked>> {
@@ -155,19 +184,23 @@ impl Shard {
 
     pub(super) async fn give_back(
         &self,
-        (id, token): (&str, u64),
+        (id, token, attempts): (&str, u64, Attempts),
         after: Duration,
         back: Back,
         reason: &str,
     ) -> Result<Given> {
         let keys = [&self.waiting, &self.leased, &self.tokens, &self.dead, &self.notes];
-        let limit = match back {
-            Back::Counted { limit } => limit.to_string(),
-            Back::Free => "-1".to_owned(),
-            Back::Dead => "0".to_owned(),
+        let counted = attempts.counted;
+        let before = counted.saturating_sub(1);
+        let (tally, limit) = match back {
+            Back::Counted { limit } => (counted.to_string(), limit.to_string()),
+            Back::Free => (before.to_string(), "-1".to_owned()),
+            Back::Unbegun if attempts.alone => (format!("{before}.5"), "-1".to_owned()),
+            Back::Unbegun => (before.to_string(), "-1".to_owned()),
+            Back::Dead => (counted.to_string(), "0".to_owned()),
         };
-        let call = NACK.on(&keys).arg(id).arg(token).arg(millis(after)).arg(limit).arg(reason);
-        let outcome: String = self.link.eval(&call.arg(&self.channel)).await?;
+        let call = NACK.on(&keys).arg(id).arg(token).arg(millis(after)).arg(tally).arg(limit);
+        let outcome: String = self.link.eval(&call.arg(reason).arg(&self.channel)).await?;
         Ok(match &*outcome {
             "waiting" => Given::Waiting,
             "dead" => Given::Dead,

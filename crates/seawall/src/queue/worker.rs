@@ -19,6 +19,9 @@ use crate::{
     stream::{Outcome, crew::Crew},
 };
 
+/// Largest concurrency that is accepted: each item in hand is memory here and a lease to extend.
+const MOST: usize = 100_000;
+
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) concurrency: usize,
@@ -96,8 +99,8 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
         F: Fn(Job<T>) -> R + Send + Sync + 'static,
         R: Future<Output: Into<Outcome>> + Send + 'static,
     {
-        if self.settings.concurrency == 0 {
-            return Err(Error::Invalid("a concurrency of 0 would do nothing".into()));
+        if self.settings.concurrency == 0 || self.settings.concurrency > MOST {
+            return Err(Error::Invalid(format!("concurrency must be from 1 to {MOST}")));
         }
         if self.settings.poll < Duration::from_millis(1) {
             return Err(Error::Invalid("a poll below 1 ms would never rest".into()));
@@ -118,11 +121,11 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
                     crew.clone(),
                     Arc::clone(&handler),
                 );
-                tokio::spawn(hands.run(stop.subscribe()))
+                self.seawall.spawn_at_home(hands.run(stop.subscribe()))
             })
             .collect();
         let mut stopping = self.seawall.stopping();
-        self.seawall.spawn(async move {
+        self.seawall.spawn_at_home(async move {
             let mut asked = stop.subscribe();
             tokio::select! {
                 _ = asked.wait_for(|stop| *stop) => {}

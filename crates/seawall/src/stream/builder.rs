@@ -172,7 +172,10 @@ impl<T> WorkerBuilder<T> {
         self
     }
 
-    /// How often an entry is delivered before it is parked; 5 without it. Crashes count.
+    /// After how many attempts an entry is parked. Default: 5. Attempts that failed count, and attempts
+    /// whose process died while nothing else was at work. A delivery whose reply was lost is no attempt,
+    /// and a process that dies with several entries in hand counts for none of them: each of them is
+    /// then begun alone.
     #[must_use]
     pub fn delivery_limit(mut self, deliveries: u64) -> Self {
         self.settings.deliveries = deliveries;
@@ -261,8 +264,8 @@ impl<T: Send + 'static> WorkerBuilder<T> {
     }
 
     /// Starts the worker; `handler` is called with up to a batch of entries, for one transaction over
-    /// all of them. Its outcome counts for each of them; after a failure each is tried alone, so that
-    /// one bad entry does not hold up its neighbours.
+    /// all of them. Its outcome is that of each of them; after a failure of several, which counts for none
+    /// of them, each is tried by itself, so that one bad entry does not hold up its neighbours.
     ///
     /// # Errors
     /// As [`WorkerBuilder::run`].

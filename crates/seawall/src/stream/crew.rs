@@ -2,12 +2,13 @@
 //!
 //! Shared by the stream worker and the delayed queue's.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll};
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Outcome;
+use crate::clock::Clock;
 
 /// A worker's handlers.
 #[derive(Debug, Clone)]
@@ -18,18 +19,39 @@ pub(crate) struct Crew {
 #[derive(Debug)]
 struct Inner {
     places: Arc<Semaphore>,
+    /// How many there are.
+    all: u32,
     /// Turns true when handlers are not waited for any longer.
     abandoned: watch::Sender<bool>,
 }
 
-/// A place at work; free again when it is dropped.
+/// A place at work, or all of them; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(#[expect(dead_code, reason = "held for its end")] OwnedSemaphorePermit);
+pub(crate) struct Seat(OwnedSemaphorePermit);
+
+impl Seat {
+    /// One place of those that it holds; `None` when it holds none.
+    pub(crate) fn split(&mut self) -> Option<Seat> {
+        self.0.split(1).map(Seat)
+    }
+}
 
 impl Crew {
     pub(crate) fn new(concurrency: usize) -> Self {
         let places = Arc::new(Semaphore::new(concurrency));
-        Crew { inner: Arc::new(Inner { places, abandoned: watch::Sender::new(false) }) }
+        let all = u32::try_from(concurrency).unwrap_or(u32::MAX);
+        Crew { inner: Arc::new(Inner { places, all, abandoned: watch::Sender::new(false) }) }
+    }
+
+    /// Waits until no handler is at work, and keeps others from beginning. Handlers that go on for
+    /// longer than `within` are not waited for: then it is one place, beside theirs. `None` once all
+    /// were let go.
+    pub(crate) async fn alone(&self, clock: &Clock, within: Duration) -> Option<Seat> {
+        let all = Arc::clone(&self.inner.places).acquire_many_owned(self.inner.all);
+        match clock.timeout(within, all).await {
+            Some(all) => all.ok().map(Seat),
+            None => self.seat().await,
+        }
     }
 
     /// Waits for a place; `None` once all were let go.
@@ -139,6 +161,11 @@ impl Crew {
     pub(crate) fn abandon(&self) {
         self.inner.places.close();
         self.inner.abandoned.send_replace(true);
+    }
+
+    /// Whether all handlers were let go.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.inner.places.is_closed()
     }
 
     async fn abandoned(&self) {

@@ -42,7 +42,8 @@ impl<T> Delivery<T> {
         self.id
     }
 
-    /// How often it was delivered, this time included; 1 the first time.
+    /// How often it was begun, this time included; 1 the first time. An upper bound: an entry whose
+    /// worker died may not have been begun there.
     #[must_use]
     pub fn attempt(&self) -> u64 {
         self.attempt

@@ -1,8 +1,14 @@
 //! The part of a worker that begins handlers, in the order in which entries came.
+//!
+//! An entry whose last attempt was begun, perhaps, and never ended may have ended its process. It is
+//! begun alone: no other handler of the worker is at work, the attempt is noted in Redis before it
+//! begins, and nothing else begins before it is settled. So the death of a process is blamed on the one
+//! entry that was at work, and its neighbours pay with a delay.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::{
@@ -10,11 +16,12 @@ use futures_util::{
     future::{self, BoxFuture},
 };
 use smallvec::{SmallVec, smallvec};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 #[cfg(feature = "sabotage")]
 use super::sabotage::Bug;
 use super::{
+    attempts::Attempts,
     builder::{Each, Handler},
     crew::Crew,
     delivery::{self, Delivery, Outcome},
@@ -25,12 +32,58 @@ use super::{
 /// Entries whose handlers share a task at most.
 const TOGETHER: usize = 32;
 
+/// How long an entry that has to be alone waits for handlers that are at work, and how long others wait
+/// until it is settled: a handler that hangs holds up nothing else.
+const ALONE_WITHIN: Duration = Duration::from_secs(10);
+/// The pause after Redis did not take a note.
+const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
 /// An entry that was given to a handler.
 pub(super) struct Holding {
     pub(super) place: Place,
-    pub(super) attempts: u64,
+    /// As they were when the handler began.
+    pub(super) attempts: Attempts,
+    pub(super) began: Began,
     /// Its room among those in hand, given back when it is settled.
     pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// How a handler began.
+pub(super) enum Began {
+    /// It did not.
+    Not,
+    /// Beside others.
+    Together,
+    /// With nothing else at work; whoever waits for its end is told when this is dropped.
+    Alone(#[expect(dead_code, reason = "held for its end")] oneshot::Sender<()>),
+}
+
+impl Holding {
+    /// How manieth attempt this is.
+    pub(super) fn number(&self) -> u64 {
+        match self.began {
+            Began::Together => self.attempts.counted() + 1,
+            Began::Not | Began::Alone(_) => self.attempts.number(),
+        }
+    }
+
+    /// The attempts after this one failed.
+    pub(super) fn failed(&self) -> Attempts {
+        match self.began {
+            Began::Not => self.attempts,
+            Began::Together => self.attempts.ended_together(),
+            Began::Alone(_) => self.attempts.ended(),
+        }
+    }
+
+    /// The attempts after this one ended without counting.
+    pub(super) fn postponed(&self) -> Attempts {
+        match self.began {
+            Began::Not => self.attempts,
+            Began::Together => self.attempts.ended(),
+            Began::Alone(_) => self.attempts.uncounted(),
+        }
+    }
 }
 
 /// What became of entries.
@@ -53,21 +106,75 @@ impl<T: Send + 'static> Dispatcher<T> {
     /// Begins what comes until nothing more can come, or the crew was let go.
     pub(super) async fn run(mut self) {
         while let Some(list) = self.inbox.recv().await {
-            let begun = match self.handler.clone() {
+            let (alone, list): (Vec<_>, Vec<_>) =
+                list.into_iter().partition(|taken| taken.attempts.is_unexplained());
+            let mut begun = match self.handler.clone() {
                 Handler::Each(handler) => self.begin_each(list, &handler).await,
                 Handler::Batch(handler) => self.begin_batches(list, &*handler).await,
             };
+            for taken in alone {
+                if begun.is_some() {
+                    begun = self.begin_alone(taken).await;
+                }
+            }
             if begun.is_none() {
                 return;
             }
         }
     }
 
+    /// Begins a handler with nothing else at work, and waits until its entry is settled; `None` once the
+    /// crew was let go.
+    async fn begin_alone(&self, taken: Taken) -> Option<()> {
+        let Some(mut taken) = self.admit(taken) else { return Some(()) };
+        let (place, clock) = (taken.place, &self.post.clock);
+        let mut all = self.crew.alone(clock, ALONE_WITHIN).await?;
+        let seat = all.split()?;
+        taken.attempts = taken.attempts.begun_alone();
+        if !self.note(place, taken.attempts).await? {
+            self.post.hand.release([place]);
+            return Some(());
+        }
+        let (settled, ended) = oneshot::channel();
+        let Some((holding, delivery)) = self.open(taken, Began::Alone(settled)) else {
+            return Some(());
+        };
+        #[cfg(feature = "sabotage")]
+        self.acknowledge_early(vec![place]).await;
+        let handler = match self.handler.clone() {
+            Handler::Each(handler) => call(|| handler(delivery)),
+            Handler::Batch(handler) => call(|| handler(vec![delivery])),
+        };
+        let verdicts = self.verdicts.clone();
+        self.crew.work(seat, handler, move |outcome| {
+            // The settler ends after the handlers.
+            let _ = verdicts.send(Verdict { of: smallvec![holding], outcome });
+        });
+        let _ = clock.timeout(ALONE_WITHIN, ended).await;
+        drop(all);
+        Some(())
+    }
+
+    /// Notes that an attempt is begun alone; false when the entry is another worker's. It is repeated
+    /// until Redis answers, and nothing else begins meanwhile: a note whose reply was lost would be
+    /// blamed on its entry if another one ended the process. `None` once the crew was let go.
+    async fn note(&self, place: Place, attempts: Attempts) -> Option<bool> {
+        while !self.crew.is_let_go() {
+            match self.post.renew(place.stream, &[(place, Some(attempts))]).await {
+                Ok(lost) => return Some(lost.is_empty()),
+                Err(error) => tracing::debug!(entry = %place.id, %error, "not begun yet"),
+            }
+            // Real time: what is waited for is the network.
+            tokio::time::sleep(NOTE_AGAIN_AFTER).await;
+        }
+        None
+    }
+
     /// Begins a handler for each entry, a share of them in one task: there are tasks for every core, and
     /// a handler that does not wait costs none of its own.
     async fn begin_each(&self, list: Vec<Taken>, handler: &Each<T>) -> Option<()> {
         let share = list.len().div_ceil(self.tasks).min(TOGETHER);
-        let mut opened = list.into_iter().filter_map(|taken| self.open(taken));
+        let mut opened = list.into_iter().filter_map(|taken| self.open_together(taken));
         loop {
             let jobs: Vec<_> = opened.by_ref().take(share).collect();
             if jobs.is_empty() {
@@ -85,16 +192,17 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// Entries that are new go together; those that were delivered before go alone, so that one that
-    /// always fails fails alone.
+    /// Entries that are new go together; those that were tried before go one by one, so that one that always
+    /// fails fails alone.
     async fn begin_batches(
         &self,
         list: Vec<Taken>,
         handler: &(dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync),
     ) -> Option<()> {
-        let opened: Vec<_> = list.into_iter().filter_map(|taken| self.open(taken)).collect();
+        let opened: Vec<_> =
+            list.into_iter().filter_map(|taken| self.open_together(taken)).collect();
         let (mut fresh, old): (Vec<_>, Vec<_>) =
-            opened.into_iter().partition(|(holding, _)| holding.attempts == 1);
+            opened.into_iter().partition(|(holding, _)| holding.attempts == Attempts::FIRST);
         while !fresh.is_empty() {
             let rest = fresh.split_off(fresh.len().min(self.post.settings.batch));
             let (holdings, deliveries): (Vec<_>, Vec<_>) = fresh.into_iter().unzip();
@@ -134,41 +242,64 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// Understands an entry; what cannot be handed to a handler gets its verdict here.
-    fn open(&self, taken: Taken) -> Option<(Holding, Delivery<T>)> {
-        let Taken { place, attempts, fields, room } = taken;
-        let holding = Holding { place, attempts, room };
+    fn open_together(&self, taken: Taken) -> Option<(Holding, Delivery<T>)> {
+        self.open(self.admit(taken)?, Began::Together)
+    }
+
+    /// An entry that is there and has attempts left; any other gets its verdict here.
+    fn admit(&self, taken: Taken) -> Option<Taken> {
         let limit = self.post.settings.deliveries;
         #[cfg(feature = "sabotage")]
         let limit = if self.post.settings.has(Bug::NoLimit) { u64::MAX } else { limit };
-        let outcome = match fields {
+        let outcome = match (&taken.fields, taken.attempts) {
             // Somebody deleted it: there is nothing left to handle.
-            None => Outcome::Done,
-            Some(_) if attempts > limit => Outcome::Park(format!(
-                "delivered {limit} times and never settled: its handler, or the process with it, ended"
+            (None, _) => Outcome::Done,
+            (Some(_), attempts) if attempts.counted() < limit => return Some(taken),
+            (Some(_), attempts) if attempts.is_unexplained() => Outcome::Park(format!(
+                "begun alone and never settled, after {limit} attempts that count: its handler, or \
+                 the process with it, ended"
             )),
-            Some(fields) => {
-                let stream = &self.post.streams[place.stream];
-                // It is the caller's, and what it is given may be anybody's.
-                let decoded = catch_unwind(AssertUnwindSafe(|| stream.decode(&fields)))
-                    .unwrap_or_else(|_| Err("its decoder panicked".to_owned()));
-                match decoded {
-                    Ok(payload) => {
-                        let delivery = Delivery {
-                            stream: Arc::clone(&stream.name),
-                            id: place.id,
-                            reference: delivery::reference(&fields),
-                            attempt: attempts,
-                            payload,
-                        };
-                        return Some((holding, delivery));
-                    }
-                    Err(why) => Outcome::Park(format!("not understood: {why}")),
-                }
+            (Some(_), attempts) => {
+                Outcome::Park(format!("not done after {} attempts", attempts.counted()))
             }
         };
-        let _ = self.verdicts.send(Verdict { of: smallvec![holding], outcome });
+        self.settle(taken, outcome);
         None
+    }
+
+    /// Decodes an entry; one that cannot be decoded gets its verdict here.
+    fn open(&self, taken: Taken, began: Began) -> Option<(Holding, Delivery<T>)> {
+        let Taken { place, attempts, fields, room } = taken;
+        let holding = Holding { place, attempts, began, room };
+        let fields = fields.unwrap_or_default();
+        let stream = &self.post.streams[place.stream];
+        // It is the caller's, and what it is given may be anybody's.
+        let decoded = catch_unwind(AssertUnwindSafe(|| stream.decode(&fields)))
+            .unwrap_or_else(|_| Err("its decoder panicked".to_owned()));
+        match decoded {
+            Ok(payload) => {
+                let delivery = Delivery {
+                    stream: Arc::clone(&stream.name),
+                    id: place.id,
+                    reference: delivery::reference(&fields),
+                    attempt: holding.number(),
+                    payload,
+                };
+                Some((holding, delivery))
+            }
+            Err(why) => {
+                let outcome = Outcome::Park(format!("not understood: {why}"));
+                let _ = self.verdicts.send(Verdict { of: smallvec![holding], outcome });
+                None
+            }
+        }
+    }
+
+    /// A verdict on an entry that no handler has begun.
+    fn settle(&self, taken: Taken, outcome: Outcome) {
+        let Taken { place, attempts, room, .. } = taken;
+        let holding = Holding { place, attempts, began: Began::Not, room };
+        let _ = self.verdicts.send(Verdict { of: smallvec![holding], outcome });
     }
 }
 

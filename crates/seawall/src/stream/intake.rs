@@ -15,11 +15,12 @@ use redis::{Cmd, Value, cmd};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
+    attempts::Attempts,
     builder::{Settings, Start},
     entry::{self, Entry, EntryId, Fields},
     hand::{Hand, Place},
     producer::Core,
-    status::Meter,
+    status::{self, Meter},
 };
 use crate::{
     Script,
@@ -61,10 +62,21 @@ pub(super) struct Post<T> {
 /// An entry on its way to a handler.
 pub(super) struct Taken {
     pub(super) place: Place,
-    pub(super) attempts: u64,
+    pub(super) attempts: Attempts,
     /// Nothing when the entry is gone.
     pub(super) fields: Option<Fields>,
     pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// What a worker knows of the attempts at an entry that it takes once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// All of them.
+    These(Attempts),
+    /// What Redis says: this run has not begun it.
+    InRedis,
+    /// What Redis says, but an earlier run under this name may have begun it.
+    OfAnEarlierRun,
 }
 
 impl<T> Post<T> {
@@ -153,7 +165,7 @@ impl<T> Post<T> {
             taken.reserve(entries.len());
             taken.extend(entries.into_iter().map(|entry| Taken {
                 place: Place { stream, id: entry.id },
-                attempts: 1,
+                attempts: Attempts::FIRST,
                 fields: entry.fields,
                 room: None,
             }));
@@ -189,30 +201,39 @@ impl<T> Post<T> {
     }
 
     /// Takes entries that are ours once more; without those that are not ours any longer. Each comes
-    /// with whether this counts as an attempt.
+    /// with what is known of its attempts.
     pub(super) async fn retake(
         &self,
         stream: usize,
-        entries: impl IntoIterator<Item = (EntryId, bool)>,
+        entries: impl IntoIterator<Item = (EntryId, Known)>,
     ) -> Result<Vec<Taken>> {
         let mut call = RETAKE
             .on(&[&self.streams[stream].key])
             .arg(&self.settings.group)
             .arg(&self.settings.consumer);
-        for (id, counts) in entries {
-            call = call.arg(id).arg(u8::from(counts));
+        for (id, known) in entries {
+            call = match known {
+                Known::These(attempts) => call.arg(id).arg(attempts.counter()),
+                Known::InRedis => call.arg(id).arg(0),
+                Known::OfAnEarlierRun => call.arg(id).arg(-1),
+            };
         }
         Ok(taken_from(stream, entry::counted(self.link.run(&call).await?)?))
     }
 
-    /// Says that entries are being worked on; returns those that are not ours any longer.
-    pub(super) async fn renew(&self, stream: usize, ids: &[Place]) -> Result<Vec<Place>> {
+    /// Says that entries are being worked on, and notes the attempts of those that come with them;
+    /// returns those that are not ours any longer.
+    pub(super) async fn renew(
+        &self,
+        stream: usize,
+        entries: &[(Place, Option<Attempts>)],
+    ) -> Result<Vec<Place>> {
         let mut call = RENEW
             .on(&[&self.streams[stream].key])
             .arg(&self.settings.group)
             .arg(&self.settings.consumer);
-        for place in ids {
-            call = call.arg(place.id);
+        for (place, attempts) in entries {
+            call = call.arg(place.id).arg(attempts.map_or(0, Attempts::counter));
         }
         let lost: Vec<Value> = self.link.eval(&call).await?;
         lost.into_iter().map(|id| Ok(Place { stream, id: entry::id(id)? })).collect()
@@ -244,6 +265,16 @@ impl<T> Post<T> {
         Ok(self.link.eval::<u64>(&call).await? == 1)
     }
 
+    /// Shows in the metrics where the group stands. Failing at it is no reason to stop.
+    pub(super) async fn show(&self) {
+        for stream in &self.streams {
+            match status::ask(stream, &self.settings.group).await {
+                Ok(status) => self.meter.show(&status),
+                Err(error) => tracing::debug!(stream = %stream.name, %error, "not shown"),
+            }
+        }
+    }
+
     /// Forgets consumers that are long gone, or this one.
     pub(super) async fn forget_consumers(&self, also: Option<&str>) -> Result<()> {
         let silence = FORGET_AFTER.max(self.settings.claim_after.saturating_mul(10));
@@ -262,9 +293,9 @@ impl<T> Post<T> {
 fn taken_from(stream: usize, entries: Vec<(Entry, u64)>) -> Vec<Taken> {
     entries
         .into_iter()
-        .map(|(entry, attempts)| Taken {
+        .map(|(entry, counter)| Taken {
             place: Place { stream, id: entry.id },
-            attempts,
+            attempts: Attempts::from_counter(counter),
             fields: entry.fields,
             room: None,
         })

@@ -37,9 +37,10 @@
 //!
 //! Invariants: an entry is in the group's pending list from its delivery until its handler has
 //! committed; an acknowledgement is only ever sent for a verdict; parking and acknowledging are one
-//! step. Deliberately absent: exactly-once delivery, which does not exist. Exactly-once *effects* are
+//! step; an entry that may have ended its process is begun alone (`attempts.rs`, `dispatch.rs`). Deliberately absent: exactly-once delivery, which does not exist. Exactly-once *effects* are
 //! the handler's transaction over [`Delivery::reference`].
 
+mod attempts;
 mod builder;
 pub(crate) mod crew;
 mod delivery;

@@ -3,6 +3,9 @@
 //! Whenever its connection is opened anew it makes the groups that are missing and goes once through
 //! what is pending under its own name: an earlier run was killed, or a reply was lost. Then it waits
 //! for new entries, and every so often looks for what other workers left behind.
+//!
+//! What an earlier run, or another worker, left may have been begun. What is pending after the first
+//! time through, and not in hand, was not: the reply that delivered it was lost.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -15,8 +18,7 @@ use super::{
     builder::Retention,
     entry::EntryId,
     hand::Place,
-    intake::{Post, Taken},
-    status,
+    intake::{Known, Post, Taken},
 };
 use crate::{
     clock::Moment,
@@ -46,6 +48,8 @@ pub(super) struct Reader<T> {
     pause: Duration,
     /// Whether a read may have been carried out whose reply nobody saw.
     unsure: bool,
+    /// Whether everything that an earlier run left was taken.
+    settled_in: bool,
 }
 
 /// Why a session ended.
@@ -75,6 +79,7 @@ impl<T> Reader<T> {
             trimmed_at: 0,
             pause: SHORTEST_PAUSE,
             unsure: false,
+            settled_in: false,
             post,
             dispatch,
             stop,
@@ -110,6 +115,7 @@ impl<T> Reader<T> {
         // Without the right to ask, the end of a read is waited for.
         let client = lane.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
         self.go_through_own(Pages::All).await?;
+        self.settled_in = true;
         self.unsure = false;
         let read = self.post.read_command();
         let limit = self.post.look_every() + patience;
@@ -192,7 +198,8 @@ impl<T> Reader<T> {
         mut room: OwnedSemaphorePermit,
     ) -> Result<()> {
         let places: Vec<Place> = ids.iter().map(|id| Place { stream, id: *id }).collect();
-        let taken = self.post.retake(stream, ids.into_iter().map(|id| (id, true))).await;
+        let known = if self.settled_in { Known::InRedis } else { Known::OfAnEarlierRun };
+        let taken = self.post.retake(stream, ids.into_iter().map(|id| (id, known))).await;
         let mut taken = taken.inspect_err(|_| self.post.hand.release(places.iter().copied()))?;
         let gone = places.iter().filter(|place| !taken.iter().any(|one| one.place == **place));
         self.post.hand.release(gone.copied());
@@ -232,12 +239,7 @@ impl<T> Reader<T> {
         let now = post.clock.now();
         if now >= self.show_at {
             self.show_at = now + SHOW_EVERY;
-            for stream in &post.streams {
-                match status::ask(stream, &post.settings.group).await {
-                    Ok(status) => post.meter.show(&status),
-                    Err(error) => tracing::debug!(stream = %stream.name, %error, "not shown"),
-                }
-            }
+            post.show().await;
         }
         if now >= self.forget_at {
             self.forget_at = now + FORGET_EVERY;

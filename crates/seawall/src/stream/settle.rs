@@ -3,6 +3,9 @@
 //! Acknowledgements that come while one is under way go together in the next: the busier, the larger.
 //! What Redis did not answer is sent again until it does; all of it may be repeated. An entry keeps
 //! its room among those in hand until it is settled, so a Redis that is away stops the reading.
+//!
+//! An attempt that ended without success is noted in Redis at once, not only when the next one begins:
+//! whoever has the entry after this process knows that it was not the entry's fault.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,10 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 #[cfg(feature = "sabotage")]
 use super::sabotage::Bug;
 use super::{
+    attempts::Attempts,
     delivery::Outcome,
     dispatch::{Holding, Verdict},
     hand::Place,
-    intake::{AT_ONCE, Post, Taken},
+    intake::{AT_ONCE, Known, Post, Taken},
 };
 use crate::clock::Moment;
 
@@ -32,8 +36,7 @@ const LAST_ATTEMPTS: usize = 3;
 
 /// An entry that waits for another attempt.
 struct Waiting {
-    /// Whether that will count.
-    counts: bool,
+    attempts: Attempts,
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct Settler<T> {
     finish: watch::Receiver<bool>,
     acks: Vec<Holding>,
     parks: Vec<(Holding, String)>,
+    /// Attempts that Redis has not been told of.
+    notes: BTreeMap<Place, Attempts>,
     waiting: BTreeMap<(Moment, Place), Waiting>,
     renew_at: Moment,
     /// Not before this is anything sent that failed.
@@ -73,6 +78,7 @@ impl<T> Settler<T> {
             finish,
             acks: Vec::new(),
             parks: Vec::new(),
+            notes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             pause: SHORTEST_PAUSE,
         }
@@ -109,10 +115,15 @@ impl<T> Settler<T> {
         }
     }
 
+    /// Whether Redis has to be told something.
+    fn has_work(&self) -> bool {
+        !self.acks.is_empty() || !self.parks.is_empty() || !self.notes.is_empty()
+    }
+
     /// When something has to be done although no verdict comes.
     fn wake_at(&self) -> Moment {
         let mut wake = self.renew_at;
-        if !self.acks.is_empty() || !self.parks.is_empty() {
+        if self.has_work() {
             wake = wake.min(self.not_before);
         }
         if let Some(((due, _), _)) = self.waiting.first_key_value()
@@ -130,7 +141,7 @@ impl<T> Settler<T> {
         }
         for _ in 0..LAST_ATTEMPTS {
             self.settle().await;
-            if self.acks.is_empty() && self.parks.is_empty() {
+            if !self.has_work() {
                 break;
             }
             tokio::time::sleep(self.pause).await;
@@ -142,35 +153,42 @@ impl<T> Settler<T> {
         let limit = self.post.settings.deliveries;
         #[cfg(feature = "sabotage")]
         let limit = if self.post.settings.has(Bug::NoLimit) { u64::MAX } else { limit };
+        // Of several that failed together nobody knows which it was: each is tried by itself next.
+        let together = verdict.of.len() > 1;
         for holding in verdict.of {
-            let last = holding.attempts >= limit;
+            let failed = if together { holding.postponed() } else { holding.failed() };
+            let last = failed.counted() >= limit;
             match &verdict.outcome {
                 Outcome::Done => self.acks.push(holding),
                 Outcome::Park(reason) => self.parks.push((holding, reason.clone())),
                 Outcome::Failed(reason) if last => self.parks.push((holding, reason.clone())),
                 Outcome::Retry(_) if last => {
-                    let reason = format!("not done after {} attempts", holding.attempts);
+                    let reason = format!("not done after {} attempts", failed.counted());
                     self.parks.push((holding, reason));
                 }
                 Outcome::Failed(reason) => {
                     let id = holding.place.id;
-                    tracing::warn!(entry = %id, attempt = holding.attempts, reason, "tried again");
-                    let doubled = u32::try_from(holding.attempts.clamp(1, 16)).unwrap_or(16) - 1;
+                    tracing::warn!(entry = %id, attempt = holding.number(), reason, "tried again");
+                    let doubled = u32::try_from(failed.counted().clamp(1, 16)).unwrap_or(16) - 1;
                     let pause = self.post.settings.retry_after.saturating_mul(2_u32.pow(doubled));
-                    self.wait(holding, pause.min(LONGEST_RETRY), true);
+                    self.wait(holding, pause.min(LONGEST_RETRY), failed);
                 }
-                Outcome::Retry(after) => self.wait(holding, *after, true),
-                Outcome::Postpone(after) => self.wait(holding, *after, false),
+                Outcome::Retry(after) => self.wait(holding, *after, failed),
+                Outcome::Postpone(after) => {
+                    let attempts = holding.postponed();
+                    self.wait(holding, *after, attempts);
+                }
             }
         }
     }
 
-    fn wait(&mut self, holding: Holding, after: Duration, counts: bool) {
+    fn wait(&mut self, holding: Holding, after: Duration, attempts: Attempts) {
         self.post.meter.retried(1);
+        self.notes.insert(holding.place, attempts);
         self.post.hand.rest(holding.place);
         let room = if self.waiting.len() < MAX_WAITING { None } else { holding.room };
         let due = self.post.clock.now() + after;
-        self.waiting.insert((due, holding.place), Waiting { counts, room });
+        self.waiting.insert((due, holding.place), Waiting { attempts, room });
     }
 
     /// Acknowledges and parks what is to be.
@@ -181,11 +199,12 @@ impl<T> Settler<T> {
                 self.parks.push((holding, reason));
                 continue;
             }
-            match self.post.park(holding.place, &reason, holding.attempts).await {
+            let attempts = holding.number();
+            match self.post.park(holding.place, &reason, attempts).await {
                 Ok(parked) => {
                     if parked {
                         let id = holding.place.id;
-                        tracing::error!(entry = %id, attempts = holding.attempts, reason, "parked");
+                        tracing::error!(entry = %id, attempts, reason, "parked");
                         self.post.meter.parked(1);
                     }
                     self.post.hand.release([holding.place]);
@@ -197,7 +216,31 @@ impl<T> Settler<T> {
                 }
             }
         }
+        if !failed {
+            failed = self.note().await;
+        }
         self.reckon(failed);
+    }
+
+    /// Notes attempts that have ended; true when something has to be sent again.
+    async fn note(&mut self) -> bool {
+        let notes: Vec<_> = self.notes.iter().map(|(place, one)| (*place, Some(*one))).collect();
+        // By place, so those of a stream are together.
+        for group in notes.chunk_by(|one, other| one.0.stream == other.0.stream) {
+            for some in group.chunks(AT_ONCE) {
+                match self.post.renew(some[0].0.stream, some).await {
+                    Ok(lost) => {
+                        self.notes.retain(|place, _| some.iter().all(|(sent, _)| sent != place));
+                        self.let_go(&lost);
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "not noted yet");
+                        return true;
+                    }
+                }
+            }
+        }
+        false
     }
 
     /// Acknowledges; true when something has to be sent again.
@@ -264,10 +307,12 @@ impl<T> Settler<T> {
         }
         let mut failed = false;
         for group in due {
-            let ids = group.iter().map(|(place, waiting)| (place.id, waiting.counts));
+            let ids =
+                group.iter().map(|(place, waiting)| (place.id, Known::These(waiting.attempts)));
             match self.post.retake(group[0].0.stream, ids).await {
                 Ok(mut taken) => {
                     for (place, waiting) in group {
+                        self.notes.remove(&place);
                         match taken.iter_mut().find(|taken| taken.place == place) {
                             Some(taken) => {
                                 taken.room = waiting.room;
@@ -296,11 +341,12 @@ impl<T> Settler<T> {
 
     /// Says what is still being worked on, so that others leave it alone.
     async fn renew(&mut self) {
-        let mut places = self.post.hand.to_renew(self.post.renew_after(), self.post.clock.now());
-        places.sort_unstable_by_key(|place| place.stream);
-        for group in places.chunk_by(|one, other| one.stream == other.stream) {
+        let places = self.post.hand.to_renew(self.post.renew_after(), self.post.clock.now());
+        let mut places: Vec<_> = places.into_iter().map(|place| (place, None)).collect();
+        places.sort_unstable_by_key(|(place, _)| place.stream);
+        for group in places.chunk_by(|one, other| one.0.stream == other.0.stream) {
             for some in group.chunks(AT_ONCE) {
-                match self.post.renew(some[0].stream, some).await {
+                match self.post.renew(some[0].0.stream, some).await {
                     Ok(lost) => self.let_go(&lost),
                     Err(error) => tracing::debug!(%error, "not renewed"),
                 }

@@ -92,7 +92,7 @@ impl Worker {
                 let streams = streams.into_iter().map(|stream| stream.core).collect();
                 let post =
                     Post::new(link.clone(), Arc::clone(&settings), streams, Arc::clone(&meter));
-                Tasks::start(Arc::new(post), handler.clone(), crew.clone(), &stop, &finish)
+                Tasks::start(seawall, Arc::new(post), handler.clone(), crew.clone(), &stop, &finish)
             })
             .collect();
         let posts =
@@ -102,7 +102,7 @@ impl Worker {
         let mut cut_off = cut.subscribe();
         let worker = Worker { stop: stop.clone(), cut, ended: ended.subscribe(), posts, meter };
         let stopping = seawall.stopping();
-        seawall.spawn(async move {
+        seawall.spawn_at_home(async move {
             asked_to_stop(&stop, stopping).await;
             let drained = drain(tasks, &settings, &crew, &finish, &mut cut_off).await;
             ended.send_replace(Some(drained));
@@ -170,6 +170,7 @@ fn together<T>(seawall: &Seawall, streams: Vec<Stream<T>>) -> Vec<Vec<Stream<T>>
 
 impl<T: Send + 'static> Tasks<T> {
     fn start(
+        seawall: &Seawall,
         post: Arc<Post<T>>,
         handler: Handler<T>,
         crew: Crew,
@@ -190,9 +191,9 @@ impl<T: Send + 'static> Tasks<T> {
         let dispatcher =
             Dispatcher { post: Arc::clone(&post), crew, handler, inbox, verdicts, tasks };
         Tasks {
-            reader: tokio::spawn(reader.run()),
-            dispatcher: tokio::spawn(dispatcher.run()),
-            settler: tokio::spawn(settler.run()),
+            reader: seawall.spawn_at_home(reader.run()),
+            dispatcher: seawall.spawn_at_home(dispatcher.run()),
+            settler: seawall.spawn_at_home(settler.run()),
             post,
         }
     }
@@ -248,6 +249,10 @@ async fn drain<T>(
         }
         let (active, waiting) = tasks.post.hand.count();
         left += active + waiting;
+        if active + waiting == 0 {
+            // What was shown last may be of a time when there was still something to do.
+            tasks.post.show().await;
+        }
         if settings.passing
             && let Err(error) = tasks.post.forget_consumers(Some(&settings.consumer)).await
         {

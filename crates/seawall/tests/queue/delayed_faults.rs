@@ -21,7 +21,10 @@ use seawall_testkit::{
     proxy::{FaultProxy, On},
 };
 
-use crate::{ended, eventually, process::Worker as Process};
+use crate::{
+    ended, eventually,
+    process::{Worker as Process, task},
+};
 
 const VARIABLE: &str = "SEAWALL_QUEUE_WORKER";
 const ITEMS: u64 = 60;
@@ -78,7 +81,7 @@ async fn lost_replies_and_cuts_lose_nothing() {
 /// without the variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consume() {
-    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let Some(words) = task(VARIABLE) else { return };
     let [url, path, death, bug] =
         words.split(' ').collect::<Vec<_>>().try_into().expect("four words");
     let seawall = Seawall::connect(url).await.expect("in");

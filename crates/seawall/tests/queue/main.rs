@@ -1,6 +1,11 @@
 //! Delayed queue, list, broadcast: on every backend and under faults.
 
 mod broadcast;
+mod campaign;
+#[path = "../support/campaign.rs"]
+mod campaign_support;
+#[path = "../support/chance.rs"]
+mod chance;
 mod clock;
 mod delayed;
 mod delayed_faults;
@@ -8,11 +13,13 @@ mod delayed_faults;
 mod eventually;
 mod input;
 mod listed;
+mod poison;
 #[path = "../support/process.rs"]
 #[expect(dead_code, reason = "processes of these tests end themselves")]
 mod process;
 #[path = "../support/setup.rs"]
 mod setup;
+mod shards;
 mod work;
 
 pub(crate) use eventually::{PATIENCE, eventually};

@@ -1,14 +1,22 @@
 //! Streams and their workers, on every backend and under faults.
 
 mod behaviour;
+mod campaign;
+#[path = "../support/campaign.rs"]
+mod campaign_support;
+#[path = "../support/chance.rs"]
+mod chance;
 mod draining;
 #[path = "../support/eventually.rs"]
 mod eventually;
 mod faults;
+mod gauges;
 mod input;
 mod kills;
 mod ledger;
+mod lost_replies;
 mod parking;
+mod poison;
 #[path = "../support/process.rs"]
 #[expect(dead_code, reason = "processes of these tests end themselves")]
 mod process;

@@ -16,7 +16,7 @@ use seawall_testkit::backend::{Backend, Stand};
 
 use crate::{
     eventually,
-    process::Worker as Process,
+    process::{Worker as Process, task},
     setup::{Setup, on_every_backend},
 };
 
@@ -100,7 +100,7 @@ async fn a_slow_handler_keeps_its_entry(setup: Setup) {
 /// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hold() {
-    let Ok(url) = std::env::var(VARIABLE) else { return };
+    let Some(url) = task(VARIABLE) else { return };
     let seawall = Seawall::connect(&url).await.expect("in");
     let stream = seawall.stream::<u64>("held").expect("a name");
     let worker = stream

@@ -10,7 +10,7 @@ use seawall::{
 
 use crate::{
     ledger::{Key, Ledger},
-    process::Worker as Process,
+    process::{Worker as Process, task},
 };
 
 const VARIABLE: &str = "SEAWALL_STREAM_WORKER";
@@ -60,7 +60,7 @@ impl Task {
 /// The worker's own side; as a test without the variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
-    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let Some(words) = task(VARIABLE) else { return };
     let [url, prefix, ledger, key, bug, streams, name, death, at] =
         words.split(' ').collect::<Vec<_>>().try_into().expect("nine words");
     let number = |text: &str| text.parse::<u64>().expect("a number");

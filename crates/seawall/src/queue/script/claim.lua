@@ -5,16 +5,19 @@
 -- KEYS[3]  payloads, by id
 -- KEYS[4]  tokens, by id: of the living that of the last lease, of the dead the attempts they had
 -- KEYS[5]  dead: sorted set of ids by the time of their end
--- KEYS[6]  notes, by id: of the living the token from which attempts are counted, of the dead the reason
+-- KEYS[6]  notes, by id: of the living the token from which attempts are counted (and a half less where an
+--          attempt was begun, perhaps, and never ended), of the dead the reason
 -- KEYS[7]  the last token that was given out
 -- ARGV[1]  how many at most
 -- ARGV[2]  lease in milliseconds
 -- ARGV[3]  attempts after which an item is dead
 -- ARGV[4]  leases that are looked at at most
 -- ARGV[5]  bytes of payloads after which no further one is handed out
+-- ARGV[6]  1 when an item may be handed out that has to be alone
 --
--- Returns  {milliseconds until the next item is due or a lease ends (-1 when there is none),
---          how many died, {{id, token, attempt, payload}, …}}, the earliest first
+-- Returns  {milliseconds until the next item is due or a lease ends (-1 when there is none), how many
+--          died, {{id, token, attempts that count, 1 when it has to be alone, payload}, …}}, the
+--          earliest first
 --
 -- Atomic, so that an item is handed to one consumer, and so that its token is that
 -- consumer's alone. The time is the server's: consumers with any clock agree on what is due.
@@ -22,7 +25,11 @@
 -- Tokens are of the whole shard and never come twice, also for an id that was removed and added again:
 -- each is larger than the last one, than any that the item has had, and than the time in microseconds,
 -- by which it is also larger than what a primary gave out that died before its replica knew. What is
--- left of a token after subtracting the item's note is the attempt, so the note leaps along with it.
+-- left of a token after subtracting the item's note are the attempts, so the note leaps along with it.
+--
+-- Handing out is no attempt: the reply may be lost. Nor is a lease that ended, by itself: any of the items
+-- that were handed out together may have ended their consumer. Such an item is handed out alone the
+-- next time, and its consumer notes the attempt before it begins (begin.lua).
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -35,13 +42,16 @@ local before = function(id) return tonumber(redis.call('HGET', KEYS[6], id) or '
 local died = 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[4])) do
   redis.call('ZREM', KEYS[2], id)
-  local attempts = token_of(id) - before(id)
+  local token = token_of(id)
+  local attempts = math.floor(token - before(id))
   if attempts >= limit then
     redis.call('ZADD', KEYS[5], number(now), id)
     redis.call('HSET', KEYS[4], id, number(attempts))
-    redis.call('HSET', KEYS[6], id, 'its lease ended ' .. ARGV[3] .. ' times')
+    redis.call('HSET', KEYS[6], id, 'its lease ended while it was begun alone, after ' ..
+      number(attempts) .. ' attempts that count')
     died = died + 1
   else
+    redis.call('HSET', KEYS[6], id, string.format('%.1f', token - attempts - 0.5))
     redis.call('ZADD', KEYS[1], number(now), id)
   end
 end
@@ -51,19 +61,22 @@ local moment = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local taken = {}
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'LIMIT', 0, ARGV[1])
 local room = tonumber(ARGV[5])
-for index, id in ipairs(due) do
+for _, id in ipairs(due) do
+  local former = token_of(id)
+  local tally = former - before(id)
+  local alone = tally % 1 > 0
+  if alone and (#taken > 0 or ARGV[6] ~= '1') then break end
   local payload = redis.call('HGET', KEYS[3], id)
   room = room - #(payload or '')
   -- The first one always goes; the rest is due at once for whoever comes next.
-  if room < 0 and index > 1 then break end
+  if room < 0 and #taken > 0 then break end
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZADD', KEYS[2], number(now + tonumber(ARGV[2])), id)
-  local former = token_of(id)
-  local attempt = former - before(id) + 1
   last = math.max(last + 1, former + 1, moment)
   redis.call('HSET', KEYS[4], id, number(last))
-  redis.call('HSET', KEYS[6], id, number(last - attempt))
-  taken[index] = {id, last, attempt, payload}
+  redis.call('HSET', KEYS[6], id, string.format(alone and '%.1f' or '%.0f', last - tally))
+  taken[#taken + 1] = {id, last, math.floor(tally), alone and 1 or 0, payload}
+  if alone then break end
 end
 if #taken > 0 then
   redis.call('SET', KEYS[7], number(last))

@@ -8,9 +8,10 @@
 -- ARGV[1]  id
 -- ARGV[2]  token
 -- ARGV[3]  milliseconds until it is due again
--- ARGV[4]  attempts after which it is dead; 0 for at once; -1 when this attempt does not count
--- ARGV[5]  reason
--- ARGV[6]  channel on which consumers listen
+-- ARGV[4]  attempts that count, and a half more when it has to be handed out alone again
+-- ARGV[5]  attempts after which it is dead; 0 for at once; -1 for never
+-- ARGV[6]  reason
+-- ARGV[7]  channel on which consumers listen
 --
 -- Returns  'waiting', 'dead', or 'lost' when it is not under this token's lease
 --
@@ -21,20 +22,17 @@ if not redis.call('ZSCORE', KEYS[2], ARGV[1]) or redis.call('HGET', KEYS[3], ARG
 end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local limit = tonumber(ARGV[4])
+local tally, limit = tonumber(ARGV[4]), tonumber(ARGV[5])
 redis.call('ZREM', KEYS[2], ARGV[1])
-local attempts = tonumber(ARGV[2]) - (tonumber(redis.call('HGET', KEYS[5], ARGV[1]) or '0') or 0)
-if limit >= 0 and attempts >= limit then
+if limit >= 0 and tally >= limit then
   redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
-  redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', attempts))
-  redis.call('HSET', KEYS[5], ARGV[1], ARGV[5])
+  redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', math.floor(tally)))
+  redis.call('HSET', KEYS[5], ARGV[1], ARGV[6])
   return 'dead'
 end
-if limit < 0 then
-  redis.call('HINCRBY', KEYS[5], ARGV[1], 1)
-end
+redis.call('HSET', KEYS[5], ARGV[1], string.format(tally % 1 > 0 and '%.1f' or '%.0f', ARGV[2] - tally))
 redis.call('ZADD', KEYS[1], string.format('%.0f', now + tonumber(ARGV[3])), ARGV[1])
 if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then
-  redis.call('PUBLISH', ARGV[6], 'due')
+  redis.call('PUBLISH', ARGV[7], 'due')
 end
 return 'waiting'

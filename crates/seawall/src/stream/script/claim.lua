@@ -7,9 +7,12 @@
 -- ARGV[4]  cursor
 -- ARGV[5]  how many
 --
--- Returns  {next cursor, {{id, attempts, fields or false when the entry is gone}, …}}
+-- Returns  {next cursor, {{id, counter, fields or false when the entry is gone}, …}}
 --
--- Atomic, so that the attempts are those of this delivery.
+-- Atomic, so that the counter (attempts.rs) is that of this delivery. XAUTOCLAIM counts deliveries,
+-- which are no attempts: that is taken back. An entry that was delivered for the first time may have
+-- been begun (1 becomes 2); one whose last attempt has ended is begun from here on (2k + 3 becomes
+-- 2k + 2), and is returned as it was.
 
 local claimed = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], 'COUNT', ARGV[5])
 local taken = {}
@@ -17,7 +20,16 @@ for _, entry in ipairs(claimed[2]) do
   -- Redis: 6.2 has nothing at all for an entry that is gone.
   if entry then
     local held = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
-    taken[#taken + 1] = {entry[1], held[1] and held[1][4] or 1, entry[2] or false}
+    local counter = 2
+    if held[1] then
+      local before = held[1][4] - 1
+      counter = math.max(before, 2)
+      local after = counter - counter % 2
+      if after ~= held[1][4] then
+        redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, entry[1], 'RETRYCOUNT', after, 'JUSTID')
+      end
+    end
+    taken[#taken + 1] = {entry[1], counter, entry[2] or false}
   end
 end
 return {claimed[1], taken}

@@ -3,21 +3,33 @@
 -- KEYS[1]  stream
 -- ARGV[1]  group
 -- ARGV[2]  consumer
--- ARGV[3…] pairs: id, and 1 when this counts as another attempt
+-- ARGV[3…] pairs: id, and the counter (attempts.rs) that it gets; 0 keeps what is known; -1 too, for an
+--          entry that an earlier run may have begun
 --
--- Returns  {{id, attempts, fields}, …} without those that are settled, gone or another consumer's.
+-- Returns  {{id, counter, fields}, …} without those that are settled, gone or another consumer's.
 --
--- Atomic, because between seeing whose an entry is and taking it, it could become another's.
+-- Atomic, because between seeing whose an entry is and taking it, it could become another's. A delivery
+-- is no attempt, and counts for nothing. One whose last attempt has ended is begun from here on (2k + 3
+-- becomes 2k + 2), and is returned as it was.
 
 local taken = {}
 for index = 3, #ARGV, 2 do
-  local id = ARGV[index]
+  local id, wanted = ARGV[index], tonumber(ARGV[index + 1])
   local held = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)
   if #held > 0 and held[1][2] == ARGV[2] then
-    local attempts = held[1][4] + tonumber(ARGV[index + 1])
-    local claimed = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'RETRYCOUNT', attempts)
+    local counter = held[1][4]
+    if wanted > 0 then
+      counter = wanted
+    elseif wanted < 0 then
+      counter = math.max(counter, 2)
+    end
+    local after = counter
+    if after >= 3 then
+      after = after - after % 2
+    end
+    local claimed = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'RETRYCOUNT', after)
     if claimed[1] then
-      taken[#taken + 1] = {id, attempts, claimed[1][2]}
+      taken[#taken + 1] = {id, counter, claimed[1][2]}
     else
       -- Redis: 7.0 forgets what is gone from the stream by itself, 6.2 does not.
       redis.call('XACK', KEYS[1], ARGV[1], id)
