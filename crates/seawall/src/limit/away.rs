@@ -5,10 +5,14 @@
 //! this is kept for each node, so that one that is away concerns its own subjects only.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use super::silence::Silence;
 use crate::{clock::Moment, link::Link};
 
 /// How long nobody asks after a failure.
@@ -31,10 +35,12 @@ impl Parts {
     }
 }
 
-/// When a server may be asked again; 0 while it answers.
+/// When a server may be asked again, and who waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Away {
+    /// 0 while it answers.
     until: AtomicU64,
+    pub(super) silence: Arc<Silence>,
 }
 
 impl Away {

@@ -84,7 +84,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// How long a check waits for Redis before it is decided here; 250 ms without it.
+    /// How long Redis may be silent before checks are decided here. Default: 250 ms. While Redis answers
+    /// other checks, one that is behind in this process waits for its answer, until the response time-out
+    /// of the handle.
     #[must_use]
     pub fn patience(mut self, limit: Duration) -> Self {
         self.patience = limit;

@@ -1,7 +1,10 @@
 //! The limiter: Redis decides, and this process knows what to do without it.
 //!
-//! The way of one check: a refusal that Redis gave before and that still holds → Redis, for no
-//! longer than the patience → the local share.
+//! The way of one check: a refusal that Redis gave before and that still holds → Redis, unless it is
+//! silent for longer than the patience → the local share.
+//!
+//! A process that is behind with its own work waits for its answers, or refuses when they take longer than
+//! the connection waits; it never falls back on its share, because Redis goes on admitting what was sent.
 //!
 //! A check is sent once and never again: when its reply is lost it may have been charged in Redis,
 //! and the local share decides instead. So one call charges at most once in Redis and at most once
@@ -174,15 +177,21 @@ impl Inner {
         if !away.may_ask(now) {
             return self.without_redis(shared, key, cost);
         }
+        let Some(asking) = away.silence.ask(&shared.link, key, shared.patience) else {
+            return self.behind(shared);
+        };
+        let heard = || shared.link.pulse(key, false).map(|pulse| pulse.heard);
+        let heard_before = heard();
         // Boxed: callers nest this future in theirs, and the client's below it is deep.
-        let asked = Box::pin(self.ask(shared, key, cost));
-        let reply = match self.clock.timeout(shared.patience, asked).await {
-            Some(reply) => reply,
-            None => Err(Error::Indeterminate {
+        let reply = tokio::select! {
+            biased;
+            reply = Box::pin(self.ask(shared, key, cost)) => reply,
+            () = asking.silence() => Err(Error::Indeterminate {
                 waited: shared.patience,
-                cause: "the limiter's patience ended".into(),
+                cause: "Redis was silent for the limiter's patience".into(),
             }),
         };
+        drop(asking);
         match reply {
             Ok(decision) => {
                 if away.answered() {
@@ -192,12 +201,29 @@ impl Inner {
                 Ok(decision)
             }
             Err(Error::Closed) => Err(Error::Closed),
+            // Others were answered while this one waited for as long as the connection does.
+            Err(Error::Indeterminate { waited, .. })
+                if waited >= shared.link.response_timeout() && heard() != heard_before =>
+            {
+                tracing::debug!(limiter = %self.name, "refused: this process is behind");
+                self.behind(shared)
+            }
             // Away, full, or a key that is not ours: whatever it is, the limit holds.
             Err(error) => {
                 if away.failed(self.clock.now()) {
                     tracing::warn!(limiter = %self.name, %error, "deciding without Redis");
                 }
                 self.without_redis(shared, key, cost)
+            }
+        }
+    }
+
+    /// A decision when answers take too long because of this process: strict.
+    fn behind(&self, shared: &Shared) -> Result<Decision> {
+        match shared.when_away {
+            WhenAway::LocalShare | WhenAway::Refuse => Ok(Decision::Limited { retry_after: PAUSE }),
+            WhenAway::Fail => {
+                Err(Error::Unavailable("too many checks of this process wait for Redis".into()))
             }
         }
     }

@@ -36,6 +36,7 @@ mod local;
 mod policy;
 #[cfg(feature = "sabotage")]
 mod sabotage;
+mod silence;
 mod window;
 
 pub use builder::{LimiterBuilder, WhenAway};

@@ -9,6 +9,9 @@ use crate::{
     member::Member,
 };
 
+/// The longest lifetime that makes sense; far below what Redis can count.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 impl Seawall {
     /// Begins sessions by their name.
     #[must_use]
@@ -80,6 +83,12 @@ impl<M: Member> SessionsBuilder<M> {
             return Err(Error::Invalid(format!(
                 "sessions: idle is {:?} and longest {:?}: at least 10 ms, and not less than idle",
                 self.idle, self.longest
+            )));
+        }
+        if self.longest > LONGEST {
+            return Err(Error::Invalid(format!(
+                "sessions: longest is {:?}, the most is ten years",
+                self.longest
             )));
         }
         if self.slides == 0 || self.most == 0 || self.most > 1000 {

@@ -3,7 +3,7 @@
 //! ```text
 //! session:{NAME:DIGEST}      hash   ~user, ~until and the fields; lives `idle` after its last use
 //! session-of:{NAME:USER}     zset   digest → when the session ends at the latest
-//! session-bar:{NAME:DIGEST}  text   while it may not be restored; has a lifetime
+//! session-bar:{NAME:DIGEST}  text   while it must not be restored; has a lifetime
 //! ```
 //!
 //! - **Only a digest of the token is in Redis** (SHA-256), in the key's name. Whoever reads a backup,
@@ -19,6 +19,9 @@
 //!   stays. Whatever fails or races, no live session is missing in the index, so that
 //!   [`Sessions::revoke_all`] ends all that were opened before it. The index may name sessions that
 //!   are not there; they are skipped.
+//!
+//! - **The limit counts open sessions.** Each that turns open ends the oldest of those that were open
+//!   before it, and bars them from being restored; what is still being opened is left alone.
 //!
 //! Index and session lie in different slots, so that sessions spread over a Cluster.
 

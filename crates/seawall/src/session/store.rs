@@ -21,8 +21,10 @@ const UNTIL: &str = "~until";
 const SLIDE: &str = "~slide";
 /// How long opening a session may take, in milliseconds.
 const HALF_OPEN_FOR: i64 = 60_000;
-/// How often a session is begun anew that others ended while it was being opened.
+/// How often a session is begun anew that was ended while it was being opened.
 const OPEN_TRIES: usize = 3;
+/// Code of the refusal after the last of them.
+const ENDED: &str = "ENDED";
 /// Commands in one pipeline, and ids in one command.
 const SLICE: usize = 500;
 
@@ -131,8 +133,18 @@ enum Step {
     Opening,
     /// It is being restored, and ends then.
     Returning(i64),
-    /// It is there, and ends then.
+    /// It was opened, and ends then; unless its entry was taken out meanwhile.
     Open(i64),
+    /// It was restored, and ends then.
+    Back(i64),
+}
+
+/// Outcome of entering a session in its user's index.
+enum Entered {
+    /// It is there, and ends then at the latest.
+    Until(i64),
+    /// Its entry was taken out while it was being opened, or it was the oldest of too many.
+    Ended,
 }
 
 impl<M: Member> Sessions<M> {
@@ -140,27 +152,32 @@ impl<M: Member> Sessions<M> {
         Sessions { settings }
     }
 
-    /// Opens a session. When the reply is lost, nobody knows its token, and it ends by itself.
+    /// Opens a session: a token that is returned belongs to a session that was stored. It may have ended
+    /// since, by [`revoke_all`](Self::revoke_all) or by further logins of its user. When the reply is
+    /// lost, nobody knows its token, and it ends by itself.
     ///
     /// # Errors
     /// When Redis does not answer; [`Error::Invalid`] for fields that are too many, too large, or
-    /// begin with `~`.
+    /// begin with `~`; [`Error::Refused`] with the code `ENDED` if all sessions of the user were ended
+    /// three times while this one was being opened.
     pub async fn open(&self, user: &M, fields: &Fields) -> Result<Token> {
         check(fields)?;
-        let mut token = Token::random()?;
         for _ in 0..OPEN_TRIES {
-            if self.open_as(&token, user, fields).await?.is_some() {
-                break;
+            let token = Token::random()?;
+            if self.open_as(&token, user, fields).await? {
+                return Ok(token);
             }
-            // Somebody ended all sessions, or opened many at once, when this one was half open.
-            token = Token::random()?;
         }
-        Ok(token)
+        let message = "the sessions of the user are being ended while this one is opened";
+        Err(Error::Refused { code: ENDED.into(), message: message.into() })
     }
 
-    async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<Option<i64>> {
+    /// Opens a session under this token; false if it was ended meanwhile, and is gone.
+    async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<bool> {
         let (id, link) = (token.id(), self.settings.seawall.link());
-        let Some(until) = self.enter(user, &id, Step::Opening).await? else { return Ok(None) };
+        let Entered::Until(until) = self.enter(user, &id, Step::Opening).await? else {
+            return Ok(false);
+        };
         let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(self.settings.idle));
         call = call.arg(until).arg(self.slide_after()).arg(&*user.to_member()?);
         for (name, value) in fields {
@@ -168,11 +185,10 @@ impl<M: Member> Sessions<M> {
         }
         link.run(&call).await?;
         // Again, and as an open one: whoever ends sessions finds it from now on.
-        let entered = self.enter(user, &id, Step::Open(until)).await?;
-        if entered.is_none() {
-            self.delete(&id).await?;
+        match self.enter(user, &id, Step::Open(until)).await? {
+            Entered::Until(_) => Ok(true),
+            Entered::Ended => self.delete(&id).await.map(|()| false),
         }
-        Ok(entered)
     }
 
     /// Puts a session back that Redis has lost, by somebody's record of it. It lives on from now, until
@@ -207,11 +223,10 @@ impl<M: Member> Sessions<M> {
             self.drop_entries(&self.index(user)?, &[entry]).await?;
             return Ok(Restore::Ended);
         }
-        if self.enter(user, id, Step::Open(until)).await?.is_none() {
-            self.delete(id).await?;
-            return Ok(Restore::Ended);
-        }
-        Ok(Restore::Restored)
+        Ok(match self.enter(user, id, Step::Back(until)).await? {
+            Entered::Until(_) => Restore::Restored,
+            Entered::Ended => Restore::Ended,
+        })
     }
 
     /// Keeps a session from being restored for so long: longer than anybody takes from reading their
@@ -226,13 +241,13 @@ impl<M: Member> Sessions<M> {
         self.settings.seawall.link().send(&key, &command).await.map(drop)
     }
 
-    /// Enters a session in its user's index, and ends those that are too many; when it ends at the
-    /// latest, or nothing when somebody ended it while it was being opened.
-    async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Option<i64>> {
+    /// Enters a session in its user's index. One that is open now ends the oldest others where there are
+    /// too many; one that came back may be the oldest itself.
+    async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Entered> {
         let (settings, link) = (&self.settings, self.settings.seawall.link());
         #[cfg(feature = "sabotage")]
         if settings.bug == Some(super::Bug::NotInTheIndex) {
-            return Ok(Some(link.server_millis() + millis(settings.longest)));
+            return Ok(Entered::Until(link.server_millis() + millis(settings.longest)));
         }
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
@@ -241,20 +256,36 @@ impl<M: Member> Sessions<M> {
             Step::Opening => call.arg("").arg(0),
             Step::Returning(until) => call.arg(until).arg(0),
             Step::Open(until) => call.arg(until).arg(1),
+            Step::Back(until) => call.arg(until).arg(2),
         };
         let mut reply = link.eval::<Vec<Value>>(&call).await?.into_iter();
         let until: i64 = redis::from_redis_value(reply.next().unwrap_or(Value::Int(0)))?;
-        if let Some(all) = reply.next() {
-            self.end_oldest(&index, &entries(redis::from_redis_value(all)?)).await?;
+        if until <= 0 {
+            return Ok(Entered::Ended);
         }
-        Ok((until > 0).then_some(until))
+        if let Some(all) = reply.next() {
+            let spared = matches!(step, Step::Open(_)).then_some(id);
+            let all = entries(redis::from_redis_value(all)?);
+            if self.end_oldest(&index, &all, spared).await?.iter().any(|(ended, _)| ended == id) {
+                return Ok(Entered::Ended);
+            }
+        }
+        Ok(Entered::Until(until))
     }
 
-    /// Ends the oldest of a user's sessions, as many as there are too many. Those that ended by
-    /// themselves do not count.
-    async fn end_oldest(&self, index: &[u8], all: &[(SessionId, f64)]) -> Result<()> {
+    /// Ends the oldest of a user's open sessions, as many as there are too many; returns them. Those that
+    /// ended by themselves do not count, nor do those that are being opened: they count, and end
+    /// others, once they are open. So of several that open at once each ends only those that were
+    /// open before it, and never itself.
+    async fn end_oldest(
+        &self,
+        index: &[u8],
+        all: &[(SessionId, f64)],
+        spared: Option<&SessionId>,
+    ) -> Result<Vec<(SessionId, f64)>> {
         let link = self.settings.seawall.link();
-        let young = (link.server_millis() + millis(self.settings.longest) - HALF_OPEN_FOR) as f64;
+        let now = link.server_millis();
+        let young = (now + millis(self.settings.longest) - HALF_OPEN_FOR) as f64;
         let (mut live, mut gone) = (Vec::new(), Vec::new());
         for slice in all.chunks(SLICE) {
             let commands = slice.iter().map(|(id, _)| self.on_session("EXISTS", id));
@@ -262,16 +293,36 @@ impl<M: Member> Sessions<M> {
             for (entry, reply) in slice.iter().zip(replies) {
                 let is_there = redis::from_redis_value::<u8>(reply?)? == 1;
                 // Whoever began to open one may have died.
-                let alive = is_there || (is_half_open(entry) && entry.1 > young);
-                if alive { &mut live } else { &mut gone }.push(entry.clone());
+                match (is_half_open(entry) && entry.1 > young, is_there) {
+                    (true, _) => {}
+                    (false, true) => live.push(entry.clone()),
+                    (false, false) => gone.push(entry.clone()),
+                }
             }
         }
         let over = live.len().saturating_sub(self.settings.most);
-        let (half, open): (Vec<_>, Vec<_>) = live.drain(..over).partition(is_half_open);
-        // Whoever opens those finds their entries gone, and ends them.
-        gone.extend(half);
+        live.retain(|(id, _)| Some(id) != spared);
+        live.truncate(over);
         self.drop_entries(index, &gone).await?;
-        self.end(index, &open).await.map(drop)
+        self.bar_all(&live, now).await?;
+        self.end(index, &live).await?;
+        Ok(live)
+    }
+
+    /// Keeps sessions that end for good from being restored, for as long as they could have lived.
+    async fn bar_all(&self, ids: &[(SessionId, f64)], now: i64) -> Result<()> {
+        for slice in ids.chunks(SLICE) {
+            let mut commands = Vec::with_capacity(slice.len());
+            for (id, until) in slice {
+                let (key, mut command) = (self.bar_key(id)?, cmd("SET"));
+                command.arg(&key).arg(1).arg("PX").arg((*until as i64 - now).max(1));
+                commands.push((key, command));
+            }
+            for reply in self.settings.seawall.link().send_all(commands).await {
+                reply?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends sessions and then takes them out of the index, so that what fails is found again; how

@@ -1,5 +1,6 @@
 //! Limits, on every backend and under faults.
 
+mod flood;
 #[path = "../support/handles.rs"]
 mod handles;
 mod input;

@@ -2,12 +2,13 @@
 --
 -- KEYS  1 index (zset digest -> when it ends at the latest; half a ms later while it is being opened)
 -- ARGV  1 digest, 2 longest lifetime in ms, 3 how many a user may have, 4 when it ends, or '' for the
---       longest lifetime from now, 5 whether it is open: 1, or 0 while it is being opened
--- Returns {when it ends, digests and scores of all entries, the oldest first, where they are too many},
--- or {0} when it is open and somebody has taken its entry meanwhile.
+--       longest lifetime from now, 5 whether it is open: 0 while it is being opened, 1 once it is, unless
+--       its entry was taken out meanwhile, 2 once it was restored
+-- Returns {when it ends}, for an open one where entries are too many also digests and scores of all of
+-- them, the oldest first; or {0} when its entry was taken out while it was being opened.
 --
--- Atomic, because of two who open at once each must count the other. The order of entries never
--- changes, so that however many open at once, all end the same ones.
+-- Atomic, because of two who open at once the later must count the earlier. The order of entries never
+-- changes while one of them turns from being opened to open.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
@@ -20,10 +21,10 @@ end
 local score = last
 if ARGV[5] == '0' then
   score = last .. '.5'
-elseif not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+elseif ARGV[5] == '1' and not redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   return {'0'}
 end
 redis.call('ZADD', KEYS[1], score, ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if redis.call('ZCARD', KEYS[1]) <= tonumber(ARGV[3]) then return {last} end
+if ARGV[5] == '0' or redis.call('ZCARD', KEYS[1]) <= tonumber(ARGV[3]) then return {last} end
 return {last, redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')}

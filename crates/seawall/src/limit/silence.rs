@@ -1,0 +1,143 @@
+//! Notices that a server is silent, once for all checks that wait for its answers.
+//!
+//! An answer that comes late is no sign of an outage: a flood of checks, or a machine with too little
+//! time for this process, delays them just as well. What tells the two apart is whether *anything* came
+//! from the server although the process had the time to read it. So one task looks while checks wait. In
+//! each slice of the patience it has the connection read once more. A slice in which the connection was
+//! read and had nothing is silent; one in which it was not read, because other tasks were first, says
+//! nothing of the server. A patience full of silent slices without a byte between them is silence.
+//!
+//! The engine inside this process is never silent: when it is behind, so is the process.
+//!
+//! Invariant: while a check waits for another process, somebody looks.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use crate::link::Link;
+
+/// Checks of one limiter that may wait for a server. Fewer than a connection takes, so that a flood of
+/// them is noticed here.
+const MAX_ASKING: usize = 1 << 17;
+/// Parts of the patience that are looked at by themselves.
+const SLICES: u32 = 5;
+/// How often other tasks have their turn at the end of a slice: the runtime looks for what came from the
+/// network meanwhile.
+const TURNS: usize = 3;
+/// For how many slices somebody goes on looking when no check waits.
+const IDLE_SLICES: u32 = 20;
+/// Timers are no finer.
+const SHORTEST_SLICE: Duration = Duration::from_millis(1);
+
+/// Checks that wait for one server.
+#[derive(Debug, Default)]
+pub(super) struct Silence {
+    asking: AtomicUsize,
+    /// Whether somebody looks.
+    watched: AtomicBool,
+    noticed: Notify,
+}
+
+/// A check that waits for its answer.
+#[derive(Debug)]
+pub(super) struct Asking<'a>(&'a Silence);
+
+impl Asking<'_> {
+    /// Waits until the server is silent.
+    pub(super) async fn silence(&self) {
+        self.0.noticed.notified().await;
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Silence {
+    /// Enters a check that is about to ask the server of `key`; `None` when too many wait already.
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        link: &Link,
+        key: &[u8],
+        patience: Duration,
+    ) -> Option<Asking<'_>> {
+        let asking = Asking(self);
+        if self.asking.fetch_add(1, Ordering::SeqCst) >= MAX_ASKING {
+            return None;
+        }
+        let watched = self.watched.load(Ordering::SeqCst) || link.is_embedded();
+        if !watched && !self.watched.swap(true, Ordering::SeqCst) {
+            let (silence, link, key) = (Arc::clone(self), link.clone(), key.to_vec());
+            tokio::spawn(Watch { silence, link, key, left: false }.run(patience));
+        }
+        Some(asking)
+    }
+}
+
+/// The one who looks.
+struct Watch {
+    silence: Arc<Silence>,
+    link: Link,
+    key: Vec<u8>,
+    /// Whether it has stopped looking, and another may have begun.
+    left: bool,
+}
+
+impl Watch {
+    async fn run(mut self, patience: Duration) {
+        let slice = (patience / SLICES).max(SHORTEST_SLICE);
+        let (mut before, mut silent, mut idle) = (self.link.pulse(&self.key, true), 0, 0);
+        loop {
+            // Real time: what is waited for is the network.
+            tokio::time::sleep(slice).await;
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+            let pulse = self.link.pulse(&self.key, true);
+            let nobody_asks = self.silence.asking.load(Ordering::SeqCst) == 0;
+            idle = if nobody_asks { idle + 1 } else { 0 };
+            silent = match (before, pulse) {
+                _ if nobody_asks => 0,
+                (Some(before), Some(pulse)) if pulse.heard != before.heard => 0,
+                // Not read in this slice.
+                (Some(before), Some(pulse)) if pulse.looked == before.looked => silent,
+                // Read and nothing there, or no connection.
+                _ => silent + 1,
+            };
+            before = pulse;
+            // One more: the first check may have come at the end of a slice.
+            if silent > SLICES {
+                self.silence.noticed.notify_waiters();
+            }
+            if idle > IDLE_SLICES && self.leaves() {
+                return;
+            }
+        }
+    }
+
+    /// Stops looking, unless a check has come that relies on it.
+    fn leaves(&mut self) -> bool {
+        self.silence.watched.store(false, Ordering::SeqCst);
+        self.left = self.silence.asking.load(Ordering::SeqCst) == 0
+            || self.silence.watched.swap(true, Ordering::SeqCst);
+        self.left
+    }
+}
+
+impl Drop for Watch {
+    /// Also when its runtime ends under it: the next check starts another.
+    fn drop(&mut self) {
+        if !self.left {
+            self.silence.watched.store(false, Ordering::SeqCst);
+        }
+    }
+}
