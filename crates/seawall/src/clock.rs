@@ -4,8 +4,20 @@
 //! the same code then runs in a test whose hours pass in a microsecond. Correctness between
 //! processes never rests on this clock; that is decided by counters and by the server's `TIME`.
 //! The one exception to "ask the clock" are time-outs of the network, which are always real.
+//!
+//! There are two times. [`Clock::now`] stands still while the machine is suspended, as timers do.
+//! Leases are measured in `lease_now`, which goes on meanwhile as the server's clock does: a holder
+//! that wakes up must not believe that it still holds. Moments of the two do not compare.
 
-use std::{fmt, ops::Add, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    ops::{Add, Sub},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
@@ -43,6 +55,15 @@ impl Add<Duration> for Moment {
     }
 }
 
+impl Sub<Duration> for Moment {
+    type Output = Moment;
+
+    fn sub(self, before: Duration) -> Moment {
+        let nanos = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+        Moment(self.0.saturating_sub(nanos))
+    }
+}
+
 /// A monotonic clock: the machine's, or one that is advanced by hand.
 ///
 /// ```
@@ -63,6 +84,8 @@ pub struct Clock {
 #[derive(Clone)]
 pub struct ManualTime {
     nanos: Arc<watch::Sender<u64>>,
+    /// How long the machine was suspended.
+    suspended_nanos: Arc<AtomicU64>,
 }
 
 /// A clock of the machine, in nanoseconds since it started.
@@ -77,6 +100,16 @@ const COARSE: ClockId = ClockId::MonotonicCoarse;
 #[cfg(not(target_os = "linux"))]
 const COARSE: ClockId = ClockId::Monotonic;
 
+/// Goes on while the machine is suspended.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const LEASE: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const LEASE: ClockId = ClockId::Monotonic;
+
+/// Longest sleep before the clock of leases is looked at again: timers stand still while the machine
+/// is suspended, so this is how late a lease's end may be noticed after waking up.
+const LEASE_STEP: Duration = Duration::from_secs(1);
+
 impl Clock {
     /// The machine's clock.
     #[must_use]
@@ -87,7 +120,8 @@ impl Clock {
     /// A clock that stands still until its hand is moved.
     #[must_use]
     pub fn manual() -> (Self, ManualTime) {
-        let time = ManualTime { nanos: Arc::new(watch::Sender::new(0)) };
+        let nanos = Arc::new(watch::Sender::new(0));
+        let time = ManualTime { nanos, suspended_nanos: Arc::default() };
         (Clock { manual: Some(time.clone()) }, time)
     }
 
@@ -106,6 +140,28 @@ impl Clock {
         match &self.manual {
             None => machine(COARSE),
             Some(time) => time.now(),
+        }
+    }
+
+    /// What time it is for leases: goes on while the machine is suspended. Not to be compared with
+    /// [`Clock::now`].
+    #[must_use]
+    pub(crate) fn lease_now(&self) -> Moment {
+        match &self.manual {
+            None => machine(LEASE),
+            Some(time) => time.with_suspension(),
+        }
+    }
+
+    /// Waits until that moment of [`Clock::lease_now`]; after a suspension that it ended in, at most
+    /// [`LEASE_STEP`] longer.
+    pub(crate) async fn sleep_until_lease(&self, moment: Moment) {
+        loop {
+            let left = moment.since(self.lease_now());
+            if left.is_zero() {
+                return;
+            }
+            self.sleep(left.min(LEASE_STEP)).await;
         }
     }
 
@@ -152,10 +208,22 @@ impl ManualTime {
         self.nanos.send_modify(|now| *now = now.saturating_add(by));
     }
 
+    /// Suspends the machine for this long: timers stand still, leases go on to their end.
+    pub fn suspend(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.suspended_nanos.fetch_add(by, Ordering::SeqCst);
+    }
+
     /// What time it is.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(*self.nanos.borrow())
+    }
+
+    /// What time it is with the time of all suspensions, as others see it who were not suspended.
+    #[must_use]
+    pub fn with_suspension(&self) -> Moment {
+        self.now() + Duration::from_nanos(self.suspended_nanos.load(Ordering::SeqCst))
     }
 }
 
@@ -181,6 +249,23 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!sleeper.is_finished());
         time.advance(Duration::from_secs(1));
+        sleeper.await.expect("it only slept");
+    }
+
+    #[tokio::test]
+    async fn sleepers_for_a_lease_notice_a_suspension_when_they_wake() {
+        let (clock, time) = Clock::manual();
+        let end = clock.lease_now() + Duration::from_secs(60);
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep_until_lease(end).await }
+        });
+        tokio::task::yield_now().await;
+        time.suspend(Duration::from_secs(600));
+        assert!(clock.lease_now() > end && clock.now() < end);
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished(), "timers stood still");
+        time.advance(LEASE_STEP);
         sleeper.await.expect("it only slept");
     }
 

@@ -10,6 +10,9 @@ use redis::RedisError;
 
 use crate::guard::InvalidSettings;
 
+/// The engine's code for a change that is in memory and not in its log.
+const UNLOGGED: &str = "UNLOGGED";
+
 /// A failed conversation with Redis.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -20,10 +23,10 @@ pub enum Error {
     /// There was no connection: nothing was sent.
     #[error("Redis cannot be reached, nothing was sent: {0}")]
     Unavailable(Arc<str>),
-    /// The command was sent, its reply did not come: it may or may not have been carried out.
-    #[error(
-        "no reply from Redis within {waited:?}, the command may have been carried out: {cause}"
-    )]
+    /// The command was sent, and no reply says what became of it: it may or may not have been carried
+    /// out. Also when the embedded engine carried it out and could not write it to its log
+    /// (`UNLOGGED`): a restart then shows whether it is kept.
+    #[error("the command may have been carried out, after {waited:?}: {cause}")]
     Indeterminate {
         /// How long it was waited for.
         waited: Duration,
@@ -98,11 +101,20 @@ impl Error {
         Error::Unexpected(what.as_ref().into())
     }
 
+    /// Sorts an error that a server answered with.
+    pub(crate) fn replied(code: &str, message: &str) -> Self {
+        if code == UNLOGGED {
+            let cause = format!("{code} {message}").into();
+            return Error::Indeterminate { waited: Duration::ZERO, cause };
+        }
+        Error::Refused { code: code.into(), message: message.into() }
+    }
+
     /// Sorts an error of the client. `waited` is the time-out that was in force.
     pub(crate) fn from_client(error: &RedisError, waited: Duration) -> Self {
         if let Some(code) = error.code() {
             let message = error.detail().unwrap_or_default();
-            return Error::Refused { code: code.into(), message: message.into() };
+            return Error::replied(code, message);
         }
         let cause: Arc<str> = error.to_string().into();
         if error.is_connection_refusal() {
@@ -138,6 +150,14 @@ impl From<io::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_that_is_not_in_the_log_may_be_kept_or_not() {
+        let text = "in memory, not in the log";
+        let error = Error::replied(UNLOGGED, text);
+        assert!(error.is_indeterminate() && error.is_outage(), "{error:?}");
+        assert!(error.to_string().contains(text), "{error}");
+    }
 
     #[test]
     fn a_server_that_takes_nothing_is_away_and_no_outage() {

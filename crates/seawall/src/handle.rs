@@ -4,14 +4,15 @@ mod builder;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicUsize},
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::task::TaskTracker;
 
 pub use self::builder::Builder;
 use crate::{
+    cache::{counters::Counters, level1_budget::Budget},
     clock::Clock,
     error::Result,
     hotkey::HotKeys,
@@ -47,6 +48,14 @@ struct Inner {
     tasks: TaskTracker,
     /// Renews locks; there once the first lock was taken.
     keeper: OnceLock<Arc<Keeper>>,
+    /// Reads the message counters of all caches; there once the first cache was built.
+    counters: OnceLock<Arc<Counters>>,
+    /// What the first levels of all caches may hold together.
+    level1_budget: Arc<Budget>,
+    /// How many shards of inventories nobody uses at the moment: their sweepers take turns.
+    idle_shards: Arc<AtomicUsize>,
+    /// The runtime in which the handle was connected.
+    runtime: tokio::runtime::Handle,
     /// Finds hot keys; there once the first cache was built.
     hot: OnceLock<HotKeys>,
     #[cfg(feature = "embedded")]
@@ -104,9 +113,36 @@ impl Seawall {
         &self.inner.prefix
     }
 
-    /// Runs a task until the handle is shut down; it should end soon after `stop` turns true.
+    /// Runs a task that others rely on for as long as the handle lives, in the handle's own runtime:
+    /// that of the caller may end before. It should end soon after `stop` turns true.
+    pub(crate) fn spawn_at_home<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.inner.tasks.spawn_on(task, &self.inner.runtime)
+    }
+
+    /// Runs a task for the caller, in its runtime; it should end soon after `stop` turns true.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.inner.tasks.spawn(task);
+        match tokio::runtime::Handle::try_current() {
+            Ok(_) => self.inner.tasks.spawn(task),
+            Err(_) => self.inner.tasks.spawn_on(task, &self.inner.runtime),
+        };
+    }
+
+    /// What reads the message counters of this handle's caches.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        self.inner.counters.get_or_init(|| Counters::new(self.inner.link.clone()))
+    }
+
+    /// How many shards of this handle's inventories are idle.
+    pub(crate) fn idle_shards(&self) -> &Arc<AtomicUsize> {
+        &self.inner.idle_shards
+    }
+
+    /// What the first levels of this handle's caches may hold together.
+    pub(crate) fn level1_budget(&self) -> &Arc<Budget> {
+        &self.inner.level1_budget
     }
 
     /// What renews and gives back this handle's locks; its task starts with the first use.
@@ -126,7 +162,8 @@ impl Seawall {
 
     /// Ends everything in order: what runs in the background finishes, connections close, an
     /// embedded engine writes its log and stops. Other clones of the handle get
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::Closed`](crate::Error::Closed). The same happens, though without order, when the Tokio
+    /// runtime ends on which the handle was opened: a handle does not outlive its runtime.
     pub async fn shutdown(&self) {
         self.inner.stop.send_replace(true);
         self.inner.tasks.close();

@@ -44,6 +44,7 @@ pub mod link;
 pub mod lock;
 pub mod member;
 pub mod queue;
+mod retry;
 pub mod session;
 pub mod social;
 pub mod stock;

@@ -36,6 +36,7 @@ use super::PartsBug;
 use crate::{
     error::{Error, Result},
     link::{Link, Reply},
+    retry::again,
 };
 
 /// How many parts one cache reads and writes at a time: with parts of 512 KiB, 8 MiB on the way.
@@ -45,7 +46,7 @@ const PARTS_AT_ONCE: usize = 8;
 /// How long replaced parts stay for readers that hold the old manifest.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// How often a command is repeated whose reply was lost; all of them are harmless to repeat.
-const MAX_RESENDS: u32 = 3;
+const MAX_RESENDS: usize = 3;
 /// Parts that a manifest may name; more is damage.
 const MAX_PARTS: u32 = 1 << 16;
 /// Length of a manifest.
@@ -253,13 +254,7 @@ impl Parts {
     async fn send(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
         // Invariant: the semaphore is never closed.
         let _permit = self.in_flight.acquire().await.map_err(|_| Error::Closed)?;
-        let mut resends = 0;
-        loop {
-            match self.link.fetch(key, command).await {
-                Err(error) if error.is_indeterminate() && resends < MAX_RESENDS => resends += 1,
-                reply => return reply,
-            }
-        }
+        again(1 + MAX_RESENDS, || self.link.fetch(key, command)).await
     }
 
     fn name(&self, manifest: &Manifest, index: usize) -> Vec<u8> {

@@ -295,7 +295,7 @@ where
         drop(line);
         let plan = audit_work::Plan { load, per_second, repair };
         let work = audit_work::audit(cache.clone(), plan, taken, Arc::clone(&findings));
-        cache.inner.seawall.spawn(work);
+        cache.inner.seawall.spawn_at_home(work);
         Ok(Auditor { cache, findings })
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! A reader looks, and where there is nothing fresh it joins the load of its entry, or makes it happen.
 //! What it waited for may turn out to be too old for it: then it looks again, a bounded number of times.
-//! Without Redis the source answers, behind its governor.
+//! Without Redis the source answers (`past`).
 
 use std::{borrow::Cow, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    CacheError, Freshness, Inner, Loaded, Mode, Read, Source, Subject, WhenBusy,
+    CacheError, Freshness, Inner, Mode, Read, Source, Subject, WhenBusy,
     flight::{Fault, Flight, Landing},
-    load::{LoaderSlot, Purpose},
+    load::{LoaderSlot, Order, Purpose},
+    product::Stale,
     read::Looked,
     read_types::Entry,
 };
@@ -19,6 +20,16 @@ use crate::{clock::Moment, error::Error, key::KeyPart};
 
 /// How often a reader looks again because what it waited for was not for it.
 const MAX_LOOKS: u32 = 16;
+
+/// A reader below the first level.
+pub(super) struct Reader<V> {
+    pub(super) subject: Subject,
+    pub(super) freshness: Freshness,
+    /// What the first level has, if it may stand in.
+    pub(super) older: Option<Entry<V>>,
+    pub(super) loader: Option<LoaderSlot<V>>,
+    pub(super) deadline: Moment,
+}
 
 impl<K, V> Inner<K, V>
 where
@@ -28,68 +39,30 @@ where
     /// Everything below the first level. `None` only without a loader.
     pub(super) async fn read_below(
         this: &Arc<Self>,
-        subject: Subject,
-        freshness: Freshness,
-        mut older: Option<Entry<V>>,
+        mut reader: Reader<V>,
         first: Looked<V>,
-        loader: Option<LoaderSlot<V>>,
     ) -> Result<Option<Read<V>>, CacheError> {
-        let deadline = this.clock.now() + this.settings.deadline;
+        // One number for the whole read: whatever begins after its first look is new enough for it.
+        let began = first.began;
         let mut first = Some(first);
         for _ in 0..MAX_LOOKS {
-            // What is in Redis under a key whose invalidation it did not take is not to be trusted.
-            if this.repairs.concerns(subject.entry()) {
-                return this.without_redis(&subject, freshness, None, loader, deadline).await;
-            }
-            let Looked { began, ticket, at: now, found, lost } = match first.take() {
+            let looked = match first.take() {
                 Some(looked) => looked,
-                None => this.look_level2(&subject, freshness).await,
+                None => this.look_level2(&reader.subject, reader.freshness).await,
             };
-            let (found, stamp) = match found {
-                Ok(found) => found,
-                Err(error) if error.is_outage() => {
-                    this.metrics.outages.increment(1);
-                    let answer =
-                        this.without_redis(&subject, freshness, older, loader, deadline).await;
-                    return answer.and_then(|read| read.map(Some).ok_or(CacheError::Redis(error)));
-                }
-                // Not a string, or not for us: the key is somebody else's.
-                Err(Error::Refused { .. } | Error::Unexpected(_)) => {
-                    this.metrics.unreadable.increment(1);
-                    return this.load_alone(&subject, loader).await;
-                }
-                Err(error) => return Err(error.into()),
+            let sought = match this.judge(&mut reader, looked) {
+                Judged::Answer(read) => return Ok(read),
+                Judged::Failed(error) => return Err(error),
+                Judged::Past(error) => return this.past_or(reader, began, error).await,
+                Judged::Load(sought) => sought,
             };
-            let mut replaces = lost;
-            if let Some(entry) = found {
-                let fresh = now < entry.fresh_until && !entry.invalidated;
-                if fresh && entry.suits(freshness, now) {
-                    this.keep(&subject, &entry, ticket);
-                    this.tend(&subject, &entry, stamp, now, loader.as_ref());
-                    return Ok(Some(this.hit(&entry, now)));
-                }
-                let suits = entry.suits(freshness, now);
-                if suits && !entry.invalidated && this.settings.mode != Mode::Mutex {
-                    if let Some(loader) = loader {
-                        this.refresh(&subject, stamp, entry.version, loader);
-                    }
-                    this.metrics.stale_hits.increment(1);
-                    return Ok(Some(entry.read(Source::Stale, now)));
-                }
-                if fresh {
-                    // Fresh, but not new enough for this reader: it is to be replaced.
-                    replaces = Some(entry.version);
-                }
-                older = if suits { Some(entry) } else { older };
-            }
             this.metrics.misses.increment(1);
-            let Some(slot) = &loader else {
-                return Ok(older.map(|entry| entry.read(Source::Stale, now)));
+            let Some(loader) = reader.loader.clone() else {
+                let now = this.clock.now();
+                return Ok(reader.older.map(|entry| entry.read(Source::Stale, now)));
             };
-            let landing =
-                this.load(&subject, stamp, replaces, slot, older.as_ref(), deadline).await;
-            let answer = match landing {
-                Waited::Landed(landing) if landing.covers > began => landing.result,
+            let landing = match this.load(&reader, sought, &loader).await {
+                Waited::Landed(landing) if landing.covers > began => landing,
                 // Not for us: it began before we did. Look again.
                 Waited::Landed(_) => continue,
                 Waited::Instead(entry) => {
@@ -97,69 +70,154 @@ where
                     return Ok(Some(entry.read(Source::Stale, this.clock.now())));
                 }
                 Waited::Busy => return Err(CacheError::Busy),
-                Waited::Alone => return this.load_alone(&subject, loader).await,
-                Waited::TooLong => Err(Fault::Error(CacheError::Deadline(this.settings.deadline))),
+                Waited::Alone(own) => {
+                    reader.loader = Some(own);
+                    return this.past_or(reader, began, None).await;
+                }
+                Waited::TooLong => {
+                    let error = CacheError::Deadline(this.settings.deadline);
+                    return this.stand_in(reader.older, error).map(Some);
+                }
             };
-            match answer {
-                Ok(entry) if entry.version == 0 || entry.suits(freshness, this.clock.now()) => {
-                    return Ok(Some(entry.read(Source::Loaded, this.clock.now())));
+            let now = this.clock.now();
+            match landing.result {
+                // What the source said after this read began answers it, however short it lives and
+                // whatever its version.
+                Ok(entry) if landing.loaded || entry.is_current(reader.freshness, now) => {
+                    return Ok(Some(entry.read(Source::Loaded, now)));
                 }
                 Ok(_) | Err(Fault::Changed) => {}
                 Err(Fault::Outage) => {
                     this.metrics.outages.increment(1);
-                    return this.without_redis(&subject, freshness, older, loader, deadline).await;
+                    return this.past_or(reader, began, None).await;
                 }
-                Err(Fault::Error(error)) => return this.stand_in(older, error).map(Some),
+                Err(Fault::Error(error)) => return this.stand_in(reader.older, error).map(Some),
             }
         }
-        // Invalidations keep coming faster than loads end. A load of one's own that began after this
-        // read did is right by itself, and costs the source no more than the reader would have.
-        this.load_alone(&subject, loader).await
+        // Invalidations keep coming faster than loads end. A load that began after this read did is
+        // right by itself.
+        reader.older = None;
+        this.past_or(reader, began, None).await
+    }
+
+    /// What a look into Redis means for this reader.
+    fn judge(self: &Arc<Self>, reader: &mut Reader<V>, looked: Looked<V>) -> Judged<V> {
+        let Looked { ticket, at: now, found, lost, past, .. } = looked;
+        if past {
+            reader.older = None;
+            return Judged::Past(None);
+        }
+        let (found, stamp) = match found {
+            Ok(found) => found,
+            Err(error) if error.is_away() => {
+                self.metrics.outages.increment(1);
+                return Judged::Past(Some(error));
+            }
+            // Not a string, or not for us: the key is somebody else's.
+            Err(error @ (Error::Refused { .. } | Error::Unexpected(_))) => {
+                self.metrics.unreadable.increment(1);
+                reader.older = None;
+                return Judged::Past(Some(error));
+            }
+            Err(error) => return Judged::Failed(error.into()),
+        };
+        let Reader { subject, freshness, older, loader, .. } = reader;
+        let mut sought = Sought { stamp, replaces: lost, stale: None };
+        if let Some(entry) = found {
+            let fresh = now < entry.fresh_until && !entry.invalidated;
+            let suits = entry.suits(*freshness, now);
+            if fresh && suits {
+                self.keep(subject, &entry, ticket);
+                self.tend(subject, &entry, stamp, now, loader.as_ref());
+                return Judged::Answer(Some(self.hit(&entry, now)));
+            }
+            if suits && !entry.invalidated && self.settings.mode != Mode::Mutex {
+                if let Some(loader) = loader.take() {
+                    self.refresh(subject, stamp, &entry, loader);
+                }
+                self.metrics.stale_hits.increment(1);
+                return Judged::Answer(Some(entry.read(Source::Stale, now)));
+            }
+            if fresh {
+                // Fresh, but not new enough for this reader: it is to be replaced.
+                sought.replaces = Some(entry.version);
+            }
+            sought.stale = Some(Stale { entry: entry.clone(), stored: !entry.invalidated });
+            *older = if suits { Some(entry) } else { older.take() };
+        } else {
+            let kept = older.as_ref().map(|entry| Stale { entry: entry.clone(), stored: false });
+            sought.stale = kept;
+        }
+        Judged::Load(sought)
+    }
+
+    /// Past the cache: a copy that may stand in, else the source. Without a loader the error.
+    async fn past_or(
+        self: &Arc<Self>,
+        reader: Reader<V>,
+        began: u64,
+        error: Option<Error>,
+    ) -> Result<Option<Read<V>>, CacheError> {
+        let Reader { subject, freshness, older, loader, deadline } = reader;
+        let now = self.clock.now();
+        if let Some(older) = older.filter(|older| older.suits(freshness, now)) {
+            self.metrics.stale_hits.increment(1);
+            return Ok(Some(older.read(Source::Stale, now)));
+        }
+        match (loader, error) {
+            (Some(loader), _) => {
+                self.read_past(&subject, freshness, began, &loader, deadline).await.map(Some)
+            }
+            (None, Some(error)) => Err(error.into()),
+            (None, None) => Ok(self.past_copy(subject.entry(), freshness)),
+        }
     }
 
     /// Joins the load of this key, or makes it happen, and waits for it as the settings say.
     async fn load(
         self: &Arc<Self>,
-        subject: &Subject,
-        stamp: u64,
-        replaces: Option<u64>,
+        reader: &Reader<V>,
+        sought: Sought<V>,
         loader: &LoaderSlot<V>,
-        older: Option<&Entry<V>>,
-        deadline: Moment,
     ) -> Waited<V> {
-        let (flight, pilot) = self.flights.join(&flight_key(subject, stamp));
+        let Sought { stamp, replaces, stale } = sought;
+        let (flight, pilot) = self.flights.join(&flight_key(&reader.subject, stamp));
         let leads = pilot.is_some();
         if let Some(pilot) = pilot {
+            let (subject, loader) = (reader.subject.clone(), loader.clone());
             let purpose = Purpose::Answer(replaces);
-            self.seawall.spawn(Arc::clone(self).fly(
-                pilot,
-                subject.clone(),
-                stamp,
-                purpose,
-                loader.clone(),
-            ));
+            let order = Order { subject, stamp, purpose, stale, loader };
+            self.seawall.spawn(Arc::clone(self).fly(pilot, order));
         }
-        self.wait(&flight, leads, older, deadline).await
+        self.wait(&flight, leads, reader, loader).await
     }
 
     async fn wait(
         &self,
         flight: &Flight<V>,
         leads: bool,
-        older: Option<&Entry<V>>,
-        deadline: Moment,
+        reader: &Reader<V>,
+        loader: &LoaderSlot<V>,
     ) -> Waited<V> {
+        let Reader { older, deadline, .. } = reader;
         let patient = older.is_none() && self.settings.when_busy == WhenBusy::Wait;
         if !patient {
             let budget = self.settings.wait_budget.min(deadline.since(self.clock.now()));
             if let Some(landing) = self.clock.timeout(budget, flight.landed()).await {
                 return Waited::Landed(landing);
             }
-            let loads_itself = leads && flight.is_loading();
+            // Who leads loads, or is about to, unless another process holds the lease.
+            let loads_itself = loader.is_spent() || leads && !flight.is_elsewhere();
             match (older, self.settings.when_busy) {
                 (Some(older), _) => return Waited::Instead(older.clone()),
                 (None, WhenBusy::Refuse) if !loads_itself => return Waited::Busy,
-                (None, WhenBusy::Load) if !loads_itself => return Waited::Alone,
+                // Taken here, so that the load through Redis, which may be granted its lease at this
+                // very moment, does not take it first: nobody would be left to load.
+                (None, WhenBusy::Load) if !loads_itself => {
+                    if let Some(own) = loader.take() {
+                        return Waited::Alone(LoaderSlot::new(own));
+                    }
+                }
                 _ => {}
             }
         }
@@ -168,65 +226,6 @@ where
             Some(landing) => Waited::Landed(landing),
             None => Waited::TooLong,
         }
-    }
-
-    /// One load of one's own, not stored.
-    async fn load_alone(
-        self: &Arc<Self>,
-        subject: &Subject,
-        loader: Option<LoaderSlot<V>>,
-    ) -> Result<Option<Read<V>>, CacheError> {
-        let Some(loader) = loader else { return Err(CacheError::Deadline(self.settings.deadline)) };
-        let value = match self.call(&loader).await?.loaded {
-            Loaded::Found(value) | Loaded::FoundFor(value, _) | Loaded::DontCache(value) => {
-                Some(Arc::new(value))
-            }
-            Loaded::Missing => None,
-            Loaded::NotModified => return Err(super::load::not_modified()),
-        };
-        let now = self.clock.now();
-        Ok(Some(Entry::uncached(value, now, &subject.tags).read(Source::Loaded, now)))
-    }
-
-    /// Redis is away: a copy that may stand in, else the source behind its governor.
-    async fn without_redis(
-        self: &Arc<Self>,
-        subject: &Subject,
-        freshness: Freshness,
-        older: Option<Entry<V>>,
-        loader: Option<LoaderSlot<V>>,
-        deadline: Moment,
-    ) -> Result<Option<Read<V>>, CacheError> {
-        let now = self.clock.now();
-        if let Some(older) = older
-            && older.suits(freshness, now)
-        {
-            self.metrics.stale_hits.increment(1);
-            return Ok(Some(older.read(Source::Stale, now)));
-        }
-        for _ in 0..MAX_LOOKS {
-            let Some(slot) = &loader else { return Ok(None) };
-            let began = self.flights.next();
-            let (flight, pilot) = self.flights.join(subject.entry());
-            if let Some(pilot) = pilot {
-                self.seawall.spawn(Arc::clone(self).fly_alone(
-                    pilot,
-                    subject.clone(),
-                    slot.clone(),
-                ));
-            }
-            let left = deadline.since(self.clock.now());
-            match self.clock.timeout(left, flight.landed()).await {
-                None => return Err(CacheError::Deadline(self.settings.deadline)),
-                Some(Landing { covers, .. }) if covers <= began => {}
-                Some(Landing { result: Ok(entry), .. }) => {
-                    return Ok(Some(entry.read(Source::Loaded, self.clock.now())));
-                }
-                Some(Landing { result: Err(Fault::Error(error)), .. }) => return Err(error),
-                Some(Landing { result: Err(Fault::Outage | Fault::Changed), .. }) => {}
-            }
-        }
-        self.load_alone(subject, loader).await
     }
 
     /// Loading failed: a value past its lifetime may stand in.
@@ -251,6 +250,23 @@ pub(super) fn flight_key(subject: &Subject, stamp: u64) -> Cow<'_, [u8]> {
     Cow::Owned([subject.entry(), &stamp.to_be_bytes()].concat())
 }
 
+/// What a look into Redis means.
+enum Judged<V> {
+    Answer(Option<Read<V>>),
+    Failed(CacheError),
+    /// Redis is not to be asked; without a loader this is the answer.
+    Past(Option<Error>),
+    Load(Sought<V>),
+}
+
+/// What is to be loaded.
+struct Sought<V> {
+    stamp: u64,
+    /// A fresh entry that is to be replaced all the same.
+    replaces: Option<u64>,
+    stale: Option<Stale<V>>,
+}
+
 /// What came of waiting for a load.
 enum Waited<V> {
     Landed(Landing<V>),
@@ -258,6 +274,6 @@ enum Waited<V> {
     Instead(Entry<V>),
     Busy,
     /// The reader is to load by itself.
-    Alone,
+    Alone(LoaderSlot<V>),
     TooLong,
 }

@@ -1,8 +1,6 @@
-//! How values become bytes: codec, compression, and the fingerprint of their shape.
+//! Writes values as bytes and reads them: codec and compression.
 //!
-//! The fingerprint keeps a rolling deploy from reading another release's values: it is a hash of
-//! the type's name and a number that the user raises when its meaning changes. An entry with
-//! another fingerprint, codec or damage is a miss.
+//! Entries of another shape (`shape`), codec, or with damage are misses.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -50,7 +48,8 @@ pub(super) struct Format {
     pub(super) codec: Codec,
     pub(super) compress_above_bytes: usize,
     pub(super) max_value_bytes: usize,
-    pub(super) fingerprint: u32,
+    /// See `shape`.
+    pub(super) shape: u32,
 }
 
 /// Bytes of a value, and the codec byte that says how to read them.
@@ -58,13 +57,6 @@ pub(super) struct Format {
 pub(super) struct Encoded {
     pub(super) codec: u8,
     pub(super) bytes: Vec<u8>,
-}
-
-/// What a type's values look like, as a number.
-pub(super) fn fingerprint<V>(schema: u32) -> u32 {
-    let mut text = std::any::type_name::<V>().as_bytes().to_vec();
-    text.extend_from_slice(&schema.to_be_bytes());
-    (xxhash_rust::xxh3::xxh3_64(&text) >> 32) as u32
 }
 
 impl Format {
@@ -132,7 +124,7 @@ mod tests {
     }
 
     fn format(codec: Codec) -> Format {
-        Format { codec, compress_above_bytes: 100, max_value_bytes: 10_000, fingerprint: 7 }
+        Format { codec, compress_above_bytes: 100, max_value_bytes: 10_000, shape: 7 }
     }
 
     #[test]
@@ -155,6 +147,5 @@ mod tests {
         assert_eq!(format(Codec::Json).decode::<Shop>(9, b"{}"), None);
         assert_eq!(format(Codec::Json).decode::<Shop>(1 | COMPRESSED, &[0xff; 40]), None);
         assert_eq!(format(Codec::Json).decode::<Shop>(2, &[0xc1]), None);
-        assert_ne!(fingerprint::<Shop>(1), fingerprint::<Shop>(2));
     }
 }

@@ -8,7 +8,7 @@
 //!  0  u8   0xC5                       32  u64  fresh until
 //!  1  u8   format, 1                  40  u64  stale until
 //!  2  u8   kind: 0 vacant             48  u32  what loading cost, in microseconds
-//!               1 value  2 absent     52  u32  fingerprint of the value's shape
+//!               1 value  2 absent     52  u32  the value's shape (`shape.rs`)
 //!  3  u8   codec, +0x80 compressed,   56  u64  stamp of the tags' generations
 //!          +0x40 in parts
 //!  4  u8   1 invalidated, 2 awaited   64  u64  the source's own version, 0 without one
@@ -55,7 +55,7 @@ pub(super) struct Header {
     pub(super) fresh_until: u64,
     pub(super) stale_until: u64,
     pub(super) cost_micros: u32,
-    pub(super) fingerprint: u32,
+    pub(super) shape: u32,
     pub(super) stamp: u64,
     pub(super) source_version: u64,
 }
@@ -88,7 +88,7 @@ impl Header {
             fresh_until: long(32),
             stale_until: long(40),
             cost_micros: short(48),
-            fingerprint: short(52),
+            shape: short(52),
             stamp: long(56),
             source_version: long(64),
         };

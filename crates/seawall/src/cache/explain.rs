@@ -181,7 +181,8 @@ where
                 status: filter.status(now),
             }),
             // Loads without Redis know no generations.
-            loading: inner.flights.has(entry)
+            loading: inner.past.has(entry)
+                || inner.flights.has(entry)
                 || stamp.is_some_and(|stamp| inner.flights.has(&flight_key(&subject, stamp))),
             refreshing: inner.refreshes.has(entry),
             hot: inner.heat.keys.find(entry),
@@ -212,7 +213,7 @@ impl<K: KeyPart, V> Inner<K, V> {
         let generations: Option<Vec<u64>> = generations.into_iter().collect();
         let stamp = generations.map(|generations| stamp_of(&generations));
         let state = match raw {
-            Some(Ok(Value::BulkString(raw))) => self.describe_entry(&raw, stamp),
+            Some(Ok(Value::BulkString(raw))) => self.describe_entry(subject, &raw, stamp),
             Some(Ok(Value::Nil)) | None => Level2State::None,
             Some(Ok(_)) => Level2State::NotOurs,
             Some(Err(error)) if error.is_code("WRONGTYPE") => Level2State::NotOurs,
@@ -221,9 +222,10 @@ impl<K: KeyPart, V> Inner<K, V> {
         (state, stamp)
     }
 
-    fn describe_entry(&self, raw: &[u8], stamp: Option<u64>) -> Level2State {
+    fn describe_entry(&self, subject: &Subject, raw: &[u8], stamp: Option<u64>) -> Level2State {
         let Some((header, value)) = Header::read(raw) else { return Level2State::NotOurs };
-        let server = u64::try_from(self.level2.link.server_millis()).unwrap_or(0);
+        let server = self.level2.link.server_millis_of(subject.entry(), self.clock.now());
+        let server = u64::try_from(server).unwrap_or(0);
         let left = |until: u64| until.saturating_sub(server);
         let parts = manifest(raw).map(|(manifest, _)| manifest);
         let leased = header.lease != 0 && header.lease_until > server;
@@ -252,7 +254,7 @@ impl<K: KeyPart, V> Inner<K, V> {
             }),
             parts: parts.map_or(0, |manifest| manifest.count),
             load_micros: header.cost_micros,
-            readable: header.kind != Kind::Value || header.fingerprint == self.format.fingerprint,
+            readable: header.kind != Kind::Value || header.shape == self.format.shape,
             generations_match: header.kind == Kind::Vacant || stamp == Some(header.stamp),
         }))
     }

@@ -39,7 +39,9 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     Cache, Freshness, Inner, Read, Source, Version,
+    attention::Attention,
     filter_keys::{Bits, KeyFilter, KeySink},
+    life::Life,
     names::Names,
 };
 use crate::{
@@ -84,6 +86,7 @@ pub(super) struct Filter {
     slots: ArcSwap<Slots>,
     /// Until when what was heard counts as complete, in the local clock's nanoseconds.
     trusted_until: AtomicU64,
+    attention: Arc<Attention>,
     losses: watch::Sender<u64>,
     version: watch::Sender<u64>,
     wanted: Notify,
@@ -94,11 +97,12 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new(name: &str) -> Arc<Self> {
+    pub(super) fn new(name: &str, attention: &Arc<Attention>) -> Arc<Self> {
         let counter = |metric: &'static str| metrics::counter!(metric, "cache" => name.to_owned());
         Arc::new(Filter {
             slots: ArcSwap::default(),
             trusted_until: AtomicU64::new(0),
+            attention: Arc::clone(attention),
             losses: watch::Sender::new(0),
             version: watch::Sender::new(0),
             wanted: Notify::new(),
@@ -142,8 +146,14 @@ impl Filter {
 
     /// Whether this key certainly does not exist.
     pub(super) fn excludes(&self, entry: &[u8], now: Moment) -> bool {
-        now.as_nanos() < self.trusted_until.load(Ordering::SeqCst)
+        self.attention.serves()
+            && now.as_nanos() < self.trusted_until.load(Ordering::SeqCst)
             && self.slots.load().current.as_ref().is_some_and(|bits| !bits.contains(entry))
+    }
+
+    /// Whether it was ever complete.
+    pub(super) fn is_built(&self) -> bool {
+        *self.version.borrow() > 0
     }
 
     fn begin(&self, bits: &Arc<Bits>) {
@@ -171,6 +181,8 @@ impl Filter {
     }
 
     pub(super) fn status(&self, now: Moment) -> FilterStatus {
+        // Whoever asks wants it to answer.
+        self.attention.serves();
         let slots = self.slots.load();
         let bits = slots.current.as_ref();
         FilterStatus {
@@ -183,13 +195,13 @@ impl Filter {
     }
 }
 
-/// Builds the filter when it is wanted, until the handle is shut down.
+/// Builds the filter when it is wanted, until the cache or the handle ends.
 pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
     filter: Arc<Filter>,
     plan: KeyFilter<K>,
     names: Names,
     clock: Clock,
-    mut stop: watch::Receiver<bool>,
+    mut life: Life,
 ) {
     let names = Arc::new(names);
     let work = async {
@@ -229,7 +241,7 @@ pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
         }
     };
     tokio::select! {
-        _ = stop.wait_for(|stop| *stop) => {}
+        () = life.over() => {}
         () = work => {}
     }
 }
@@ -306,7 +318,7 @@ mod tests {
     use super::*;
 
     fn built(keys: std::ops::Range<u64>) -> Arc<Filter> {
-        let filter = Filter::new("f");
+        let filter = Filter::new("f", &Arc::new(Attention::new()));
         let bits = Arc::new(Bits::new(1000, 0.01));
         filter.begin(&bits);
         keys.for_each(|key| bits.insert(&key.to_be_bytes()));
@@ -317,7 +329,7 @@ mod tests {
     #[test]
     fn it_answers_only_while_it_is_certain() {
         let start = Moment::from_nanos(1);
-        let filter = Filter::new("f");
+        let filter = Filter::new("f", &Arc::new(Attention::new()));
         filter.complete_at(start);
         assert!(!filter.excludes(b"x", start), "not built");
         let filter = built(0..10);

@@ -6,39 +6,97 @@
 //! that of its decisive step. For a stored value that step is the fill: the server refused it if
 //! anything had been invalidated since the lease, so whoever began before the fill was sent may have
 //! it. For a value that could not be stored it is the start of the load. Whoever is not covered reads
-//! again.
+//! again, with the number of its first look: the next load begins after that, so it is covered then.
+//!
+//! Loads through Redis and reads past it are kept apart (`Inner::flights`, `Inner::past`), because
+//! only the first ones were checked by the server. They draw from the same counter.
+//!
+//! Past the cache a reader whom the running load cannot cover does not wait for its end to begin
+//! another: it boards the *next* one, which all such readers share and which begins when the running
+//! one has landed. And who finds out only after a load has landed that Redis is away may have begun
+//! before that load, which then is right for it: the last ones are remembered for a moment. However
+//! many readers there are and however late they come, it is one load.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 
 use super::read_types::{CacheError, Entry};
 
-type ByKey<V> = HashMap<Box<[u8]>, Arc<Flight<V>>>;
+type ByKey<V> = HashMap<Box<[u8]>, Runway<V>>;
 
 /// The loads of one cache in this process.
 pub(super) struct Flights<V> {
     flights: Mutex<ByKey<V>>,
-    order: AtomicU64,
+    order: Arc<AtomicU64>,
+    /// What landed lately without being stored, oldest first.
+    landed: Mutex<VecDeque<Remembered<V>>>,
+}
+
+/// A load that landed.
+struct Remembered<V> {
+    key: Box<[u8]>,
+    flight: Arc<Flight<V>>,
+    /// In real time: it is about who waits for the network.
+    at: Instant,
+}
+
+/// How many loads are remembered, and for how long: readers who began before them are on their way
+/// for no longer than Redis' time-outs.
+const MAX_REMEMBERED: usize = 128;
+const REMEMBERED_FOR: Duration = Duration::from_secs(3);
+
+/// What a caller found who wanted to join a load.
+pub(super) enum Joined<V, T> {
+    /// No load was needed.
+    Known(T),
+    /// A load; with the pilot the caller has to make it happen.
+    Flight(Arc<Flight<V>>, Option<Pilot<V>>),
+}
+
+/// The loads of one key.
+struct Runway<V> {
+    current: Arc<Flight<V>>,
+    /// Begins when the current one has landed.
+    next: Option<Arc<Flight<V>>>,
 }
 
 /// One load.
 pub(super) struct Flight<V> {
     landing: watch::Sender<Option<Landing<V>>>,
-    /// Whether this process holds the lease.
-    loading: AtomicBool,
+    /// Whether another process holds the lease.
+    elsewhere: AtomicBool,
+    /// The number of the load's start; 0 before it. Written under the lock of the flights.
+    started: AtomicU64,
+    /// Whether a reader waits for it that accepts no copy.
+    strict: AtomicBool,
+}
+
+impl<V> Flight<V> {
+    fn new() -> Arc<Self> {
+        Arc::new(Flight {
+            landing: watch::Sender::new(None),
+            elsewhere: AtomicBool::new(false),
+            started: AtomicU64::new(0),
+            strict: AtomicBool::new(false),
+        })
+    }
 }
 
 /// How a load ended.
 pub(super) struct Landing<V> {
     /// Readers with a smaller number may have the result.
     pub(super) covers: u64,
+    /// Whether the source said so, and not an entry that was there already: the readers whom it
+    /// covers take it, whatever its lifetime and version.
+    pub(super) loaded: bool,
     pub(super) result: Result<Entry<V>, Fault>,
 }
 
@@ -47,7 +105,7 @@ pub(super) struct Landing<V> {
 pub(super) enum Fault {
     /// For all who wait.
     Error(CacheError),
-    /// Redis failed: each reader sees for itself what to do without it.
+    /// Redis failed, or has what is not for us: each reader sees for itself what to do without it.
     Outage,
     /// What was to be refreshed has changed: look again.
     Changed,
@@ -55,33 +113,114 @@ pub(super) enum Fault {
 
 impl<V> Clone for Landing<V> {
     fn clone(&self) -> Self {
-        Landing { covers: self.covers, result: self.result.clone() }
+        Landing { covers: self.covers, loaded: self.loaded, result: self.result.clone() }
     }
 }
 
 impl<V> Default for Flights<V> {
     fn default() -> Self {
-        Flights { flights: Mutex::default(), order: AtomicU64::new(0) }
+        // Numbers begin at 1: 0 is nobody's.
+        Flights {
+            flights: Mutex::default(),
+            order: Arc::new(AtomicU64::new(1)),
+            landed: Mutex::default(),
+        }
     }
 }
 
 impl<V> Flights<V> {
+    /// Other loads, whose numbers are comparable.
+    pub(super) fn beside(&self) -> Self {
+        Flights { order: Arc::clone(&self.order), ..Flights::default() }
+    }
+
     /// The next number.
     pub(super) fn next(&self) -> u64 {
         self.order.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The load of this key; the boarding card says that the caller has to make it happen.
+    /// The load of this key; with the pilot the caller has to make it happen.
     pub(super) fn join(self: &Arc<Self>, key: &[u8]) -> (Arc<Flight<V>>, Option<Pilot<V>>) {
         let mut flights = self.lock();
-        if let Some(flight) = flights.get(key) {
-            return (Arc::clone(flight), None);
+        match flights.get(key) {
+            Some(runway) => (Arc::clone(&runway.current), None),
+            None => self.depart(&mut flights, key),
         }
-        let flight =
-            Arc::new(Flight { landing: watch::Sender::new(None), loading: AtomicBool::new(false) });
-        flights.insert(key.into(), Arc::clone(&flight));
-        let pilot =
-            Pilot { flights: Arc::clone(self), key: key.into(), flight: Arc::clone(&flight) };
+    }
+
+    /// The load that covers a reader with this number, unless nobody loads and the answer is `known`:
+    /// a load that leaves its result where `known` looks for it, before it lands, is never repeated by
+    /// a caller who came too late to join. A `strict` reader would do with nothing that is known.
+    pub(super) fn board<T>(
+        self: &Arc<Self>,
+        key: &[u8],
+        began: u64,
+        strict: bool,
+        known: impl FnOnce() -> Option<T>,
+    ) -> Joined<V, T> {
+        let mut flights = self.lock();
+        if let Some(landed) = self.remembered(key, began) {
+            return Joined::Flight(landed, None);
+        }
+        let Some(runway) = flights.get_mut(key) else {
+            if let Some(known) = known() {
+                return Joined::Known(known);
+            }
+            let (flight, pilot) = self.depart(&mut flights, key);
+            flight.strict.store(strict, Ordering::Relaxed);
+            return Joined::Flight(flight, pilot);
+        };
+        let started = runway.current.started.load(Ordering::Relaxed);
+        if started == 0 || started > began {
+            runway.current.strict.fetch_or(strict, Ordering::Relaxed);
+            return Joined::Flight(Arc::clone(&runway.current), None);
+        }
+        let pilot = runway.next.is_none().then(|| Pilot {
+            flights: Arc::clone(self),
+            key: key.into(),
+            flight: Flight::new(),
+            after: Some(Arc::clone(&runway.current)),
+        });
+        if let Some(pilot) = &pilot {
+            runway.next = Some(Arc::clone(&pilot.flight));
+        }
+        let next = runway.next.as_ref().map_or_else(Flight::new, Arc::clone);
+        next.strict.fetch_or(strict, Ordering::Relaxed);
+        Joined::Flight(next, pilot)
+    }
+
+    /// A load that landed lately and covers a reader with this number.
+    fn remembered(&self, key: &[u8], began: u64) -> Option<Arc<Flight<V>>> {
+        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
+        while landed.front().is_some_and(|first| first.at.elapsed() > REMEMBERED_FOR) {
+            landed.pop_front();
+        }
+        let covers = |last: &&Remembered<V>| {
+            *last.key == *key && last.flight.started.load(Ordering::Relaxed) > began
+        };
+        landed.iter().rev().find(covers).map(|last| Arc::clone(&last.flight))
+    }
+
+    fn remember(&self, key: &[u8], flight: &Arc<Flight<V>>) {
+        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
+        landed.retain(|last| *last.key != *key);
+        if landed.len() == MAX_REMEMBERED {
+            landed.pop_front();
+        }
+        let (key, flight) = (key.into(), Arc::clone(flight));
+        landed.push_back(Remembered { key, flight, at: Instant::now() });
+    }
+
+    fn depart(
+        self: &Arc<Self>,
+        flights: &mut ByKey<V>,
+        key: &[u8],
+    ) -> (Arc<Flight<V>>, Option<Pilot<V>>) {
+        let flight = Flight::new();
+        let runway = Runway { current: Arc::clone(&flight), next: None };
+        flights.insert(key.into(), runway);
+        let (flights, key) = (Arc::clone(self), key.into());
+        let pilot = Pilot { flights, key, flight: Arc::clone(&flight), after: None };
         (flight, Some(pilot))
     }
 
@@ -101,24 +240,26 @@ impl<V> Flight<V> {
         let mut landing = self.landing.subscribe();
         let landed = landing.wait_for(Option::is_some).await;
         // The sender is in `self`, and `wait_for` saw a landing.
-        landed
-            .ok()
-            .and_then(|landing| landing.clone())
-            .unwrap_or(Landing { covers: 0, result: Err(Fault::Changed) })
+        landed.ok().and_then(|landing| landing.clone()).unwrap_or(Landing {
+            covers: 0,
+            loaded: false,
+            result: Err(Fault::Changed),
+        })
     }
 
-    /// Whether this process holds the lease.
-    pub(super) fn is_loading(&self) -> bool {
-        self.loading.load(Ordering::Relaxed)
+    /// Whether another process holds the lease.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::Relaxed)
     }
 }
 
-/// Who makes a load happen. Dropped without a landing (a panic in the loader), it tells those who
-/// wait to look again.
+/// Who makes a load happen. Dropped without a landing, it tells those who wait to look again.
 pub(super) struct Pilot<V> {
     flights: Arc<Flights<V>>,
     key: Box<[u8]>,
     flight: Arc<Flight<V>>,
+    /// The load that has to land first.
+    after: Option<Arc<Flight<V>>>,
 }
 
 impl<V> Pilot<V> {
@@ -126,19 +267,70 @@ impl<V> Pilot<V> {
         &self.key
     }
 
-    pub(super) fn set_loading(&self) {
-        self.flight.loading.store(true, Ordering::Relaxed);
+    /// Says whether another process holds the lease.
+    pub(super) fn set_elsewhere(&self, elsewhere: bool) {
+        self.flight.elsewhere.store(elsewhere, Ordering::Relaxed);
+    }
+
+    /// Whether another load has to land first.
+    pub(super) fn is_next(&self) -> bool {
+        self.after.is_some()
+    }
+
+    /// Waits until the load before this one has landed.
+    pub(super) async fn cleared(&self) {
+        if let Some(after) = &self.after {
+            after.landed().await;
+        }
+    }
+
+    /// Draws the number of the load's start. Whoever comes with a larger one boards the next load.
+    pub(super) fn start(&self) -> u64 {
+        let _flights = self.flights.lock();
+        let started = self.flights.next();
+        self.flight.started.store(started, Ordering::Relaxed);
+        started
+    }
+
+    /// The number of the load's start.
+    pub(super) fn started(&self) -> u64 {
+        self.flight.started.load(Ordering::Relaxed)
+    }
+
+    /// Whether a reader waits that accepts no copy.
+    pub(super) fn is_strict(&self) -> bool {
+        self.flight.strict.load(Ordering::Relaxed)
     }
 
     /// Ends the load.
     pub(super) fn land(self, covers: u64, result: Result<Entry<V>, Fault>) {
-        self.end(Landing { covers, result });
+        self.end(Landing { covers, loaded: true, result });
+    }
+
+    /// Ends a load whose result is not in Redis, for those who began before it did. Whoever of them
+    /// comes later finds it, too.
+    pub(super) fn land_unstored(self, entry: Entry<V>) {
+        let covers = self.started();
+        self.flights.remember(&self.key, &self.flight);
+        self.land(covers, Ok(entry));
+    }
+
+    /// Ends it with an entry that was there after all.
+    pub(super) fn land_found(self, covers: u64, result: Result<Entry<V>, Fault>) {
+        self.end(Landing { covers, loaded: false, result });
     }
 
     fn end(&self, landing: Landing<V>) {
         let mut flights = self.flights.lock();
-        if flights.get(&self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
-            flights.remove(&self.key);
+        if let Some(runway) = flights.get_mut(&self.key) {
+            if Arc::ptr_eq(&runway.current, &self.flight) {
+                match runway.next.take() {
+                    Some(next) => runway.current = next,
+                    None => drop(flights.remove(&self.key)),
+                }
+            } else if runway.next.as_ref().is_some_and(|next| Arc::ptr_eq(next, &self.flight)) {
+                runway.next = None;
+            }
         }
         drop(flights);
         self.flight.landing.send_if_modified(|landed| {
@@ -153,6 +345,6 @@ impl<V> Pilot<V> {
 
 impl<V> Drop for Pilot<V> {
     fn drop(&mut self) {
-        self.end(Landing { covers: 0, result: Err(Fault::Changed) });
+        self.end(Landing { covers: 0, loaded: false, result: Err(Fault::Changed) });
     }
 }

@@ -10,7 +10,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use redis::Value;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -152,7 +151,7 @@ where
         };
         let Some((entry, left)) = self.copyable(subject).await? else {
             // Nobody is to wait for a copy that does not come.
-            return self.level2.release(name, token, None).await;
+            return self.level2.release(name, token).await;
         };
         sabotage::between().await;
         let token = if sabotage::copies_without_lease() {
@@ -161,8 +160,7 @@ where
             token.to_be_bytes().to_vec()
         };
         let call = COPY.on(&[name]).arg(token).arg(entry).arg(left.as_millis() as u64);
-        let _: Value = self.level2.link.run(&call).await?;
-        Ok(())
+        self.level2.guarded(name, self.level2.link.run(&call)).await.map(drop)
     }
 
     /// The entry as its copies have it, and how long they live; `None` when it is not fresh.
@@ -181,7 +179,8 @@ where
         for range in [4..8, 16..32, 64..72] {
             raw[range].fill(0);
         }
-        let now = u64::try_from(self.level2.link.server_millis()).unwrap_or(0);
+        let now = self.level2.link.server_millis_of(subject.entry(), self.clock.now());
+        let now = u64::try_from(now).unwrap_or(0);
         let left = Duration::from_millis(fresh_until.saturating_sub(now)).min(COPY_FOR);
         Ok((!left.is_zero()).then_some((raw, left)))
     }

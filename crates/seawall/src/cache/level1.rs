@@ -13,7 +13,10 @@
 
 use std::{
     hash::{BuildHasher, Hash, Hasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,6 +25,8 @@ use smallvec::SmallVec;
 
 use super::{
     Freshness, Read, Source, Version,
+    attention::Attention,
+    level1_budget::{Budget, Holder},
     read_types::{Entry, Tags},
 };
 use crate::clock::Moment;
@@ -29,6 +34,10 @@ use crate::clock::Moment;
 const BUCKETS: usize = 1024;
 /// What an entry costs besides its value's bytes: key, bookkeeping, the decoded value's own overhead.
 const OVERHEAD_BYTES: u64 = 200;
+/// How often it is looked whether the granted memory is about to be used up: once in so many inserts.
+const LOOK_AFTER: u32 = 16;
+/// Half a kilobyte is a guess at the usual entry; it only sizes the first table.
+const USUAL_BYTES: u64 = 512;
 /// Longest key that lies beside its copy.
 const SHORT_BYTES: usize = 40;
 
@@ -39,6 +48,20 @@ pub(super) struct Level1<V> {
     hasher: RandomState,
     /// How many bytes all entries have in common at their beginning.
     prefix_bytes: usize,
+    attention: Arc<Attention>,
+    memory: Memory,
+    granted: AtomicU64,
+    is_pressed: AtomicBool,
+    inserts: AtomicU32,
+}
+
+/// What a first level may hold: its part of the handle's budget.
+#[derive(Clone)]
+pub(super) struct Memory {
+    pub(super) budget: Arc<Budget>,
+    pub(super) weight: u32,
+    /// At most, whatever the budget.
+    pub(super) most: u64,
 }
 
 /// A key that is kept.
@@ -127,13 +150,37 @@ pub(super) struct Ticket {
 }
 
 impl<V> Level1<V> {
-    pub(super) fn new(prefix_bytes: usize, max_bytes: u64, expected_items: usize) -> Self {
-        Level1 {
-            values: QuickCache::with_weighter(expected_items, max_bytes, ByBytes),
+    pub(super) fn open(prefix_bytes: usize, memory: &Memory, attention: Arc<Attention>) -> Arc<Self>
+    where
+        V: Send + Sync + 'static,
+    {
+        let most = memory.most.min(memory.budget.total());
+        let fair = memory.budget.fair_for(memory.weight, most);
+        let expected = usize::try_from(fair / USUAL_BYTES).unwrap_or(usize::MAX).clamp(64, 1 << 20);
+        let level = Arc::new(Level1 {
+            values: QuickCache::with_weighter(expected, most, ByBytes),
             buckets: (0..BUCKETS).map(|_| Mutex::new(0)).collect(),
             hasher: RandomState::new(),
             prefix_bytes,
-        }
+            attention,
+            granted: AtomicU64::new(most),
+            is_pressed: AtomicBool::new(false),
+            inserts: AtomicU32::new(0),
+            memory: memory.clone(),
+        });
+        let holder: Weak<dyn Holder> = Arc::<Self>::downgrade(&level);
+        memory.budget.join(holder, memory.weight, most);
+        level
+    }
+
+    /// Whether nothing is held.
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Whether copies may be served; asking says that they are used.
+    pub(super) fn serves(&self) -> bool {
+        self.attention.serves()
     }
 
     /// What an entry is kept under.
@@ -146,6 +193,10 @@ impl<V> Level1<V> {
     #[inline]
     #[expect(clippy::question_mark, reason = "it would move the whole of what was found")]
     pub(super) fn fresh(&self, id: &[u8], freshness: Freshness, now: Moment) -> Option<Read<V>> {
+        // Before the copy is looked for: one that was found before it was compared may be old.
+        if !self.attention.serves() {
+            return None;
+        }
         // Taken apart in place: moving the whole of it costs as much as finding it.
         let Some(Held { value, version, fresh_until, stale_until, written, .. }) =
             self.values.get(&Sought(id))
@@ -185,8 +236,24 @@ impl<V> Level1<V> {
         {
             return false;
         }
-        self.values.insert(Name(SmallVec::from_slice(self.id(key).0)), entry.into());
+        let (name, held) = (Name(SmallVec::from_slice(self.id(key).0)), entry.into());
+        let weight = ByBytes.weight(&name, &held);
+        self.values.insert(name, held);
+        self.attention.occupied();
+        drop(count);
+        self.weigh(weight);
         true
+    }
+
+    /// Asks for more memory when what is granted is about to be used up.
+    fn weigh(&self, weight: u64) {
+        let look = self.inserts.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_AFTER);
+        let granted = self.granted.load(Ordering::Relaxed);
+        let turned_away = weight > self.values.shard_capacity();
+        if turned_away || look && self.values.weight() >= granted - granted / 8 {
+            self.is_pressed.store(true, Ordering::Relaxed);
+            self.memory.budget.press();
+        }
     }
 
     /// Removes a value, and refuses what is being read for its key.
@@ -225,51 +292,20 @@ impl<V> Level1<V> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::{sync::Arc, time::Duration};
-
-    use super::*;
-    use crate::clock::Moment;
-
-    fn entry(version: u64) -> Entry<u64> {
-        Entry {
-            value: Some(Arc::new(version)),
-            version,
-            fresh_until: Moment::default(),
-            stale_until: Moment::default(),
-            written: Moment::default(),
-            cost: Duration::ZERO,
-            bytes: 8,
-            invalidated: false,
-            tags: Some(Arc::new([version % 2])),
-        }
+impl<V: Send + Sync> Holder for Level1<V> {
+    fn used(&self) -> u64 {
+        self.values.weight()
     }
 
-    #[test]
-    fn what_was_read_before_an_invalidation_is_not_stored_after_it() {
-        let level = Level1::new(0, 1 << 20, 100);
-        let early = level.ticket(b"k");
-        level.invalidate(b"k");
-        assert!(!level.insert(b"k", entry(1), early));
-        let late = level.ticket(b"k");
-        assert!(level.insert(b"k", entry(2), late));
-        assert!(!level.insert(b"k", entry(1), late), "a newer value stays");
-        level.clear();
-        assert!(level.get(b"k").is_none());
-        assert!(!level.insert(b"k", entry(3), late));
+    fn is_pressed(&self) -> bool {
+        self.is_pressed.swap(false, Ordering::Relaxed)
     }
 
-    #[test]
-    fn a_tag_takes_its_own_along() {
-        let level = Level1::new(0, 1 << 20, 100);
-        for version in 0..10_u64 {
-            let key = version.to_be_bytes();
-            assert!(level.insert(&key, entry(version), level.ticket(&key)));
-        }
-        level.clear_tag(1);
-        let left: Vec<u64> =
-            (0..10_u64).filter(|version| level.get(&version.to_be_bytes()).is_some()).collect();
-        assert_eq!(left, [0, 2, 4, 6, 8]);
+    fn grant(&self, bytes: u64) {
+        self.granted.store(bytes, Ordering::Relaxed);
+        self.values.set_capacity(bytes);
     }
 }
+
+#[cfg(test)]
+mod tests;

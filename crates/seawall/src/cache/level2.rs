@@ -1,7 +1,7 @@
 //! The second level: entries in Redis, and the scripts that change them.
 //!
-//! Every conversation goes through the breaker of the node it concerns (`breakers`); what makes entries
-//! invalid is in `level2_invalidate`.
+//! Conversations go through the breaker of the node they concern; `breakers` says which do not, and why.
+//! What makes entries invalid is in `level2_invalidate`.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -45,7 +45,7 @@ pub(super) struct Level2 {
     pub(super) parts: Parts,
     /// How large the largest entry is, as far as batches saw.
     largest_bytes: AtomicUsize,
-    fingerprint: u32,
+    shape: u32,
     pub(super) lease_for: Duration,
     pub(super) breakers: Breakers,
     /// Where copies of very hot entries lie, on a Cluster.
@@ -63,6 +63,8 @@ pub(super) enum Lease {
     Busy(Duration),
     /// What was to be replaced is no longer there.
     Changed,
+    /// There is an entry of a newer release, which is not to be replaced.
+    Newer,
 }
 
 /// What is stored: kind, codec and bytes, and how long it lives.
@@ -111,13 +113,13 @@ impl Level2 {
         link: Link,
         names: Names,
         parts: Parts,
-        fingerprint: u32,
+        shape: u32,
         lease_for: Duration,
     ) -> Self {
         let breakers = Breakers::new(&names);
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
-        Level2 { link, names, parts, largest_bytes, fingerprint, lease_for, breakers, copies: None }
+        Level2 { link, names, parts, largest_bytes, shape, lease_for, breakers, copies: None }
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -155,7 +157,14 @@ impl Level2 {
                 get.arg(subject.entry());
                 (subject.entry().to_vec(), get)
             });
-            let replies = self.link.send_all(commands.collect()).await;
+            let commands: Vec<_> = commands.collect();
+            let keys: Vec<&[u8]> = subjects.iter().map(|subject| subject.entry()).collect();
+            let replies = self
+                .guarded_all(&keys, async |at| {
+                    let admitted = at.iter().map(|&at| commands[at].clone());
+                    self.link.send_all(admitted.collect()).await
+                })
+                .await;
             return replies.into_iter().map(|reply| Ok((bytes(reply?.into())?, 0))).collect();
         }
         let each = subjects.iter().map(|subject| self.get(subject.entry(), &subject.generations));
@@ -230,7 +239,10 @@ impl Level2 {
             let generation: Option<u64> = redis::from_redis_value(value)?;
             all.push(match generation {
                 Some(generation) => generation,
-                None => self.link.eval(&GENERATION.on(&[name]).arg("begin")).await?,
+                None => {
+                    let begin = GENERATION.on(&[name]).arg("begin");
+                    self.guarded(name, self.link.eval(&begin)).await?
+                }
             });
         }
         Ok(stamp_of(&all))
@@ -238,8 +250,13 @@ impl Level2 {
 
     /// Starts a new generation and says so.
     pub(super) async fn bump(&self, generation: &[u8], message: &[u8]) -> Result<()> {
-        self.link.run(&GENERATION.on(&[generation]).arg("bump")).await?;
+        self.end_generation(generation).await?;
         self.announce(message).await
+    }
+
+    /// Starts a new generation: all entries of older ones are misses.
+    pub(super) async fn end_generation(&self, generation: &[u8]) -> Result<()> {
+        self.link.run(&GENERATION.on(&[generation]).arg("bump")).await.map(drop)
     }
 
     fn lease_call(
@@ -256,7 +273,7 @@ impl Level2 {
             .on(&[key])
             .arg(&token.to_be_bytes()[..])
             .arg(millis(self.lease_for))
-            .arg(&self.fingerprint.to_be_bytes()[..])
+            .arg(&self.shape.to_be_bytes()[..])
             .arg(&stamp.to_be_bytes()[..])
             .arg(replaces)
             .arg(former)
@@ -282,8 +299,17 @@ impl Level2 {
             .iter()
             .map(|(key, token, stamp)| self.lease_call(key, *token, &[], *stamp, None))
             .collect();
-        let replies = self.link.run_all(&calls).await;
+        let replies = self.run_guarded(&calls).await;
         replies.into_iter().map(|reply| parse_lease(reply?)).collect()
+    }
+
+    async fn run_guarded(&self, calls: &[Call]) -> Vec<Result<Value>> {
+        let keys: Vec<&[u8]> = calls.iter().map(Call::key).collect();
+        self.guarded_all(&keys, async |at| {
+            let admitted: Vec<Call> = at.iter().map(|&at| calls[at].clone()).collect();
+            self.link.run_all(&admitted).await
+        })
+        .await
     }
 
     /// Stores in the first of the keys.
@@ -294,7 +320,7 @@ impl Level2 {
             .arg(&[kind_byte(fill.kind), fill.codec][..])
             .arg(millis(fill.fresh_for))
             .arg(millis(fill.stale_for))
-            .arg(cost_and_fingerprint(fill.cost, self.fingerprint))
+            .arg(cost_and_shape(fill.cost, self.shape))
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)
             .arg(self.names.wake(keys[0]))
@@ -334,7 +360,7 @@ impl Level2 {
                 .iter()
                 .map(|(key, token, fill)| self.fill_call(&[key], Some(*token), fill))
                 .collect();
-            for reply in self.link.run_all(&calls).await {
+            for reply in self.run_guarded(&calls).await {
                 stored.push(match reply {
                     Ok(reply) => self.stored(reply).await,
                     Err(error) => Err(error),
@@ -359,17 +385,31 @@ impl Level2 {
         }
     }
 
-    /// Gives a lease back; `fresh_again` when the value was found to be still right.
-    pub(super) async fn release(
+    /// Gives a lease back.
+    pub(super) async fn release(&self, key: &[u8], token: u64) -> Result<()> {
+        let call = RELEASE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(self.names.wake(key));
+        self.guarded(key, self.link.run(&call.arg("").arg(""))).await.map(drop)
+    }
+
+    /// Gives a lease back and makes the entry of this version fresh for so long; `None` when the
+    /// lease or the entry is gone.
+    pub(super) async fn prolong(
         &self,
         key: &[u8],
         token: u64,
-        fresh_again: Option<Duration>,
-    ) -> Result<()> {
-        let fresh = fresh_again.map(|time| millis(time).to_string()).unwrap_or_default();
-        let call =
-            RELEASE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(self.names.wake(key)).arg(fresh);
-        self.guarded(key, self.link.run(&call)).await.map(drop)
+        version: u64,
+        fresh_for: Duration,
+    ) -> Result<Option<Stored>> {
+        let call = RELEASE
+            .on(&[key])
+            .arg(&token.to_be_bytes()[..])
+            .arg(self.names.wake(key))
+            .arg(millis(fresh_for))
+            .arg(&version.to_be_bytes()[..]);
+        match self.guarded(key, self.link.run(&call)).await? {
+            reply @ Value::Array(_) => Ok(parse_stored(reply)?.0),
+            _ => Ok(None),
+        }
     }
 
     /// Keeps an entry fresh for longer.
@@ -392,7 +432,7 @@ impl Level2 {
             .arg(&[kind_byte(fill.kind), fill.codec][..])
             .arg(millis(fill.fresh_for))
             .arg(millis(fill.stale_for))
-            .arg(cost_and_fingerprint(Duration::ZERO, self.fingerprint))
+            .arg(cost_and_shape(Duration::ZERO, self.shape))
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)
             .arg(self.names.wake(key))
@@ -437,7 +477,7 @@ fn kind_byte(kind: Kind) -> u8 {
     }
 }
 
-fn cost_and_fingerprint(cost: Duration, fingerprint: u32) -> Vec<u8> {
+fn cost_and_shape(cost: Duration, shape: u32) -> Vec<u8> {
     let cost = u32::try_from(cost.as_micros()).unwrap_or(u32::MAX);
-    [cost.to_be_bytes(), fingerprint.to_be_bytes()].concat()
+    [cost.to_be_bytes(), shape.to_be_bytes()].concat()
 }

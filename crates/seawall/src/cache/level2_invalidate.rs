@@ -1,11 +1,11 @@
 //! Invalidations in Redis: entries, their copies, and the numbered message to every first level.
 
-use redis::{Value, cmd};
+use redis::Value;
 use smallvec::SmallVec;
 
-use super::level2::Level2;
+use super::{level2::Level2, messages::about_keys};
 use crate::{
-    error::Result,
+    error::{Error, Result},
     link::{Call, Script, Topology},
 };
 
@@ -15,32 +15,40 @@ static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
 /// Entries that one invalidation script takes at most.
 const BATCH: usize = 64;
 
+/// What became of an invalidation.
+pub(super) struct Invalidated {
+    /// The version from which on readers see what came after those that are done.
+    pub(super) version: u64,
+    /// Gone from Redis, and every first level is told.
+    pub(super) done: Vec<Vec<u8>>,
+    /// Not gone, or not told, as far as is known; with the first reason for it.
+    pub(super) left: Vec<Vec<u8>>,
+    pub(super) error: Option<Error>,
+}
+
 impl Level2 {
-    /// Drops entries and kills their leases, then tells every first level. The version from which on
-    /// readers see what came after.
-    pub(super) async fn invalidate(
-        &self,
-        keys: &[Vec<u8>],
-        keep: bool,
-        message: &[u8],
-    ) -> Result<u64> {
-        let cluster = self.link.topology() == Topology::Cluster;
+    /// Drops entries and kills their leases, then tells every first level.
+    pub(super) async fn invalidate(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
+        if super::sabotage::announces_first()
+            && let Err(error) = self.announce(&about_keys(&keys)).await
+        {
+            return Invalidated { version: 0, done: Vec::new(), left: keys, error: Some(error) };
+        }
+        if self.link.topology() == Topology::Cluster {
+            return self.invalidate_spread(keys, keep).await;
+        }
+        match self.invalidate_here(&keys, keep).await {
+            Ok(version) => Invalidated { version, done: keys, left: Vec::new(), error: None },
+            Err(error) => {
+                Invalidated { version: 0, done: Vec::new(), left: keys, error: Some(error) }
+            }
+        }
+    }
+
+    /// Entries of one server.
+    async fn invalidate_here(&self, keys: &[Vec<u8>], keep: bool) -> Result<u64> {
+        let message = about_keys(keys);
         let mut version = 0;
-        if super::sabotage::announces_first() {
-            self.announce(message).await?;
-        }
-        if cluster {
-            let calls: Vec<Call> =
-                keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
-            for reply in self.link.run_all(&calls).await {
-                version = version.max(self.invalidated(reply?).await?);
-            }
-            self.drop_copies(keys).await?;
-            if !super::sabotage::announces_first() {
-                self.announce(message).await?;
-            }
-            return Ok(version);
-        }
         let chunks = keys.chunks(BATCH).count();
         for (index, chunk) in keys.chunks(BATCH).enumerate() {
             let mut names: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
@@ -48,10 +56,49 @@ impl Level2 {
             if index + 1 == chunks && !super::sabotage::announces_first() {
                 names.push(self.names.counter());
             }
-            let call = self.invalidate_call(&names, chunk.len(), keep, message);
+            let call = self.invalidate_call(&names, chunk.len(), keep, &message);
             version = version.max(self.invalidated(self.link.run(&call).await?).await?);
         }
         Ok(version)
+    }
+
+    /// Entries of a Cluster: a server that is away keeps those of the others from nothing.
+    async fn invalidate_spread(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
+        let calls: Vec<Call> =
+            keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
+        let replies = self.link.run_all(&calls).await;
+        let mut all = Invalidated { version: 0, done: Vec::new(), left: Vec::new(), error: None };
+        for (key, reply) in keys.into_iter().zip(replies) {
+            let version = match reply {
+                Ok(reply) => self.invalidated(reply).await,
+                Err(error) => Err(error),
+            };
+            match version {
+                Ok(version) => {
+                    all.version = all.version.max(version);
+                    all.done.push(key);
+                }
+                Err(error) => {
+                    all.left.push(key);
+                    all.error.get_or_insert(error);
+                }
+            }
+        }
+        if all.done.is_empty() {
+            return all;
+        }
+        let told = async {
+            self.drop_copies(&all.done).await?;
+            if super::sabotage::announces_first() {
+                return Ok(());
+            }
+            self.announce(&about_keys(&all.done)).await
+        };
+        if let Err(error) = told.await {
+            all.left.append(&mut all.done);
+            all.error.get_or_insert(error);
+        }
+        all
     }
 
     async fn invalidated(&self, reply: Value) -> Result<u64> {
@@ -117,12 +164,5 @@ impl Level2 {
     pub(super) async fn announce(&self, message: &[u8]) -> Result<()> {
         let call = ANNOUNCE.on(&[self.names.counter()]).arg(self.names.channel()).arg(message);
         self.link.run(&call).await.map(drop)
-    }
-
-    /// The number of the last message that was sent; `None` when there was none yet.
-    pub(super) async fn last_number(&self) -> Result<Option<u64>> {
-        let mut get = cmd("GET");
-        get.arg(self.names.counter());
-        self.link.query(self.names.counter(), &get).await
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn parse_lease(reply: Value) -> Result<Lease> {
         }
         (Some(Value::BulkString(word)), None) if word == b"granted" => Ok(Lease::Granted),
         (Some(Value::BulkString(word)), None) if word == b"changed" => Ok(Lease::Changed),
+        (Some(Value::BulkString(word)), None) if word == b"newer" => Ok(Lease::Newer),
         (Some(Value::BulkString(word)), Some(Value::Int(left))) if word == b"busy" => {
             Ok(Lease::Busy(Duration::from_millis(left.unsigned_abs())))
         }

@@ -3,7 +3,9 @@
 //! Whoever sees a number missing, or was without a connection, drops its whole first level: it
 //! cannot know what it missed. Because the *last* message before a silence can be lost too, the
 //! counter itself is read five times a second and compared with what was heard. So a first level is
-//! never more than about 300 ms behind as long as Redis answers at all, messages or not.
+//! never more than about 300 ms behind as long as Redis answers at all, messages or not. It is read
+//! together with those of other caches (`counters.rs`), and not at all while nobody uses what the cache
+//! holds here (`attention.rs`).
 //!
 //! Messages are heard while the counter is being read: an answer that does not come delays nothing
 //! but the look itself, and is soon asked for again.
@@ -14,12 +16,14 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
 
 use super::{
+    attention::Attention,
+    counters::Counters,
     filter::Filter,
     level1::Level1,
     level2::Level2,
+    life::Life,
     messages::{Body, parse, tag_hash},
     metrics::Metrics,
     sabotage,
@@ -29,6 +33,8 @@ use crate::{
     link::{Event, Subscription},
 };
 
+/// For how long after its last use what is held is still compared.
+const QUIET: Duration = Duration::from_secs(1);
 /// How often the counter is compared with what was heard.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a message may be under way before it counts as lost.
@@ -37,38 +43,51 @@ const GRACE: Duration = Duration::from_millis(100);
 /// to the time-out for replies.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Follows the messages of a namespace until the handle is shut down.
+/// Follows the messages of a namespace until the cache or the handle ends.
 pub(super) async fn listen<V: Send + Sync + 'static>(
     level2: Arc<Level2>,
-    level1: Option<Arc<Level1<V>>>,
-    filter: Option<Arc<Filter>>,
+    holds: Holds<V>,
+    counters: Arc<Counters>,
     metrics: Arc<Metrics>,
     clock: Clock,
-    mut stop: watch::Receiver<bool>,
+    mut life: Life,
 ) {
     let subscription = level2.link.hub().join(level2.names.channel());
     let mut listener = Listener {
         level2,
-        level1,
-        filter,
+        level1: holds.level1,
+        filter: holds.filter,
+        attention: holds.attention,
+        counters,
         metrics,
+        last_used: clock.now(),
         clock,
         heard: None,
         unplaced: 0,
         patience: PATIENCE,
     };
     tokio::select! {
-        _ = stop.wait_for(|stop| *stop) => {}
+        () = life.over() => {}
         () = listener.run(subscription) => {}
     }
+}
+
+/// What a cache holds in this process, and whether it is used.
+pub(super) struct Holds<V> {
+    pub(super) level1: Option<Arc<Level1<V>>>,
+    pub(super) filter: Option<Arc<Filter>>,
+    pub(super) attention: Arc<Attention>,
 }
 
 struct Listener<V> {
     level2: Arc<Level2>,
     level1: Option<Arc<Level1<V>>>,
     filter: Option<Arc<Filter>>,
+    attention: Arc<Attention>,
+    counters: Arc<Counters>,
     metrics: Arc<Metrics>,
     clock: Clock,
+    last_used: Moment,
     /// Number of the last message before which none is missing; `None` until a look tells.
     heard: Option<u64>,
     /// The highest number that was heard before a look told where we stand.
@@ -77,8 +96,17 @@ struct Listener<V> {
     patience: Duration,
 }
 
+impl<V> Drop for Listener<V> {
+    fn drop(&mut self) {
+        // Whatever ended it: nobody hears any more what becomes of the copies.
+        self.attention.end();
+    }
+}
+
 /// How far the comparison with the counter is.
 enum Look {
+    /// Nothing is compared until somebody uses what is held.
+    Resting,
     /// The next one begins then.
     Due(Moment),
     /// The counter is being read.
@@ -97,8 +125,12 @@ struct Start {
 
 impl Look {
     /// Waits until there is something to do; the counter, where it was read.
-    async fn ready(&mut self, clock: &Clock) -> Option<u64> {
+    async fn ready(&mut self, clock: &Clock, attention: &Attention) -> Option<u64> {
         match self {
+            Look::Resting => {
+                attention.woken().await;
+                None
+            }
             Look::Due(at) | Look::Awaiting(_, _, at) => {
                 clock.sleep_until(*at).await;
                 None
@@ -131,9 +163,14 @@ impl<V> Listener<V> {
                     Some(Event::Interrupted) => {}
                     None => return,
                 },
-                counter = look.ready(&self.clock) => {
+                counter = look.ready(&self.clock, &self.attention) => {
                     look = match (look, counter) {
+                        (Look::Due(_), _) if self.may_rest() => Look::Resting,
                         (Look::Due(_), _) => self.begin(subscription.is_confirmed()),
+                        (Look::Resting, _) => {
+                            self.last_used = self.clock.now();
+                            self.begin(subscription.is_confirmed())
+                        }
                         (Look::Reading(start, _), Some(counter)) => self.compare(start, counter),
                         (Look::Reading(..), None) => self.later(),
                         (Look::Awaiting(start, number, _), _) => {
@@ -147,21 +184,39 @@ impl<V> Listener<V> {
         }
     }
 
+    /// Whether nobody needs the next comparison.
+    fn may_rest(&mut self) -> bool {
+        let now = self.clock.now();
+        if self.attention.was_used() {
+            self.last_used = now;
+        }
+        // Where we stand is to be known first, and a filter to be built.
+        if self.heard.is_none() || self.filter.as_ref().is_some_and(|filter| !filter.is_built()) {
+            return false;
+        }
+        let is_vacant =
+            || self.filter.is_none() && self.level1.as_ref().is_none_or(|level1| level1.is_empty());
+        self.attention.leave(is_vacant)
+            || now.since(self.last_used) >= QUIET && self.attention.sleep()
+    }
+
     /// Asks for the counter.
     fn begin(&mut self, confirmed: bool) -> Look {
         let start = Start { at: self.clock.now(), heard: self.heard, confirmed };
-        let (level2, patience) = (Arc::clone(&self.level2), self.patience);
+        let (counters, patience) = (Arc::clone(&self.counters), self.patience);
+        let key = self.level2.names.counter().to_vec();
         // Told by the answer when there is one.
         self.patience = (patience * 2).min(self.level2.link.response_timeout()).max(PATIENCE);
-        let counter = async move {
-            let answer = tokio::time::timeout(patience, level2.last_number()).await;
-            answer.ok()?.ok().map(|counter| counter.unwrap_or(0))
-        };
+        let counter =
+            async move { tokio::time::timeout(patience, counters.read(&key)).await.ok()? };
         Look::Reading(start, Box::pin(counter))
     }
 
+    /// The next moment at which all caches look.
     fn later(&self) -> Look {
-        Look::Due(self.clock.now() + LOOK)
+        let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        let gone = self.clock.now().as_nanos() % look;
+        Look::Due(self.clock.now() + Duration::from_nanos(look - gone))
     }
 
     /// Everything that was announced before this look began was heard, or given up.
@@ -171,6 +226,7 @@ impl<V> Listener<V> {
         {
             filter.complete_at(start.at);
         }
+        self.attention.compared();
         self.later()
     }
 

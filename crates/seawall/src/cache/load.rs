@@ -1,18 +1,23 @@
 //! Loading: asking for the lease, calling the loader, storing what it found, waking who waits.
 //!
 //! A load runs in a task of its own, so that a caller who gives up does not take down those who wait
-//! with it. It goes through the governor, and has a deadline shorter than its lease.
+//! with it. It goes through the governor, and its lease is renewed while it runs (`leases`).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    CacheError, Inner, Loaded, Subject,
+    CacheError, Inner, Subject,
     flight::{Fault, Pilot},
+    leases::Holding,
+    level1::Ticket,
     level2::{Fill, Lease, Stored},
     parted::{Whole, is_in_parts},
-    product::Prepared,
+    product::{Prepared, Stale},
     read_types::Entry,
 };
 pub(super) use super::{
@@ -28,6 +33,66 @@ pub(super) enum Purpose {
     Answer(Option<u64>),
     /// Nobody waits: an entry of this version is to be replaced, unless somebody is at it.
     Refresh(u64),
+}
+
+impl Purpose {
+    /// The version that is to be replaced.
+    fn replaces(self) -> Option<u64> {
+        match self {
+            Purpose::Answer(version) => version,
+            Purpose::Refresh(version) => Some(version),
+        }
+    }
+}
+
+/// A load that is to happen.
+pub(super) struct Order<V> {
+    pub(super) subject: Subject,
+    pub(super) stamp: u64,
+    pub(super) purpose: Purpose,
+    /// What the loader may find to be still right.
+    pub(super) stale: Option<Stale<V>>,
+    pub(super) loader: LoaderSlot<V>,
+}
+
+/// A load that holds its lease, and those who wait for it.
+struct Leased<V> {
+    pilot: Pilot<V>,
+    /// Those who read past the cache wait, too: Redis may go away while this runs.
+    past: Option<Pilot<V>>,
+    subject: Subject,
+    token: u64,
+    ticket: Option<Ticket>,
+    /// When the source began to be read.
+    started: u64,
+    /// The lease is renewed until this ends.
+    _held: Holding,
+}
+
+impl<V> Leased<V> {
+    /// Ends with what was not stored, or not known to be: for those who began before the load did.
+    fn land_unstored(self, entry: Entry<V>) {
+        if let Some(past) = self.past {
+            past.land_unstored(entry.clone());
+        }
+        self.pilot.land(self.started, Ok(entry));
+    }
+
+    /// Ends with an entry that the server took under the lease: for those who began before it was sent.
+    fn land_stored(self, covers: u64, entry: Entry<V>) {
+        if let Some(past) = self.past {
+            // Unlike the others these may know of an invalidation that the server does not know of.
+            past.land(self.started, Ok(entry.clone()));
+        }
+        self.pilot.land(covers, Ok(entry));
+    }
+
+    fn fail(self, error: CacheError) {
+        if let Some(past) = self.past {
+            past.land(u64::MAX, Err(Fault::Error(error.clone())));
+        }
+        self.pilot.land(u64::MAX, Err(Fault::Error(error)));
+    }
 }
 
 /// How often a reader asks for a lease that another one holds, before it gives up.
@@ -73,48 +138,27 @@ where
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     /// Makes a load happen and lands it.
-    pub(super) async fn fly(
-        self: Arc<Self>,
-        pilot: Pilot<V>,
-        subject: Subject,
-        stamp: u64,
-        purpose: Purpose,
-        loader: LoaderSlot<V>,
-    ) {
-        let replaces = match purpose {
-            Purpose::Answer(version) => version,
-            Purpose::Refresh(version) => Some(version),
-        };
+    pub(super) async fn fly(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>) {
+        let Order { subject, stamp, purpose, .. } = &order;
         let mut claim = Claim::default();
         let deadline = self.clock.now() + self.settings.deadline;
         let mut wake = None;
         for _ in 0..MAX_ASKS {
             let asked = self.flights.next();
-            match self.ask(&subject, &mut claim, stamp, replaces).await {
+            match self.ask(subject, &mut claim, *stamp, purpose.replaces()).await {
                 Ok(Lease::Granted) => {
-                    let token = claim.token;
-                    pilot.set_loading();
-                    return self.load_and_store(pilot, subject, stamp, token, loader).await;
+                    pilot.set_elsewhere(false);
+                    return self.load_and_store(pilot, order, claim.token).await;
                 }
                 Ok(Lease::Value(raw)) => {
-                    let whole = if is_in_parts(&raw) {
-                        match self.gather(&subject, raw.into()).await {
-                            Ok(Whole::Entry(raw)) => raw,
-                            // Readers look again, and find out what is to be replaced.
-                            Ok(Whole::Lost(_)) | Err(_) => None,
-                        }
-                    } else {
-                        Some(raw.into())
-                    };
-                    let now = self.clock.now();
-                    let result = whole
-                        .and_then(|raw| self.decode(&raw, stamp, &subject, now))
-                        .ok_or(Fault::Changed);
-                    return pilot.land(asked, result);
+                    let found = self.found(subject, *stamp, raw).await;
+                    return pilot.land_found(asked, found.ok_or(Fault::Changed));
                 }
                 Ok(Lease::Changed) => return pilot.land(asked, Err(Fault::Changed)),
+                Ok(Lease::Newer) => return pilot.land(asked, Err(Fault::Outage)),
                 Ok(Lease::Busy(_)) if matches!(purpose, Purpose::Refresh(_)) => return,
                 Ok(Lease::Busy(left)) => {
+                    pilot.set_elsewhere(true);
                     let now = self.clock.now();
                     if now >= deadline {
                         let error = CacheError::Deadline(self.settings.deadline);
@@ -145,7 +189,22 @@ where
         pilot.land(0, Err(Fault::Changed));
     }
 
-    /// Asks for the lease; where a reply was lost, again.
+    /// An entry that was there when a lease was asked for. Without one readers look again, and find
+    /// out what is to be replaced.
+    async fn found(&self, subject: &Subject, stamp: u64, raw: Vec<u8>) -> Option<Entry<V>> {
+        let whole = if is_in_parts(&raw) {
+            match self.gather(subject, raw.into()).await {
+                Ok(Whole::Entry(raw)) => raw?,
+                Ok(Whole::Lost(_)) | Err(_) => return None,
+            }
+        } else {
+            raw.into()
+        };
+        self.decode(&whole, stamp, subject, self.clock.now())
+    }
+
+    /// Asks for the lease; where a reply was lost, again. Not when the server merely does not answer:
+    /// whoever waits here has waited for a whole time-out, and has something better to do.
     pub(super) async fn ask(
         &self,
         subject: &Subject,
@@ -156,10 +215,11 @@ where
         let mut resends = 0;
         loop {
             let Claim { token, former } = &*claim;
+            let sent = Instant::now();
             match self.level2.lease(subject.entry(), *token, former, stamp, replaces).await {
                 Err(error) if error.is_indeterminate() => {
                     claim.renew();
-                    if resends == MAX_RESENDS {
+                    if resends == MAX_RESENDS || self.hangs(sent) {
                         return Err(error);
                     }
                     resends += 1;
@@ -169,66 +229,120 @@ where
         }
     }
 
-    async fn load_and_store(
-        self: Arc<Self>,
-        pilot: Pilot<V>,
-        subject: Subject,
-        stamp: u64,
-        token: u64,
-        loader: LoaderSlot<V>,
-    ) {
-        // Before the source is read, not just before the fill: a namespace that is cleared meanwhile
-        // leaves the lease alone.
-        let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
-        let started = self.flights.next();
-        let product = match self.call(&loader).await {
+    /// Whether a reply that did not come was waited for until its time-out: the server hangs, where a
+    /// cut connection is noticed at once. Time-outs of the network are real time.
+    fn hangs(&self, sent: Instant) -> bool {
+        sent.elapsed() >= self.level2.link.response_timeout() / 2
+    }
+
+    async fn load_and_store(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>, token: u64) {
+        let Order { subject, stamp, stale, loader, .. } = order;
+        let Some(loader) = loader.take() else {
+            // It ran already, for its reader alone; whoever waits here has one of its own.
+            self.give_back(&subject, token).await;
+            return pilot.land(0, Err(Fault::Changed));
+        };
+        let (_, past) = self.past.join(subject.entry());
+        let ticket = self.ticket(&subject);
+        let started = past.as_ref().map_or_else(|| self.flights.next(), Pilot::start);
+        let held = self.hold(&subject, token);
+        let leased = Leased { pilot, past, subject, token, ticket, started, _held: held };
+        let shown = stale.as_ref().and_then(|stale| stale.entry.value.clone());
+        let product = match self.call(loader, shown).await {
             Ok(product) => product,
             Err(error) => {
-                self.give_back(&subject, token, None).await;
-                return pilot.land(u64::MAX, Err(Fault::Error(error)));
+                self.give_back(&leased.subject, token).await;
+                return leased.fail(error);
             }
         };
-        let uncached = |value| Entry::uncached(value, self.clock.now(), &subject.tags);
-        let (fill, value) = match self.prepare(product, stamp) {
-            Prepared::Store(fill, value) => (fill, value),
-            Prepared::Pass(value) => {
-                self.give_back(&subject, token, None).await;
-                return pilot.land(started, Ok(uncached(value)));
-            }
+        let value = match self.prepare(product, stale, stamp) {
+            Prepared::Store(fill, value) => return self.cut_and_store(leased, fill, value).await,
+            Prepared::Prolong(entry) => return self.prolong(leased, entry).await,
+            Prepared::Pass(value) => value,
             Prepared::NotModified => {
-                let fresh_for = self.vary(self.settings.fresh_for);
-                self.prolong_parts(subject.entry(), fresh_for).await;
-                self.give_back(&subject, token, Some(fresh_for)).await;
-                // Readers look at the entry, which is fresh again.
-                return pilot.land(started, Err(Fault::Changed));
+                self.give_back(&leased.subject, token).await;
+                return leased.fail(not_modified());
             }
         };
+        self.give_back(&leased.subject, token).await;
+        let entry = Entry::uncached(value, self.clock.now(), &leased.subject.tags);
+        leased.land_unstored(entry);
+    }
+
+    async fn cut_and_store(&self, leased: Leased<V>, fill: Fill, value: Option<Arc<V>>) {
+        let Leased { subject, token, ticket, .. } = &leased;
+        let uncached = Entry::uncached(value.clone(), self.clock.now(), &subject.tags);
+        let stored_from = self.flights.next();
+        // Redis does not know of an invalidation that waits here and would take an older value. A
+        // reader who began after that one has a larger number, unless it waits by now.
+        if self.repairs.concerns(subject.entry()) {
+            self.give_back(subject, *token).await;
+            return leased.land_unstored(uncached);
+        }
         let fill = match self.cut(subject.entry(), fill).await {
             Ok(fill) => fill,
             Err(error) => {
                 tracing::debug!(%error, "a load could not be stored in parts");
-                self.give_back(&subject, token, None).await;
-                return pilot.land(started, Ok(uncached(value)));
+                self.keep_past(subject, &uncached, *ticket);
+                self.give_back(subject, *token).await;
+                return leased.land_unstored(uncached);
             }
         };
-        let stored_from = self.flights.next();
-        match self.store(&subject, token, &fill).await {
+        match self.store(subject, *token, &fill).await {
             Ok(Some(stored)) => {
                 self.metrics.stored_bytes.increment(fill.size_bytes() as u64);
-                let entry = self.entry(value, &stored, &fill, &subject);
-                self.keep(&subject, &entry, ticket);
-                pilot.land(stored_from, Ok(entry));
+                let entry = self.entry(value, &stored, &fill, subject);
+                self.keep(subject, &entry, *ticket);
+                leased.land_stored(stored_from, entry);
             }
             Ok(None) => {
                 self.metrics.refused_fills.increment(1);
-                pilot.land(started, Ok(uncached(value)));
+                let subject = subject.clone();
+                leased.land_unstored(uncached);
                 self.discard(subject.entry(), &fill).await;
             }
-            // Stored or not, nobody knows: good for those who came before the load, not for others.
+            // Stored or not, nobody knows: good for those who came before the load, and for a moment
+            // for those who would do with a copy.
             Err(error) => {
                 tracing::debug!(%error, "a load could not be stored");
-                pilot.land(started, Ok(uncached(value)));
+                self.keep_past(subject, &uncached, *ticket);
+                let (subject, token) = (subject.clone(), *token);
+                leased.land_unstored(uncached);
+                self.give_back(&subject, token).await;
                 self.discard(subject.entry(), &fill).await;
+            }
+        }
+    }
+
+    /// The source says that the entry in Redis is still right.
+    async fn prolong(&self, leased: Leased<V>, entry: Entry<V>) {
+        let Leased { subject, token, ticket, .. } = &leased;
+        let fresh_for = self.vary(self.settings.fresh_for);
+        let stored_from = self.flights.next();
+        let waits = self.repairs.concerns(subject.entry());
+        let prolonged = if waits {
+            self.give_back(subject, *token).await;
+            None
+        } else {
+            if self.may_be_in_parts(entry.bytes) {
+                self.prolong_parts(subject.entry(), fresh_for).await;
+            }
+            let reply = self.level2.prolong(subject.entry(), *token, entry.version, fresh_for);
+            reply.await.unwrap_or_else(|error| {
+                tracing::debug!(%error, "an entry could not be prolonged");
+                None
+            })
+        };
+        match prolonged {
+            Some(stored) => {
+                let entry = self.prolonged(entry, &stored, subject);
+                self.keep(subject, &entry, *ticket);
+                leased.land_stored(stored_from, entry);
+            }
+            // Gone meanwhile, or nobody knows: right for those who came before.
+            None => {
+                let uncached = Entry::uncached(entry.value, self.clock.now(), &subject.tags);
+                leased.land_unstored(uncached);
             }
         }
     }
@@ -243,49 +357,26 @@ where
     ) -> Result<Option<Stored>, Error> {
         let mut resends = 0;
         loop {
+            let sent = Instant::now();
             match self.level2.fill(subject.entry(), Some(token), fill).await {
-                Err(error) if error.is_indeterminate() && resends < MAX_RESENDS => resends += 1,
+                Err(error)
+                    if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
+                {
+                    resends += 1;
+                }
                 reply => return reply,
             }
         }
     }
 
-    /// A load without Redis: protected by the governor, shared within this process, kept briefly.
-    pub(super) async fn fly_alone(
-        self: Arc<Self>,
-        pilot: Pilot<V>,
-        subject: Subject,
-        loader: LoaderSlot<V>,
-    ) {
-        pilot.set_loading();
-        let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
-        let started = self.flights.next();
-        let product = match self.call(&loader).await {
-            Ok(product) => product,
-            Err(error) => return pilot.land(u64::MAX, Err(Fault::Error(error))),
-        };
-        let keep = !matches!(product.loaded, Loaded::DontCache(_));
-        let value = match product.loaded {
-            Loaded::Found(value) | Loaded::FoundFor(value, _) | Loaded::DontCache(value) => {
-                Some(Arc::new(value))
-            }
-            Loaded::Missing => None,
-            Loaded::NotModified => return pilot.land(started, Err(Fault::Error(not_modified()))),
-        };
-        let now = self.clock.now();
-        let mut entry = Entry::uncached(value, now, &subject.tags);
-        entry.cost = product.cost;
-        if let (Some(level1), Some(ticket), true) = (&self.level1, ticket, keep) {
-            let until = now + self.settings.outage_copies_for;
-            let copy = Entry { fresh_until: until, stale_until: until, ..entry.clone() };
-            level1.insert(subject.entry(), copy, ticket);
-        }
-        pilot.land(started, Ok(entry));
+    /// Renews a lease until the holding is dropped.
+    pub(super) fn hold(&self, subject: &Subject, token: u64) -> Holding {
+        self.leases.hold(&self.seawall, &self.level2, subject.entry(), token)
     }
 
-    async fn give_back(&self, subject: &Subject, token: u64, fresh_again: Option<Duration>) {
+    pub(super) async fn give_back(&self, subject: &Subject, token: u64) {
         // Not given back, the lease ends by itself.
-        if let Err(error) = self.level2.release(subject.entry(), token, fresh_again).await {
+        if let Err(error) = self.level2.release(subject.entry(), token).await {
             tracing::debug!(%error, "a lease could not be given back");
         }
     }

@@ -1,17 +1,24 @@
-//! A reader's loader, and calling it: once, through the governor, with a deadline.
+//! A reader's loader, and calling it: once, through the governor, with a time limit.
+//!
+//! A loader that panics has failed: the panic ends here, with its text as the error, so that the lease
+//! is given back and whoever waits is told.
 
 use std::{
+    any::Any,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{CacheError, Inner, LoadError, Loaded};
 use crate::{error::Error, guard::CallError, key::KeyPart};
 
-type Loader<V> = Box<dyn FnOnce() -> BoxFuture<'static, Result<Loaded<V>, LoadError>> + Send>;
+/// What is called with the value that is to be replaced, where one is known.
+pub(super) type Loader<V> =
+    Box<dyn FnOnce(Option<Arc<V>>) -> BoxFuture<'static, Result<Loaded<V>, LoadError>> + Send>;
 
 /// A reader's loader, which runs at most once: for everybody, or for the reader alone.
 pub(super) struct LoaderSlot<V>(Arc<Mutex<Option<Loader<V>>>>);
@@ -21,8 +28,14 @@ impl<V> LoaderSlot<V> {
         LoaderSlot(Arc::new(Mutex::new(Some(loader))))
     }
 
-    fn take(&self) -> Option<Loader<V>> {
+    /// The loader, for the one who comes first.
+    pub(super) fn take(&self) -> Option<Loader<V>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether it runs or has run.
+    pub(super) fn is_spent(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 }
 
@@ -44,30 +57,31 @@ where
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     /// Calls the loader through the governor.
-    pub(super) async fn call(&self, loader: &LoaderSlot<V>) -> Result<Product<V>, CacheError> {
+    pub(super) async fn call(
+        &self,
+        loader: Loader<V>,
+        stale: Option<Arc<V>>,
+    ) -> Result<Product<V>, CacheError> {
         let began = self.clock.now();
-        let loaded = self.call_any(loader).await?;
+        let loaded = self.call_any(move || loader(stale)).await?;
         Ok(Product { loaded, cost: self.clock.now().since(began) })
     }
 
-    /// The same for whatever a loader loads: one value, or a whole batch.
+    /// The same for whatever is loaded: one value, or a whole batch.
     pub(super) async fn call_any<T>(
         &self,
-        loader: &LoaderSlot<T>,
-    ) -> Result<Loaded<T>, CacheError> {
-        let Some(loader) = loader.take() else {
-            // It ran already, and what it found was overtaken.
-            return Err(CacheError::Busy);
-        };
+        load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+    ) -> Result<T, CacheError> {
+        let load_within = self.settings.load_within;
         let began = self.clock.now();
-        let deadline = began + self.settings.load_within;
         self.metrics.loads.increment(1);
+        let load = || caught(load);
         let work = async {
             match &self.settings.governor {
-                Some(governor) => governor.call(deadline, loader).await,
-                None => match self.clock.timeout(self.settings.load_within, loader()).await {
+                Some(governor) => governor.call(began + load_within, load).await,
+                None => match self.clock.timeout(load_within, load()).await {
                     Some(result) => result.map_err(CallError::Failed),
-                    None => Err(CallError::DeadlineExceeded { ran: self.settings.load_within }),
+                    None => Err(CallError::DeadlineExceeded { ran: load_within }),
                 },
             }
         };
@@ -85,11 +99,30 @@ where
                     self.metrics.sheds.increment(1);
                     CacheError::Shed { retry_after: shed.retry_after }
                 }
-                CallError::DeadlineExceeded { ran } => CacheError::Deadline(ran),
+                CallError::DeadlineExceeded { ran } => CacheError::LoadTimeout { ran, load_within },
                 CallError::Failed(error) => CacheError::Load(error),
             }
         })
     }
+}
+
+/// Runs a loader; a panic becomes its error.
+async fn caught<T>(
+    load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+) -> Result<T, LoadError> {
+    let done = AssertUnwindSafe(async { load().await }).catch_unwind().await;
+    done.unwrap_or_else(|panic| Err(Arc::new(LoadPanic(panic_text(&*panic)))))
+}
+
+/// A loader panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("the loader panicked: {0}")]
+struct LoadPanic(String);
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)").to_owned()
 }
 
 /// A loader said so although there was nothing that it could leave as it is.

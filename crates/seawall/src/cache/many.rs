@@ -1,8 +1,9 @@
 //! Reading many keys at once: one trip to each server, one call of the loader.
 //!
 //! The steps are those of a single read, each for the whole batch: first level, entries, leases for
-//! what is missing, one load for the leases that were granted, fills. Keys that another caller is
-//! loading are then waited for one by one. What fails, fails for its own keys only.
+//! what is missing, one load for the leases that were granted, fills. Keys for which Redis is away are
+//! loaded past it together (`past`). Keys that another caller is loading are then waited for one by
+//! one. What fails, fails for its own keys only.
 
 use std::{collections::HashMap, error::Error as StdError, hash::Hash, sync::Arc};
 
@@ -11,9 +12,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Cache, CacheError, Freshness, LoadError, Loaded, Mode, Read, Source, Subject,
+    flight::{Fault, Pilot},
+    leases::Holding,
     level1::Ticket,
     level2::{Fill, Lease},
     load::{Claim, LoaderSlot, new_token},
+    loader::Loader,
     parted::is_in_parts,
     read::Admission,
     read_types::Entry,
@@ -35,6 +39,40 @@ struct Missing {
     token: u64,
     /// Taken before anything was read.
     ticket: Option<Ticket>,
+}
+
+/// A key whose lease this batch holds.
+struct Granted<K, V> {
+    missing: Missing,
+    key: K,
+    subject: Subject,
+    /// Those who read past the cache meanwhile wait for this load, too.
+    past: Option<Pilot<V>>,
+    /// The lease is renewed until this ends.
+    _held: Holding,
+}
+
+impl<K, V> Granted<K, V> {
+    /// Ends with a value for those who began before the load did.
+    fn land(self, entry: Entry<V>) {
+        match self.past {
+            Some(past) if entry.version == 0 => past.land_unstored(entry),
+            Some(past) => {
+                let started = past.started();
+                past.land(started, Ok(entry));
+            }
+            None => {}
+        }
+    }
+}
+
+/// What looking into Redis leaves to do.
+#[derive(Default)]
+struct Open {
+    /// To be loaded under leases.
+    missing: Vec<Missing>,
+    /// To be loaded past the cache.
+    away: Vec<usize>,
 }
 
 impl<K, V> Cache<K, V>
@@ -74,7 +112,16 @@ where
                 }
             }
         }
-        let missing = self.look_level2(keys, &subjects, &mut answers, &load).await;
+        let began = self.inner.flights.next();
+        let Open { missing, away } = self.look_level2(keys, &subjects, &mut answers, &load).await;
+        if !away.is_empty() {
+            let wanted = away
+                .into_iter()
+                .filter_map(|index| Some((index, keys[index].clone(), subjects[index].clone()?)));
+            for (index, answer) in self.load_past(wanted.collect(), began, &load).await {
+                answers[index] = Some(answer);
+            }
+        }
         self.load_missing(keys, &subjects, missing, &mut answers, &load).await;
         for (key, answer) in keys.iter().zip(&answers) {
             if let Some(Ok(read)) = answer {
@@ -91,16 +138,16 @@ where
         subjects: &[Option<Subject>],
         answers: &mut [Option<Answer<V>>],
         load: &LoadMany<K, V>,
-    ) -> Vec<Missing> {
+    ) -> Open {
         let inner = &self.inner;
-        let open = |index: &usize| answers[*index].is_none();
-        let wanted: Vec<(usize, &Subject)> = (0..keys.len())
-            .filter(open)
+        let mut open = Open::default();
+        let (waiting, wanted): (Vec<_>, Vec<_>) = (0..keys.len())
+            .filter(|index| answers[*index].is_none())
             .filter_map(|index| subjects[index].as_ref().map(|subject| (index, subject)))
-            .filter(|(_, subject)| !inner.repairs.concerns(subject.entry()))
-            .collect();
+            .partition(|(_, subject)| inner.repairs.concerns(subject.entry()));
+        open.away.extend(waiting.into_iter().map(|(index, _)| index));
         if wanted.is_empty() {
-            return Vec::new();
+            return open;
         }
         let tickets: Vec<_> = wanted
             .iter()
@@ -109,11 +156,22 @@ where
         let asked: Vec<&Subject> = wanted.iter().map(|(_, subject)| *subject).collect();
         let found = inner.level2.get_many(&asked).await;
         let now = inner.clock.now();
-        let mut missing = Vec::new();
         for (((index, subject), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
-            // A key that failed is read by itself later, with all that a single read knows to do.
-            let Ok((raw, stamp)) = found else { continue };
-            // So is one whose value lies in parts.
+            let (raw, stamp) = match found {
+                Ok(found) => found,
+                Err(error) if error.is_away() => {
+                    inner.metrics.outages.increment(1);
+                    open.away.push(index);
+                    continue;
+                }
+                // Read by itself later, with all that a single read knows to do.
+                Err(_) => continue,
+            };
+            if raw.as_deref().is_some_and(|raw| inner.is_newer(raw)) {
+                open.away.push(index);
+                continue;
+            }
+            // Read by itself, too.
             if raw.as_deref().is_some_and(is_in_parts) {
                 continue;
             }
@@ -122,7 +180,7 @@ where
                 Some(entry) if now < entry.fresh_until && entry.suits(Freshness::Cached, now) => {
                     inner.keep(subject, &entry, ticket);
                     if inner.is_tended() {
-                        let loader = one_of_many(load, &keys[index]);
+                        let loader = LoaderSlot::new(one_of_many(load, &keys[index]));
                         inner.tend(subject, &entry, stamp, now, Some(&loader));
                     }
                     answers[index] = Some(Ok(inner.hit(&entry, now)));
@@ -131,17 +189,18 @@ where
                     if entry.suits(Freshness::Cached, now)
                         && inner.settings.mode != Mode::Mutex =>
                 {
-                    inner.refresh(subject, stamp, entry.version, one_of_many(load, &keys[index]));
+                    let loader = LoaderSlot::new(one_of_many(load, &keys[index]));
+                    inner.refresh(subject, stamp, &entry, loader);
                     inner.metrics.stale_hits.increment(1);
                     answers[index] = Some(Ok(entry.read(Source::Stale, now)));
                 }
                 _ => {
                     inner.metrics.misses.increment(1);
-                    missing.push(Missing { index, stamp, token: new_token(), ticket });
+                    open.missing.push(Missing { index, stamp, token: new_token(), ticket });
                 }
             }
         }
-        missing
+        open
     }
 
     /// Takes the leases that are free, loads for them, stores. Runs to its end even if the caller
@@ -200,7 +259,14 @@ where
                 missing.token = claim.token;
             }
             match lease {
-                Ok(Lease::Granted) => granted.push((missing, key, subject)),
+                Ok(Lease::Granted) => {
+                    let (_, past) = inner.past.join(subject.entry());
+                    if let Some(past) = &past {
+                        past.start();
+                    }
+                    let _held = inner.hold(&subject, missing.token);
+                    granted.push(Granted { missing, key, subject, past, _held });
+                }
                 Ok(Lease::Value(raw)) if !is_in_parts(&raw) => {
                     let now = inner.clock.now();
                     if let Some(entry) = inner.decode(&raw, missing.stamp, &subject, now) {
@@ -208,25 +274,30 @@ where
                     }
                 }
                 // Read one by one later.
-                Ok(Lease::Value(_) | Lease::Busy(_) | Lease::Changed) | Err(_) => {}
+                Ok(Lease::Value(_) | Lease::Busy(_) | Lease::Changed | Lease::Newer) | Err(_) => {}
             }
         }
         if granted.is_empty() {
             return answers;
         }
-        let wanted: Vec<K> = granted.iter().map(|(_, key, _)| key.clone()).collect();
+        let wanted: Vec<K> = granted.iter().map(|granted| granted.key.clone()).collect();
         let loaded = self.call_many(wanted, &load).await;
         match loaded {
             Err(error) => {
-                let back = granted.iter().map(|(missing, _, subject)| {
-                    inner.level2.release(subject.entry(), missing.token, None)
+                let back = granted.iter().map(|Granted { missing, subject, .. }| {
+                    inner.level2.release(subject.entry(), missing.token)
                 });
                 join_all(back).await;
-                answers.extend(
-                    granted.iter().map(|(missing, ..)| (missing.index, Err(error.clone()))),
-                );
+                for Granted { missing, past, .. } in granted {
+                    if let Some(past) = past {
+                        past.land(u64::MAX, Err(Fault::Error(error.clone())));
+                    }
+                    answers.push((missing.index, Err(error.clone())));
+                }
             }
-            Ok((found, cost)) => answers.extend(self.store_many(granted, found, cost).await),
+            Ok((found, cost)) => {
+                answers.extend(self.store_many(granted, found, cost).await);
+            }
         }
         answers
     }
@@ -238,21 +309,14 @@ where
         load: &LoadMany<K, V>,
     ) -> Result<(HashMap<K, V>, std::time::Duration), CacheError> {
         let began = self.inner.clock.now();
-        let slot: LoaderSlot<HashMap<K, V>> = LoaderSlot::new(Box::new({
-            let load = Arc::clone(load);
-            move || async move { load(keys).await.map(Loaded::DontCache) }.boxed()
-        }));
-        let found = self.inner.call_any(&slot).await?;
-        let cost = self.inner.clock.now().since(began);
-        match found {
-            Loaded::DontCache(found) => Ok((found, cost)),
-            _ => Err(super::load::not_modified()),
-        }
+        let load = Arc::clone(load);
+        let found = self.inner.call_any(move || load(keys)).await?;
+        Ok((found, self.inner.clock.now().since(began)))
     }
 
     async fn store_many(
         &self,
-        granted: Vec<(Missing, K, Subject)>,
+        granted: Vec<Granted<K, V>>,
         mut found: HashMap<K, V>,
         cost: std::time::Duration,
     ) -> Vec<(usize, Answer<V>)> {
@@ -260,60 +324,84 @@ where
         let mut answers = Vec::new();
         let mut fills = Vec::new();
         let mut stored = Vec::new();
-        for (missing, key, subject) in granted {
-            let value = found.remove(&key).map(Arc::new);
-            let fill: Option<Fill> = match &value {
-                Some(value) => inner.fill(value, inner.settings.fresh_for, cost, missing.stamp),
-                None if inner.settings.missing_for.is_zero() => None,
-                None => Some(inner.absent(cost, missing.stamp)),
-            };
-            let Some(fill) = fill else {
-                let _ = inner.level2.release(subject.entry(), missing.token, None).await;
-                let now = inner.clock.now();
-                let entry = Entry::uncached(value, now, &subject.tags);
-                answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
-                continue;
-            };
-            let fill = match inner.cut(subject.entry(), fill).await {
-                Ok(fill) => fill,
-                Err(error) => {
-                    tracing::debug!(%error, "a load could not be stored in parts");
-                    let _ = inner.level2.release(subject.entry(), missing.token, None).await;
+        for granted in granted {
+            let value = found.remove(&granted.key).map(Arc::new);
+            let Granted { missing, subject, .. } = &granted;
+            match self.fill_of(&granted, value.as_ref(), cost).await {
+                Some(fill) => {
+                    fills.push((subject.entry().to_vec(), missing.token, fill));
+                    stored.push((granted, value));
+                }
+                None => {
+                    let _ = inner.level2.release(subject.entry(), missing.token).await;
                     let now = inner.clock.now();
                     let entry = Entry::uncached(value, now, &subject.tags);
                     answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
-                    continue;
+                    granted.land(entry);
                 }
-            };
-            fills.push((subject.entry().to_vec(), missing.token, fill));
-            stored.push((missing.index, value, subject, missing.ticket));
+            }
         }
         let results = inner.level2.fill_many(&fills).await;
-        for (((index, value, subject, ticket), (_, _, fill)), result) in
+        let mut unknown = Vec::new();
+        for (((granted, value), (_, _, fill)), result) in
             stored.into_iter().zip(&fills).zip(results)
         {
             let now = inner.clock.now();
+            let Granted { missing, subject, .. } = &granted;
+            let uncached = Entry::uncached(value.clone(), now, &subject.tags);
             let entry = match result {
                 Ok(Some(times)) => {
-                    let entry = inner.entry(value, &times, fill, &subject);
-                    inner.keep(&subject, &entry, ticket);
+                    let entry = inner.entry(value, &times, fill, subject);
+                    inner.keep(subject, &entry, missing.ticket);
                     entry
                 }
-                // Overtaken by an invalidation, or nobody knows: right for this read, which began
-                // before, and not kept.
+                // Overtaken by an invalidation: right for this read, which began before, and not kept.
                 Ok(None) => {
                     inner.metrics.refused_fills.increment(1);
                     inner.discard(subject.entry(), fill).await;
-                    Entry::uncached(value, now, &subject.tags)
+                    uncached
                 }
                 Err(_) => {
-                    inner.discard(subject.entry(), fill).await;
-                    Entry::uncached(value, now, &subject.tags)
+                    inner.keep_past(subject, &uncached, missing.ticket);
+                    unknown.push((subject.clone(), missing.token, fill.clone()));
+                    uncached
                 }
             };
-            answers.push((index, Ok(entry.read(Source::Loaded, now))));
+            answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
+            granted.land(entry);
+        }
+        if !unknown.is_empty() {
+            // Nobody waits for this: Redis may take its time to fail once more.
+            let inner = Arc::clone(inner);
+            self.inner.seawall.spawn(async move {
+                for (subject, token, fill) in unknown {
+                    inner.give_back(&subject, token).await;
+                    inner.discard(subject.entry(), &fill).await;
+                }
+            });
         }
         answers
+    }
+
+    /// What is stored for a key; `None` when nothing is.
+    async fn fill_of(
+        &self,
+        granted: &Granted<K, V>,
+        value: Option<&Arc<V>>,
+        cost: std::time::Duration,
+    ) -> Option<Fill> {
+        let (inner, Granted { missing, subject, .. }) = (&self.inner, granted);
+        // Redis does not know of an invalidation that waits here, and would take an older value.
+        if inner.repairs.concerns(subject.entry()) {
+            return None;
+        }
+        let fill = match value {
+            Some(value) => inner.fill(value, inner.settings.fresh_for, cost, missing.stamp)?,
+            None if inner.settings.missing_for.is_zero() => return None,
+            None => inner.absent(cost, missing.stamp),
+        };
+        let cut = inner.cut(subject.entry(), fill).await;
+        cut.inspect_err(|error| tracing::debug!(%error, "a load could not be stored in parts")).ok()
     }
 
     /// Whatever has no answer yet is read by itself.
@@ -329,12 +417,8 @@ where
         join_all(answers.into_iter().zip(keys).map(async |(answer, key)| match answer {
             Some(answer) => answer,
             None => {
-                let (load, wanted) = (Arc::clone(load), key.clone());
-                self.get_admitted(Freshness::Cached, key, Admission::Had, move || async move {
-                    let found = load(vec![wanted.clone()]).await;
-                    found.map(|mut found| Loaded::from(found.remove(&wanted))).map_err(Shared)
-                })
-                .await
+                let loader = || one_of_many(load, key);
+                self.get_admitted(Freshness::Cached, key, Admission::Had, loader).await
             }
         }))
         .await
@@ -342,18 +426,17 @@ where
 }
 
 /// A loader of many as a loader of one of them.
-fn one_of_many<K, V>(load: &LoadMany<K, V>, key: &K) -> LoaderSlot<V>
+pub(super) fn one_of_many<K, V>(load: &LoadMany<K, V>, key: &K) -> Loader<V>
 where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
     let (load, key) = (Arc::clone(load), key.clone());
-    LoaderSlot::new(Box::new(move || {
-        async move { load(vec![key.clone()]).await.map(|mut found| Loaded::from(found.remove(&key))) }.boxed()
-    }))
+    Box::new(move |_| {
+        async move {
+            let found = load(vec![key.clone()]).await;
+            found.map(|mut found| Loaded::from(found.remove(&key)))
+        }
+        .boxed()
+    })
 }
-
-/// A shared error as an error.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Shared(LoadError);

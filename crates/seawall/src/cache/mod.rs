@@ -8,21 +8,26 @@
 //! an invalidation kills it, and a fill needs a live one; the same check, by tickets, guards the
 //! first level. docs/cache.md tells what is promised and what is not.
 
+mod attention;
 mod audit;
 mod audit_work;
 mod below;
 mod breakers;
 mod codec;
+pub(crate) mod counters;
 mod envelope;
 mod explain;
 mod filter;
 mod filter_keys;
 mod flight;
 mod heat;
+mod leases;
 mod level1;
+pub(crate) mod level1_budget;
 mod level2;
 mod level2_invalidate;
 mod level2_replies;
+mod life;
 mod listener;
 mod load;
 mod loader;
@@ -32,15 +37,21 @@ mod metrics;
 mod names;
 mod options;
 mod parted;
+mod past;
+mod pending;
 mod product;
 mod put;
 mod read;
 mod read_types;
 mod recent;
 mod repair;
+mod repair_file;
 mod repair_log;
+mod repair_queue;
+mod repair_task;
 pub mod sabotage;
 mod settings;
+mod shape;
 mod sweep;
 mod tend;
 mod write;
@@ -59,14 +70,30 @@ pub use filter_keys::{KeyFilter, KeySink};
 pub use options::{CacheBuilder, Level1Keeps, Mode, OnInvalidate, WhenBusy};
 pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
-pub use repair_log::{FileRepairLog, RepairLog};
+pub use repair_file::FileRepairLog;
+pub use repair_log::{LogFuture, RepairLog, RepairRow};
 use serde::{Serialize, de::DeserializeOwned};
 pub use write::Invalidation;
 
 use self::{
-    codec::Format, filter::Filter, flight::Flights, heat::Heat, level1::Level1, level2::Level2,
-    metrics::Metrics, names::Names, read_types::Tags, recent::Recent, repair::Repairs,
-    settings::Settings, sweep::Sweep,
+    attention::Attention,
+    codec::Format,
+    filter::Filter,
+    flight::Flights,
+    heat::Heat,
+    leases::Leases,
+    level1::{Level1, Memory},
+    level2::Level2,
+    life::Alive,
+    listener::Holds,
+    metrics::Metrics,
+    names::Names,
+    read_types::Tags,
+    recent::Recent,
+    repair::Repairs,
+    repair_task::Carer,
+    settings::Settings,
+    sweep::Sweep,
 };
 use crate::{
     bigkey::{Report, parts::Parts},
@@ -113,12 +140,17 @@ struct Inner<K, V> {
     filter: Option<Arc<Filter>>,
     flights: Arc<Flights<V>>,
     refreshes: Arc<Flights<V>>,
+    /// Loads that answer without Redis, and those through it that may do so too.
+    past: Arc<Flights<V>>,
+    leases: Arc<Leases>,
     repairs: Arc<Repairs>,
     recent: Arc<Recent>,
     metrics: Arc<Metrics>,
     big: Report,
     tap: audit::Tap<K, V>,
     heat: Heat,
+    /// Ends the tasks of the cache with its last handle.
+    _alive: Alive,
 }
 
 /// One key, as the levels know it.
@@ -163,63 +195,66 @@ where
         let plan = settings.big;
         let part_prefix = Names::part_prefix(seawall.prefix(), name);
         let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes, plan.bug);
-        let mut level2 = Level2::new(link, names, parts, format.fingerprint, settings.lease_for);
+        let mut level2 = Level2::new(link, names, parts, format.shape, settings.lease_for);
         // One server has nothing to spread over.
         if settings.copies > 0 && seawall.link().topology() == Topology::Cluster {
             level2.copies = Some(Copies::new(seawall.prefix(), settings.copies));
         }
         let level2 = Arc::new(level2);
-        // Half a kilobyte is a guess at the usual entry; it only sizes the first table.
-        let expected =
-            usize::try_from(settings.level1_bytes / 512).unwrap_or(usize::MAX).clamp(64, 1 << 20);
-        let level1 = (settings.level1_bytes > 0).then(|| {
+        let attention = Arc::new(Attention::new());
+        let budget = seawall.level1_budget();
+        let level1 = (settings.level1_bytes.min(budget.total()) > 0).then(|| {
+            let (budget, most) = (Arc::clone(budget), settings.level1_bytes);
+            let memory = Memory { budget, weight: settings.level1_weight, most };
             let prefix_bytes = level2.names.entry_prefix().len();
-            Arc::new(Level1::new(prefix_bytes, settings.level1_bytes, expected))
+            Level1::open(prefix_bytes, &memory, Arc::clone(&attention))
         });
         let metrics = Arc::new(Metrics::new(name));
-        let repairs = Repairs::open(name, settings.repair_limit, settings.repair_log.clone())?;
+        let alive = Alive::new();
         let filter = settings.filter.take().map(|plan| {
-            let filter = Filter::new(name);
-            seawall.spawn(filter::keep(
+            let filter = Filter::new(name, &attention);
+            seawall.spawn_at_home(filter::keep(
                 Arc::clone(&filter),
                 plan,
                 level2.names.clone(),
                 seawall.clock().clone(),
-                seawall.stopping(),
+                alive.life(&seawall),
             ));
             filter
         });
         if level1.is_some() || filter.is_some() {
+            let (level1, filter) = (level1.clone(), filter.clone());
             let listener = listener::listen(
                 Arc::clone(&level2),
-                level1.clone(),
-                filter.clone(),
+                Holds { level1, filter, attention },
+                Arc::clone(seawall.counters()),
                 Arc::clone(&metrics),
                 seawall.clock().clone(),
-                seawall.stopping(),
+                alive.life(&seawall),
             );
-            seawall.spawn(listener);
+            seawall.spawn_at_home(listener);
         }
-        let recent = Arc::new(Recent::default());
-        seawall.spawn(recent::repeat_after_reconnects(
-            Arc::clone(&recent),
-            Arc::clone(&repairs),
-            seawall.clock().clone(),
-            seawall.link().connections(),
-            seawall.stopping(),
-        ));
-        seawall.spawn(repair::replay(
-            Arc::clone(&repairs),
-            Arc::clone(&level2),
-            if settings.clearable { Sweep::Generation } else { Sweep::Search },
-            seawall.clock().clone(),
-            seawall.stopping(),
-        ));
-        let (counted, mut stop) = (Arc::clone(&metrics), seawall.stopping());
-        seawall.spawn(async move {
-            let mut stopped = false;
-            while !stopped {
-                stopped = tokio::time::timeout(FLUSH, stop.wait_for(|stop| *stop)).await.is_ok();
+        let repairs = Repairs::open(name, settings.repair_limit, settings.repair_log.clone());
+        if repairs.log.is_some() {
+            let clock = seawall.clock().clone();
+            seawall.spawn_at_home(repair_task::write_log(Arc::clone(&repairs), clock));
+        }
+        let carer = Carer {
+            repairs: Arc::clone(&repairs),
+            recent: Arc::default(),
+            level2: Arc::clone(&level2),
+            way: if settings.clearable { Sweep::Generation } else { Sweep::Search },
+            clock: seawall.clock().clone(),
+            opened: seawall.link().connections(),
+            life: alive.life(&seawall),
+        };
+        let recent = Arc::clone(&carer.recent);
+        seawall.spawn_at_home(carer.work());
+        let (counted, mut life) = (Arc::clone(&metrics), alive.life(&seawall));
+        seawall.spawn_at_home(async move {
+            let mut over = false;
+            while !over {
+                over = tokio::time::timeout(FLUSH, life.over()).await.is_ok();
                 counted.flush();
             }
         });
@@ -228,6 +263,7 @@ where
             counts: settings.hot_rules.count_reads(),
             hot_only: settings.level1_keeps == Level1Keeps::HotOnly,
         };
+        let flights: Arc<Flights<V>> = Arc::default();
         let inner = Inner {
             clock: seawall.clock().clone(),
             seawall,
@@ -236,14 +272,17 @@ where
             level1,
             level2,
             filter,
-            flights: Arc::default(),
+            past: Arc::new(flights.beside()),
+            flights,
             refreshes: Arc::default(),
+            leases: Arc::default(),
             repairs,
             recent,
             metrics,
             big: Report::new(name, plan.warn_above_bytes),
             tap: audit::Tap::default(),
             heat,
+            _alive: alive,
         };
         let inner = Arc::new(inner);
         let shelf: Weak<dyn Shelf> = Arc::<Inner<K, V>>::downgrade(&inner);

@@ -6,10 +6,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Cache,
-    codec::{Codec, Format, fingerprint},
+    codec::{Codec, Format},
     filter_keys::KeyFilter,
     repair_log::RepairLog,
     settings::{LONGEST, Settings},
+    shape::{MAX_SCHEMA, shape_of},
 };
 use crate::{
     error::{Error, Result},
@@ -93,8 +94,8 @@ pub enum Level1Keeps {
 /// shops.clear_tag("city-3").await?;
 ///
 /// // Settings that contradict each other are refused with a sentence.
-/// let lease = Duration::from_secs(1);
-/// let refused = seawall.cache::<u64, String>("shop").lease_for(lease).load_within(lease).build();
+/// let second = Duration::from_secs(1);
+/// let refused = seawall.cache::<u64, String>("shop").load_within(second).deadline(second).build();
 /// assert!(refused.unwrap_err().to_string().contains("load_within"));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
@@ -174,20 +175,21 @@ where
         self
     }
 
-    /// How long a loader's lease lives: when the loader's process dies, this is how long others
-    /// wait. 10 s without it; longer than [`CacheBuilder::load_within`].
+    /// Sets how long a lease lives. The process that loads renews it while its loader runs; when that
+    /// process dies, others wait for the rest of it. Default: 2 seconds.
     pub fn lease_for(mut self, time: Duration) -> Self {
         self.settings.lease_for = time;
         self
     }
 
-    /// How long a load may take; 5 s without it.
+    /// Limits the time of a load. Default: 5 seconds.
     pub fn load_within(mut self, time: Duration) -> Self {
         self.settings.load_within = time;
         self
     }
 
-    /// How long a read may take, with everything it waits for; 10 s without it.
+    /// Limits the time of a read, with everything it waits for. Must be at least `lease_for` plus
+    /// `load_within`. Default: 10 seconds.
     pub fn deadline(mut self, time: Duration) -> Self {
         self.settings.deadline = time;
         self
@@ -218,10 +220,18 @@ where
         self
     }
 
-    /// How much the first level may hold, in bytes of values; 64 MiB without it, 0 for no first
-    /// level.
+    /// How much the first level may hold at most, in bytes of values; without it whatever is its part of
+    /// the handle's memory for first levels ([`Builder::level1_bytes`](crate::Builder::level1_bytes)), 0
+    /// for no first level.
     pub fn level1_bytes(mut self, bytes: u64) -> Self {
         self.settings.level1_bytes = bytes;
+        self
+    }
+
+    /// What this cache's claim to the handle's memory for first levels is worth when all caches could
+    /// use more than there is: one with 2 gets twice as much as one with 1, which is the default.
+    pub fn level1_weight(mut self, weight: u32) -> Self {
+        self.settings.level1_weight = weight;
         self
     }
 
@@ -258,8 +268,9 @@ where
         self
     }
 
-    /// Where invalidations are kept that Redis did not take, so that a restart does not lose them;
-    /// in memory without it.
+    /// Where invalidations are kept that Redis did not take, so that a restart does not lose them, and
+    /// where others may add some; in memory without it. Until it was read for the first time, reads go
+    /// past the cache.
     pub fn repair_log(mut self, log: Arc<dyn RepairLog>) -> Self {
         self.settings.repair_log = Some(log);
         self
@@ -341,7 +352,11 @@ where
         self
     }
 
-    /// Raise this when the meaning of `V` changes while its name stays: older entries are misses.
+    /// Sets the version of the values' shape. Raise it whenever `V` changes so that older entries would
+    /// be misread: while two releases run side by side, the newer one replaces entries of the older
+    /// one, and the older one reads past the cache without touching entries of the newer one. A change
+    /// of `V`'s field or variant names is noticed without it, but then each release replaces the
+    /// other's entries. Default: 0; at most 4095.
     pub fn schema(mut self, number: u32) -> Self {
         self.schema = number;
         self
@@ -350,15 +365,22 @@ where
     /// Builds the cache.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the settings that contradict each other.
+    /// [`Error::Invalid`] names the settings that contradict each other, or says that there is no Tokio
+    /// runtime here; [`Error::Closed`] after the handle was shut down.
     pub fn build(mut self) -> Result<Cache<K, V>> {
         let refuse =
             |sentence: String| Error::Invalid(format!("cache {:?}: {sentence}", self.name));
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(refuse("build() must be called within a Tokio runtime".into()));
+        }
         if self.name.is_empty() || self.name.contains(['{', '}', ':', '%']) {
             return Err(refuse("its name must not be empty nor have any of { } : %".into()));
         }
         if self.max_value_bytes == 0 {
             return Err(refuse("max_value_bytes is 0: nothing could be cached".into()));
+        }
+        if self.schema > MAX_SCHEMA {
+            return Err(refuse(format!("schema is {}, the most is {MAX_SCHEMA}", self.schema)));
         }
         self.settings.check().map_err(refuse)?;
         if self.settings.mode == Mode::LogicalExpiry {
@@ -368,7 +390,7 @@ where
             codec: self.codec,
             compress_above_bytes: self.compress_above_bytes,
             max_value_bytes: self.max_value_bytes,
-            fingerprint: fingerprint::<V>(self.schema),
+            shape: shape_of::<V>(self.schema),
         };
         Cache::open(self.seawall, &self.name, self.settings, format)
     }

@@ -1,6 +1,10 @@
 //! From what a loader found to an entry: what is stored, for how long, and what first levels keep.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -8,15 +12,33 @@ use super::{
     Inner, Loaded, Subject,
     envelope::Kind,
     level2::{Fill, Stored},
-    loader::Product,
+    loader::{Product, panic_text},
     read_types::{Entry, Tags},
+    settings::LONGEST,
 };
-use crate::{clock::Moment, key::KeyPart};
+use crate::{clock::Moment, error::Error, key::KeyPart};
+
+/// What a load is to replace, as its reader saw it.
+#[derive(Debug)]
+pub(super) struct Stale<V> {
+    pub(super) entry: Entry<V>,
+    /// Whether it is in Redis and was not invalidated: then it can be made fresh where it is.
+    pub(super) stored: bool,
+}
+
+impl<V> Clone for Stale<V> {
+    fn clone(&self) -> Self {
+        Stale { entry: self.entry.clone(), stored: self.stored }
+    }
+}
 
 /// What is to be done with a product.
 pub(super) enum Prepared<V> {
     Store(Fill, Option<Arc<V>>),
     Pass(Option<Arc<V>>),
+    /// The entry that is there is fresh again.
+    Prolong(Entry<V>),
+    /// The loader left as it is what is not there.
     NotModified,
 }
 
@@ -26,18 +48,31 @@ where
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     /// What is to be done with what a loader found.
-    pub(super) fn prepare(&self, product: Product<V>, stamp: u64) -> Prepared<V> {
-        let (value, fresh_for) = match product.loaded {
-            Loaded::Found(value) => (value, self.settings.fresh_for),
-            Loaded::FoundFor(value, fresh_for) => (value, fresh_for),
-            Loaded::DontCache(value) => return Prepared::Pass(Some(Arc::new(value))),
-            Loaded::Missing if self.settings.missing_for.is_zero() => return Prepared::Pass(None),
-            Loaded::Missing => return Prepared::Store(self.absent(product.cost, stamp), None),
-            Loaded::NotModified => return Prepared::NotModified,
+    pub(super) fn prepare(
+        &self,
+        product: Product<V>,
+        stale: Option<Stale<V>>,
+        stamp: u64,
+    ) -> Prepared<V> {
+        let (value, fresh_for) = match (product.loaded, stale) {
+            (Loaded::Found(value), _) => (Arc::new(value), self.settings.fresh_for),
+            (Loaded::FoundFor(value, fresh_for), _) => (Arc::new(value), fresh_for.min(LONGEST)),
+            (Loaded::DontCache(value), _) => return Prepared::Pass(Some(Arc::new(value))),
+            (Loaded::Missing, _) if self.settings.missing_for.is_zero() => {
+                return Prepared::Pass(None);
+            }
+            (Loaded::Missing, _) => return Prepared::Store(self.absent(product.cost, stamp), None),
+            (Loaded::NotModified, Some(Stale { entry, stored: true })) => {
+                return Prepared::Prolong(entry);
+            }
+            (Loaded::NotModified, Some(Stale { entry: Entry { value: Some(value), .. }, .. })) => {
+                (value, self.settings.fresh_for)
+            }
+            (Loaded::NotModified, _) => return Prepared::NotModified,
         };
         match self.fill(&value, fresh_for, product.cost, stamp) {
-            Some(fill) => Prepared::Store(fill, Some(Arc::new(value))),
-            None => Prepared::Pass(Some(Arc::new(value))),
+            Some(fill) => Prepared::Store(fill, Some(value)),
+            None => Prepared::Pass(Some(value)),
         }
     }
 
@@ -49,7 +84,9 @@ where
         cost: Duration,
         stamp: u64,
     ) -> Option<Fill> {
-        match self.format.encode(value) {
+        let encoded = catch_unwind(AssertUnwindSafe(|| self.format.encode(value)));
+        let encoded = encoded.unwrap_or_else(|panic| Err(Error::Invalid(panic_text(&*panic))));
+        match encoded {
             Ok(encoded) => Some(Fill {
                 kind: Kind::Value,
                 codec: encoded.codec,
@@ -102,7 +139,7 @@ where
     ) -> Entry<V> {
         self.known(subject.entry(), value.is_some());
         let now = self.clock.now();
-        let server = self.level2.link.server_millis_at(now);
+        let server = self.level2.link.server_millis_of(subject.entry(), now);
         Entry {
             value,
             version: stored.version,
@@ -113,6 +150,25 @@ where
             bytes: u32::try_from(fill.size_bytes()).unwrap_or(u32::MAX),
             invalidated: false,
             tags: subject.tags.clone(),
+        }
+    }
+
+    /// An entry that was just found to be still right.
+    pub(super) fn prolonged(
+        &self,
+        entry: Entry<V>,
+        stored: &Stored,
+        subject: &Subject,
+    ) -> Entry<V> {
+        let now = self.clock.now();
+        let server = self.level2.link.server_millis_of(subject.entry(), now);
+        Entry {
+            version: stored.version,
+            fresh_until: moment(stored.fresh_until, now, server),
+            stale_until: moment(stored.stale_until, now, server),
+            written: now,
+            invalidated: false,
+            ..entry
         }
     }
 

@@ -19,12 +19,16 @@ use super::{
     level2::{Fill, Level2, Versioned, millis},
     load::new_token,
     messages::about_keys,
+    pending::Pending,
 };
 use crate::{
     error::{Error, Result},
     key::KeyPart,
     link::Script,
 };
+
+/// How long the write of a value in parts may take. Its lease is not renewed.
+const PARTED_LEASE: Duration = Duration::from_secs(10);
 
 static RESERVE: Script = Script::new(include_str!("script/reserve.lua"));
 
@@ -79,17 +83,30 @@ where
     /// [`Link::send`](crate::Link::send). After an error the entry's state is unknown: invalidate it.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave the old value, the new one, or none; readers may then wait for
-    /// the write for up to two time-outs of a reply.
+    /// Dropping the future may leave the old value, the new one, or none, in all processes the same:
+    /// what it leaves open, a value that others were not told of or the lease that readers wait for,
+    /// the repair queue ends by an invalidation; so it does after an error that leaves this open. A
+    /// request that arrives after that may keep readers waiting for up to two time-outs of a reply.
     pub async fn put(&self, key: &K, value: &V) -> Result<Version> {
         let inner = &self.inner;
         let subject = inner.subject(key)?;
         let encoded = inner.format.encode(value)?;
         let token = new_token();
-        let (reserved, stamp) = futures_util::try_join!(
+        // The first request takes the lease. Whatever becomes of this caller, readers must not be left
+        // waiting for it, and from the second request on others may have to be told.
+        let mut pending = Pending::entries(inner, vec![subject.entry().to_vec()]);
+        let (reserved, stamp) = futures_util::join!(
             inner.level2.reserve(subject.entry(), token, encoded.bytes.len()),
             inner.level2.stamp_for(&subject),
-        )?;
+        );
+        let reserved = match reserved {
+            Err(error) if !error.is_indeterminate() => {
+                pending.disarm();
+                return Err(error);
+            }
+            reserved => reserved?,
+        };
+        let stamp = stamp?;
         let fill = inner.written(encoded.codec, encoded.bytes, stamp);
         let fill = inner.cut(subject.entry(), fill).await?;
         inner.heat.keys.wrote(subject.entry());
@@ -99,19 +116,32 @@ where
         if !matches!(put, Ok(Put::Stored(_))) {
             inner.discard(subject.entry(), &fill).await;
         }
-        match put? {
-            Put::Stored(version) => {
+        match put {
+            Ok(Put::Stored(version)) => {
                 inner.level2.tell_written(subject.entry(), &told).await?;
+                pending.disarm();
+                // What was read between the first drop and Redis' answer may be older.
+                inner.drop_copies(&[subject.entry()]);
                 Ok(Version(version))
             }
             // Whoever came between is later than this write, and has told everybody.
-            Put::Overtaken => Ok(Version(reserved.at_micros)),
-            Put::TookTooLong => match inner.invalidate(vec![subject.entry().to_vec()]).await {
+            Ok(Put::Overtaken) => {
+                pending.disarm();
+                inner.drop_copies(&[subject.entry()]);
+                Ok(Version(reserved.at_micros))
+            }
+            Ok(Put::TookTooLong) => match pending.invalidate().await? {
                 Invalidation::Applied(version) => Ok(version),
                 Invalidation::Queued => {
                     Err(Error::Unavailable("the write took too long and was taken back".into()))
                 }
             },
+            Err(error) => {
+                if !error.is_indeterminate() {
+                    pending.disarm();
+                }
+                Err(error)
+            }
         }
     }
 
@@ -146,17 +176,34 @@ where
         inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
         let told = about_keys(&[subject.entry()]);
+        // From here on others may have to be told, whatever becomes of this caller.
+        let pending = Pending::entries(inner, vec![subject.entry().to_vec()]);
         let result = inner.level2.put_if_newer(subject.entry(), version, &fill, &told).await;
         if !matches!(result, Ok(Versioned::Stored(_))) {
             inner.discard(subject.entry(), &fill).await;
         }
-        let outcome = match result? {
-            Versioned::Stored(version) => PutOutcome::Stored(Version(version)),
-            Versioned::Equal(version) => PutOutcome::Undecided(Version(version)),
-            Versioned::Older => return Ok(PutOutcome::Older),
-            Versioned::Same => return Ok(PutOutcome::Unchanged),
+        let outcome = match result {
+            Ok(Versioned::Stored(version)) => PutOutcome::Stored(Version(version)),
+            Ok(Versioned::Equal(version)) => PutOutcome::Undecided(Version(version)),
+            Ok(Versioned::Older) => {
+                pending.disarm();
+                return Ok(PutOutcome::Older);
+            }
+            Ok(Versioned::Same) => {
+                pending.disarm();
+                return Ok(PutOutcome::Unchanged);
+            }
+            Err(error) => {
+                if !error.is_indeterminate() {
+                    pending.disarm();
+                }
+                return Err(error);
+            }
         };
         inner.level2.tell_written(subject.entry(), &told).await?;
+        pending.disarm();
+        // What was read between the first drop and Redis' answer may be older.
+        inner.drop_copies(&[subject.entry()]);
         Ok(outcome)
     }
 }
@@ -184,10 +231,10 @@ impl Level2 {
     /// Takes the lease for a write, from whoever has it.
     async fn reserve(&self, key: &[u8], token: u64, size_bytes: usize) -> Result<Reserved> {
         // Both requests are over by then, one way or the other; readers should not wait for longer.
-        let mut lives = self.lease_for.min(self.link.response_timeout() * 2);
+        let mut lives = self.link.response_timeout() * 2;
         if size_bytes > self.parts.part_bytes() {
             // Its parts are written in between.
-            lives = self.lease_for;
+            lives = lives.max(PARTED_LEASE);
         }
         let call = RESERVE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(millis(lives));
         let (version, at_micros) = self.guarded(key, self.link.eval(&call)).await?;

@@ -7,11 +7,14 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Cache, CacheError, Freshness, Inner, Loaded, Read, Source, Subject,
+    below::Reader,
     envelope::{Header, Kind},
     level1::Ticket,
     load::{LoaderSlot, moment},
+    loader::Loader,
     parted::{Whole, is_in_parts},
     read_types::Entry,
+    shape,
 };
 use crate::{
     clock::Moment,
@@ -43,7 +46,8 @@ where
         if let Some(read) = self.inner.hit_level1(key, Freshness::Cached) {
             return Ok(read);
         }
-        self.get_below(Freshness::Cached, key, load).await
+        let loader = || boxed(move |_| load());
+        self.get_admitted(Freshness::Cached, key, Admission::Asks, loader).await
     }
 
     /// The same for a reader with wishes of its own.
@@ -64,38 +68,62 @@ where
         if let Some(read) = self.inner.hit_level1(key, freshness) {
             return Ok(read);
         }
-        self.get_below(freshness, key, load).await
+        self.get_admitted(freshness, key, Admission::Asks, || boxed(move |_| load())).await
     }
 
-    /// Everything that is not a fresh copy in memory; boxed, so that such a hit does not carry what
-    /// only the others need.
-    fn get_below<'a, F, Fut, E>(
-        &'a self,
+    /// The same for a loader that looks at what it is to replace: a value past its lifetime, or one
+    /// that was invalidated and kept. If that is still right it says [`Loaded::NotModified`], and the
+    /// value is fresh again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{io, sync::Arc};
+    /// use seawall::{Seawall, cache::{Cache, Freshness, Loaded}};
+    ///
+    /// // A row with its update time: the source is asked for the whole row only if that has changed.
+    /// async fn select(cached: Option<Arc<(u64, String)>>) -> io::Result<Loaded<(u64, String)>> {
+    ///     let updated_at = 7;
+    ///     match cached {
+    ///         Some(cached) if cached.0 == updated_at => Ok(Loaded::NotModified),
+    ///         _ => Ok(Loaded::Found((updated_at, "tea house".to_owned()))),
+    ///     }
+    /// }
+    ///
+    /// let seawall = Seawall::connect("embedded:").await?;
+    /// let shops: Cache<u64, (u64, String)> = seawall.cache("shop").build()?;
+    /// let shop = shops.get_or_revalidate(Freshness::Cached, &42, select).await?;
+    /// assert_eq!(shop.value.map(|shop| shop.0), Some(7));
+    /// # seawall.shutdown().await; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cache::get_or_load`].
+    pub async fn get_or_revalidate<F, Fut, E>(
+        &self,
         freshness: Freshness,
-        key: &'a K,
+        key: &K,
         load: F,
-    ) -> BoxFuture<'a, Result<Read<V>, CacheError>>
+    ) -> Result<Read<V>, CacheError>
     where
-        F: FnOnce() -> Fut + Send + 'static,
+        F: FnOnce(Option<Arc<V>>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.get_admitted(freshness, key, Admission::Asks, load)
+        if let Some(read) = self.inner.hit_level1(key, freshness) {
+            return Ok(read);
+        }
+        self.get_admitted(freshness, key, Admission::Asks, || boxed(load)).await
     }
 
-    /// The same, for a reader who may have had its share of a hot key before.
-    pub(super) fn get_admitted<'a, F, Fut, E>(
+    /// Everything that is not a fresh copy in memory, for a reader who may have had its share of a
+    /// hot key before. Boxed, so that such a hit does not carry what only the others need.
+    pub(super) fn get_admitted<'a>(
         &'a self,
         freshness: Freshness,
         key: &'a K,
         admission: Admission,
-        load: F,
-    ) -> BoxFuture<'a, Result<Read<V>, CacheError>>
-    where
-        F: FnOnce() -> Fut + Send + 'static,
-        Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
+        loader: impl FnOnce() -> Loader<V> + Send + 'a,
+    ) -> BoxFuture<'a, Result<Read<V>, CacheError>> {
         let inner = &self.inner;
         Box::pin(async move {
             let subject = inner.subject(key)?;
@@ -109,16 +137,15 @@ where
             {
                 return rationed;
             }
+            let deadline = inner.clock.now() + inner.settings.deadline;
             let looked = inner.look_level2(&subject, freshness).await;
             if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
                 inner.tap.see(key, &read);
                 return Ok(read);
             }
-            let loader = LoaderSlot::new(Box::new(move || {
-                load().map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
-            }));
-            let below = Inner::read_below(inner, subject, freshness, older, looked, Some(loader));
-            let read = below.boxed().await?;
+            let loader = Some(LoaderSlot::new(loader()));
+            let reader = Reader { subject, freshness, older, loader, deadline };
+            let read = Inner::read_below(inner, reader, looked).boxed().await?;
             read.inspect(|read| inner.tap.see(key, read))
                 .ok_or(CacheError::Deadline(inner.settings.deadline))
         })
@@ -161,8 +188,10 @@ where
         if let Some(rationed) = inner.ration(subject.entry(), older.as_ref()) {
             return rationed.map(Some);
         }
+        let deadline = inner.clock.now() + inner.settings.deadline;
         let looked = inner.look_level2(&subject, freshness).await;
-        Inner::read_below(inner, subject, freshness, older, looked, None).await
+        let reader = Reader { subject, freshness, older, loader: None, deadline };
+        Inner::read_below(inner, reader, looked).await
     }
 }
 
@@ -215,11 +244,15 @@ where
             return (Some(read), None);
         }
         let Some(level1) = &self.level1 else { return (None, None) };
-        if freshness == Freshness::Strong || self.repairs.concerns(key) {
+        if freshness == Freshness::Strong {
             return (None, None);
         }
-        match level1.get(key) {
-            Some(entry) if now < entry.fresh_until && entry.suits(freshness, now) => {
+        // While an invalidation waits, only what was loaded past the cache after it: see `past`.
+        let waits = self.repairs.concerns(key);
+        // Before the copy is looked for: one that was found before it was compared may be old.
+        let serves = level1.serves();
+        match level1.get(key).filter(|entry| !waits || entry.version == 0) {
+            Some(entry) if serves && now < entry.fresh_until && entry.suits(freshness, now) => {
                 self.metrics.level1_hits.count();
                 if entry.value.is_none() {
                     self.metrics.negative_hits.increment(1);
@@ -239,12 +272,25 @@ where
     ) -> Looked<V> {
         // Both before the command is sent: what comes after it must not be taken for older.
         let began = self.flights.next();
-        let ticket = self.level1.as_ref().map(|level1| level1.ticket(subject.entry()));
+        let ticket = self.ticket(subject);
+        // What is in Redis under a key whose invalidation it did not take is not to be trusted. This
+        // is asked before the command is sent: after it the invalidation may be through.
+        if self.repairs.concerns(subject.entry()) {
+            let (at, found) = (self.clock.now(), Ok((None, 0)));
+            return Looked { began, ticket, at, found, lost: None, past: true };
+        }
         if let Some((entry, stamp)) = self.look_copy(subject, freshness).await {
-            let at = self.clock.now();
-            return Looked { began, ticket, at, found: Ok((Some(entry), stamp)), lost: None };
+            let (at, found) = (self.clock.now(), Ok((Some(entry), stamp)));
+            return Looked { began, ticket, at, found, lost: None, past: false };
         }
         let mut found = self.level2.get(subject.entry(), &subject.generations).await;
+        if let Ok((Some(raw), _)) = &found
+            && self.is_newer(raw)
+        {
+            self.metrics.unreadable.increment(1);
+            let (at, found) = (self.clock.now(), Ok((None, 0)));
+            return Looked { began, ticket, at, found, lost: None, past: true };
+        }
         let mut lost = None;
         if let Ok((Some(raw), stamp)) = &mut found
             && is_in_parts(raw)
@@ -263,7 +309,7 @@ where
         let at = self.clock.now();
         let found = found
             .map(|(raw, stamp)| (raw.and_then(|raw| self.decode(&raw, stamp, subject, at)), stamp));
-        Looked { began, ticket, at, found, lost }
+        Looked { began, ticket, at, found, lost, past: false }
     }
 
     /// The usual case, without any preparation for the others: a fresh entry that wants no tending.
@@ -300,6 +346,13 @@ where
         entry.read(Source::Level2, now)
     }
 
+    /// Whether a newer release wrote this entry: it is neither read nor replaced.
+    pub(super) fn is_newer(&self, raw: &[u8]) -> bool {
+        Header::read(raw).is_some_and(|(header, _)| {
+            header.kind == Kind::Value && shape::is_newer(header.shape, self.format.shape)
+        })
+    }
+
     /// What an entry in Redis means to us; `None` when it holds nothing that we can read.
     pub(super) fn decode(
         &self,
@@ -316,7 +369,7 @@ where
             return None;
         }
         let value = if header.kind == Kind::Value {
-            let readable = header.fingerprint == self.format.fingerprint;
+            let readable = header.shape == self.format.shape;
             let value = readable.then(|| self.format.decode(header.codec, bytes)).flatten();
             if value.is_none() {
                 self.metrics.unreadable.increment(1);
@@ -326,7 +379,7 @@ where
         } else {
             None
         };
-        let server = self.level2.link.server_millis_at(now);
+        let server = self.level2.link.server_millis_of(subject.entry(), now);
         Some(Entry {
             value,
             version: header.version,
@@ -339,6 +392,18 @@ where
             tags: subject.tags.clone(),
         })
     }
+}
+
+/// A loader as the cache keeps it.
+fn boxed<V, F, Fut, E>(load: F) -> Loader<V>
+where
+    F: FnOnce(Option<Arc<V>>) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
+    E: Into<Box<dyn StdError + Send + Sync>>,
+{
+    Box::new(move |stale| {
+        load(stale).map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
+    })
 }
 
 /// Whether a reader still has to ask for its share of a hot key.
@@ -360,4 +425,7 @@ pub(super) struct Looked<V> {
     pub(super) found: Result<(Option<Entry<V>>, u64), Error>,
     /// The version of an entry whose parts are gone.
     pub(super) lost: Option<u64>,
+    /// The read goes past the cache: an invalidation of this key waits, and Redis was not asked; or
+    /// Redis has an entry of a newer release.
+    pub(super) past: bool,
 }

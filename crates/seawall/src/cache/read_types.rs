@@ -1,6 +1,6 @@
 //! What a reader asks for and what it gets.
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use crate::{clock::Moment, error::Error};
 
@@ -134,27 +134,67 @@ impl<V> From<Option<V>> for Loaded<V> {
 pub type LoadError = Arc<dyn StdError + Send + Sync>;
 
 /// Why a read has no answer.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The loader failed and there is nothing older to give.
-    #[error("loading failed: {0}")]
+    /// The loader failed or panicked and there is nothing older to give. What it said is the
+    /// [`source`](StdError::source).
     Load(LoadError),
+    /// The loader ran for longer than [`load_within`](super::CacheBuilder::load_within) allows, and
+    /// was dropped; nothing older to give.
+    LoadTimeout {
+        /// How long it ran. Shorter than the setting when it had to wait for its governor.
+        ran: Duration,
+        /// The setting.
+        load_within: Duration,
+    },
     /// The source is protected at the moment; nothing older to give.
-    #[error("shed to protect the source, try again in {retry_after:?}")]
     Shed {
         /// When it is worth trying again.
         retry_after: Duration,
     },
-    /// Time ran out.
-    #[error("no value within {0:?}")]
+    /// The read took longer than its [`deadline`](super::CacheBuilder::deadline).
     Deadline(Duration),
     /// Another caller is loading, and the cache is set to say so rather than wait.
-    #[error("another caller is loading this")]
     Busy,
     /// Redis failed where nothing could stand in for it, or the key makes no sense.
-    #[error(transparent)]
-    Redis(#[from] Error),
+    Redis(Error),
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheError::Load(error) => write!(f, "loading failed: {error}"),
+            CacheError::LoadTimeout { ran, load_within } => {
+                write!(f, "the load was cut after {ran:?}, load_within is {load_within:?}")
+            }
+            CacheError::Shed { retry_after } => {
+                write!(f, "shed to protect the source, try again in {retry_after:?}")
+            }
+            CacheError::Deadline(deadline) => {
+                write!(f, "no value within the deadline of {deadline:?}")
+            }
+            CacheError::Busy => f.write_str("another caller is loading this"),
+            CacheError::Redis(error) => error.fmt(f),
+        }
+    }
+}
+
+// By hand: a derived `source` would be the `Arc`, which cannot be downcast to the loader's error.
+impl StdError for CacheError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            CacheError::Load(error) => Some(&**error),
+            CacheError::Redis(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for CacheError {
+    fn from(error: Error) -> Self {
+        CacheError::Redis(error)
+    }
 }
 
 /// Hashes of tags; none for most caches, which then share no counter of references either.
@@ -193,6 +233,11 @@ impl<V> Entry<V> {
             age: now.since(self.written),
             version: Version(self.version),
         }
+    }
+
+    /// Whether an entry that Redis just called fresh may answer a reader with such wishes.
+    pub(super) fn is_current(&self, freshness: Freshness, now: Moment) -> bool {
+        freshness == Freshness::Strong || self.suits(freshness, now)
     }
 
     /// Whether this may answer a reader with such wishes at this moment.

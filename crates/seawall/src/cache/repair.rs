@@ -1,16 +1,17 @@
 //! Invalidations that Redis did not take, kept until it does.
 //!
-//! The queue is a set of entries: invalidating twice is the same as once. While an entry is in it
-//! this process reads it past the cache. With a [`RepairLog`] it survives a restart; a database with
-//! an outbox table is the best one, because it can be written in the transaction of the change
-//! itself.
+//! The queue is a set: invalidating twice is the same as once. While an entry is in it this process
+//! reads it past the cache. With a [`RepairLog`] it survives a restart; what others add to the log is
+//! found there too. `repair_task.rs` carries it out.
 //!
-//! The set is bounded, by number and by bytes. What does not fit is not forgotten: the set collapses
-//! into "every entry", this process reads all keys past the cache, and when Redis answers the whole
-//! namespace is invalidated (`sweep.rs`). That costs loads, never a promise.
+//! Adding to the queue itself never waits, so that a caller that goes away can do it as well; whoever
+//! promises something waits until the log has it.
+//!
+//! Invariant: what was added before [`Repairs::end`] is carried out, or stays in the log, or was
+//! reported as lost; after it nothing is taken but by the log.
 
 use std::{
-    collections::BTreeMap,
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -21,157 +22,93 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    level2::Level2,
-    messages::about_keys,
     repair_log::RepairLog,
-    sweep::{Sweep, sweep},
+    repair_queue::{Batch, Bump, Queue, Waiting},
 };
 use crate::{
-    clock::Clock,
+    clock::Moment,
     error::{Error, Result},
 };
 
-/// How many entries are replayed in one go.
-const BATCH: usize = 256;
-/// How many bytes of entries are kept.
-const MAX_BYTES: usize = 32 << 20;
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// What stands for every entry in a [`RepairLog`].
-const EVERYTHING: &[u8] = b"";
-
-/// Entries, each with the number of its last addition: one that is added again while it is being
-/// replayed stays.
-struct Queue {
-    entries: BTreeMap<Vec<u8>, u64>,
-    bytes: usize,
-    limit: usize,
-    /// Set when every entry has to be invalidated: the number of the addition that was too much.
-    everything: Option<u64>,
-    additions: u64,
-}
-
-/// What is to be invalidated next.
-#[derive(Debug, PartialEq, Eq)]
-enum Batch {
-    Nothing,
-    /// These, each with its number.
-    Entries(Vec<(Vec<u8>, u64)>),
-    /// Every entry, which covers all additions up to this one.
-    Everything(u64),
-}
-
-impl Queue {
-    fn new(limit: usize) -> Self {
-        Queue { entries: BTreeMap::new(), bytes: 0, limit, everything: None, additions: 0 }
-    }
-
-    /// Adds entries; whether they were too much.
-    fn extend(&mut self, entries: Vec<Vec<u8>>) -> bool {
-        self.additions += 1;
-        let mut too_much = false;
-        for entry in entries {
-            if entry == EVERYTHING {
-                too_much = true;
-                continue;
-            }
-            let bytes = entry.len();
-            if self.entries.insert(entry, self.additions).is_none() {
-                self.bytes += bytes;
-            }
-        }
-        too_much |= self.entries.len() > self.limit || self.bytes > MAX_BYTES;
-        if too_much {
-            (self.entries, self.bytes) = (BTreeMap::new(), 0);
-            self.everything = Some(self.additions);
-        }
-        too_much
-    }
-
-    fn next_batch(&self) -> Batch {
-        if self.everything.is_some() {
-            return Batch::Everything(self.additions);
-        }
-        let some = self.entries.iter().take(BATCH);
-        let some: Vec<_> = some.map(|(entry, number)| (entry.clone(), *number)).collect();
-        if some.is_empty() { Batch::Nothing } else { Batch::Entries(some) }
-    }
-
-    fn done(&mut self, batch: &Batch) {
-        match batch {
-            Batch::Nothing => {}
-            Batch::Entries(entries) => {
-                for (entry, number) in entries {
-                    if self.entries.get(entry) == Some(number) {
-                        self.entries.remove(entry);
-                    }
-                }
-            }
-            Batch::Everything(covered) => {
-                self.everything = self.everything.filter(|number| number > covered);
-                self.entries.retain(|_, number| *number > *covered);
-            }
-        }
-        self.bytes = self.entries.keys().map(Vec::len).sum();
-    }
-
-    fn len(&self) -> usize {
-        self.entries.len() + usize::from(self.everything.is_some())
-    }
-
-    /// What a log has to keep.
-    fn left(&self) -> Vec<Vec<u8>> {
-        let everything = self.everything.map(|_| EVERYTHING.to_vec());
-        everything.into_iter().chain(self.entries.keys().cloned()).collect()
-    }
-}
+/// How long a caller waits for the log.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
+/// Rows that are read from the log at a time.
+const PAGE: usize = 1000;
 
 /// The queue of one cache.
 pub(super) struct Repairs {
-    cache: String,
-    queue: Mutex<Queue>,
+    pub(super) cache: String,
+    state: Mutex<State>,
     /// How many there are: so that readers need no lock when there is none.
     count: AtomicUsize,
-    log: Option<Arc<dyn RepairLog>>,
-    /// Held while log and queue are changed together: what is added to the log must not be taken out
-    /// of it by a batch that ends before it is in the queue. Readers do not take it. How many entries
-    /// the log has.
-    logged: Mutex<usize>,
-    added: Notify,
+    pub(super) log: Option<Arc<dyn RepairLog>>,
+    pub(super) added: Notify,
+    /// There is something to write into the log.
+    pub(super) unwritten: Notify,
+    /// Additions up to this number are in the log, or could not be written.
+    written: watch::Sender<u64>,
+}
+
+struct State {
+    queue: Queue,
+    /// To be added at these moments, in their order.
+    later: VecDeque<(Moment, Later)>,
+    /// How many entries these are.
+    later_entries: usize,
+    limit: usize,
+    /// Entries that the log does not have yet.
+    unwritten: Vec<Vec<u8>>,
+    /// Counts what was put there.
+    writes: u64,
+    /// The log was not read yet: anything may be in it.
+    unread: bool,
+    /// Something of ours was written into the log since it was last read.
+    is_due: bool,
+    /// Where the next page of the log begins.
+    after: u64,
+    ended: bool,
+}
+
+/// What is to be added later.
+enum Later {
+    Entries(Vec<Vec<u8>>),
+    /// There were more of them than are kept one by one.
+    Everything,
 }
 
 impl Repairs {
-    pub(super) fn open(
-        cache: &str,
-        limit: usize,
-        log: Option<Arc<dyn RepairLog>>,
-    ) -> Result<Arc<Self>> {
-        let left = match &log {
-            None => Vec::new(),
-            Some(log) => log.load(cache).map_err(|error| {
-                Error::Invalid(format!("the repair log of cache {cache:?} cannot be read: {error}"))
-            })?,
-        };
-        let logged = Mutex::new(left.len());
-        let mut queue = Queue::new(limit);
-        queue.extend(left);
-        Ok(Arc::new(Repairs {
+    pub(super) fn open(cache: &str, limit: usize, log: Option<Arc<dyn RepairLog>>) -> Arc<Self> {
+        let unread = log.is_some();
+        Arc::new(Repairs {
             cache: cache.to_owned(),
-            count: AtomicUsize::new(queue.len()),
-            queue: Mutex::new(queue),
+            state: Mutex::new(State {
+                queue: Queue::new(limit),
+                later: VecDeque::new(),
+                later_entries: 0,
+                limit,
+                unwritten: Vec::new(),
+                writes: 0,
+                unread,
+                is_due: false,
+                after: 0,
+                ended: false,
+            }),
+            count: AtomicUsize::new(usize::from(unread)),
             log,
-            logged,
             added: Notify::new(),
-        }))
+            unwritten: Notify::new(),
+            written: watch::Sender::new(0),
+        })
     }
 
-    /// Whether this entry waits for its invalidation.
+    /// Whether this entry waits for its invalidation, as far as is known: nothing is before the log was
+    /// read.
     pub(super) fn concerns(&self, entry: &[u8]) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
         }
-        let queue = self.lock();
-        queue.everything.is_some() || queue.entries.contains_key(entry)
+        let state = self.lock();
+        state.unread || state.queue.concerns(entry)
     }
 
     /// Whether none waits.
@@ -184,162 +121,251 @@ impl Repairs {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Queues entries.
-    pub(super) fn add(&self, entries: Vec<Vec<u8>>) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        self.log_addition(&entries, &mut logged);
-        let mut queue = self.lock();
-        let too_much = queue.extend(entries);
-        self.count.store(queue.len(), Ordering::Release);
-        drop(queue);
+    /// Whether nothing would carry out what is added.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    /// Queues entries at once; what it returns waits until the log has them.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when nothing will ever carry them out.
+    pub(super) fn add(&self, entries: Vec<Vec<u8>>) -> impl Future<Output = Result<()>> {
+        let queued = self.queue(entries);
+        async move {
+            let number = match queued {
+                Ok(number) => number,
+                Err(entries) => {
+                    let log = self.log.as_ref().ok_or(Error::Closed)?;
+                    return log.add(&self.cache, &entries).await.map_err(|error| {
+                        tracing::error!(cache = self.cache, %error, "an invalidation is lost");
+                        Error::Closed
+                    });
+                }
+            };
+            if self.log.is_some() {
+                let mut written = self.written.subscribe();
+                let written = written.wait_for(|written| *written >= number);
+                if tokio::time::timeout(LOG_PATIENCE, written).await.is_err() {
+                    let cache = &self.cache;
+                    tracing::error!(
+                        cache,
+                        "the repair log does not answer: a restart would lose an invalidation"
+                    );
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// Queues entries for a caller that cannot wait.
+    pub(super) fn add_now(&self, entries: Vec<Vec<u8>>) {
+        let Err(entries) = self.queue(entries) else { return };
+        if let (Some(log), Ok(runtime)) = (&self.log, tokio::runtime::Handle::try_current()) {
+            let (log, cache) = (Arc::clone(log), self.cache.clone());
+            runtime.spawn(async move {
+                if let Err(error) = log.add(&cache, &entries).await {
+                    tracing::error!(cache, %error, "an invalidation is lost");
+                }
+            });
+            return;
+        }
+        tracing::error!(cache = self.cache, "an invalidation is lost: the handle was shut down");
+    }
+
+    /// Queues entries, the log included; the number to wait for. Gives them back after the end.
+    fn queue(&self, entries: Vec<Vec<u8>>) -> std::result::Result<u64, Vec<Vec<u8>>> {
+        let mut state = self.lock();
+        if state.ended {
+            return Err(entries);
+        }
+        if self.log.is_some() {
+            state.unwritten.extend(entries.iter().cloned());
+            state.writes += 1;
+        }
+        let number = state.writes;
+        let too_much = state.queue.extend(entries);
+        self.tell(state, too_much);
+        if self.log.is_some() {
+            self.unwritten.notify_one();
+        }
+        Ok(number)
+    }
+
+    /// Queues what was acknowledged once and may have been forgotten; the log need not have it.
+    pub(super) fn repeat(&self, entries: Vec<Vec<u8>>, bumps: Vec<Bump>) {
+        let mut state = self.lock();
+        let mut too_much = !entries.is_empty() && state.queue.extend(entries);
+        for bump in bumps {
+            too_much |= state.queue.bump(bump);
+        }
+        self.tell(state, too_much);
+    }
+
+    /// Queues the end of a generation, for a caller that cannot wait. Logs have no rows for it.
+    pub(super) fn bump_now(&self, bump: Bump) {
+        self.repeat(Vec::new(), vec![bump]);
+    }
+
+    /// Queues entries at that moment, or at the end if that comes first.
+    pub(super) fn add_later(&self, at: Moment, entries: Vec<Vec<u8>>) {
+        let mut state = self.lock();
+        state.later_entries += entries.len();
+        // The delay is the same for all of them.
+        state.later.push_back((at, Later::Entries(entries)));
+        if state.later_entries > state.limit {
+            state.later.clear();
+            state.later_entries = 0;
+            state.later.push_back((at, Later::Everything));
+        }
+        drop(state);
+        self.added.notify_one();
+    }
+
+    /// Queues what is due by now; when the next one is.
+    pub(super) fn take_due(&self, now: Moment, all: bool) -> Option<Moment> {
+        let mut state = self.lock();
+        let mut too_much = false;
+        while let Some((_, later)) = state.later.pop_front_if(|(at, _)| all || *at <= now) {
+            match later {
+                Later::Entries(entries) => {
+                    state.later_entries -= entries.len();
+                    too_much |= state.queue.extend(entries);
+                }
+                Later::Everything => {
+                    state.queue.collapse();
+                    too_much = true;
+                }
+            }
+        }
+        let next = state.later.front().map(|(at, _)| *at);
+        self.publish(state, too_much);
+        next
+    }
+
+    fn tell(&self, state: MutexGuard<'_, State>, too_much: bool) {
+        self.publish(state, too_much);
+        self.added.notify_one();
+    }
+
+    fn publish(&self, state: MutexGuard<'_, State>, too_much: bool) {
+        self.count.store(state.queue.len() + usize::from(state.unread), Ordering::Release);
+        drop(state);
         if too_much {
             tracing::warn!(
                 cache = self.cache,
                 "too many invalidations wait for Redis: all entries will be invalidated"
             );
-            let everything = [EVERYTHING.to_vec()];
-            self.log_addition(&everything, &mut logged);
-            self.shorten_log(&everything, &mut logged);
-        }
-        self.added.notify_one();
-    }
-
-    fn next_batch(&self) -> Batch {
-        self.lock().next_batch()
-    }
-
-    fn done(&self, batch: &Batch) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut queue = self.lock();
-        queue.done(batch);
-        self.count.store(queue.len(), Ordering::Release);
-        // Only now and then, so that a long queue is not written again for each batch of it.
-        let worth_it = queue.len() == 0 || queue.len() * 2 <= *logged;
-        let left = if self.log.is_some() && worth_it { Some(queue.left()) } else { None };
-        drop(queue);
-        if let Some(left) = left {
-            self.shorten_log(&left, &mut logged);
         }
     }
 
-    fn log_addition(&self, entries: &[Vec<u8>], logged: &mut usize) {
-        let Some(log) = &self.log else { return };
-        *logged += entries.len();
-        if let Err(error) = log.add(&self.cache, entries) {
-            tracing::error!(cache = self.cache, %error, "a queued invalidation would not survive a restart");
-        }
+    pub(super) fn next_batch(&self) -> Batch {
+        self.lock().queue.next_batch()
     }
 
-    fn shorten_log(&self, left: &[Vec<u8>], logged: &mut usize) {
-        let Some(log) = &self.log else { return };
-        match log.keep_only(&self.cache, left) {
-            Ok(()) => *logged = left.len(),
-            Err(error) => {
-                tracing::warn!(cache = self.cache, %error, "the repair log could not be shortened");
+    /// Forgets what was carried out; the rows to remove from the log.
+    pub(super) fn done(&self, batch: Batch) -> Vec<u64> {
+        let mut state = self.lock();
+        let rows = state.queue.done(batch);
+        self.publish(state, false);
+        rows
+    }
+
+    pub(super) fn failed(&self, entries: &[(Vec<u8>, Waiting)]) {
+        self.lock().queue.failed(entries);
+    }
+
+    /// Ends the queue, if there is nothing in it or `at_any_rate`; whether it ended.
+    pub(super) fn end(&self, at_any_rate: bool) -> bool {
+        let mut state = self.lock();
+        let left = state.queue.len();
+        if left > 0 && !at_any_rate {
+            return false;
+        }
+        state.ended = true;
+        drop(state);
+        if left > 0 && self.log.is_none() {
+            let cache = &self.cache;
+            tracing::error!(cache, left, "Redis is away at the end: invalidations are lost");
+        }
+        self.unwritten.notify_one();
+        true
+    }
+
+    /// The tasks are gone, with the runtime that they ran on: nobody waits for them any more.
+    pub(super) fn abandon(&self) {
+        self.end(true);
+        self.written.send_replace(u64::MAX);
+    }
+
+    /// What the log does not have yet and still needs, with the number that covers it; `None` at the
+    /// end.
+    pub(super) fn take_unwritten(&self) -> Option<(Vec<Vec<u8>>, u64)> {
+        let mut state = self.lock();
+        let mut entries = std::mem::take(&mut state.unwritten);
+        // What was carried out meanwhile needs no row; "every entry" may stand for any of them.
+        if state.queue.room() > 0 {
+            entries.retain(|entry| state.queue.has(entry));
+        }
+        if entries.is_empty() && state.ended {
+            return None;
+        }
+        Some((entries, state.writes))
+    }
+
+    /// These entries are in the log; or not, and then they are tried again.
+    pub(super) fn wrote(&self, number: u64, failed: Vec<Vec<u8>>) {
+        let mut state = self.lock();
+        state.is_due = true;
+        if !state.ended {
+            state.unwritten.extend(failed);
+        }
+        drop(state);
+        self.written.send_modify(|written| *written = number.max(*written));
+    }
+
+    /// Whether the log has something that only reading it takes away.
+    pub(super) fn log_is_due(&self) -> bool {
+        let state = self.lock();
+        state.unread || state.is_due && state.queue.room() > 0
+    }
+
+    /// Reads a page of the log; all of it the first time.
+    pub(super) async fn read_log(&self) -> std::io::Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        // Each turn but the last takes a page of room.
+        loop {
+            let (after, asked, first) = {
+                let mut state = self.lock();
+                state.is_due = false;
+                (state.after, state.queue.room().min(PAGE), state.unread)
+            };
+            let rows = match asked {
+                0 => Vec::new(),
+                _ => log.load(&self.cache, after, asked).await?,
+            };
+            let mut state = self.lock();
+            let is_last = rows.len() < asked;
+            state.after = if is_last { 0 } else { rows.last().map_or(0, |row| row.id) };
+            let mut too_much = state.queue.extend_by_rows(rows);
+            if first && asked == 0 {
+                // More rows than may wait: the others are carried out page by page after this.
+                state.queue.collapse();
+                too_much = true;
+            }
+            state.unread &= !(is_last || asked == 0);
+            let more = state.unread;
+            self.publish(state, too_much);
+            if !more {
+                return Ok(());
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Replays the queue whenever there is something in it, until the handle is shut down.
-pub(super) async fn replay(
-    repairs: Arc<Repairs>,
-    level2: Arc<Level2>,
-    way: Sweep,
-    clock: Clock,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let batch = repairs.next_batch();
-        let repaired = match &batch {
-            Batch::Nothing => {
-                tokio::select! {
-                    biased;
-                    () = repairs.added.notified() => continue,
-                    _ = stop.wait_for(|stop| *stop) => return,
-                }
-            }
-            Batch::Entries(entries) => {
-                let entries: Vec<Vec<u8>> =
-                    entries.iter().map(|(entry, _)| entry.clone()).collect();
-                level2.invalidate(&entries, false, &about_keys(&entries)).await.map(drop)
-            }
-            Batch::Everything(_) => tokio::select! {
-                swept = sweep(&level2, way) => swept,
-                _ = stop.wait_for(|stop| *stop) => return,
-            },
-        };
-        match repaired {
-            Ok(()) => {
-                repairs.done(&batch);
-                pause = FIRST_PAUSE;
-            }
-            Err(error) => {
-                tracing::debug!(%error, waiting = repairs.len(), "the repair queue waits for Redis");
-                tokio::select! {
-                    () = clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-                    _ = stop.wait_for(|stop| *stop) => return,
-                }
-            }
-        }
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{super::repair_log::FileRepairLog, *};
-
-    fn entries(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
-        numbers.map(|number| number.to_be_bytes().to_vec()).collect()
-    }
-
-    #[test]
-    fn too_many_become_everything_and_later_ones_are_kept() {
-        let mut queue = Queue::new(10);
-        assert!(!queue.extend(entries(0..10)));
-        assert!(!queue.extend(entries(5..10)), "the same once more");
-        assert!(queue.extend(entries(10..11)));
-        assert_eq!((queue.len(), queue.bytes), (1, 0), "no memory for what did not fit");
-        let batch = queue.next_batch();
-        assert!(matches!(batch, Batch::Everything(_)));
-        // While everything is being invalidated another one comes.
-        assert!(!queue.extend(entries(3..4)));
-        queue.done(&batch);
-        let Batch::Entries(left) = queue.next_batch() else { panic!("one is left: {batch:?}") };
-        assert_eq!(left[0].0, 3_u64.to_be_bytes());
-        queue.done(&Batch::Entries(left));
-        assert_eq!(queue.next_batch(), Batch::Nothing);
-    }
-
-    #[test]
-    fn large_entries_are_bounded_by_their_bytes() {
-        let mut queue = Queue::new(1000);
-        let large = |number: u8| vec![vec![number; MAX_BYTES / 2]];
-        assert!(!queue.extend(large(1)));
-        assert!(!queue.extend(large(2)));
-        assert!(queue.extend(large(3)));
-    }
-
-    #[test]
-    fn a_restart_remembers_that_it_was_too_much() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let log: Arc<dyn RepairLog> = Arc::new(FileRepairLog::open(folder.path()).expect("empty"));
-        let open = || Repairs::open("shop", 3, Some(Arc::clone(&log))).expect("readable");
-        let repairs = open();
-        repairs.add(entries(0..3));
-        assert!(!repairs.concerns(b"any"));
-        repairs.add(entries(3..4));
-        assert!(repairs.concerns(b"any"));
-        assert_eq!(log.load("shop").expect("readable"), [EVERYTHING.to_vec()], "the log is short");
-        let again = open();
-        assert!(again.concerns(b"any"));
-        again.done(&again.next_batch());
-        assert!(!again.concerns(b"any"));
-        assert!(log.load("shop").expect("readable").is_empty());
-    }
-}
+mod tests;

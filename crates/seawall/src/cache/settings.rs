@@ -34,6 +34,7 @@ pub(super) struct Settings<K> {
     pub(super) on_invalidate: OnInvalidate,
     pub(super) second_invalidation_after: Option<Duration>,
     pub(super) level1_bytes: u64,
+    pub(super) level1_weight: u32,
     pub(super) level1_for: Duration,
     pub(super) outage_copies_for: Duration,
     pub(super) tags: Option<TagsOf<K>>,
@@ -72,14 +73,15 @@ impl<K> Default for Settings<K> {
             jitter: 0.1,
             sliding: false,
             early_refresh: None,
-            lease_for: Duration::from_secs(10),
+            lease_for: Duration::from_secs(2),
             load_within: Duration::from_secs(5),
             deadline: Duration::from_secs(10),
             wait_budget: Duration::from_millis(200),
             when_busy: WhenBusy::Wait,
             on_invalidate: OnInvalidate::Drop,
             second_invalidation_after: None,
-            level1_bytes: 64 << 20,
+            level1_bytes: u64::MAX,
+            level1_weight: 1,
             level1_for: Duration::from_secs(30),
             outage_copies_for: Duration::from_secs(1),
             tags: None,
@@ -109,15 +111,22 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
                 return Err(format!("{name} is {time:?}, it must be at least 1 ms"));
             }
         }
-        for (name, time) in [("fresh_for", self.fresh_for), ("stale_for", self.stale_for)] {
+        for (name, time) in [
+            ("fresh_for", self.fresh_for),
+            ("stale_for", self.stale_for),
+            ("missing_for", self.missing_for),
+            ("lease_for", self.lease_for),
+            ("load_within", self.load_within),
+        ] {
             if time > LONGEST {
                 return Err(format!("{name} is {time:?}, the most is ten years"));
             }
         }
-        if self.load_within >= self.lease_for {
+        if self.deadline < self.lease_for + self.load_within {
             return Err(format!(
-                "load_within ({:?}) must be shorter than lease_for ({:?}), or the lease ends before the load",
-                self.load_within, self.lease_for
+                "deadline ({:?}) must be at least lease_for ({:?}) plus load_within ({:?}): who waits for a \
+                 process that died needs the rest of its lease and a load of its own",
+                self.deadline, self.lease_for, self.load_within
             ));
         }
         if self.wait_budget > self.deadline {
@@ -161,6 +170,11 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
         }
         if self.copies == 0 && self.hot_rules.want_copies() {
             return Err("a hot rule has copies_at, but copies is 0".into());
+        }
+        if self.level1_weight == 0 {
+            return Err(
+                "level1_weight is 0: to do without a first level set level1_bytes to 0".into()
+            );
         }
         if self.level1_keeps == Level1Keeps::HotOnly && self.level1_bytes == 0 {
             return Err(

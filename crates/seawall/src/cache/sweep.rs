@@ -9,7 +9,7 @@
 
 use redis::{Value, cmd};
 
-use super::{level2::Level2, messages::about_all, messages::about_keys};
+use super::{level2::Level2, messages::about_all};
 use crate::error::Result;
 
 /// How many keys a server looks at in one step.
@@ -41,7 +41,8 @@ pub(super) async fn sweep(level2: &Level2, way: Sweep) -> Result<()> {
             let (next, keys): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)?;
             let ours = only_ours(level2, keys).await?;
             if !ours.is_empty() {
-                level2.invalidate(&ours, false, &about_keys(&ours)).await?;
+                let outcome = level2.invalidate(ours, false).await;
+                outcome.error.map_or(Ok(()), Err)?;
             }
             cursor = next;
             // It comes back to 0 after at most all keys of the server.

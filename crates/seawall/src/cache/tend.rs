@@ -6,7 +6,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Inner, Subject,
-    load::{LoaderSlot, Purpose},
+    load::{LoaderSlot, Order, Purpose},
+    product::Stale,
     read_types::Entry,
 };
 use crate::{clock::Moment, key::KeyPart};
@@ -54,7 +55,7 @@ where
             if lead >= left
                 && let Some(loader) = loader
             {
-                self.refresh(subject, stamp, entry.version, loader.clone());
+                self.refresh(subject, stamp, entry, loader.clone());
             }
         }
     }
@@ -64,19 +65,19 @@ where
         self: &Arc<Self>,
         subject: &Subject,
         stamp: u64,
-        version: u64,
+        entry: &Entry<V>,
         loader: LoaderSlot<V>,
     ) {
         let (_, pilot) = self.refreshes.join(subject.entry());
         if let Some(pilot) = pilot {
-            let refreshed = Arc::clone(self).fly(
-                pilot,
-                subject.clone(),
+            let order = Order {
+                subject: subject.clone(),
                 stamp,
-                Purpose::Refresh(version),
+                purpose: Purpose::Refresh(entry.version),
+                stale: Some(Stale { entry: entry.clone(), stored: true }),
                 loader,
-            );
-            self.seawall.spawn(refreshed);
+            };
+            self.seawall.spawn(Arc::clone(self).fly(pilot, order));
         }
     }
 }

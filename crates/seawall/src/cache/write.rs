@@ -4,23 +4,18 @@
 //! queue. It counts as done only when it is [`Invalidation::Applied`]; until then this process at
 //! least reads that key past the cache.
 
-use std::{sync::Arc, time::Duration};
-
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, Inner, OnInvalidate, Version,
-    messages::{about_all, about_keys, about_tag, tag_hash},
+    Cache, Inner, Version,
+    messages::{about_all, about_tag, tag_hash},
+    pending::Pending,
+    repair_queue::Bump,
 };
 use crate::{
-    bigkey::MAX_COMMAND_MEMBERS,
     error::{Error, Result},
     key::KeyPart,
 };
-
-/// How often an invalidation is tried before it is queued.
-const MAX_TRIES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// How far an invalidation got.
 ///
@@ -64,8 +59,9 @@ where
     /// The entry is invalidated whatever `work` says: an error may come after the change was made.
     ///
     /// # Errors
-    /// Those of `work`; the invalidation itself cannot fail, at worst it is queued. A key that makes
-    /// no sense is refused before `work` runs.
+    /// Those of `work`. A key that makes no sense is refused before `work` runs, and so is everything
+    /// after the handle was shut down; [`Error::Closed`] after `work` means that the handle was shut
+    /// down meanwhile and nothing will invalidate the entry.
     ///
     /// # Cancel safety
     /// Dropping the future while `work` runs or after it hands the invalidation to the repair queue.
@@ -78,53 +74,58 @@ where
         E: From<Error>,
     {
         let entry = self.inner.subject(key)?.entry().to_vec();
-        let mut pending = Pending { inner: &self.inner, entry: Some(entry) };
-        let result = work.await;
-        let applied = match &pending.entry {
-            Some(entry) => self.inner.invalidate(vec![entry.clone()]).await,
-            None => Invalidation::Queued,
-        };
-        pending.entry = None;
-        result.map(|value| (value, applied))
+        if self.inner.repairs.has_ended() {
+            return Err(Error::Closed.into());
+        }
+        let mut pending = Pending::entries(&self.inner, vec![entry]);
+        let value = work.await;
+        let applied = pending.invalidate().await;
+        value.and_then(|value| Ok((value, applied?)))
     }
 
     /// Makes sure that nobody reads what this key held: see [`Invalidation`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key that makes no sense.
+    /// [`Error::Invalid`] for a key that makes no sense, [`Error::Closed`] when the handle was shut
+    /// down: nothing would ever carry it out.
+    ///
+    /// # Cancel safety
+    /// Dropping the future hands the invalidation to the repair queue.
     pub async fn invalidate(&self, key: &K) -> Result<Invalidation> {
         let subject = self.inner.subject(key)?;
-        Ok(self.inner.invalidate(vec![subject.entry().to_vec()]).await)
+        Pending::entries(&self.inner, vec![subject.entry().to_vec()]).invalidate().await
     }
 
     /// The same for many keys, up to 1,000 in one step and one message.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key that makes no sense; none is invalidated then.
+    /// [`Error::Invalid`] for a key that makes no sense; none is invalidated then. [`Error::Closed`]
+    /// when the handle was shut down.
+    ///
+    /// # Cancel safety
+    /// Dropping the future hands what is left to the repair queue.
     pub async fn invalidate_many(&self, keys: &[K]) -> Result<Invalidation> {
         let entries: Result<Vec<Vec<u8>>> =
             keys.iter().map(|key| Ok(self.inner.subject(key)?.entry().to_vec())).collect();
-        let entries = entries?;
-        if entries.is_empty() {
-            return Ok(Invalidation::Applied(Version(0)));
-        }
-        let mut result = Invalidation::Applied(Version(0));
-        for slice in entries.chunks(MAX_COMMAND_MEMBERS) {
-            result = match (result, self.inner.invalidate(slice.to_vec()).await) {
-                (Invalidation::Applied(one), Invalidation::Applied(other)) => {
-                    Invalidation::Applied(Version(one.0.max(other.0)))
-                }
-                _ => Invalidation::Queued,
-            };
-        }
-        Ok(result)
+        Pending::entries(&self.inner, entries?).invalidate().await
+    }
+
+    /// The name of a key's entry in Redis: what a row of a [`RepairLog`](super::RepairLog) names.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key that makes no sense.
+    pub fn entry_name(&self, key: &K) -> Result<Vec<u8>> {
+        Ok(self.inner.subject(key)?.entry().to_vec())
     }
 
     /// Drops everything with this tag, in one step.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the cache has no tags; else as [`Link::send`](crate::Link::send):
-    /// not done, or not known to be.
+    /// [`Error::Invalid`] when the cache has no tags; else as [`Link::send`](crate::Link::send): not
+    /// done, or not known to be. Where it is not known, the repair queue does it once more.
+    ///
+    /// # Cancel safety
+    /// Dropping the future hands it to the repair queue.
     pub async fn clear_tag(&self, tag: &str) -> Result<()> {
         let inner = &self.inner;
         if inner.settings.tags.is_none() {
@@ -133,16 +134,26 @@ where
                 self.name()
             )));
         }
-        if let Some(level1) = &inner.level1 {
-            level1.clear_tag(tag_hash(tag));
-        }
-        inner.level2.bump(&inner.level2.names.tag(tag), &about_tag(tag)).await
+        let drop_here = || {
+            if let Some(level1) = &inner.level1 {
+                level1.clear_tag(tag_hash(tag));
+            }
+        };
+        drop_here();
+        let generation = inner.level2.names.tag(tag);
+        let done = Pending::bump(inner, Bump { generation, message: about_tag(tag) }).end().await;
+        // What was read between the first drop and Redis' answer may be older.
+        drop_here();
+        done
     }
 
     /// Drops the whole namespace, in one step.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the cache is not `clearable`; else as [`Cache::clear_tag`].
+    ///
+    /// # Cancel safety
+    /// As [`Cache::clear_tag`].
     pub async fn clear(&self) -> Result<()> {
         let inner = &self.inner;
         if !inner.settings.clearable {
@@ -151,13 +162,19 @@ where
                 self.name()
             )));
         }
-        if let Some(level1) = &inner.level1 {
-            level1.clear();
-        }
+        let drop_here = || {
+            if let Some(level1) = &inner.level1 {
+                level1.clear();
+            }
+        };
+        drop_here();
         if let Some(filter) = &inner.filter {
             filter.lost_track();
         }
-        inner.level2.bump(inner.level2.names.generation(), &about_all()).await
+        let generation = inner.level2.names.generation().to_vec();
+        let done = Pending::bump(inner, Bump { generation, message: about_all() }).end().await;
+        drop_here();
+        done
     }
 }
 
@@ -166,39 +183,6 @@ where
     K: KeyPart + Clone + Send + Sync + 'static,
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Invalidates entries: here at once, in Redis with a few tries, else by the repair queue.
-    pub(super) async fn invalidate(&self, entries: Vec<Vec<u8>>) -> Invalidation {
-        entries.iter().for_each(|entry| self.heat.keys.wrote(entry));
-        self.drop_copies(&entries);
-        let message = about_keys(&entries);
-        let keep = self.settings.on_invalidate == OnInvalidate::KeepForStale;
-        let mut pause = FIRST_PAUSE;
-        for attempt in 1..=MAX_TRIES {
-            match self.level2.invalidate(&entries, keep, &message).await {
-                Ok(version) => {
-                    // What was read between the first drop and Redis' answer may be older.
-                    self.drop_copies(&entries);
-                    self.metrics.invalidations.increment(entries.len() as u64);
-                    self.recent.remember(&entries, self.clock.now());
-                    self.invalidate_again_later(entries);
-                    return Invalidation::Applied(Version(version));
-                }
-                Err(error) => {
-                    tracing::debug!(%error, attempt, "an invalidation did not reach Redis");
-                    if attempt < MAX_TRIES {
-                        self.clock.sleep(pause).await;
-                        pause *= 2;
-                    }
-                }
-            }
-        }
-        self.metrics.queued_invalidations.increment(entries.len() as u64);
-        self.repairs.add(entries.clone());
-        // What was being read while we tried may have got in again.
-        self.drop_copies(&entries);
-        Invalidation::Queued
-    }
-
     pub(super) fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
         for entry in entries {
             if let Some(level1) = &self.level1 {
@@ -208,40 +192,13 @@ where
         }
     }
 
-    fn invalidate_again_later(&self, entries: Vec<Vec<u8>>) {
-        let Some(delay) = self.settings.second_invalidation_after else { return };
-        let (clock, repairs) = (self.clock.clone(), Arc::clone(&self.repairs));
-        let mut stop = self.seawall.stopping();
-        self.seawall.spawn(async move {
-            tokio::select! {
-                () = clock.sleep(delay) => repairs.add(entries),
-                // Better early than never.
-                _ = stop.wait_for(|stop| *stop) => repairs.add(entries),
-            }
-        });
-    }
-}
-
-/// An invalidation that must happen even if its caller goes away.
-struct Pending<'a, K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
-    inner: &'a Inner<K, V>,
-    entry: Option<Vec<u8>>,
-}
-
-impl<K, V> Drop for Pending<'_, K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
-    fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
-            let entries = vec![entry];
-            self.inner.drop_copies(&entries);
-            self.inner.repairs.add(entries);
+    pub(super) fn was_applied(&self, entries: Vec<Vec<u8>>) {
+        // What was read between the first drop and Redis' answer may be older.
+        self.drop_copies(&entries);
+        self.metrics.invalidations.increment(entries.len() as u64);
+        self.recent.remember(&entries, self.clock.now());
+        if let Some(delay) = self.settings.second_invalidation_after {
+            self.repairs.add_later(self.clock.now() + delay, entries);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Inner, Seawall};
 use crate::{
+    cache::level1_budget::Budget,
     clock::Clock,
     error::{Error, Result},
     link::{
@@ -26,7 +27,9 @@ use crate::{
 /// Where a password is looked for when none is given.
 const PASSWORD_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD";
 const PASSWORD_FILE_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD_FILE";
-/// How often the offset to the server's clock is measured.
+/// How long several new connections are waited for before the clocks are measured.
+const OFFSET_PAUSE: Duration = Duration::from_millis(50);
+/// How often the servers' clocks are measured.
 const OFFSET_AGE: Duration = Duration::from_secs(10);
 
 /// Settings of a connection.
@@ -53,6 +56,7 @@ pub struct Builder {
     ca_file: Option<PathBuf>,
     connect_timeout: Duration,
     response_timeout: Duration,
+    level1_bytes: u64,
     clock: Clock,
     faults: Faults,
     #[cfg(feature = "embedded")]
@@ -73,6 +77,7 @@ impl Builder {
             ca_file: None,
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
+            level1_bytes: 64 << 20,
             clock: Clock::system(),
             faults: Faults::default(),
             #[cfg(feature = "embedded")]
@@ -141,6 +146,16 @@ impl Builder {
         self
     }
 
+    /// How much memory the first levels of all caches of this handle may take together, in bytes of
+    /// values; 64 MiB without it, 0 for none. Caches share it by their
+    /// [weights](crate::cache::CacheBuilder::level1_weight): who does not use its part leaves it to the
+    /// others.
+    #[must_use]
+    pub fn level1_bytes(mut self, bytes: u64) -> Self {
+        self.level1_bytes = bytes;
+        self
+    }
+
     /// The clock that everything under this handle asks.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -174,6 +189,11 @@ impl Builder {
     /// # Errors
     /// As [`Seawall::connect`].
     pub async fn connect(self) -> Result<Seawall> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
+            Error::Invalid(
+                "connect() must run on a Tokio runtime, on which connections and tasks live".into(),
+            )
+        })?;
         for (name, limit) in
             [("connect_timeout", self.connect_timeout), ("response_timeout", self.response_timeout)]
         {
@@ -204,6 +224,7 @@ impl Builder {
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             connections: watch::Sender::new(0),
+            home: runtime.clone(),
             #[cfg(feature = "embedded")]
             engine: engine.clone(),
         });
@@ -239,8 +260,10 @@ impl Builder {
         let (link, hub_task) =
             Link::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
         tasks.spawn(hub_task);
-        link.measure_offset().await?;
+        first_answer(&link, self.connect_timeout).await?;
         tasks.spawn(until_stopped(stop.subscribe(), keep_offset(link.clone())));
+        tasks.spawn(until_stopped(stop.subscribe(), keep_counts(link.clone())));
+        tasks.spawn(close_with_the_runtime(link.clone(), stop.clone()));
         Ok(Seawall {
             inner: Arc::new(Inner {
                 link,
@@ -248,6 +271,10 @@ impl Builder {
                 stop,
                 tasks,
                 keeper: OnceLock::new(),
+                counters: OnceLock::new(),
+                level1_budget: Arc::new(Budget::new(self.level1_bytes)),
+                idle_shards: Arc::default(),
+                runtime,
                 hot: OnceLock::new(),
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),
@@ -264,6 +291,7 @@ impl Builder {
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             connections: watch::Sender::new(0),
+            home: dialer.home.clone(),
             #[cfg(feature = "embedded")]
             engine: None,
         }
@@ -373,11 +401,61 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, work: impl Future<Output
     }
 }
 
-async fn keep_offset(link: Link) {
+/// Closes the link when the runtime ends under it: tasks are gone then, nothing is heard any more, and
+/// whoever asks is to be told instead of waiting for ever.
+async fn close_with_the_runtime(link: Link, stop: watch::Sender<bool>) {
+    struct Guard {
+        link: Link,
+        stop: watch::Sender<bool>,
+    }
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            // In an orderly shutdown the link is closed when everybody is done.
+            if !self.stop.send_replace(true) {
+                self.link.close();
+            }
+        }
+    }
+    let mut stopping = stop.subscribe();
+    let _guard = Guard { link, stop };
+    // It ends with the handle.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Hands what was counted to the metrics' recorder every second.
+async fn keep_counts(link: Link) {
     loop {
-        tokio::time::sleep(OFFSET_AGE).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        link.flush_counts();
+    }
+}
+
+/// Measures the servers' clocks for the first time. A reply that is late is asked for again within the
+/// limit: on a busy machine the first one may take longer than those to come.
+async fn first_answer(link: &Link, limit: Duration) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match link.measure_offset().await {
+            Err(error) if error.is_indeterminate() && began.elapsed() < limit => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Measures the servers' clocks now and then, and when a connection was opened: it may lead to another
+/// server, with another clock.
+async fn keep_offset(link: Link) {
+    let mut connections = link.connections();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(OFFSET_AGE) => {}
+            Ok(()) = connections.changed() => tokio::time::sleep(OFFSET_PAUSE).await,
+        }
+        connections.mark_unchanged();
         if let Err(error) = link.measure_offset().await {
             tracing::debug!(%error, "the server's clock cannot be read");
         }
+        // What was opened to measure does not count.
+        connections.mark_unchanged();
     }
 }

@@ -86,8 +86,8 @@ impl HotKeys {
         shared.sketch.want(rules.map(fleet::floor).min().unwrap_or(u64::MAX));
         drop(members);
         shared.started.get_or_init(|| {
-            seawall.spawn(fleet::listen(Arc::clone(shared), seawall.stopping()));
-            seawall.spawn(fleet::report(Arc::clone(shared), seawall.stopping()));
+            seawall.spawn_at_home(fleet::listen(Arc::clone(shared), seawall.stopping()));
+            seawall.spawn_at_home(fleet::report(Arc::clone(shared), seawall.stopping()));
         });
     }
 

@@ -28,6 +28,7 @@ use super::{
     node::Node,
     slot::{SLOTS, slot},
     url::Host,
+    wire::Pulse,
 };
 use crate::error::{Error, Result};
 
@@ -193,6 +194,16 @@ impl Cluster {
     /// The number of the node that has this slot now; 0 when nobody has it.
     pub(crate) fn node_number(&self, slot: u16) -> u64 {
         self.map.load().owner(slot).map_or(0, |node| node.number())
+    }
+
+    /// The offset of the clock of the server that has this slot, where it is known.
+    pub(crate) fn offset_micros(&self, slot: u16) -> Option<i64> {
+        self.map.load().owner(slot)?.offset_micros()
+    }
+
+    /// What came from the node that has this slot; `None` without a connection.
+    pub(crate) fn pulse(&self, slot: u16, look: bool) -> Option<Pulse> {
+        self.map.load().owner(slot).and_then(|node| node.pulse(look))
     }
 
     /// All primaries that are known.

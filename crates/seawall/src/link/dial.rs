@@ -54,6 +54,8 @@ pub(crate) struct Dialer {
     pub(crate) response_timeout: Duration,
     /// Counts the shared connections that were opened, to whatever server.
     pub(crate) connections: watch::Sender<u64>,
+    /// Where shared connections are driven.
+    pub(crate) home: tokio::runtime::Handle,
     #[cfg(feature = "embedded")]
     pub(crate) engine: Option<Arc<seawall_server::Handle>>,
 }

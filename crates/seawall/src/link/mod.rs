@@ -32,17 +32,19 @@ use std::{
 
 pub use capabilities::{Capabilities, Flavour};
 pub(crate) use cluster::Cluster;
+use futures_util::future::join_all;
 pub use hub::{Event, Hub, Subscription};
 pub use lane::Lane;
 use metrics::Counter;
 pub(crate) use monitored::Monitored;
 pub(crate) use node::Node;
-use redis::{Cmd, FromRedisValue, Pipeline, Value, cmd};
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
 pub(crate) use replies::Reply;
 pub use script::{Call, Script};
 pub(crate) use sentinel::Sentinels;
 pub(crate) use slot::{SLOTS, slot};
 use tokio::sync::{OnceCell, watch};
+pub(crate) use wire::Pulse;
 
 use self::dial::{Address, Dialer};
 use crate::{
@@ -80,6 +82,8 @@ struct Inner {
     offset_micros: AtomicI64,
     faults: Faults,
     closed: AtomicBool,
+    /// The runtime that the connections' tasks run on.
+    home: Option<tokio::runtime::Id>,
     commands: Tally,
     failures: Counter,
 }
@@ -157,6 +161,7 @@ impl Link {
             offset_micros: AtomicI64::new(0),
             faults,
             closed: AtomicBool::new(false),
+            home: tokio::runtime::Handle::try_current().ok().map(|home| home.id()),
             commands: Tally::new(metrics::counter!("seawall_commands_total")),
             failures: metrics::counter!("seawall_command_failures_total"),
         };
@@ -182,12 +187,17 @@ impl Link {
         if command.args_iter().len() == 0 {
             return Err(Error::Invalid("a command without a name".into()));
         }
-        let reply = match &self.inner.route {
-            Route::Single(node) => node.fetch(command).await,
-            Route::Cluster(cluster) => cluster.send(key, command).await.map(Reply::from),
-        };
+        let reply = self.in_time(async {
+            match &self.inner.route {
+                Route::Single(node) => node.fetch(command).await,
+                Route::Cluster(cluster) => cluster.send(key, command).await.map(Reply::from),
+            }
+        });
+        let reply = reply.await;
         let reply = self.inner.faults.after(reply);
-        if let Err(error) = &reply {
+        if let Err(error) = &reply
+            && !is_known_failure(error)
+        {
             self.inner.failures.increment(1);
             note_failure(command, error);
         }
@@ -217,17 +227,22 @@ impl Link {
         if commands.iter().any(|(_, command)| command.args_iter().len() == 0) {
             return vec![Err(Error::Invalid("a command without a name".into())); count];
         }
-        let replies = match &self.inner.route {
-            Route::Cluster(cluster) => cluster.send_all(commands).await,
-            Route::Single(node) => {
-                let mut pipeline = Pipeline::with_capacity(count);
-                for (_, command) in commands {
-                    pipeline.add_command(command);
+        let replies = self.in_time(async {
+            match &self.inner.route {
+                Route::Cluster(cluster) => Ok(cluster.send_all(commands).await),
+                Route::Single(node) => {
+                    let mut pipeline = Pipeline::with_capacity(count);
+                    for (_, command) in commands {
+                        pipeline.add_command(command);
+                    }
+                    node.send_all(&pipeline).await
                 }
-                node.send_all(&pipeline).await.unwrap_or_else(|error| vec![Err(error); count])
             }
-        };
-        self.inner.failures.increment(replies.iter().filter(|reply| reply.is_err()).count() as u64);
+        });
+        let replies = replies.await.unwrap_or_else(|error| vec![Err(error); count]);
+        let failed =
+            |reply: &&Result<Value>| reply.as_ref().is_err_and(|error| !is_known_failure(error));
+        self.inner.failures.increment(replies.iter().filter(failed).count() as u64);
         replies.into_iter().map(|reply| self.inner.faults.after(reply)).collect()
     }
 
@@ -239,17 +254,6 @@ impl Link {
         match self.send(call.key(), call.by_digest()).await {
             Err(error) if error.is_code("NOSCRIPT") => self.send(call.key(), &call.in_full()).await,
             reply => reply,
-        }
-    }
-
-    /// Runs a script that the server has; `None`: it does not, and nothing was carried out.
-    ///
-    /// # Errors
-    /// As [`Link::send`].
-    pub(crate) async fn run_known(&self, call: &Call) -> Result<Option<Value>> {
-        match self.send(call.key(), call.by_digest()).await {
-            Err(error) if error.is_code("NOSCRIPT") => Ok(None),
-            reply => reply.map(Some),
         }
     }
 
@@ -345,6 +349,20 @@ impl Link {
         }
     }
 
+    /// Whether the server is inside this process.
+    pub(crate) fn is_embedded(&self) -> bool {
+        matches!(&self.inner.route, Route::Single(node) if *node.address() == Address::Embedded)
+    }
+
+    /// What came from the server that has `key`, on its present connection; `None` without one. With
+    /// `look`, that connection is read once more.
+    pub(crate) fn pulse(&self, key: &[u8], look: bool) -> Option<Pulse> {
+        match &self.inner.route {
+            Route::Single(node) => node.pulse(look),
+            Route::Cluster(cluster) => cluster.pulse(slot(key), look),
+        }
+    }
+
     /// The numbers of all primaries; none where there is only one server.
     pub(crate) fn primary_numbers(&self) -> Vec<u64> {
         match &self.inner.route {
@@ -361,21 +379,44 @@ impl Link {
         self.server_millis_at(self.inner.clock.now())
     }
 
-    /// The same for another moment of our clock.
-    pub(crate) fn server_millis_at(&self, moment: Moment) -> i64 {
+    fn server_millis_at(&self, moment: Moment) -> i64 {
         let micros = i64::try_from(moment.as_nanos() / 1000).unwrap_or(i64::MAX);
         micros.saturating_add(self.inner.offset_micros.load(Ordering::Relaxed)) / 1000
     }
 
-    /// Measures the offset between the server's clock and ours.
-    pub(crate) async fn measure_offset(&self) -> Result<()> {
+    /// Hands what was counted to the metrics' recorder.
+    pub(crate) fn flush_counts(&self) {
         self.inner.commands.flush();
-        let before = self.inner.clock.now();
-        let (seconds, micros): (i64, i64) = self.query(b"", &cmd("TIME")).await?;
-        let trip = self.inner.clock.now().since(before);
-        let middle = before + trip / 2;
-        let ours = i64::try_from(middle.as_nanos() / 1000).unwrap_or(i64::MAX);
-        self.inner.offset_micros.store(seconds * 1_000_000 + micros - ours, Ordering::Relaxed);
+    }
+
+    /// Returns the clock of the server that has this key, at a moment of our clock. On a Cluster each
+    /// server has a clock of its own.
+    pub(crate) fn server_millis_of(&self, key: &[u8], moment: Moment) -> i64 {
+        let Route::Cluster(cluster) = &self.inner.route else {
+            return self.server_millis_at(moment);
+        };
+        let Some(offset) = cluster.offset_micros(slot(key)) else {
+            return self.server_millis_at(moment);
+        };
+        let micros = i64::try_from(moment.as_nanos() / 1000).unwrap_or(i64::MAX);
+        micros.saturating_add(offset) / 1000
+    }
+
+    /// Measures the offsets between the servers' clocks and ours. Fails only if the server of slot 0
+    /// does not answer.
+    pub(crate) async fn measure_offset(&self) -> Result<()> {
+        self.admit()?;
+        let first = self.inner.route.node(b"").await?;
+        let offset = first.measure_offset(&self.inner.clock).await?;
+        self.inner.offset_micros.store(offset, Ordering::Relaxed);
+        if let Route::Cluster(cluster) = &self.inner.route {
+            let nodes = cluster.nodes();
+            let others = nodes.iter().filter(|node| node.number() != first.number());
+            let measured = others.map(|node| node.measure_offset(&self.inner.clock));
+            for error in join_all(measured).await.into_iter().filter_map(Result::err) {
+                tracing::debug!(%error, "the clock of a server cannot be read");
+            }
+        }
         Ok(())
     }
 
@@ -383,6 +424,21 @@ impl Link {
     #[must_use]
     pub fn response_timeout(&self) -> Duration {
         self.inner.route.dialer().response_timeout
+    }
+
+    /// Bounds what is asked from another runtime than the connections' own: that one keeps the time for
+    /// its connections, and may stand still.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        match tokio::runtime::Handle::try_current() {
+            Ok(here) if Some(here.id()) != self.inner.home => {}
+            _ => return work.await,
+        }
+        let dialer = self.inner.route.dialer();
+        let waited = dialer.connect_timeout + dialer.response_timeout * 2;
+        tokio::time::timeout(waited, work).await.unwrap_or_else(|_| {
+            let cause = "the runtime of the handle does not run".into();
+            Err(Error::Indeterminate { waited, cause })
+        })
     }
 
     fn admit(&self) -> Result<()> {
@@ -394,11 +450,17 @@ impl Link {
 
     pub(crate) fn close(&self) {
         self.inner.closed.store(true, Ordering::Relaxed);
+        self.flush_counts();
         match &self.inner.route {
             Route::Single(node) => node.close(),
             Route::Cluster(cluster) => cluster.close(),
         }
     }
+}
+
+/// A script that the server does not know yet is sent in full then: that is no failure.
+fn is_known_failure(error: &Error) -> bool {
+    error.is_code("NOSCRIPT")
 }
 
 /// Says which command failed and how, and nothing of its arguments: servers repeat those in their

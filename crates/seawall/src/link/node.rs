@@ -13,7 +13,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -28,14 +28,23 @@ use super::{
     dial::{Address, Dialer},
     replies::Reply,
     sentinel::Sentinels,
-    wire::Wire,
+    wire::{Pulse, Wire},
 };
-use crate::error::{Error, Result};
+use crate::{
+    clock::Clock,
+    error::{Error, Result},
+};
 
+/// No clock is this far off.
+const UNKNOWN: i64 = i64::MIN;
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// After a failed attempt, how long a caller waits for the one that another caller makes.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How often a clock is measured at most, and the round trip that is quick enough.
+const OFFSET_TRIES: usize = 3;
+const QUICK_TRIP: Duration = Duration::from_millis(50);
 
 /// One server.
 pub(crate) struct Node {
@@ -53,6 +62,8 @@ pub(crate) struct Node {
     /// Counts the changes of the address that others ordered.
     aimed: watch::Sender<u64>,
     closed: AtomicBool,
+    /// This server's clock minus ours, in microseconds; `UNKNOWN` before it was measured.
+    offset_micros: AtomicI64,
     connects: Counter,
     connect_failures: Counter,
 }
@@ -93,6 +104,7 @@ impl Node {
             opened: watch::Sender::new(0),
             aimed: watch::Sender::new(0),
             closed: AtomicBool::new(false),
+            offset_micros: AtomicI64::new(UNKNOWN),
             connects: metrics::counter!("seawall_connects_total"),
             connect_failures: metrics::counter!("seawall_connect_failures_total"),
         }
@@ -126,6 +138,33 @@ impl Node {
     /// Changes whenever others ordered another address.
     pub(crate) fn aimed(&self) -> watch::Receiver<u64> {
         self.aimed.subscribe()
+    }
+
+    /// This server's clock minus ours, in microseconds, as last measured.
+    pub(crate) fn offset_micros(&self) -> Option<i64> {
+        Some(self.offset_micros.load(Ordering::Relaxed)).filter(|offset| *offset != UNKNOWN)
+    }
+
+    /// Measures the offset between this server's clock and ours. It is off by half the round trip at
+    /// most, so a slow one is measured again.
+    pub(crate) async fn measure_offset(self: &Arc<Self>, clock: &Clock) -> Result<i64> {
+        let mut best: Option<(Duration, i64)> = None;
+        for _ in 0..OFFSET_TRIES {
+            let before = clock.now();
+            let reply = self.send(&redis::cmd("TIME")).await?;
+            let (seconds, micros): (i64, i64) = redis::from_redis_value(reply)?;
+            let trip = clock.now().since(before);
+            let middle = before + trip / 2;
+            let ours = i64::try_from(middle.as_nanos() / 1000).unwrap_or(i64::MAX);
+            let measured = (trip, seconds * 1_000_000 + micros - ours);
+            best = Some(best.map_or(measured, |best| best.min(measured)));
+            if trip <= QUICK_TRIP {
+                break;
+            }
+        }
+        let offset = best.map_or(0, |(_, offset)| offset);
+        self.offset_micros.store(offset, Ordering::Relaxed);
+        Ok(offset)
     }
 
     /// Sends one command.
@@ -205,6 +244,17 @@ impl Node {
         self.live.load().is_some()
     }
 
+    /// What came on the present connection; `None` without one.
+    pub(crate) fn pulse(&self, look: bool) -> Option<Pulse> {
+        let live = self.live.load();
+        let live = live.as_ref()?;
+        let pulse = live.pulse();
+        if look {
+            live.look();
+        }
+        Some(pulse)
+    }
+
     /// Connects, so that the first command need not.
     pub(crate) async fn warm_up(self: &Arc<Self>) {
         if let Err(error) = self.live().await {
@@ -234,7 +284,8 @@ impl Node {
             return Err(error);
         }
         // It ends by itself: within the connect time-out, or at once when the node is closed.
-        let attempt = tokio::spawn(Arc::clone(self).attempt_alone(one_at_a_time));
+        // In the handle's own runtime: the connection outlives that of the caller.
+        let attempt = self.dialer.home.spawn(Arc::clone(self).attempt_alone(one_at_a_time));
         attempt.await.unwrap_or(Err(Error::Closed))
     }
 
@@ -309,10 +360,9 @@ impl Node {
 /// A reply that is an error is an error.
 pub(super) fn refused(reply: Reply) -> Result<Reply> {
     match reply {
-        Reply::Other(Value::ServerError(error)) => Err(Error::Refused {
-            code: error.code().into(),
-            message: error.details().unwrap_or_default().into(),
-        }),
+        Reply::Other(Value::ServerError(error)) => {
+            Err(Error::replied(error.code(), error.details().unwrap_or_default()))
+        }
         reply => Ok(reply),
     }
 }

@@ -32,12 +32,6 @@ impl Script {
     pub fn on<K: AsRef<[u8]>>(&'static self, keys: &[K]) -> Call {
         let digest =
             self.digest.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string());
-        self.on_as(digest, keys)
-    }
-
-    /// The same by the digest of a variant of the text, for [`Link::run_known`](super::Link::run_known)
-    /// alone: the variant's text is not here.
-    pub(crate) fn on_as<K: AsRef<[u8]>>(&'static self, digest: &str, keys: &[K]) -> Call {
         let mut command = cmd("EVALSHA");
         command.arg(digest).arg(keys.len());
         for key in keys {

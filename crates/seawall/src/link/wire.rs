@@ -65,6 +65,8 @@ struct Shared {
     driver: AtomicWaker,
     /// Counts what was read from the server.
     heard: AtomicU64,
+    /// How often the connection was read and had nothing.
+    looked: AtomicU64,
 }
 
 /// Commands that the driver has not taken yet.
@@ -121,6 +123,15 @@ impl Shared {
     }
 }
 
+/// What came on a connection, and how often it was looked at in vain. Between two of them a server was
+/// silent if the connection was looked at and nothing came; if it was not looked at, it is this process
+/// that is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pulse {
+    pub(crate) heard: u64,
+    pub(crate) looked: u64,
+}
+
 impl Wire {
     /// Talks over a stream. Replies are waited for at most this long.
     pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
@@ -128,6 +139,7 @@ impl Wire {
             outbox: Mutex::default(),
             driver: AtomicWaker::new(),
             heard: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
         });
         let driver = Driver {
             shared: Arc::clone(&shared),
@@ -149,6 +161,16 @@ impl Wire {
     /// somebody waits is silent.
     pub(crate) fn heard(&self) -> u64 {
         self.shared.heard.load(Ordering::Relaxed)
+    }
+
+    /// What came so far.
+    pub(crate) fn pulse(&self) -> Pulse {
+        Pulse { heard: self.heard(), looked: self.shared.looked.load(Ordering::Relaxed) }
+    }
+
+    /// Has the connection read once more.
+    pub(crate) fn look(&self) {
+        self.shared.driver.wake();
     }
 
     /// Whether commands are still taken.
@@ -224,12 +246,24 @@ struct Driver {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // It ended by itself, or with its runtime: then nobody else would tell those who wait.
+        self.end("the connection's task ended".into());
+    }
+}
+
 impl Driver {
     async fn run(mut self) {
         let cause: Arc<str> = poll_fn(|cx| self.poll(cx)).await.into();
         tracing::debug!(%cause, "a connection ended");
+        self.end(cause);
+    }
+
+    /// Takes no more commands, and tells everybody who waits.
+    fn end(&mut self, cause: Arc<str>) {
         let mut outbox = self.shared.outbox();
-        outbox.ended = Some(Arc::clone(&cause));
+        let cause = Arc::clone(outbox.ended.get_or_insert(cause));
         outbox.bytes = Vec::new();
         let unsent = mem::take(&mut outbox.callers);
         drop(outbox);
@@ -282,7 +316,11 @@ impl Driver {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, self.replies.room())) {
+            let read = poll_read_buf(Pin::new(&mut self.stream), cx, self.replies.room());
+            if read.is_pending() {
+                self.shared.looked.fetch_add(1, Ordering::Relaxed);
+            }
+            match ready!(read) {
                 Ok(0) => return Poll::Ready("the server closed the connection".to_owned()),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(error.to_string()),

@@ -26,6 +26,7 @@ use crate::{
     error::{Error, Result},
     link::Script,
     member::Member,
+    retry::again,
 };
 
 /// For how long a toggle's outcome is known by its reference.
@@ -173,18 +174,15 @@ impl<M: Member> LikesOf<M> {
     pub async fn toggle(&self, member: &M) -> Result<Toggle> {
         let click = || format!("{:032x}", rand::random::<u128>());
         let reference = click();
-        let mut attempt = 1;
-        loop {
+        again(TOGGLE_ATTEMPTS, || async {
             #[cfg(feature = "sabotage")]
             let reference = match self.template.bug {
                 Some(super::Bug::AnotherClick) => click(),
                 _ => reference.clone(),
             };
-            match self.toggle_once(member, &reference).await {
-                Err(error) if error.is_indeterminate() && attempt < TOGGLE_ATTEMPTS => attempt += 1,
-                outcome => return outcome,
-            }
-        }
+            self.toggle_once(member, &reference).await
+        })
+        .await
     }
 
     /// Turns it round, once for each reference of this member: a client that names its click can repeat

@@ -30,6 +30,7 @@ use crate::{
     Seawall,
     error::{Error, Result},
     member::Member,
+    retry::Doubt,
 };
 
 /// What an index keeps unless told otherwise.
@@ -234,6 +235,7 @@ impl<M: Member> OrdersOf<M> {
         let link = self.inner.template.link();
         let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
+        let mut doubt = Doubt::default();
         let error = loop {
             match link.eval::<Option<u8>>(&call).await {
                 Ok(Some(1)) => return Ok(Add::Added),
@@ -244,8 +246,11 @@ impl<M: Member> OrdersOf<M> {
                 }
                 Ok(None) => return Ok(Add::NotLoaded),
                 Err(Error::Closed) => return Err(Error::Closed),
-                Err(error) if attempt == ATTEMPTS => break error,
-                Err(error) => tracing::debug!(%error, attempt, "an order list did not follow"),
+                Err(error) if attempt == ATTEMPTS => break doubt.report(error),
+                Err(error) => {
+                    tracing::debug!(%error, attempt, "an order list did not follow");
+                    doubt.note(&error);
+                }
             }
             link.clock().sleep(pause).await;
             pause *= 2;

@@ -74,6 +74,12 @@ impl Stage {
         tokio::task::yield_now().await;
     }
 
+    /// Suspends the machine of the handle for this long, not that of the engine: timers stand still,
+    /// and whatever the engine keeps for a time gets older.
+    pub fn suspend(&self, by: Duration) {
+        self.time.suspend(by);
+    }
+
     /// Ends the engine.
     pub async fn shutdown(self) {
         self.seawall.shutdown().await;
@@ -95,11 +101,11 @@ impl SharedTime {
 
 impl EngineClock for SharedTime {
     fn unix_micros(&self) -> i64 {
-        let now = self.started + Duration::from_nanos(self.time.now().as_nanos());
+        let now = self.started + Duration::from_nanos(self.time.with_suspension().as_nanos());
         i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
     }
 
     fn monotonic_nanos(&self) -> u64 {
-        self.time.now().as_nanos()
+        self.time.with_suspension().as_nanos()
     }
 }

@@ -165,6 +165,9 @@ async fn a_costly_value_is_refreshed_before_it_ends() {
     let cache = exact(stage.seawall().cache("e"))
         .early_refresh(100.0)
         .load_within(seconds(8))
+        // Time jumps here: there is no moment to renew the lease in.
+        .lease_for(seconds(10))
+        .deadline(seconds(20))
         .build()
         .expect("options agree");
     let asked = Arc::new(AtomicU64::new(0));
@@ -246,7 +249,9 @@ async fn contradictions_are_named() {
         (cache(""), vec!["name"]),
         (cache("a{b}"), vec!["name"]),
         (cache("c").fresh_for(Duration::ZERO), vec!["fresh_for"]),
-        (cache("c").load_within(seconds(10)), vec!["load_within", "lease_for"]),
+        (cache("c").load_within(seconds(10)), vec!["load_within", "lease_for", "deadline"]),
+        (cache("c").lease_for(seconds(6)), vec!["load_within", "lease_for", "deadline"]),
+        (cache("c").deadline(seconds(6)), vec!["load_within", "lease_for", "deadline"]),
         (cache("c").wait_budget(seconds(11)), vec!["wait_budget", "deadline"]),
         (cache("c").jitter(1.0), vec!["jitter"]),
         (cache("c").jitter(f64::NAN), vec!["jitter"]),
@@ -259,6 +264,9 @@ async fn contradictions_are_named() {
         (cache("c").max_value_bytes(0), vec!["max_value_bytes"]),
         (cache("c").level1_for(Duration::ZERO), vec!["level1_for", "level1_bytes"]),
         (cache("c").fresh_for(Duration::MAX), vec!["fresh_for"]),
+        (cache("c").missing_for(Duration::MAX), vec!["missing_for"]),
+        (cache("c").lease_for(Duration::MAX), vec!["lease_for"]),
+        (cache("c").load_within(Duration::MAX), vec!["load_within"]),
     ] {
         let error = builder.build().expect_err("a contradiction").to_string();
         assert!(names.iter().all(|name| error.contains(name)), "{error}");

@@ -71,7 +71,7 @@ impl Ground {
     }
 
     /// Sends a command to every server, past the proxies.
-    async fn command(&self, words: &[&str]) {
+    pub(crate) async fn command(&self, words: &[&str]) {
         match self {
             Ground::Embedded(engine, _) => {
                 let mut command = seawall::cmd(words[0]);
@@ -95,8 +95,36 @@ impl Ground {
         }
     }
 
+    /// The keys of all servers that fit, asked past the proxies.
+    pub(crate) async fn keys(&self, pattern: &str) -> Vec<String> {
+        let all = |clients: Vec<std::io::Result<seawall_testkit::Client>>| {
+            let mut keys = Vec::new();
+            for client in clients {
+                let found = client.and_then(|mut client| client.call(&["KEYS", pattern]));
+                keys.extend(
+                    found.expect("it answers").items().iter().map(seawall_testkit::Reply::text),
+                );
+            }
+            keys
+        };
+        match self {
+            Ground::Embedded(engine, _) => {
+                let mut keys = seawall::cmd("KEYS");
+                keys.arg(pattern);
+                engine.link().query(b"", &keys).await.expect("it answers")
+            }
+            Ground::Redis(server, _) => all(vec![server.connect()]),
+            Ground::Sentinel(set) => {
+                all(set.servers().iter().map(seawall_testkit::Node::connect).collect())
+            }
+            Ground::Cluster(cluster) => {
+                all(cluster.nodes().iter().map(seawall_testkit::Node::connect).collect())
+            }
+        }
+    }
+
     /// Stops a server for a while that is shorter than any fail-over.
-    async fn pause_server(&self, chance: &mut Chance, time: Duration) {
+    pub(crate) async fn pause_server(&self, chance: &mut Chance, time: Duration) {
         match self {
             Ground::Embedded(..) => {}
             Ground::Redis(server, _) => {

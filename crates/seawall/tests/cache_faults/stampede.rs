@@ -16,7 +16,7 @@ use seawall_testkit::ServerProcess;
 
 use crate::{
     database::{Client, Database, Phase},
-    process::Worker,
+    process::{Worker, task},
 };
 
 const VARIABLE: &str = "SEAWALL_CACHE_CROWD";
@@ -41,7 +41,7 @@ fn build(seawall: &Seawall) -> Cache<u64, u64> {
 /// A process of readers; as a test without the variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crowd() {
-    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let Some(words) = task(VARIABLE) else { return };
     let [url, socket, folder, number] =
         words.split(' ').collect::<Vec<_>>().try_into().expect("four words");
     let seawall = Seawall::builder(url)

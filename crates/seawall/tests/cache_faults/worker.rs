@@ -21,7 +21,7 @@ use seawall::{
 use crate::{
     chance::Chance,
     database::{Client, Phase, Tally},
-    process::Worker,
+    process::{Worker, task},
 };
 
 const VARIABLE: &str = "SEAWALL_CACHE_WORKER";
@@ -107,7 +107,7 @@ pub(crate) async fn connect(url: &str, prefix: &str) -> Seawall {
 /// The worker's own side; as a test without the variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
-    let Ok(words) = std::env::var(VARIABLE) else { return };
+    let Some(words) = task(VARIABLE) else { return };
     let [
         url,
         prefix,

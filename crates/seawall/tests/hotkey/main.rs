@@ -3,6 +3,9 @@
 mod copies;
 mod finding;
 mod outage;
+#[path = "../support/process.rs"]
+#[expect(dead_code, reason = "processes of these tests get no signals")]
+mod process;
 mod races;
 mod rationing;
 #[path = "../support/setup.rs"]

@@ -3,10 +3,7 @@
 //!
 //! The processes are this very test binary, started once more with `SEAWALL_HOT_WORKER` set.
 
-use std::{
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use seawall::{
@@ -16,6 +13,8 @@ use seawall::{
     hotkey::{HotRule, HotRules},
 };
 use seawall_testkit::ServerProcess;
+
+use crate::process::{Worker, task};
 
 const VARIABLE: &str = "SEAWALL_HOT_WORKER";
 const PROCESSES: usize = 4;
@@ -36,26 +35,6 @@ const fn pace() -> (u64, u64) {
 fn micros() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
-}
-
-struct Worker(Child);
-
-impl Worker {
-    fn start(url: &str) -> Self {
-        let child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", "speed::work", "--nocapture"])
-            .env(VARIABLE, url)
-            .stdout(Stdio::null())
-            .spawn();
-        Worker(child.expect("a process starts"))
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 fn open(seawall: &Seawall) -> Cache<u64, u64> {
@@ -87,7 +66,7 @@ async fn say(seawall: &Seawall, list: &str, number: u64) {
 /// One of the processes; nothing to do for the test runner.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
-    let Ok(url) = std::env::var(VARIABLE) else { return };
+    let Some(url) = task(VARIABLE) else { return };
     let seawall = Seawall::connect(&url).await.expect("Redis answers");
     let cache = open(&seawall);
     for key in 0..KEYS {
@@ -154,7 +133,8 @@ async fn a_sudden_hot_key_is_held_by_all_and_its_invalidation_reaches_all() {
     };
     set("database", 1).await;
     let cache = open(&seawall);
-    let workers: Vec<Worker> = (0..PROCESSES).map(|_| Worker::start(&server.url())).collect();
+    let start = || Worker::start("speed::work", VARIABLE, &[server.url()]);
+    let workers: Vec<Worker> = (0..PROCESSES).map(|_| start()).collect();
     heard(&seawall, "ready").await;
     let began = micros();
     set("go", 1).await;
@@ -181,8 +161,6 @@ async fn a_sudden_hot_key_is_held_by_all_and_its_invalidation_reaches_all() {
         after(&held, began),
         after(&new, changed)
     );
-    for mut worker in workers {
-        assert!(worker.0.wait().expect("our child").success(), "a worker saw something wrong");
-    }
+    workers.into_iter().for_each(Worker::join);
     seawall.shutdown().await;
 }

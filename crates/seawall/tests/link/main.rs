@@ -2,9 +2,16 @@
 //! end.
 
 mod errors;
+mod guests;
 mod hub;
 mod lanes;
+mod metered;
 mod moves;
+#[path = "../support/process.rs"]
+#[expect(dead_code, reason = "processes of these tests get no signals")]
+mod process;
+mod processes;
+mod runtimes;
 #[path = "../support/setup.rs"]
 mod setup;
 mod shutdown;

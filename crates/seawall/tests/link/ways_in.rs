@@ -6,6 +6,8 @@ use seawall::{
 };
 use seawall_testkit::{ServerBuilder, ServerProcess};
 
+use crate::process::{Worker, task};
+
 async fn works(seawall: Seawall) {
     let link = seawall.link();
     link.send(b"k", cmd("SET").arg("k").arg("v")).await.expect("written");
@@ -56,7 +58,7 @@ async fn passwords_come_from_the_url_the_builder_or_a_file_and_are_never_shown()
 async fn passwords_come_from_the_environment() {
     // The variables of a process are its own: this test runs itself with others.
     const URL: &str = "SEAWALL_TEST_CHILD_URL";
-    if let Ok(url) = std::env::var(URL) {
+    if let Some(url) = task(URL) {
         return works(Seawall::connect(&url).await.expect("in")).await;
     }
     let server = ServerBuilder::redis().password("s3cret").start().expect("a server");
@@ -71,13 +73,9 @@ async fn passwords_come_from_the_environment() {
         ("SEAWALL_REDIS_PASSWORD_FILE", "/nowhere", false),
     ];
     for (variable, value, expected) in cases {
-        let child = std::process::Command::new(std::env::current_exe().expect("it runs"))
-            .args(["--exact", "ways_in::passwords_come_from_the_environment"])
-            .env(URL, &url)
-            .env(variable, value)
-            .output()
-            .expect("it ran");
-        assert_eq!(child.status.success(), expected, "{variable}={value}: {child:?}");
+        let variables = [(URL, url.as_str()), (variable, value)];
+        let child = Worker::start_with("ways_in::passwords_come_from_the_environment", &variables);
+        assert_eq!(child.wait().success(), expected, "{variable}={value}");
     }
 }
 

@@ -60,6 +60,7 @@ macro_rules! on_every_backend {
         $(mod $test {
             $crate::setup::on_backend!($test embedded Embedded);
             $crate::setup::on_backend!($test redis Redis);
+            $crate::setup::on_backend!($test valkey Valkey);
             $crate::setup::on_backend!($test cluster Cluster);
         })*
     };
@@ -67,6 +68,7 @@ macro_rules! on_every_backend {
         $(mod $test {
             $crate::setup::on_backend!($test embedded Embedded);
             $crate::setup::on_backend!($test redis Redis);
+            $crate::setup::on_backend!($test valkey Valkey);
             $crate::setup::on_backend!($test sentinel Sentinel);
             $crate::setup::on_backend!($test cluster Cluster);
         })*

@@ -6,7 +6,7 @@
 -- ARGV[2]  kind and codec, 2 bytes
 -- ARGV[3]  fresh for, in milliseconds
 -- ARGV[4]  usable when stale for, in milliseconds after that
--- ARGV[5]  load cost in microseconds and fingerprint, 8 bytes
+-- ARGV[5]  load cost in microseconds and shape, 8 bytes
 -- ARGV[6]  stamp of the tags' generations as they were before loading, 8 bytes
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry
@@ -14,7 +14,7 @@
 -- ARGV[10] for a write: body of the message
 --
 -- Returns  {version, fresh until, stale until} and, if it replaced parts, their manifest; when the
---          lease was taken away {version} of what is there, or {} when nothing is: an invalidation
+--          lease was taken away or has ended {version} of what is there, or {} when nothing is: an invalidation
 --          came between, and what was loaded may be older than it.
 --
 -- Atomic, because the check and the store must see the same lease, and because a message must not be
@@ -23,12 +23,13 @@
 local none = string.rep('\0', 8)
 local head = redis.call('GETRANGE', KEYS[1], 0, 71)
 local ours = #head == 72 and string.sub(head, 1, 2) == '\197\1'
-if ARGV[1] ~= '' and not (ours and string.sub(head, 17, 24) == ARGV[1]) then
-  return ours and {(struct.unpack('>I8', head, 9))} or {}
-end
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
+local held = ours and string.sub(head, 17, 24) == ARGV[1] and struct.unpack('>I8', head, 25) > now
+if ARGV[1] ~= '' and not held then
+  return ours and {(struct.unpack('>I8', head, 9))} or {}
+end
 local version = micros
 local awaited = false
 local source_version = none

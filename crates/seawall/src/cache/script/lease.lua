@@ -3,7 +3,7 @@
 -- KEYS[1]  entry
 -- ARGV[1]  token of the lease that is asked for, 8 bytes
 -- ARGV[2]  how long the lease lives, in milliseconds
--- ARGV[3]  fingerprint that the caller can read, 4 bytes
+-- ARGV[3]  shape that the caller can read, 4 bytes: see shape.rs
 -- ARGV[4]  stamp of the tags' generations that the caller saw, 8 bytes
 -- ARGV[5]  '' for a miss; for a refresh the version that is to be replaced, 8 bytes
 -- ARGV[6]  tokens of earlier requests of the same caller whose replies were lost, 8 bytes each
@@ -12,6 +12,7 @@
 --          {'granted'}          the lease is the caller's
 --          {'busy', millis}     another one holds it for that long; the caller will be woken
 --          {'changed'}          somebody has refreshed it already (for a refresh)
+--          {'newer'}            there is a value of a newer release, which stays
 --
 -- Atomic, because between looking and taking another caller could take it too. A caller whose reply
 -- was lost asks again with a new token and names the old one, whose lease it takes over. It must not
@@ -34,6 +35,13 @@ if not entry or #entry < 72 or string.sub(entry, 1, 2) ~= '\197\1' then
 end
 
 local kind, _, flags = string.byte(entry, 3, 5)
+if kind == 1 then
+  -- A mark of 6 bits, the schema in 12 bits, the fields in 14 bits.
+  local theirs = math.floor(struct.unpack('>I4', entry, 53) / 16384)
+  if math.floor(theirs / 4096) == 45 and theirs > math.floor(struct.unpack('>I4', ARGV[3]) / 16384) then
+    return {'newer'}
+  end
+end
 local lease = string.sub(entry, 17, 24)
 for at = 1, #ARGV[6], 8 do
   if lease == string.sub(ARGV[6], at, at + 7) then

@@ -6,7 +6,7 @@
 -- ARGV[2]  kind and codec, 2 bytes; kind 0 says that the source deleted it
 -- ARGV[3]  fresh for, in milliseconds
 -- ARGV[4]  usable when stale for, in milliseconds after that
--- ARGV[5]  load cost (0) and fingerprint, 8 bytes
+-- ARGV[5]  load cost (0) and shape, 8 bytes
 -- ARGV[6]  stamp of the tags' generations, 8 bytes
 -- ARGV[7]  value
 -- ARGV[8]  channel on which those are woken who wait for this entry

@@ -187,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_node_without_slots_keeps_its_connection_until_there_are_too_many() {
+    #[tokio::test]
+    async fn a_node_without_slots_keeps_its_connection_until_there_are_too_many() {
         let dialer = Arc::new(Dialer {
             username: None,
             password: None,
@@ -197,6 +197,7 @@ mod tests {
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_secs(1),
             connections: watch::Sender::new(0),
+            home: tokio::runtime::Handle::current(),
             #[cfg(feature = "embedded")]
             engine: None,
         });

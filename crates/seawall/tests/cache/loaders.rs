@@ -1,0 +1,261 @@
+//! Loaders that fail, panic, take too long or say that nothing has changed, and who hears of it.
+
+use std::{
+    collections::HashMap,
+    error::Error as _,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use seawall::cache::{
+    Cache, CacheError, Freshness, Invalidation, Loaded, OnInvalidate, Source, Version, WhenBusy,
+};
+use tokio::sync::Semaphore;
+
+use crate::setup::{Setup, on_every_backend};
+
+on_every_backend! {
+    a_panic_is_an_error_and_gives_the_lease_back
+    a_panic_in_a_batch_is_an_error_and_gives_the_leases_back
+    a_panic_in_a_refresh_gives_the_lease_back
+    an_error_has_its_source
+    a_load_that_is_cut_names_the_setting
+    not_modified_means_what_was_kept
+    not_modified_without_an_entry_is_an_error_of_the_loader
+    a_spent_loader_makes_nobody_busy
+    a_reader_that_loads_is_not_busy
+    a_load_answers_its_own_reader_however_short_the_value_lives
+    a_load_answers_its_own_reader_however_far_ahead_its_version_is
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Nobody may wait for a lease of this length to end.
+const LONG_LEASE: Duration = Duration::from_secs(60);
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+async fn found(value: u64) -> io::Result<Loaded<u64>> {
+    Ok(Loaded::Found(value))
+}
+
+async fn panics() -> io::Result<Loaded<u64>> {
+    tokio::task::yield_now().await;
+    panic!("no such {}", "column");
+}
+
+async fn a_panic_is_an_error_and_gives_the_lease_back(setup: Setup) {
+    let (one, two) = (setup.connect().await, setup.connect().await);
+    let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
+        let cache = handle.cache("panic").level1_bytes(0);
+        cache.lease_for(LONG_LEASE).deadline(LONG_LEASE * 2).build().expect("options agree")
+    };
+    let (first, second) = (build(&one), build(&two));
+    let began = Instant::now();
+    let error = first.get_or_load(&1, panics).await.expect_err("it panicked");
+    assert!(matches!(error, CacheError::Load(_)), "{error:?}");
+    assert!(error.to_string().contains("no such column"), "{error}");
+    // The closure itself may panic, too.
+    let at_once = || -> std::future::Ready<io::Result<Loaded<u64>>> { panic!("at once") };
+    let error = second.get_or_load(&1, at_once).await.expect_err("it panicked");
+    assert!(error.to_string().contains("at once"), "{error}");
+    let read = first.get_or_load(&1, || found(7)).await.expect("loaded");
+    assert_eq!(read.value.as_deref(), Some(&7));
+    assert!(began.elapsed() < LONG_LEASE / 2, "somebody waited for the lease to end");
+}
+
+async fn a_panic_in_a_batch_is_an_error_and_gives_the_leases_back(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall
+        .cache("panics")
+        .level1_bytes(0)
+        .lease_for(LONG_LEASE)
+        .deadline(LONG_LEASE * 2)
+        .build()
+        .expect("options agree");
+    let began = Instant::now();
+    let load = |_: Vec<u64>| async { panics().await.map(|_| HashMap::new()) };
+    for answer in cache.get_many(&[1, 2, 3], load).await {
+        let error = answer.expect_err("it panicked");
+        assert!(matches!(error, CacheError::Load(_)), "{error:?}");
+        assert!(error.to_string().contains("no such column"), "{error}");
+    }
+    for key in 1..=3 {
+        let read = cache.get_or_load(&key, || found(7)).await.expect("loaded");
+        assert_eq!(read.source, Source::Loaded);
+    }
+    assert!(began.elapsed() < LONG_LEASE / 2, "somebody waited for the leases to end");
+}
+
+async fn a_panic_in_a_refresh_gives_the_lease_back(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall
+        .cache("refresh")
+        .level1_bytes(0)
+        .jitter(0.0)
+        .fresh_for(Duration::from_millis(20))
+        .stale_for(seconds(600))
+        .lease_for(LONG_LEASE)
+        .deadline(LONG_LEASE * 2)
+        .build()
+        .expect("options agree");
+    assert!(cache.get_or_load(&1, || found(1)).await.is_ok());
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let calls = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&calls);
+    let read = cache.get_or_load(&1, move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        panics()
+    });
+    assert_eq!(read.await.expect("the old value").source, Source::Stale);
+    let began = Instant::now();
+    loop {
+        let read = cache.get_or_load(&1, || found(2)).await.expect("an answer");
+        if read.value.as_deref() == Some(&2) && calls.load(Ordering::SeqCst) == 1 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody refreshes");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn an_error_has_its_source(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall.cache("source").build().expect("defaults");
+    let fails = || async { Err(io::Error::new(io::ErrorKind::NotFound, "no table")) };
+    let error = cache.get_or_load(&1, fails).await.expect_err("it failed");
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+    let fails = |_: Vec<u64>| async {
+        Err::<HashMap<u64, u64>, _>(io::Error::new(io::ErrorKind::NotFound, "no table"))
+    };
+    let error = cache.get_many(&[2], fails).await.remove(0).expect_err("it failed");
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+}
+
+async fn a_load_that_is_cut_names_the_setting(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> =
+        seawall.cache("cut").load_within(Duration::from_millis(50)).build().expect("options agree");
+    let error = cache.get_or_load(&1, std::future::pending::<io::Result<_>>).await;
+    let text = error.expect_err("it was cut").to_string();
+    assert!(text.contains("load_within") && text.contains("50ms"), "{text}");
+}
+
+async fn not_modified_means_what_was_kept(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall
+        .cache("kept")
+        .on_invalidate(OnInvalidate::KeepForStale)
+        .build()
+        .expect("options agree");
+    for round in 0..5 {
+        assert!(cache.get_or_load(&round, move || found(round)).await.is_ok());
+        let applied = cache.invalidate(&round).await.expect("a key");
+        assert!(matches!(applied, Invalidation::Applied(_)));
+        let unchanged = || async { Ok::<_, io::Error>(Loaded::NotModified) };
+        let read = cache.get_or_load(&round, unchanged).await.expect("what was kept");
+        assert_eq!(read.value.as_deref(), Some(&round));
+        // And it counts as fresh again, for everybody.
+        let read = cache.get_as(Freshness::Strong, &round).await.expect("a hit");
+        assert_eq!(read.expect("there").value.as_deref(), Some(&round));
+    }
+}
+
+async fn not_modified_without_an_entry_is_an_error_of_the_loader(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall.cache("none").build().expect("defaults");
+    let unchanged = || async { Ok::<_, io::Error>(Loaded::NotModified) };
+    let error = cache.get_or_load(&1, unchanged).await.expect_err("there is nothing");
+    assert!(matches!(error, CacheError::Load(_)), "{error:?}");
+}
+
+/// Two readers with [`WhenBusy::Load`] wait for a load elsewhere that fails.
+async fn a_spent_loader_makes_nobody_busy(setup: Setup) {
+    let (one, two) = (setup.connect().await, setup.connect().await);
+    let holder: Cache<u64, u64> = one.cache("spent").level1_bytes(0).build().expect("agree");
+    let cache: Cache<u64, u64> = two
+        .cache("spent")
+        .level1_bytes(0)
+        .when_busy(WhenBusy::Load)
+        .wait_budget(Duration::from_millis(300))
+        .build()
+        .expect("options agree");
+    let (gate, loading) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let failing = tokio::spawn({
+        let (gate, loading) = (Arc::clone(&gate), Arc::clone(&loading));
+        async move {
+            let load = move || async move {
+                loading.add_permits(1);
+                let _ = gate.acquire().await;
+                Err::<Loaded<u64>, _>(io::Error::other("not now"))
+            };
+            holder.get_or_load(&1, load).await
+        }
+    });
+    loading.acquire().await.expect("open").forget();
+    // The first one makes the lease be asked for, and loads by itself when its patience ends.
+    let first = cache.get_or_load(&1, || found(1)).await.expect("its own load");
+    assert_eq!(first.value.as_deref(), Some(&1));
+    // The second one waits for that lease, which comes: nobody can load with a loader that ran.
+    let second = tokio::spawn({
+        let cache = cache.clone();
+        async move { cache.get_or_load(&1, || found(2)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    gate.close();
+    assert!(failing.await.expect("no panic").is_err());
+    let second = second.await.expect("no panic").expect("a value");
+    assert_eq!(second.value.as_deref(), Some(&2));
+}
+
+/// Nobody else loads: there is nothing to be refused for, however short the patience.
+async fn a_reader_that_loads_is_not_busy(setup: Setup) {
+    let seawall = setup.connect().await;
+    for policy in [WhenBusy::Refuse, WhenBusy::Load] {
+        let cache: Cache<u64, u64> = seawall
+            .cache("alone")
+            .level1_bytes(0)
+            .when_busy(policy)
+            .wait_budget(Duration::ZERO)
+            .build()
+            .expect("options agree");
+        for key in 0..20 {
+            let read = cache.get_or_load(&key, move || found(key)).await;
+            assert!(read.is_ok(), "{policy:?}: {read:?}");
+        }
+    }
+}
+
+async fn a_load_answers_its_own_reader_however_short_the_value_lives(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall
+        .cache("brief")
+        .fresh_for(Duration::from_millis(1))
+        .stale_for(Duration::ZERO)
+        .build()
+        .expect("options agree");
+    for key in 0..300 {
+        let read = cache.get_or_load_as(Freshness::Strong, &(key % 3), move || found(key)).await;
+        assert!(read.is_ok(), "{key}: {read:?}");
+    }
+}
+
+async fn a_load_answers_its_own_reader_however_far_ahead_its_version_is(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall.cache("ahead").build().expect("defaults");
+    let Invalidation::Applied(version) = cache.invalidate(&1).await.expect("a key") else {
+        panic!("Redis answers");
+    };
+    let ahead = Freshness::After(Version(version.0 + 3_600_000_000));
+    for round in 0..3 {
+        let read = cache.get_or_load_as(ahead, &1, move || found(round)).await.expect("its load");
+        assert_eq!(read.value.as_deref(), Some(&round));
+    }
+}

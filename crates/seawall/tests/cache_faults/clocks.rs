@@ -1,0 +1,77 @@
+//! Servers of a Cluster whose clocks differ: freshness is judged by the clock of the entry's server.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall::{
+    Seawall,
+    cache::{Cache, Freshness, Loaded, Source},
+};
+use seawall_testkit::Cluster;
+
+const KEYS: u64 = 30;
+const ROUNDS: u64 = 5;
+
+async fn hits_on_every_node(seconds: i64) {
+    let cluster = Cluster::builder().replicas_each(0).skewed(1, seconds).start();
+    let cluster = cluster.expect("a Cluster starts");
+    let seawall = Seawall::connect(&cluster.url()).await.expect("connected");
+    let cache: Cache<u64, u64> = seawall
+        .cache("clock")
+        .level1_bytes(0)
+        .fresh_for(Duration::from_secs(120))
+        .stale_for(Duration::ZERO)
+        .build()
+        .expect("options agree");
+    let loads = Arc::new(AtomicU64::new(0));
+    for round in 0..ROUNDS {
+        for key in 0..KEYS {
+            let count = Arc::clone(&loads);
+            let load = move || async move {
+                count.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, io::Error>(Loaded::Found(key))
+            };
+            let freshness = if round % 2 == 0 { Freshness::Cached } else { Freshness::Strong };
+            let read = cache.get_or_load_as(freshness, &key, load).await.expect("a value");
+            assert!(read.age < Duration::from_secs(60), "key {key} is {:?} old", read.age);
+            if round > 0 {
+                assert_eq!(read.source, Source::Level2, "key {key}, {seconds} s off");
+            }
+        }
+    }
+    assert_eq!(loads.load(Ordering::SeqCst), KEYS, "{seconds} s off");
+    // Neither does a value live longer than it should.
+    let brief: Cache<u64, u64> = seawall
+        .cache("brief")
+        .level1_bytes(0)
+        .jitter(0.0)
+        .fresh_for(Duration::from_millis(300))
+        .stale_for(Duration::from_secs(3600))
+        .build()
+        .expect("options agree");
+    for key in 0..KEYS {
+        brief.put(&key, &key).await.expect("stored");
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for key in 0..KEYS {
+        let read = brief.get(&key).await.expect("an answer").expect("a value");
+        assert_eq!(read.source, Source::Stale, "key {key}, {seconds} s off");
+    }
+    seawall.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_ahead() {
+    hits_on_every_node(400).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_behind() {
+    hits_on_every_node(-400).await;
+}
