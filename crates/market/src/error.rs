@@ -55,6 +55,18 @@ pub enum Error {
         /// When it may be tried again.
         retry_after: Duration,
     },
+    /// It may have been carried out: nobody knows yet.
+    #[error("{code}: {msg} ({cause})")]
+    Undecided {
+        /// Stable word.
+        code: &'static str,
+        /// For people.
+        msg: &'static str,
+        /// The id of what may have been made.
+        data: u64,
+        /// For the log.
+        cause: String,
+    },
     /// A store that this needs is away or too slow.
     #[error("{what} is not available: {cause}")]
     Unavailable {

@@ -93,7 +93,7 @@ pub(crate) struct Refusal<'a> {
     code: &'a str,
     /// A sentence for people.
     msg: &'a str,
-    /// The id of what is in the way, where that helps.
+    /// The id of what is in the way, or of what may have been made, where that helps.
     data: Option<Id>,
 }
 
@@ -143,6 +143,10 @@ fn rule(error: &Error) -> Response {
             let seconds = retry_after.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             retry(refusal(StatusCode::TOO_MANY_REQUESTS, "LIMITED", msg, None), seconds)
+        }
+        Error::Undecided { code, msg, data, cause } => {
+            tracing::warn!(code, data, cause, "it is not known what became of a request");
+            retry(refusal(StatusCode::ACCEPTED, code, msg, Some(Id(*data))), OUTAGE_RETRY_S)
         }
         Error::Unavailable { what, cause } => {
             tracing::warn!(what, cause, "a request failed because a store is away");

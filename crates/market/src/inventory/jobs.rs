@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Goods, stock::Gap, store};
+use super::{
+    Goods,
+    stock::{Because, Gap},
+    store,
+};
 use crate::{db::id, error::Result, jobs::Jobs};
 
 /// How often rows are followed that their own request did not note as followed.
@@ -61,12 +65,16 @@ impl Goods {
             let gap = self.stocks.lasting_gap(sku, &stock).await?;
             match gap {
                 Gap::None => continue,
+                Gap::Away => {
+                    tracing::debug!(sku, "not all shards answer: they are compared later");
+                    continue;
+                }
                 Gap::Units(gap) => units += gap.unsigned_abs(),
                 Gap::Lost => {}
             }
             apart += 1;
             tracing::warn!(sku, ?gap, "stock and database differ");
-            if let Err(error) = self.stocks.rebuild(sku, &stock).await {
+            if let Err(error) = self.stocks.rebuild(sku, &stock, Because::Gap).await {
                 tracing::warn!(sku, %error, "the stock could not be rebuilt now");
             }
         }

@@ -81,8 +81,20 @@ pub(super) enum Gap {
     None,
     /// So many units too many, or too few.
     Units(i64),
-    /// Shards answer that they have lost their data, or do not answer.
+    /// Shards answer that they have lost their data, that a rebuild of theirs was not finished, or that
+    /// they hold units of which nobody knows whose they are.
     Lost,
+    /// Shards do not answer: nothing can be said, and their units come back with them.
+    Away,
+}
+
+/// Why a SKU is put together anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Because {
+    /// Redis and the database differ; looked at once more, for another process may have been quicker.
+    Gap,
+    /// A row of the log cannot be followed by any movement.
+    Astray,
 }
 
 /// Whether Redis has followed a movement.
@@ -109,8 +121,10 @@ impl Stocks {
         let stock = cell.get_or_try_init(|| async {
             let stock = self.opened(sku).await?;
             self.follow_open(&stock, Some(sku), self.context.now()).await?;
-            if self.lasting_gap(sku, &stock).await? != Gap::None {
-                self.rebuild(sku, &stock).await?;
+            match self.lasting_gap(sku, &stock).await? {
+                Gap::None => {}
+                Gap::Away => return Err(away(sku)),
+                Gap::Units(_) | Gap::Lost => self.rebuild(sku, &stock, Because::Gap).await?,
             }
             Ok::<_, Error>(stock)
         });
@@ -149,7 +163,7 @@ impl Stocks {
     /// Rebuilds a SKU whose shards have lost their data.
     async fn revive(&self, sku: u64, stock: &Inventory) -> Result<()> {
         if self.gap(sku, stock).await? == Gap::Lost {
-            self.rebuild(sku, stock).await?;
+            self.rebuild(sku, stock, Because::Gap).await?;
         }
         Ok(())
     }
@@ -237,7 +251,7 @@ impl Stocks {
         store::close_movements(&self.context.db, &done, self.context.now()).await?;
         if astray {
             // The log has them all, and says so when they are followed again.
-            self.rebuild(sku, stock).await?;
+            self.rebuild(sku, stock, Because::Astray).await?;
         }
         Ok(())
     }
@@ -264,6 +278,10 @@ impl Stocks {
         let level = store::level(&self.context.db, sku).await?;
         let audit = stock.audit().await?;
         if !audit.is_complete() {
+            let missing = audit.shards.iter().filter(|levels| levels.is_none()).count();
+            return Ok(if missing == audit.closed.len() { Gap::Lost } else { Gap::Away });
+        }
+        if audit.astray > 0 {
             return Ok(Gap::Lost);
         }
         let total = audit.total();
@@ -295,17 +313,30 @@ impl Stocks {
     }
 
     /// Puts the stock of a SKU together from the database: one process at a time.
-    pub(super) async fn rebuild(&self, sku: u64, stock: &Inventory) -> Result<()> {
+    pub(super) async fn rebuild(
+        &self,
+        sku: u64,
+        stock: &Inventory,
+        because: Because,
+    ) -> Result<()> {
         let lock = self.context.seawall.lock(keys::stock_lock(sku));
         let Attempt::Acquired(guard) = lock.try_acquire().await? else { return Err(away(sku)) };
-        let rebuilt = self.rebuild_alone(sku, stock).await;
+        let rebuilt = self.rebuild_alone(sku, stock, because).await;
         // A lock that was lost has an owner who does the same: no harm.
         let _ = guard.release().await;
         rebuilt
     }
 
-    async fn rebuild_alone(&self, sku: u64, stock: &Inventory) -> Result<()> {
+    async fn rebuild_alone(&self, sku: u64, stock: &Inventory, because: Because) -> Result<()> {
         let gap = self.gap(sku, stock).await?;
+        match gap {
+            Gap::Away => return Err(away(sku)),
+            Gap::None if because == Because::Gap => {
+                tracing::debug!(sku, "the stock is right again: it is not rebuilt");
+                return Ok(());
+            }
+            Gap::None | Gap::Units(_) | Gap::Lost => {}
+        }
         // Founds what was lost with everything else, so that other processes find the same shards.
         drop(self.opened(sku).await?);
         let remembered = i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX);

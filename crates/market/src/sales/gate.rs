@@ -115,11 +115,16 @@ impl Gate {
     }
 
     /// Reserves a unit; opens or compares the sale first where Redis does not know it or may have
-    /// forgotten a part of it.
+    /// forgotten a part of it. Where nobody knows whether it was reserved, that is said, with the order's
+    /// id: if it was, the order takes its way like any other.
     pub(super) async fn reserve(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {
         let sale = self.sale(voucher)?;
         let fields = OrderFields::new().field(VOUCHER, voucher);
-        let answer = sale.reserve(&user, &order, &fields).await?;
+        let reserve = async || match sale.reserve(&user, &order, &fields).await {
+            Err(error) if error.is_indeterminate() => Err(undecided(order, &error)),
+            answer => Ok(answer?),
+        };
+        let answer = reserve().await?;
         if !matches!(answer, Reserved::Unknown | Reserved::Unvouched) {
             return Ok(answer);
         }
@@ -127,7 +132,7 @@ impl Gate {
             None => Ok(Reserved::Unknown),
             Some(window) if window.end <= self.context.now() => Ok(Reserved::Ended),
             Some(_) => match self.open(voucher).await? {
-                Opening::Open => Ok(sale.reserve(&user, &order, &fields).await?),
+                Opening::Open => reserve().await,
                 Opening::Over => Ok(Reserved::Ended),
                 Opening::Unknown => Ok(Reserved::Unknown),
             },
@@ -274,6 +279,16 @@ fn queued(waiting: &WaitingOrder) -> Option<Order> {
 /// A number that the toolkit wrote as text.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// An order of which nobody knows whether it was reserved.
+fn undecided(order: u64, error: &seawall::Error) -> Error {
+    Error::Undecided {
+        code: "ORDER_UNDECIDED",
+        msg: "it is being decided whether you have it; look at the order with this id",
+        data: order,
+        cause: error.to_string(),
+    }
 }
 
 fn time(millis: i64) -> std::time::SystemTime {

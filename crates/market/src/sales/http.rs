@@ -62,6 +62,8 @@ impl OrderView {
 #[utoipa::path(post, path = "/voucher-order/seckill/{id}", tag = "vouchers",
     params(("id" = Id, Path, description = "The voucher")), security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
+        (status = 202, description = "ORDER_UNDECIDED: the answer of Redis was lost. The order with the id \
+            in `data` exists, will or will not", body = Refusal<'static>),
         (status = 409, description = "NOT_STARTED, ENDED, SOLD_OUT or DUPLICATE_ORDER",
             body = Refusal<'static>)))]
 async fn buy(State(app): State<Shared>, user: SignedIn, PathId(voucher): PathId) -> Answer<Id> {

@@ -109,6 +109,7 @@ impl Sales {
     /// # Errors
     /// [`Error::Conflict`] (not started, ended, sold out, duplicate), [`Error::NotFound`] for a
     /// voucher that is in no sale, [`Error::Unavailable`] when Redis is away: buying fails closed.
+    /// [`Error::Undecided`] with the order's id when it may have been reserved.
     pub async fn buy(&self, user: u64, voucher: u64) -> Result<u64> {
         let order = self.ids.next().await?.as_u64();
         match self.gate.reserve(user, voucher, order).await? {

@@ -1,6 +1,6 @@
 //! Stock: receipts that come in once, shards, and Redis brought back to what the database says.
 
-use seawall_testkit::backend::Backend;
+use seawall_testkit::{backend::Backend, proxy::On};
 use serde_json::{Value, json};
 
 use crate::market::{Answer, Market, PATIENCE, on_each_backend};
@@ -132,5 +132,32 @@ async fn a_difference_is_found_and_repaired(backend: Backend) {
     let _: i64 = market.redis(&["HINCRBY", "stock:{sku:2:0:0}", "left", "-1"]).await;
     until_left(&market, 1, 300).await;
     until_left(&market, 2, 2).await;
+    market.shutdown().await;
+}
+
+/// A shard that does not answer has lost nothing: the others are not put together anew for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_does_not_answer_is_not_rebuilt() {
+    let (market, proxy) = Market::behind_proxy().await;
+    until_left(&market, 1, 300).await;
+    let epoch = async || market.redis::<String>(&["HGET", "stock:{sku:1:0:0}", "epoch"]).await;
+    let before = epoch().await;
+    let at_shard = |shard: u8| {
+        let key = format!("stock:{{sku:1:{shard}:");
+        On::command("EVALSHA").key_prefix(key)
+    };
+    let looks = proxy.watch(at_shard(0));
+    let away = proxy.fail_with(at_shard(1), "LOADING Redis is loading the dataset in memory");
+    market.until("several comparisons were made", async |_| looks.count() >= 12).await;
+    proxy.remove(away);
+    until_left(&market, 1, 300).await;
+    // Away for as long as a difference is looked at, and back before it is repaired.
+    let looks = proxy.watch(at_shard(0));
+    for _ in 0..2 {
+        let seen = looks.count();
+        proxy.fail_with(at_shard(1).times(3), "LOADING Redis is loading the dataset in memory");
+        market.until("it was compared again", async |_| looks.count() >= seen + 6).await;
+    }
+    assert_eq!(epoch().await, before, "nothing was rebuilt");
     market.shutdown().await;
 }

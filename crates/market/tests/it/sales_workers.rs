@@ -123,7 +123,8 @@ async fn what_cannot_be_understood_is_parked_and_others_go_on(backend: Backend) 
     market.shutdown().await;
 }
 
-/// An entry that this name was given too often, as after a crash each time.
+/// An entry that was begun alone too often, as after a crash each time: the counter of the pending list says
+/// that the last of five attempts has no end (docs/streams.md).
 async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
     let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
     let token = market.log_in("10000000001").await;
@@ -131,7 +132,7 @@ async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
     let key = "sale:{1}";
     let (id, name) = delivered(&market).await;
     let _: seawall::Value =
-        market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "5"]).await;
+        market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "12"]).await;
     let restarted = market.restarted().await;
     restarted.all_settled().await;
     let dead: i64 = market.redis(&["XLEN", "sale:{1}:parked"]).await;

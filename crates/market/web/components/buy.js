@@ -88,8 +88,8 @@ export function buyPanel(sale, signal, changed) {
 
   function refused(error) {
     if (signal.aborted) return;
-    if (error.code === "DUPLICATE_ORDER" && error.data) {
-      say(t("error.DUPLICATE_ORDER"), "bad");
+    if ((error.code === "DUPLICATE_ORDER" || error.code === "ORDER_UNDECIDED") && error.data) {
+      say(t(`error.${error.code}`), "bad");
       follow(error.data, { isSaid: true }).catch(() => {});
     } else {
       // Without an answer nobody knows whether it was bought; asking again cannot buy twice.

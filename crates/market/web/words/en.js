@@ -61,6 +61,7 @@ export default {
   "error.WRONG_CODE": "The code is wrong. Look again; after five tries a new one is needed.",
   "error.CODE_EXPIRED": "The code is no longer valid. Ask for a new one.",
   "error.SOLD_OUT": "Sold out. When somebody does not pay, some come back: look again later.",
+  "error.ORDER_UNDECIDED": "It is being decided whether you have one. If you do, this is it; asking again cannot buy twice.",
   "error.DUPLICATE_ORDER": "One for each person, and you have one already. Here it is:",
   "error.NOT_STARTED": "The sale has not begun yet. Come back when the countdown is at zero.",
   "error.ENDED": "The sale is over.",

@@ -59,6 +59,7 @@ export default {
   "error.WRONG_CODE": "验证码错误，请核对。错误五次后需要重新获取。",
   "error.CODE_EXPIRED": "验证码已失效，请重新获取。",
   "error.SOLD_OUT": "已售罄。若有人未付款，名额会退回，请稍后再看。",
+  "error.ORDER_UNDECIDED": "订单正在确认中。若已成功，即为此单；再次点击不会重复购买。",
   "error.DUPLICATE_ORDER": "每人限购一份，您已经有一份了：",
   "error.NOT_STARTED": "活动尚未开始，请在倒计时结束后再来。",
   "error.ENDED": "活动已结束。",
