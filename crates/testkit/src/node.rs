@@ -11,6 +11,8 @@ use crate::proxy::FaultProxy;
 
 /// How long a question to a node may take; a paused one never answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// How long replicas may be behind.
+const REPLICATION_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a test did to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +128,27 @@ impl Node {
             Some("slave") => Ok(Role::Replica),
             _ => Err(io::Error::other(format!("no role: {reply}"))),
         }
+    }
+
+    /// Waits until this many replicas have everything that it has executed so far.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` when they are fewer.
+    pub fn await_replicas(&self, count: usize) -> io::Result<()> {
+        let mut client = self.connect()?;
+        client.set_timeout(REPLICATION_LIMIT * 2)?;
+        // Redis: WAIT speaks of what was executed until the last command of its own connection, and
+        // of nothing on a new one.
+        order(&mut client, &["PING"])?;
+        let limit = REPLICATION_LIMIT.as_millis().to_string();
+        let reached = order(&mut client, &["WAIT", &count.to_string(), &limit])?;
+        let number = reached.as_int().and_then(|reached| usize::try_from(reached).ok());
+        if number.is_some_and(|number| number >= count) {
+            return Ok(());
+        }
+        let message = format!("{reached} of {count} replicas of {} follow", self.port);
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
     }
 
     /// Ends the process at once, as a crash would.

@@ -113,8 +113,7 @@ async fn sell_behind_the_replicas(sale: &FlashSale, primary: &Node, replicas: &[
     sale.vouch(open(sale)).await.expect("opened");
     let reserve = async |user: u64| sale.reserve(&user, &user, &OrderFields::new()).await;
     assert!(reserve(1).await.expect("answered").receipt().is_some());
-    let all = replicas.len().to_string();
-    order(primary, &["WAIT", &all, "10000"]);
+    primary.await_replicas(replicas.len()).expect("they follow");
     for replica in replicas {
         replica.pause().expect("paused");
     }
