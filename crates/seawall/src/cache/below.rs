@@ -83,8 +83,12 @@ where
             match landing.result {
                 // What the source said after this read began answers it, however short it lives and
                 // whatever its version.
-                Ok(entry) if landing.loaded || entry.is_current(reader.freshness, now) => {
+                Ok(entry) if landing.loaded => {
                     return Ok(Some(entry.read(Source::Loaded, now)));
+                }
+                // It was stored while this read was on its way to the lease.
+                Ok(entry) if entry.is_current(reader.freshness, now) => {
+                    return Ok(Some(entry.read(Source::Level2, now)));
                 }
                 Ok(_) | Err(Fault::Changed) => {}
                 Err(Fault::Outage) => {

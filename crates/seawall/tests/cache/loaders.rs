@@ -30,6 +30,7 @@ on_every_backend! {
     a_reader_that_loads_is_not_busy
     a_load_answers_its_own_reader_however_short_the_value_lives
     a_load_answers_its_own_reader_however_far_ahead_its_version_is
+    who_waits_for_another_process_is_answered_from_redis
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -257,5 +258,41 @@ async fn a_load_answers_its_own_reader_however_far_ahead_its_version_is(setup: S
     for round in 0..3 {
         let read = cache.get_or_load_as(ahead, &1, move || found(round)).await.expect("its load");
         assert_eq!(read.value.as_deref(), Some(&round));
+    }
+}
+
+/// The source of an answer is whoever gave it: only the process that loaded says `Loaded`.
+async fn who_waits_for_another_process_is_answered_from_redis(setup: Setup) {
+    let (one, two) = (setup.connect().await, setup.connect().await);
+    let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
+        let cache = handle.cache("elsewhere").level1_bytes(0);
+        cache.lease_for(LONG_LEASE).deadline(LONG_LEASE * 2).build().expect("options agree")
+    };
+    let (mut first, second) = (build(&one), build(&two));
+    for freshness in [Freshness::Cached, Freshness::Strong] {
+        assert!(matches!(first.invalidate(&1).await, Ok(Invalidation::Applied(_))));
+        let (loading, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (begun, opened) = (Arc::clone(&loading), Arc::clone(&gate));
+        let loader = tokio::spawn(async move {
+            let load = move || async move {
+                begun.add_permits(1);
+                opened.acquire().await.expect("open").forget();
+                found(7).await
+            };
+            first.get_or_load_as(freshness, &1, load).await.map(|read| (read.source, first))
+        });
+        loading.acquire().await.expect("open").forget();
+        // Polled once, it is on its way before the load ends.
+        let waiter = tokio::spawn({
+            let second = second.clone();
+            async move { second.get_or_load_as(freshness, &1, || found(8)).await }
+        });
+        tokio::task::yield_now().await;
+        gate.add_permits(1);
+        let (source, again) = loader.await.expect("no panic").expect("loaded");
+        first = again;
+        assert_eq!(source, Source::Loaded);
+        let read = waiter.await.expect("no panic").expect("answered");
+        assert_eq!((read.value.as_deref(), read.source), (Some(&7), Source::Level2));
     }
 }
