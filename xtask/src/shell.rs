@@ -47,6 +47,13 @@ pub(crate) fn release_binary() -> Outcome<PathBuf> {
     Ok(target().join("release").join("seawall"))
 }
 
+/// A program as it is measured and packaged: the profile `dist`, which takes longer to build.
+pub(crate) fn dist_binary(package: &str, name: &str) -> Outcome<PathBuf> {
+    let args = ["build", "--profile", "dist", "-p", package];
+    step(&format!("build {name} (dist)"), &mut cargo(&args))?;
+    Ok(target().join("dist").join(name))
+}
+
 /// Whether a program is on the search path, or where Debian puts servers.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

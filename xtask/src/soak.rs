@@ -51,15 +51,12 @@ enum Subject {
 /// words behind `cargo`.
 const TESTS: &[(&str, &str)] = &[
     ("power cuts, bit flips, full disks", "test -p seawall-server --lib --test recovery*"),
-    ("a million visitors", "test --profile soak -p seawall --test social a_million_visitors"),
+    ("a million visitors", "test --release -p seawall --test social a_million_visitors"),
     ("random histories from their log", "test -p seawall-engine --lib dump"),
-    (
-        "hot keys: ten million names in bounded memory",
-        "test --profile soak -p seawall --lib hotkey",
-    ),
+    ("hot keys: ten million names in bounded memory", "test --release -p seawall --lib hotkey"),
     (
         "hot keys: half of 20,000 reads a second in four processes",
-        "test --profile soak -p seawall --test hotkey speed -- --nocapture",
+        "test --release -p seawall --test hotkey speed -- --nocapture",
     ),
     (
         "campaigns: streams, delayed queue, sessions, ten minutes each",
@@ -72,25 +69,25 @@ const TESTS: &[(&str, &str)] = &[
     ),
     (
         "a survey of a million keys",
-        "test --profile soak -p seawall --test survey the_top_equals_the_truth",
+        "test --release -p seawall --test survey the_top_equals_the_truth",
     ),
     (
         "ten thousand locks, waiters and lost holders",
-        "test --profile soak -p seawall --test lock -- --test-threads=1 --skip campaign",
+        "test --release -p seawall --test lock -- --test-threads=1 --skip campaign",
     ),
     (
         "locks of all kinds under faults",
-        "test --profile soak -p seawall --test lock campaign -- --nocapture --test-threads=1",
+        "test --release -p seawall --test lock campaign -- --nocapture --test-threads=1",
     ),
     (
         "stock under kills and lost replies",
-        "test --profile soak -p seawall --test stock -- --skip campaign:: --test-threads=2",
+        "test --release -p seawall --test stock -- --skip campaign:: --test-threads=2",
     ),
     (
         "stock: random settings, lost replies, restarts, cancellations; ten minutes each",
-        "test --profile soak -p seawall --test stock campaign:: -- --nocapture --test-threads=2",
+        "test --release -p seawall --test stock campaign:: -- --nocapture --test-threads=2",
     ),
-    ("collections that grow under load", "test --profile soak -p seawall --test bigkey growing"),
+    ("collections that grow under load", "test --release -p seawall --test bigkey growing"),
     (
         "the cache against its oracle",
         "test --release -p seawall --test cache_faults -- --nocapture --test-threads=1",

@@ -9,8 +9,8 @@ const LABEL: &str = "redis-rs, one GET at a time:";
 /// Nanoseconds for one GET, as the server's example measures it.
 pub(super) fn measure() -> Outcome<f64> {
     let example = ["--package", "seawall-server", "--example", "in_process_latency"];
-    let mut command = cargo(&["run", "--release", "--quiet"]);
-    let lines = step("embedded GET (release)", command.args(example))?;
+    let mut command = cargo(&["run", "--profile", "dist", "--quiet"]);
+    let lines = step("embedded GET (dist)", command.args(example))?;
     let figure = lines.iter().find_map(|line| line.strip_prefix(LABEL));
     figure
         .and_then(|text| text.trim().trim_end_matches("ns").trim().parse().ok())

@@ -20,7 +20,7 @@ use super::page::machine;
 use super::ratios::{Report, draw, median, table};
 use super::wrk::{self, Turn};
 use crate::outcome::{Context, Failure, Outcome};
-use crate::shell::{bar, cargo, release_binary, root, step, target};
+use crate::shell::{bar, dist_binary, root, target};
 
 /// Users who buy, and sales in which each of them does; together more than is sold in all rounds.
 const USERS: u64 = 5_000;
@@ -39,11 +39,8 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/orders.lua"
 /// Measures and writes the page; a quick run leaves the documentation alone.
 pub(super) fn run(quick: bool, rounds: usize) -> Outcome {
     wrk::ready()?;
-    let binary = release_binary()?;
-    step(
-        "build seawall-bench (release)",
-        &mut cargo(&["build", "--release", "-p", "seawall-bench"]),
-    )?;
+    let binary = dist_binary("seawall-cli", "seawall")?;
+    let bench = dist_binary("seawall-bench", "seawall-bench")?;
     let rounds = if quick { 1 } else { rounds };
     let (redis, beside) = (ServerProcess::redis()?, ServerProcess::redis()?);
     let data = tempfile::tempdir().context("no temporary folder")?;
@@ -65,12 +62,10 @@ pub(super) fn run(quick: bool, rounds: usize) -> Outcome {
     let shop = Client::connect(market.address)?.http.call("GET", "/shop/1", &[], b"")?.body;
     let file = data.path().join("shop.json");
     fs::write(&file, shop)?;
-    let bare = Served::start(
-        Command::new(target().join("release").join("seawall-bench"))
-            .args(["bare", &beside.url()])
-            .arg(&file),
-        |line| Some(line.to_owned()),
-    )?;
+    let bare =
+        Served::start(Command::new(&bench).args(["bare", &beside.url()]).arg(&file), |line| {
+            Some(line.to_owned())
+        })?;
 
     let read = compare(
         ("a shop, from memory", "axum alone, the same bytes", 0.6),
@@ -119,7 +114,7 @@ pub(super) fn run(quick: bool, rounds: usize) -> Outcome {
 fn page(rounds: usize) -> String {
     format!(
         "# Benchmarks of the market\n\nWritten by `cargo xtask bench market`; do not edit.\n\n{}\n\n\
-         wrk with 64 connections on one thread, release builds, redis-server and SQLite on the same \
+         wrk with 64 connections on one thread, `dist` builds, redis-server and SQLite on the same \
          machine, metrics on. Both sides take turns of {TURN} s, {rounds} rounds; the ratio is the median \
          of the rounds' ratios, ours divided by theirs. The control is their side against itself: what \
          noise alone does.\n\n![Throughput, ours against axum alone](benchmarks-market.svg)\n\n",

@@ -23,7 +23,7 @@ mod wrk;
 use clap::{Args, Subcommand};
 
 use crate::outcome::Outcome;
-use crate::shell::release_binary;
+use crate::shell::dist_binary;
 use load::Scale;
 
 /// What `cargo xtask bench` can be told.
@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     };
     let binary = match binary {
         Some(binary) => binary.clone(),
-        None => release_binary()?,
+        None => dist_binary("seawall-cli", "seawall")?,
     };
     let scale = if *quick { Scale::quick() } else { Scale::full(*rounds) };
     let speed = load::measure(&binary, &scale, only)?;

@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use serde::Deserialize;
 
 use crate::outcome::{Context, Failure, Outcome};
-use crate::shell::{cargo, spinner, step, target};
+use crate::shell::{dist_binary, spinner};
 
 /// Two sides of one subject.
 #[derive(Deserialize)]
@@ -32,12 +32,9 @@ pub(super) fn measure(
     rounds: usize,
     env: &[(&str, String)],
 ) -> Outcome<Vec<u8>> {
-    step(
-        "build seawall-bench (release)",
-        &mut cargo(&["build", "--release", "-p", "seawall-bench"]),
-    )?;
+    let bench = dist_binary("seawall-bench", "seawall-bench")?;
     let progress = spinner("measuring");
-    let output = Command::new(target().join("release").join("seawall-bench"))
+    let output = Command::new(bench)
         .args([page, url, &rounds.to_string()])
         .envs(env.iter().map(|(name, value)| (name, value)))
         .output()
