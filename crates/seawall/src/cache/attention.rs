@@ -72,7 +72,8 @@ impl Attention {
 
     /// Nothing is held, so nothing has to be compared; false when something was stored meanwhile.
     pub(super) fn leave(&self, is_vacant: impl Fn() -> bool) -> bool {
-        if !is_vacant() || self.turn(AWAKE, VACANT).is_err() {
+        // It has left before, when it was woken by something else than a copy: a new connection.
+        if !is_vacant() || !matches!(self.turn(AWAKE, VACANT), Ok(_) | Err(VACANT)) {
             return false;
         }
         if is_vacant() {
@@ -135,6 +136,7 @@ mod tests {
         let attention = Attention::new();
         assert!(!attention.leave(|| false));
         assert!(attention.leave(|| true));
+        assert!(attention.leave(|| true), "a new connection made the listener compare");
         assert!(attention.woken().now_or_never().is_none());
         attention.occupied();
         assert!(attention.woken().now_or_never().is_some());

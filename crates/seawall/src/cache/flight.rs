@@ -20,7 +20,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -36,8 +36,29 @@ type ByKey<V> = HashMap<Box<[u8]>, Runway<V>>;
 pub(super) struct Flights<V> {
     flights: Mutex<ByKey<V>>,
     order: Arc<AtomicU64>,
-    /// What landed lately without being stored, oldest first.
-    landed: Mutex<VecDeque<Remembered<V>>>,
+    landed: Mutex<Landed<V>>,
+}
+
+/// What landed lately without being stored.
+struct Landed<V> {
+    /// Oldest first.
+    loads: VecDeque<Remembered<V>>,
+    /// Whether a task lets go of them in time.
+    is_tended: bool,
+}
+
+impl<V> Default for Landed<V> {
+    fn default() -> Self {
+        Landed { loads: VecDeque::new(), is_tended: false }
+    }
+}
+
+impl<V> Landed<V> {
+    fn forget_old(&mut self) {
+        while self.loads.front().is_some_and(|first| first.at.elapsed() > REMEMBERED_FOR) {
+            self.loads.pop_front();
+        }
+    }
 }
 
 /// A load that landed.
@@ -191,24 +212,16 @@ impl<V> Flights<V> {
 
     /// A load that landed lately and covers a reader with this number.
     fn remembered(&self, key: &[u8], began: u64) -> Option<Arc<Flight<V>>> {
-        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
-        while landed.front().is_some_and(|first| first.at.elapsed() > REMEMBERED_FOR) {
-            landed.pop_front();
-        }
+        let mut landed = self.landed();
+        landed.forget_old();
         let covers = |last: &&Remembered<V>| {
             *last.key == *key && last.flight.started.load(Ordering::Relaxed) > began
         };
-        landed.iter().rev().find(covers).map(|last| Arc::clone(&last.flight))
+        landed.loads.iter().rev().find(covers).map(|last| Arc::clone(&last.flight))
     }
 
-    fn remember(&self, key: &[u8], flight: &Arc<Flight<V>>) {
-        let mut landed = self.landed.lock().unwrap_or_else(PoisonError::into_inner);
-        landed.retain(|last| *last.key != *key);
-        if landed.len() == MAX_REMEMBERED {
-            landed.pop_front();
-        }
-        let (key, flight) = (key.into(), Arc::clone(flight));
-        landed.push_back(Remembered { key, flight, at: Instant::now() });
+    fn landed(&self) -> MutexGuard<'_, Landed<V>> {
+        self.landed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn depart(
@@ -231,6 +244,36 @@ impl<V> Flights<V> {
 
     fn lock(&self) -> MutexGuard<'_, ByKey<V>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V: Send + Sync + 'static> Flights<V> {
+    fn remember(self: &Arc<Self>, key: &[u8], flight: &Arc<Flight<V>>) {
+        let mut landed = self.landed();
+        landed.loads.retain(|last| *last.key != *key);
+        if landed.loads.len() == MAX_REMEMBERED {
+            landed.loads.pop_front();
+        }
+        let (key, flight) = (key.into(), Arc::clone(flight));
+        landed.loads.push_back(Remembered { key, flight, at: Instant::now() });
+        if let (false, Ok(runtime)) = (landed.is_tended, tokio::runtime::Handle::try_current()) {
+            landed.is_tended = true;
+            runtime.spawn(forget_in_time(Arc::downgrade(self)));
+        }
+    }
+}
+
+/// Lets go of what is remembered when its time is over, also when nobody asks any more.
+async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<Flights<V>>) {
+    loop {
+        tokio::time::sleep(REMEMBERED_FOR).await;
+        let Some(flights) = flights.upgrade() else { return };
+        let mut landed = flights.landed();
+        landed.forget_old();
+        if landed.loads.is_empty() {
+            landed.is_tended = false;
+            return;
+        }
     }
 }
 
@@ -307,14 +350,6 @@ impl<V> Pilot<V> {
         self.end(Landing { covers, loaded: true, result });
     }
 
-    /// Ends a load whose result is not in Redis, for those who began before it did. Whoever of them
-    /// comes later finds it, too.
-    pub(super) fn land_unstored(self, entry: Entry<V>) {
-        let covers = self.started();
-        self.flights.remember(&self.key, &self.flight);
-        self.land(covers, Ok(entry));
-    }
-
     /// Ends it with an entry that was there after all.
     pub(super) fn land_found(self, covers: u64, result: Result<Entry<V>, Fault>) {
         self.end(Landing { covers, loaded: false, result });
@@ -343,8 +378,45 @@ impl<V> Pilot<V> {
     }
 }
 
+impl<V: Send + Sync + 'static> Pilot<V> {
+    /// Ends a load whose result is not in Redis, for those who began before it did. Whoever of them
+    /// comes later finds it, too.
+    pub(super) fn land_unstored(self, entry: Entry<V>) {
+        let covers = self.started();
+        self.flights.remember(&self.key, &self.flight);
+        self.land(covers, Ok(entry));
+    }
+}
+
 impl<V> Drop for Pilot<V> {
     fn drop(&mut self) {
         self.end(Landing { covers: 0, loaded: false, result: Err(Fault::Changed) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    /// What was not stored is remembered for who is on the way, not for good.
+    #[tokio::test]
+    async fn what_was_not_stored_is_let_go() {
+        let flights: Arc<Flights<u64>> = Arc::default();
+        let (_, pilot) = flights.join(b"key");
+        let pilot = pilot.expect("nobody else loads");
+        let (value, began) = (Arc::new(7), flights.next());
+        pilot.start();
+        pilot.land_unstored(Entry::uncached(
+            Some(Arc::clone(&value)),
+            Clock::system().now(),
+            &None,
+        ));
+        assert!(flights.remembered(b"key", began).is_some(), "for who began before it");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Arc::strong_count(&value) > 1 {
+            assert!(Instant::now() < deadline, "it is kept for good");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 }

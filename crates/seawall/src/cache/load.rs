@@ -69,7 +69,7 @@ struct Leased<V> {
     _held: Holding,
 }
 
-impl<V> Leased<V> {
+impl<V: Send + Sync + 'static> Leased<V> {
     /// Ends with what was not stored, or not known to be: for those who began before the load did.
     fn land_unstored(self, entry: Entry<V>) {
         if let Some(past) = self.past {

@@ -52,7 +52,7 @@ struct Granted<K, V> {
     _held: Holding,
 }
 
-impl<K, V> Granted<K, V> {
+impl<K, V: Send + Sync + 'static> Granted<K, V> {
     /// Ends with a value for those who began before the load did.
     fn land(self, entry: Entry<V>) {
         match self.past {

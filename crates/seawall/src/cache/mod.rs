@@ -234,7 +234,12 @@ where
             );
             seawall.spawn_at_home(listener);
         }
-        let repairs = Repairs::open(name, settings.repair_limit, settings.repair_log.clone());
+        let repairs = Repairs::open(
+            name,
+            settings.repair_limit,
+            settings.repair_log.clone(),
+            seawall.clock(),
+        );
         if repairs.log.is_some() {
             let clock = seawall.clock().clone();
             seawall.spawn_at_home(repair_task::write_log(Arc::clone(&repairs), clock));

@@ -106,11 +106,13 @@ where
     /// A load without Redis: protected by the governor, shared within this process, kept briefly.
     async fn fly_past(self: Arc<Self>, pilot: Pilot<V>, subject: Subject, loader: LoaderSlot<V>) {
         pilot.cleared().await;
-        // What the load before this one left may do for all who wait.
+        // What the load before this one left may do for all who wait now: a copy that is found here may
+        // be invalidated before whoever comes next begins.
+        let looked = self.past.next();
         if !pilot.is_strict()
             && let Some(copy) = self.past_entry(subject.entry(), Freshness::Cached)
         {
-            return pilot.land_found(u64::MAX, Ok(copy));
+            return pilot.land_found(looked, Ok(copy));
         }
         let Some(loader) = loader.take() else {
             // It ran already; whoever waits here has one of its own.

@@ -136,12 +136,8 @@ where
                     Err(Error::Unavailable("the write took too long and was taken back".into()))
                 }
             },
-            Err(error) => {
-                if !error.is_indeterminate() {
-                    pending.disarm();
-                }
-                Err(error)
-            }
+            // Even if nothing was stored, readers must not wait for the lease.
+            Err(error) => Err(error),
         }
     }
 

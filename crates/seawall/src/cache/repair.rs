@@ -12,6 +12,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -22,15 +23,15 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    repair_log::RepairLog,
+    repair_log::{LogFuture, RepairLog},
     repair_queue::{Batch, Bump, Queue, Waiting},
 };
 use crate::{
-    clock::Moment,
+    clock::{Clock, Moment},
     error::{Error, Result},
 };
 
-/// How long a caller waits for the log.
+/// How long a caller, or the queue itself, waits for an answer of the log.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// Rows that are read from the log at a time.
 const PAGE: usize = 1000;
@@ -42,6 +43,7 @@ pub(super) struct Repairs {
     /// How many there are: so that readers need no lock when there is none.
     count: AtomicUsize,
     pub(super) log: Option<Arc<dyn RepairLog>>,
+    clock: Clock,
     pub(super) added: Notify,
     /// There is something to write into the log.
     pub(super) unwritten: Notify,
@@ -77,7 +79,12 @@ enum Later {
 }
 
 impl Repairs {
-    pub(super) fn open(cache: &str, limit: usize, log: Option<Arc<dyn RepairLog>>) -> Arc<Self> {
+    pub(super) fn open(
+        cache: &str,
+        limit: usize,
+        log: Option<Arc<dyn RepairLog>>,
+        clock: &Clock,
+    ) -> Arc<Self> {
         let unread = log.is_some();
         Arc::new(Repairs {
             cache: cache.to_owned(),
@@ -95,6 +102,7 @@ impl Repairs {
             }),
             count: AtomicUsize::new(usize::from(unread)),
             log,
+            clock: clock.clone(),
             added: Notify::new(),
             unwritten: Notify::new(),
             written: watch::Sender::new(0),
@@ -137,7 +145,8 @@ impl Repairs {
                 Ok(number) => number,
                 Err(entries) => {
                     let log = self.log.as_ref().ok_or(Error::Closed)?;
-                    return log.add(&self.cache, &entries).await.map_err(|error| {
+                    let added = self.in_time(log.add(&self.cache, &entries)).await;
+                    return added.map_err(|error| {
                         tracing::error!(cache = self.cache, %error, "an invalidation is lost");
                         Error::Closed
                     });
@@ -195,6 +204,14 @@ impl Repairs {
     /// Queues what was acknowledged once and may have been forgotten; the log need not have it.
     pub(super) fn repeat(&self, entries: Vec<Vec<u8>>, bumps: Vec<Bump>) {
         let mut state = self.lock();
+        if state.ended {
+            drop(state);
+            tracing::error!(
+                cache = self.cache,
+                "an invalidation is lost: the handle was shut down"
+            );
+            return;
+        }
         let mut too_much = !entries.is_empty() && state.queue.extend(entries);
         for bump in bumps {
             too_much |= state.queue.bump(bump);
@@ -330,8 +347,17 @@ impl Repairs {
         state.unread || state.is_due && state.queue.room() > 0
     }
 
+    /// An answer of the log, which may be a database that hangs: everything else goes on.
+    pub(super) async fn in_time<T>(&self, answer: LogFuture<'_, T>) -> io::Result<T> {
+        let answered = self.clock.timeout(LOG_PATIENCE, answer).await;
+        answered.unwrap_or_else(|| {
+            let text = format!("the repair log did not answer within {LOG_PATIENCE:?}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+    }
+
     /// Reads a page of the log; all of it the first time.
-    pub(super) async fn read_log(&self) -> std::io::Result<()> {
+    pub(super) async fn read_log(self: Arc<Self>) -> io::Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
         // Each turn but the last takes a page of room.
         loop {
@@ -342,7 +368,7 @@ impl Repairs {
             };
             let rows = match asked {
                 0 => Vec::new(),
-                _ => log.load(&self.cache, after, asked).await?,
+                _ => self.in_time(log.load(&self.cache, after, asked)).await?,
             };
             let mut state = self.lock();
             let is_last = rows.len() < asked;

@@ -8,8 +8,9 @@
 //! A second task, where there is a log, writes additions into it: a hanging Redis must not keep those
 //! waiting who are told "queued" when the log has it.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::watch;
 
 use super::{
@@ -61,28 +62,19 @@ enum Woken {
 impl Carer {
     /// Works until the handle is shut down, or the cache is gone and nothing is left to do.
     pub(super) async fn work(mut self) {
-        let (mut pause, mut next_log) = (FIRST_PAUSE, self.clock.now());
+        let (mut pause, mut log) = (FIRST_PAUSE, LogReader::new(&self.clock));
         let (mut stopping, mut dropped) = (false, false);
         // Ends when the handle does.
         loop {
             let next_due = self.repairs.take_due(self.clock.now(), stopping);
-            if self.repairs.log.is_some()
-                && !dropped
-                && (self.clock.now() >= next_log || self.repairs.log_is_due())
-            {
-                next_log = self.clock.now() + LOG_EVERY;
-                if let Err(error) = self.repairs.read_log().await {
-                    let cache = &self.repairs.cache;
-                    tracing::warn!(cache, %error, "the repair log cannot be read");
-                    if stopping {
-                        self.repairs.end(true);
-                        return;
-                    }
-                    tokio::select! {
-                        () = self.clock.sleep_until(next_log) => {}
-                        () = self.life.stopped() => stopping = true,
-                    }
-                }
+            if !dropped {
+                log.begin(&self.repairs, &self.clock);
+            }
+            // A log that answers slowly keeps nothing waiting, but for the end.
+            let read = if stopping { log.end().await } else { log.end().now_or_never().flatten() };
+            if stopping && read.is_some_and(|read| read.is_err()) {
+                self.repairs.end(true);
+                return;
             }
             let batch = self.repairs.next_batch();
             if batch == Batch::Nothing {
@@ -91,7 +83,7 @@ impl Carer {
                 if over && self.repairs.end(false) {
                     return;
                 }
-                match self.wait(next_due, next_log, dropped).await {
+                match self.wait(next_due, &mut log, dropped).await {
                     Woken::ToWork => {}
                     Woken::Connected => self.repeat(),
                     Woken::Dropped => dropped = true,
@@ -117,8 +109,9 @@ impl Carer {
         }
     }
 
-    async fn wait(&mut self, due: Option<Moment>, log: Moment, dropped: bool) -> Woken {
-        let has_log = self.repairs.log.is_some() && !dropped;
+    async fn wait(&mut self, due: Option<Moment>, log: &mut LogReader, dropped: bool) -> Woken {
+        let (has_log, is_reading) = (self.repairs.log.is_some() && !dropped, log.is_reading());
+        let next_log = log.next;
         let over = self.recent.over_at();
         let (stopped, gone) = self.life.ends();
         tokio::select! {
@@ -131,7 +124,8 @@ impl Carer {
                 Err(_) => Woken::Stopped,
             },
             () = self.clock.sleep_until(due.unwrap_or_default()), if due.is_some() => Woken::ToWork,
-            () = self.clock.sleep_until(log), if has_log => Woken::ToWork,
+            _ = log.end(), if is_reading => Woken::ToWork,
+            () = self.clock.sleep_until(next_log), if has_log && !is_reading => Woken::ToWork,
             () = gone, if !dropped => Woken::Dropped,
             () = self.clock.sleep_until(over), if dropped => Woken::ToWork,
         }
@@ -174,13 +168,58 @@ impl Carer {
         };
         let rows = self.repairs.done(done);
         if let (Some(log), false) = (&self.repairs.log, rows.is_empty())
-            && let Err(error) = log.remove(&self.repairs.cache, &rows).await
+            && let Err(error) = self.repairs.in_time(log.remove(&self.repairs.cache, &rows)).await
         {
             // They are found again, and carried out once more.
             let cache = &self.repairs.cache;
             tracing::warn!(cache, %error, "rows of the repair log could not be removed");
         }
         outcome
+    }
+}
+
+/// Reads the log now and then, beside everything else.
+struct LogReader {
+    reading: Option<BoxFuture<'static, io::Result<()>>>,
+    /// When it is read next.
+    next: Moment,
+    /// Whether the log answered last time.
+    is_healthy: bool,
+}
+
+impl LogReader {
+    fn new(clock: &Clock) -> Self {
+        LogReader { reading: None, next: clock.now(), is_healthy: true }
+    }
+
+    fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Begins to read, if that is due.
+    fn begin(&mut self, repairs: &Arc<Repairs>, clock: &Clock) {
+        let now = clock.now();
+        let is_due = now >= self.next || self.is_healthy && repairs.log_is_due();
+        if repairs.log.is_some() && self.reading.is_none() && is_due {
+            self.next = now + LOG_EVERY;
+            let repairs = Arc::clone(repairs);
+            let read = async move {
+                let read = Arc::clone(&repairs).read_log().await;
+                read.inspect_err(|error| {
+                    let cache = &repairs.cache;
+                    tracing::warn!(cache, %error, "the repair log cannot be read");
+                })
+            };
+            self.reading = Some(read.boxed());
+        }
+    }
+
+    /// Waits until what is being read was read.
+    async fn end(&mut self) -> Option<io::Result<()>> {
+        let read = self.reading.as_mut()?.await;
+        self.reading = None;
+        self.is_healthy = read.is_ok();
+        Some(read)
     }
 }
 
@@ -194,7 +233,7 @@ pub(super) async fn write_log(repairs: Arc<Repairs>, clock: Clock) {
             repairs.unwritten.notified().await;
             continue;
         }
-        match log.add(&repairs.cache, &entries).await {
+        match repairs.in_time(log.add(&repairs.cache, &entries)).await {
             Ok(()) => {
                 repairs.wrote(number, Vec::new());
                 repairs.added.notify_one();

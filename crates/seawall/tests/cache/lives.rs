@@ -84,6 +84,22 @@ async fn fifty_idle_caches_cost_next_to_nothing_on_redis() {
     seawall.shutdown().await;
 }
 
+/// A new connection makes all of them compare once, and no more than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unused_caches_rest_again_after_a_reconnect() {
+    let server = ServerProcess::redis().expect("it starts");
+    let proxy = FaultProxy::start(server.port()).expect("a free port");
+    let seawall = Seawall::connect(&proxy.url()).await.expect("it answers");
+    let build = |number: u64| seawall.cache(&format!("c{number}")).build().expect("defaults");
+    let caches: Vec<Cache<u64, u64>> = (0..50).map(build).collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    proxy.cut_all();
+    let rates = idle_rates(&[&proxy]).await;
+    assert!(rates.iter().all(|rate| *rate <= MOST_A_SECOND), "{rates:?} commands a second");
+    drop(caches);
+    seawall.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_idle_caches_cost_next_to_nothing_on_a_cluster() {
     let cluster = Cluster::builder().proxied().start().expect("a Cluster starts");

@@ -7,7 +7,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Loaded, sabotage::CacheSabotage},
+    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, sabotage::CacheSabotage},
 };
 use seawall_testkit::{
     ServerProcess,
@@ -15,7 +15,7 @@ use seawall_testkit::{
 };
 
 use crate::{
-    eventually::eventually,
+    eventually::{PATIENCE, eventually},
     process::{Worker, task},
 };
 
@@ -115,6 +115,28 @@ async fn planted() {
 #[test]
 fn a_write_without_a_lease_is_found() {
     Worker::start("puts::planted", VARIABLE, &["yes".to_owned()]).join();
+}
+
+/// The lease was taken and the value refused: readers do not wait for the lease to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_is_refused_leaves_no_lease() {
+    let server = ServerProcess::redis().expect("redis-server starts");
+    let proxy = FaultProxy::start(server.port()).expect("a free port");
+    // A write's lease lives for two of these.
+    let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE * 2);
+    let seawall = builder.connect().await.expect("connected");
+    let cache: Cache<u64, u64> = seawall.cache("put").level1_bytes(0).build().expect("agree");
+    cache.put(&1, &0).await.expect("stored");
+    let fill = On::command("EVALSHA").when(|command| Step::Fill.is(command));
+    proxy.fail_with(fill.once(), "OOM command not allowed");
+    let error = cache.put(&1, &1).await.expect_err("refused");
+    assert!(error.is_code("OOM"), "{error}");
+    eventually("no lease is left", async || {
+        let explained = cache.explain(&1).await.expect("a good key");
+        !matches!(explained.level2, Level2State::Entry(entry) if entry.lease_millis.is_some())
+    })
+    .await;
+    seawall.shutdown().await;
 }
 
 /// Somebody else's invalidation comes between the two steps: it is later than the write.

@@ -9,9 +9,9 @@ async fn before_the_log_was_read_nothing_is_trusted() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let log: Arc<dyn RepairLog> = Arc::new(FileRepairLog::open(folder.path()).expect("empty"));
     log.add("shop", &entries(0..2)).await.expect("room");
-    let repairs = Repairs::open("shop", 10, Some(Arc::clone(&log)));
+    let repairs = Repairs::open("shop", 10, Some(Arc::clone(&log)), &Clock::system());
     assert!(repairs.concerns(b"any"));
-    repairs.read_log().await.expect("readable");
+    Arc::clone(&repairs).read_log().await.expect("readable");
     assert!(!repairs.concerns(b"any") && repairs.concerns(&entries(1..2)[0]));
     let rows = repairs.done(repairs.next_batch());
     assert_eq!(rows.len(), 2);
@@ -24,14 +24,14 @@ async fn a_log_with_too_many_rows_is_a_sweep_and_then_pages() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let log: Arc<dyn RepairLog> = Arc::new(FileRepairLog::open(folder.path()).expect("empty"));
     log.add("shop", &entries(0..25)).await.expect("room");
-    let repairs = Repairs::open("shop", 10, Some(Arc::clone(&log)));
-    repairs.read_log().await.expect("readable");
+    let repairs = Repairs::open("shop", 10, Some(Arc::clone(&log)), &Clock::system());
+    Arc::clone(&repairs).read_log().await.expect("readable");
     assert!(repairs.concerns(b"any"));
     repairs.done(repairs.next_batch());
     let mut removed = 0;
     while removed < 25 {
         assert!(!repairs.concerns(b"any"));
-        repairs.read_log().await.expect("readable");
+        Arc::clone(&repairs).read_log().await.expect("readable");
         let rows = repairs.done(repairs.next_batch());
         log.remove("shop", &rows).await.expect("removable");
         removed += rows.len();
@@ -41,7 +41,7 @@ async fn a_log_with_too_many_rows_is_a_sweep_and_then_pages() {
 
 #[test]
 fn more_second_invalidations_than_are_kept_are_a_sweep() {
-    let repairs = Repairs::open("shop", 10, None);
+    let repairs = Repairs::open("shop", 10, None, &Clock::system());
     let at = |seconds: u64| Moment::default() + Duration::from_secs(seconds);
     (0..11).for_each(|number| repairs.add_later(at(number), entries(number..number + 1)));
     repairs.add_later(at(20), entries(7..8));
@@ -55,14 +55,14 @@ fn more_second_invalidations_than_are_kept_are_a_sweep() {
 
 #[tokio::test]
 async fn after_the_end_only_a_log_takes_anything() {
-    let repairs = Repairs::open("shop", 10, None);
+    let repairs = Repairs::open("shop", 10, None, &Clock::system());
     repairs.add(entries(0..1)).await.expect("taken");
     assert!(!repairs.end(false), "something waits");
     assert!(repairs.end(true));
     assert!(matches!(repairs.add(entries(1..2)).await, Err(Error::Closed)));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let log: Arc<dyn RepairLog> = Arc::new(FileRepairLog::open(folder.path()).expect("empty"));
-    let repairs = Repairs::open("shop", 10, Some(Arc::clone(&log)));
+    let repairs = Repairs::open("shop", 10, Some(Arc::clone(&log)), &Clock::system());
     assert!(repairs.end(true));
     repairs.add(entries(1..2)).await.expect("the next process does it");
     assert_eq!(log.load("shop", 0, 10).await.expect("readable").len(), 1);
