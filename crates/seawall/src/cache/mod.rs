@@ -235,7 +235,7 @@ where
             seawall.spawn_at_home(listener);
         }
         let repairs = Repairs::open(
-            name,
+            &level2.names,
             settings.repair_limit,
             settings.repair_log.clone(),
             seawall.clock(),

@@ -40,8 +40,8 @@ pub enum PutOutcome {
     Stored(Version),
     /// Something newer is there.
     Older,
-    /// The same version with another value was there; nobody can tell which is later, so the next
-    /// reader asks the source.
+    /// The same version was there with another value, or was invalidated since; nobody can tell which is
+    /// later, so the next reader asks the source.
     Undecided(Version),
     /// Exactly this is there already.
     Unchanged,

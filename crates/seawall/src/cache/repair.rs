@@ -23,7 +23,8 @@ use std::{
 use tokio::sync::{Notify, watch};
 
 use super::{
-    repair_log::{LogFuture, RepairLog},
+    names::Names,
+    repair_log::{LogFuture, RepairLog, RepairRow},
     repair_queue::{Batch, Bump, Queue, Waiting},
 };
 use crate::{
@@ -39,6 +40,7 @@ const PAGE: usize = 1000;
 /// The queue of one cache.
 pub(super) struct Repairs {
     pub(super) cache: String,
+    entry_prefix: Vec<u8>,
     state: Mutex<State>,
     /// How many there are: so that readers need no lock when there is none.
     count: AtomicUsize,
@@ -80,14 +82,15 @@ enum Later {
 
 impl Repairs {
     pub(super) fn open(
-        cache: &str,
+        names: &Names,
         limit: usize,
         log: Option<Arc<dyn RepairLog>>,
         clock: &Clock,
     ) -> Arc<Self> {
         let unread = log.is_some();
         Arc::new(Repairs {
-            cache: cache.to_owned(),
+            cache: names.name().to_owned(),
+            entry_prefix: names.entry_prefix().to_vec(),
             state: Mutex::new(State {
                 queue: Queue::new(limit),
                 later: VecDeque::new(),
@@ -370,9 +373,10 @@ impl Repairs {
                 0 => Vec::new(),
                 _ => self.in_time(log.load(&self.cache, after, asked)).await?,
             };
+            let (is_last, last) = (rows.len() < asked, rows.last().map_or(0, |row| row.id));
+            let rows = rows.into_iter().filter(|row| self.is_ours(row)).collect();
             let mut state = self.lock();
-            let is_last = rows.len() < asked;
-            state.after = if is_last { 0 } else { rows.last().map_or(0, |row| row.id) };
+            state.after = if is_last { 0 } else { last };
             let mut too_much = state.queue.extend_by_rows(rows);
             if first && asked == 0 {
                 // More rows than may wait: the others are carried out page by page after this.
@@ -386,6 +390,16 @@ impl Repairs {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether a row speaks of an entry of this cache. Another key is not ours to delete; the row stays.
+    fn is_ours(&self, row: &RepairRow) -> bool {
+        let is_ours = row.entry.is_empty() || row.entry.starts_with(&self.entry_prefix);
+        if !is_ours {
+            let (cache, entry) = (&self.cache, row.entry.escape_ascii());
+            tracing::error!(cache, row = row.id, %entry, "no entry of this cache: use `entry_name`");
+        }
+        is_ours
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

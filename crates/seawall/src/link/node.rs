@@ -174,11 +174,14 @@ impl Node {
 
     /// The same, with strings as they were read.
     pub(crate) async fn fetch(self: &Arc<Self>, command: &Cmd) -> Result<Reply> {
-        let live = self.live().await?;
-        let before = live.heard();
-        match live.send(command).await {
-            Ok(reply) => refused(reply).inspect_err(|error| self.heed(error, &live)),
-            Err(error) => Err(self.failed(error, &live, before)),
+        let mut is_second = false;
+        loop {
+            let live = self.live().await?;
+            let before = live.heard();
+            match live.send(command).await {
+                Ok(reply) => return refused(reply).inspect_err(|error| self.heed(error, &live)),
+                Err(error) => self.failed(error, &live, before, &mut is_second)?,
+            }
         }
     }
 
@@ -187,25 +190,41 @@ impl Node {
         self: &Arc<Self>,
         commands: &Pipeline,
     ) -> Result<Vec<Result<Value>>> {
-        let live = self.live().await?;
-        let before = live.heard();
-        match live.send_all(commands).await {
-            Ok(replies) => {
-                let check = |reply| {
-                    let reply = refused(reply).inspect_err(|error| self.heed(error, &live))?;
-                    Ok(reply.into())
-                };
-                Ok(replies.into_iter().map(check).collect())
+        let mut is_second = false;
+        loop {
+            let live = self.live().await?;
+            let before = live.heard();
+            match live.send_all(commands).await {
+                Ok(replies) => {
+                    let check = |reply| {
+                        let reply = refused(reply).inspect_err(|error| self.heed(error, &live))?;
+                        Ok(reply.into())
+                    };
+                    return Ok(replies.into_iter().map(check).collect());
+                }
+                Err(error) => self.failed(error, &live, before, &mut is_second)?,
             }
-            Err(error) => Err(self.failed(error, &live, before)),
         }
     }
 
-    fn failed(&self, error: Error, live: &Arc<Wire>, before: u64) -> Error {
-        if !live.is_open() || live.heard() == before {
+    /// Leaves a connection that does not answer. Where it turns out to have ended before anything was
+    /// sent (the server was restarted, or nobody had used it for long) a new one is worth a try.
+    fn failed(
+        &self,
+        error: Error,
+        live: &Arc<Wire>,
+        before: u64,
+        is_second: &mut bool,
+    ) -> Result<()> {
+        let is_open = live.is_open();
+        if !is_open || live.heard() == before {
             self.retire(live);
         }
-        error
+        let had_ended = matches!(error, Error::Unavailable(_)) && !is_open;
+        if std::mem::replace(is_second, true) || !had_ended {
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// A server that turned into a replica is left for its successor.

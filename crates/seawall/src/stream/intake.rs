@@ -128,15 +128,23 @@ impl<T> Post<T> {
             create.arg(start).arg("MKSTREAM");
             (stream.key.clone(), create)
         });
-        for reply in self.link.send_all(commands.collect()).await {
+        let replies = self.link.send_all(commands.collect()).await;
+        for (stream, reply) in self.streams.iter().zip(replies) {
             match reply {
                 Ok(_) => {}
                 Err(error) if error.is_code("BUSYGROUP") => {}
+                // Refused without a look whether the group is there. Workers are who makes room.
+                Err(error) if error.is_code("OOM") && self.has_group(&stream.key).await? => {}
                 Err(error) => return Err(error),
             }
         }
         self.began.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    async fn has_group(&self, key: &[u8]) -> Result<bool> {
+        let groups = self.link.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
+        Ok(status::find_group(groups, &self.settings.group)?.is_some())
     }
 
     /// The command that waits for new entries.

@@ -77,24 +77,34 @@ pub(super) async fn ask<T>(stream: &Core<T>, group: &str) -> Result<StreamStatus
         consumers: 0,
         parked: redis::from_redis_value(parked?)?,
     };
-    let groups: Vec<HashMap<String, Value>> = match groups {
-        Ok(groups) => redis::from_redis_value(groups)?,
-        // The stream does not exist yet.
-        Err(Error::Refused { .. }) => return Ok(status),
-        Err(error) => return Err(error),
-    };
-    for info in groups {
+    if let Some(info) = find_group(groups, group)? {
         let number = |name: &str| -> Result<Option<u64>> {
             info.get(name).map_or(Ok(None), |value| Ok(redis::from_redis_value_ref(value)?))
         };
-        let name: Option<String> = info.get("name").map(redis::from_redis_value_ref).transpose()?;
-        if name.as_deref() == Some(group) {
-            status.lag = number("lag")?;
-            status.pending = number("pending")?.unwrap_or(0);
-            status.consumers = number("consumers")?.unwrap_or(0);
-        }
+        status.lag = number("lag")?;
+        status.pending = number("pending")?.unwrap_or(0);
+        status.consumers = number("consumers")?.unwrap_or(0);
     }
     Ok(status)
+}
+
+/// What `XINFO GROUPS` says about this group; `None` when there is no such group, or no stream yet.
+pub(super) fn find_group(
+    groups: Result<Value>,
+    group: &str,
+) -> Result<Option<HashMap<String, Value>>> {
+    let groups: Vec<HashMap<String, Value>> = match groups {
+        Ok(groups) => redis::from_redis_value(groups)?,
+        Err(Error::Refused { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    for info in groups {
+        let name: Option<String> = info.get("name").map(redis::from_redis_value_ref).transpose()?;
+        if name.as_deref() == Some(group) {
+            return Ok(Some(info));
+        }
+    }
+    Ok(None)
 }
 
 /// Counts of one worker, here and in the metrics.

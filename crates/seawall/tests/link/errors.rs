@@ -59,6 +59,35 @@ async fn a_lost_reply_is_unknown_and_a_closed_door_is_not_sent() {
     seawall.shutdown().await;
 }
 
+/// Nothing was sent over a connection that had ended while nobody used it, so it is no reason to fail.
+#[tokio::test]
+async fn the_first_command_after_a_restart_works() {
+    let mut server = ServerProcess::redis().expect("a server");
+    let seawall = Seawall::connect(&server.url()).await.expect("in");
+    for round in 0..10 {
+        server.restart().expect("it starts again");
+        // The end of the old connection is noticed meanwhile, or not before the command is sent.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        match seawall.link().send(b"k", &cmd("PING")).await {
+            Err(error) if !error.is_indeterminate() => panic!("round {round}: {error}"),
+            _ => {}
+        }
+        recovers(&seawall, Duration::from_secs(30)).await;
+        server
+            .connect()
+            .and_then(|mut c| c.call(&["CLIENT", "KILL", "TYPE", "normal"]))
+            .expect("ok");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut pipeline = seawall.link().send_all(vec![(b"k".to_vec(), cmd("PING"))]).await;
+        match pipeline.pop().expect("an answer") {
+            Err(error) if !error.is_indeterminate() => panic!("round {round}: {error}"),
+            _ => {}
+        }
+        recovers(&seawall, Duration::from_secs(30)).await;
+    }
+    seawall.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_black_hole_is_left_and_forgotten() {
     let (_server, proxy, seawall) = behind_a_proxy().await;

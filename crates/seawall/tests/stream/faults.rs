@@ -52,6 +52,41 @@ async fn all_handled(seen: &Seen, count: u64, stream: &Stream<u64>) {
     .await;
 }
 
+/// Workers make room, so they must not wait for it: neither those that begin nor those that come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_stops_no_worker() {
+    let server = ServerProcess::redis().expect("a server");
+    let proxy = FaultProxy::start(server.port()).expect("a proxy");
+    let seawall = Seawall::connect(&proxy.url()).await.expect("in");
+    let stream = seawall.stream::<u64>("full").expect("a name");
+    let (first, seen) = run(&stream);
+    append(&stream, 0).await;
+    all_handled(&seen, 1, &stream).await;
+    let _ = first.stop().await;
+    for number in 1..100 {
+        append(&stream, number).await;
+    }
+    let mut operator = server.connect().expect("connected");
+    operator.call(&["CONFIG", "SET", "maxmemory", "1"]).expect("answered");
+    let (second, seen) = run(&stream);
+    all_handled(&seen, 99, &stream).await;
+    operator.call(&["CONFIG", "SET", "maxmemory", "0"]).expect("answered");
+    proxy.cut_all();
+    proxy.refuse();
+    let beside = Seawall::connect(&server.url()).await.expect("in");
+    let same = beside.stream::<u64>("full").expect("a name");
+    for number in 100..120 {
+        append(&same, number).await;
+    }
+    operator.call(&["CONFIG", "SET", "maxmemory", "1"]).expect("answered");
+    proxy.heal();
+    all_handled(&seen, 119, &stream).await;
+    beside.shutdown().await;
+    operator.call(&["CONFIG", "SET", "maxmemory", "0"]).expect("answered");
+    let _ = second.stop().await;
+    seawall.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_replies_and_cuts_lose_nothing() {
     let server = ServerProcess::redis().expect("a server");
