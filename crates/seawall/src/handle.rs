@@ -87,6 +87,11 @@ impl Seawall {
         Builder::new(url)
     }
 
+    /// Whether this is another clone of the same handle.
+    pub(crate) fn is_same(&self, other: &Seawall) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// Direct access: commands, scripts, subscriptions.
     #[must_use]
     pub fn link(&self) -> &Link {

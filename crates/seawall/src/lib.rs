@@ -39,6 +39,7 @@ mod handle;
 pub mod hotkey;
 pub mod id;
 pub mod key;
+mod lifetime;
 pub mod limit;
 pub mod link;
 pub mod lock;

@@ -70,6 +70,27 @@ pub(crate) fn midway(error: Error) -> Error {
     }
 }
 
+/// Several steps that were taken at once: their replies, or what the failed ones mean for all of them.
+/// When one of them was carried out, or may have been, not all is as before.
+pub(crate) fn together<T>(outcomes: Vec<Result<T>>) -> Result<Vec<T>> {
+    let mut doubt = Doubt::default();
+    let (mut done, mut failed) = (Vec::with_capacity(outcomes.len()), None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(reply) => done.push(reply),
+            Err(error) => {
+                doubt.note(&error);
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    match failed {
+        None => Ok(done),
+        Some(error) if done.is_empty() => Err(doubt.report(error)),
+        Some(error) => Err(doubt.report(midway(error))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{cell::RefCell, time::Duration};
@@ -89,6 +110,18 @@ mod tests {
         let outcome = outcome.await;
         let left = script.borrow().len();
         (outcome, left)
+    }
+
+    #[test]
+    fn a_step_that_was_not_sent_does_not_hide_one_that_may_have_been() {
+        let away = || Error::Unavailable("refused".into());
+        let outcome = together::<u8>(vec![Err(away()), Err(unknown())]);
+        assert!(outcome.as_ref().is_err_and(Error::is_indeterminate), "{outcome:?}");
+        let outcome = together(vec![Ok(7), Err(away())]);
+        assert!(outcome.as_ref().is_err_and(Error::is_indeterminate), "{outcome:?}");
+        let outcome = together::<u8>(vec![Err(away()), Err(away())]);
+        assert!(matches!(outcome, Err(Error::Unavailable(_))), "{outcome:?}");
+        assert_eq!(together(vec![Ok(1), Ok(2)]).ok(), Some(vec![1, 2]));
     }
 
     #[tokio::test]

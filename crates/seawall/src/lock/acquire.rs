@@ -32,6 +32,7 @@ use crate::{
     clock::Moment,
     error::{Error, Result},
     link::{Call, Event, Subscription},
+    retry::Doubt,
 };
 
 /// What an attempt to take a lock came to.
@@ -85,8 +86,13 @@ impl Pending {
 
     /// What a reply to an attempt says; `None` when it came too late to be of use, which is like a
     /// lost reply.
-    fn judge(&mut self, reply: Value, before: Moment, waits: bool) -> Result<Option<Answer>> {
-        let answer = Answer::read(reply)?;
+    fn judge(
+        &mut self,
+        reply: Result<Value>,
+        before: Moment,
+        waits: bool,
+    ) -> Result<Option<Answer>> {
+        let answer = Answer::read(reply.map_err(|error| self.claim().plan.named(error))?)?;
         if let Answer::Busy { .. } = answer {
             self.sent = waits && self.claim().queues_at_server();
         } else if self.clock.lease_now() >= validity(before, self.claim().plan.lease) {
@@ -106,8 +112,8 @@ impl Pending {
         let call = self.prepare(waits);
         let before = self.clock.lease_now();
         let reply = match self.claim().plan.replicas {
-            None => seawall.link().run(&call).await?,
-            Some(replicas) => super::replicas::run(seawall.link(), &call, replicas).await?,
+            None => seawall.link().run(&call).await,
+            Some(replicas) => super::replicas::run(seawall.link(), &call, replicas).await,
         };
         Ok((self.judge(reply, before, waits)?, before))
     }
@@ -166,7 +172,7 @@ pub(super) async fn try_all(
     let replies = seawall.link().run_all(&calls).await;
     let mut attempts = Vec::with_capacity(plans.len());
     for (mut pending, reply) in pending.into_iter().zip(replies) {
-        attempts.push(match pending.judge(reply?, before, false)? {
+        attempts.push(match pending.judge(reply, before, false)? {
             Some(Answer::Held(token)) => {
                 seawall.keeper().metrics.acquired.increment(1);
                 Attempt::Acquired(Guard::new(seawall, pending.held(), token, before))
@@ -205,6 +211,7 @@ pub(super) async fn acquire(
         }
     };
     let mut pending = Pending::new(seawall, claim);
+    let mut doubt = Doubt::default();
     loop {
         // What was told before this attempt is not news after it.
         if let Some(subscription) = subscription.as_mut() {
@@ -217,16 +224,25 @@ pub(super) async fn acquire(
                 keeper.metrics.wait_seconds.record(waited.as_secs_f64());
                 return Ok(Attempt::Acquired(Guard::new(seawall, pending.held(), token, before)));
             }
-            Ok((Some(Answer::Busy { free_in }), _)) => Ok(free_in),
+            Ok((Some(Answer::Busy { free_in }), _)) => {
+                // The ids are the same: no earlier attempt took it either.
+                doubt = Doubt::default();
+                Ok(free_in)
+            }
             Ok((None, _)) => Ok(Duration::ZERO),
             // The same ids make it safe to ask again.
-            Err(error) if error.is_outage() => Err(error),
-            Err(error) => return Err(error),
+            Err(error) if error.is_outage() => {
+                doubt.note(&error);
+                Err(error)
+            }
+            Err(error) => return Err(doubt.report(error)),
         };
         let left = deadline.since(clock.now());
         if left.is_zero() {
             keeper.metrics.busy.increment(1);
-            return outcome.map(|retry_after| Attempt::Busy { retry_after });
+            return outcome
+                .map(|retry_after| Attempt::Busy { retry_after })
+                .map_err(|error| doubt.report(error));
         }
         let plan = &pending.claim().plan;
         if subscription.is_none() {

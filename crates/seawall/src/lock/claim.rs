@@ -31,21 +31,24 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 const LOOKS_BEFORE_FORGOTTEN: u32 = 3;
 const SHORTEST_PLACE: Duration = Duration::from_millis(500);
 
+/// The code of an error about a key that holds something else.
+const FOREIGN: &str = "WRONGTYPE";
+
 macro_rules! scripts {
     ($($name:ident = $($file:literal)+;)*) => {$(
         static $name: Script = Script::new(concat!($(include_str!($file)),+));
     )*};
 }
 scripts! {
-    MUTEX_ACQUIRE = "mutex_acquire.lua" "token.lua" "owned.lua" "mutex_reenter.lua";
+    MUTEX_ACQUIRE = "mutex_acquire.lua" "token.lua" "owned.lua" "foreign.lua" "mutex_reenter.lua";
     MUTEX_RELEASE =
         "mutex_release.lua" "token.lua" "owned.lua" "leave.lua" "mutex_leave.lua";
-    FAIR_ACQUIRE = "token.lua" "owned.lua" "fair_acquire.lua";
+    FAIR_ACQUIRE = "token.lua" "owned.lua" "foreign.lua" "fair_acquire.lua";
     FAIR_RELEASE = "token.lua" "owned.lua" "leave.lua" "fair_release.lua";
-    READ_ACQUIRE = "token.lua" "read_acquire.lua";
-    WRITE_ACQUIRE = "token.lua" "owned.lua" "write_acquire.lua";
+    READ_ACQUIRE = "token.lua" "foreign.lua" "read_acquire.lua";
+    WRITE_ACQUIRE = "token.lua" "owned.lua" "foreign.lua" "write_acquire.lua";
     RW_RELEASE = "token.lua" "owned.lua" "leave.lua" "rw_release.lua";
-    SEMAPHORE_ACQUIRE = "token.lua" "semaphore_acquire.lua";
+    SEMAPHORE_ACQUIRE = "token.lua" "foreign.lua" "semaphore_acquire.lua";
     SEMAPHORE_RELEASE = "semaphore_release.lua";
     RENEW = "token.lua" "owned.lua" "lease.lua" "renew.lua";
     EXTEND = "token.lua" "owned.lua" "lease.lua" "extend.lua";
@@ -112,6 +115,18 @@ impl Plan {
             return Err(Error::Invalid("a semaphore without permits never opens".into()));
         }
         Ok(())
+    }
+
+    /// An error that says which key is not a lock's.
+    pub(super) fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Refused { code, message } if &*code == FOREIGN => {
+                let key = self.key.escape_ascii();
+                let message = format!("{key}, or a key beside it, is not a lock's: {message}");
+                Error::Refused { code, message: message.into() }
+            }
+            error => error,
+        }
     }
 
     fn suffixed(&self, suffix: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
--- Takes a fair lock, or a place in its queue. After token.lua and owned.lua.
+-- Takes a fair lock, or a place in its queue. After token.lua, owned.lua and foreign.lua.
 --
 -- KEYS  1 the lock  2 its holds  3 its fence  4 queue: member by number  5 alive: member by end
 -- ARGV  1 owner  2 hold  3 lease in ms  4 how long the place is kept, in ms; 0 to take none
@@ -7,6 +7,10 @@
 
 -- How many dead places are cleared away in one call; the next call clears more.
 local CLEARED_AT_ONCE = 100
+
+local value = redis.call('GET', KEYS[1])
+local foreign = no_token(KEYS[3]) or (value and no_owner(KEYS[1], value))
+if foreign then return foreign end
 
 local member = ARGV[1] .. ':' .. ARGV[2]
 local lease, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -17,7 +21,6 @@ for _, gone in ipairs(dead) do
   redis.call('ZREM', KEYS[5], gone)
 end
 
-local value = redis.call('GET', KEYS[1])
 if value and enter_again(KEYS[1], KEYS[2], value, ARGV[1], ARGV[2], lease) then
   return {1, same_token(KEYS[3])}
 end

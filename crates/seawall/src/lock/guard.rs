@@ -25,6 +25,7 @@ use crate::{
     Seawall,
     clock::Moment,
     error::{Error, Result},
+    retry::Doubt,
 };
 
 /// A lock that is held, until the guard is released, dropped or lost.
@@ -201,17 +202,18 @@ impl Guard {
         }
         let call = held.hold.claim.release();
         let link = held.seawall.link();
-        let mut reply = link.eval::<i64>(&call).await;
-        let mut unknown = false;
-        if reply.as_ref().is_err_and(Error::is_indeterminate) {
-            // It names this very hold: sending it again can hit nothing else.
-            unknown = true;
-            reply = link.eval(&call).await;
-        }
-        let found = reply?;
+        let mut doubt = Doubt::default();
+        let found = loop {
+            match link.eval::<i64>(&call).await {
+                // It names this very hold: sending it again can hit nothing else.
+                Err(error) if error.is_indeterminate() && !doubt.exists() => doubt.note(&error),
+                Err(error) => return Err(doubt.report(error)),
+                Ok(found) => break found,
+            }
+        };
         held.settled.store(true, Ordering::Release);
         // Not there the second time, and it cannot have expired yet: the first was carried out.
-        let released = found == 1 || (unknown && !held.hold.is_lost());
+        let released = found == 1 || (doubt.exists() && !held.hold.is_lost());
         if released {
             held.seawall.keeper().metrics.released.increment(1);
             Ok(Release::Released)

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     KeyPart, Seawall,
     error::{Error, Result},
+    lifetime,
     link::Script,
 };
 
@@ -101,9 +102,10 @@ impl Latch {
 
     fn keys(&self) -> Result<[Vec<u8>; 2]> {
         let key = self.key.clone()?;
-        if self.count == 0 || self.lifetime.is_zero() {
-            return Err(Error::Invalid("a latch needs a count and a lifetime above zero".into()));
+        if self.count == 0 {
+            return Err(Error::Invalid("a latch needs a count above zero".into()));
         }
+        lifetime::millis("lifetime", self.lifetime)?;
         Ok([key, self.working.plan()?.key.to_vec()])
     }
 

@@ -88,7 +88,8 @@ impl Seawall {
     /// A mutex over these independent primaries; see [`QuorumLock`].
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) with fewer than three of them.
+    /// [`Error::Invalid`](crate::Error::Invalid) with fewer than three of them, or with the same handle
+    /// twice. Two handles to the same server are refused by the first attempt, where `INFO` is allowed.
     pub fn quorum_lock(primaries: &[Seawall], name: impl KeyPart) -> Result<QuorumLock> {
         QuorumLock::new(primaries, &name)
     }

@@ -22,6 +22,7 @@ use crate::{
     Seawall,
     clock::Moment,
     error::{Error, Result},
+    retry::{Doubt, together},
 };
 
 /// Most locks that are taken together.
@@ -132,6 +133,7 @@ impl MultiLock {
                 wanted.len()
             )));
         }
+        let mut doubt = Doubt::default();
         loop {
             let taken = self.take_in_order(&wanted, owner, deadline).await;
             let left = deadline.since(clock.now());
@@ -139,11 +141,15 @@ impl MultiLock {
                 && error.is_outage()
                 && !left.is_zero()
             {
+                doubt.note(error);
                 // What was held is being given back; everything begins anew.
                 clock.sleep(jittered(wanted[0].0.look_every).min(left)).await;
                 continue;
             }
-            let (guards, busy) = taken?;
+            let (guards, busy) = match taken {
+                Ok(taken) => taken,
+                Err(error) => return Err(doubt.report(error)),
+            };
             let retry_after = match busy {
                 // One may have been lost while later ones were waited for: then it begins anew.
                 None if guards.is_held() => return Ok(MultiAttempt::Acquired(guards)),
@@ -246,13 +252,12 @@ impl MultiGuard {
     /// # Cancel safety
     /// As [`Guard::extend`].
     pub async fn extend(&self, lease: Duration) -> Result<Extension> {
-        let mut outcome = Extension::Extended;
-        for extended in join_all(self.guards.iter().map(|guard| guard.extend(lease))).await {
-            if extended? == Extension::AlreadyLost {
-                outcome = Extension::AlreadyLost;
-            }
-        }
-        Ok(outcome)
+        let each = join_all(self.guards.iter().map(|guard| guard.extend(lease)));
+        let extended = together(each.await)?;
+        Ok(match extended.contains(&Extension::AlreadyLost) {
+            true => Extension::AlreadyLost,
+            false => Extension::Extended,
+        })
     }
 
     /// Gives all back; [`Release::AlreadyLost`] when one was lost before.
@@ -260,12 +265,10 @@ impl MultiGuard {
     /// # Errors
     /// As [`Guard::release`], for any of them.
     pub async fn release(self) -> Result<Release> {
-        let mut outcome = Release::Released;
-        for released in join_all(self.guards.into_iter().map(Guard::release)).await {
-            if released? == Release::AlreadyLost {
-                outcome = Release::AlreadyLost;
-            }
-        }
-        Ok(outcome)
+        let released = together(join_all(self.guards.into_iter().map(Guard::release)).await)?;
+        Ok(match released.contains(&Release::AlreadyLost) {
+            true => Release::AlreadyLost,
+            false => Release::Released,
+        })
     }
 }

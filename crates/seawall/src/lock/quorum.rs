@@ -8,15 +8,23 @@
 //! lock's, and before it is handed out every fence of that majority is raised to it: the next
 //! majority shares a primary with this one, and gets more there. That is the second round trip.
 //!
+//! A server counts once. The same handle twice is refused at once; two handles to one server are seen by
+//! the server's `run_id`, which is asked for together with the first attempt and refuses it.
+//!
 //! Deliberately absent: taking a primary back that lost its part while the lock is held.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::{
     StreamExt,
     future::{join_all, select_all},
     stream::FuturesUnordered,
 };
+
+use redis::cmd;
 
 use super::{
     acquire::{Pending, jittered},
@@ -31,6 +39,7 @@ use crate::{
     clock::Moment,
     error::{Error, Result},
     link::Subscription,
+    retry::{Doubt, midway},
 };
 
 /// Fewer primaries than this have no majority that survives a loss.
@@ -42,6 +51,9 @@ const APART: Duration = Duration::from_millis(10);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A mutex over independent primaries; a cheap clone that holds nothing.
+///
+/// Primaries must not fail together. That they are different servers is checked where it can be seen;
+/// that they run on different machines is not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -63,6 +75,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub struct QuorumLock {
     locks: Vec<Lock>,
     primaries: Vec<Seawall>,
+    servers: Arc<Mutex<Vec<Server>>>,
+}
+
+/// Which server a primary is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Server {
+    /// It has not been asked, or has not answered.
+    Unknown,
+    /// It does not say.
+    Hidden,
+    /// Its `run_id`.
+    Seen(String),
 }
 
 /// What an attempt to take a quorum lock came to.
@@ -97,10 +121,20 @@ impl QuorumLock {
                 primaries.len()
             )));
         }
+        for (index, primary) in primaries.iter().enumerate() {
+            let same = primaries[..index].iter().position(|other| other.is_same(primary));
+            if let Some(other) = same {
+                return Err(Error::Invalid(format!(
+                    "primaries[{other}] and primaries[{index}] are the same handle: a quorum takes \
+                     independent servers"
+                )));
+            }
+        }
         let lock = |seawall| Lock::new(seawall, "quorum", name, Kind::Mutex).look_every(LOOK_EVERY);
         Ok(QuorumLock {
             locks: primaries.iter().map(lock).collect(),
             primaries: primaries.to_vec(),
+            servers: Arc::new(Mutex::new(vec![Server::Unknown; primaries.len()])),
         })
     }
 
@@ -126,11 +160,48 @@ impl QuorumLock {
         self.locks.iter().map(Lock::plan).collect()
     }
 
+    /// Asks the primaries that are not known yet which servers they are.
+    async fn recognise(&self, plans: &[Arc<Plan>]) {
+        let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let unknown = known.iter().enumerate().filter(|(_, server)| **server == Server::Unknown);
+        let asked = unknown.map(async |(index, _)| {
+            let (link, plan) = (self.primaries[index].link(), &plans[index]);
+            let mut info = cmd("INFO");
+            info.arg("server");
+            let asked = link.query::<String>(&plan.key, &info);
+            let server = match tokio::time::timeout(plan.lease / ANSWER_WITHIN, asked).await {
+                Ok(Ok(text)) => run_id(&text).map_or(Server::Hidden, Server::Seen),
+                Ok(Err(Error::Refused { .. })) => Server::Hidden,
+                Ok(Err(_)) | Err(_) => Server::Unknown,
+            };
+            (index, server)
+        });
+        for (index, server) in join_all(asked).await {
+            self.servers.lock().unwrap_or_else(PoisonError::into_inner)[index] = server;
+        }
+    }
+
+    /// Refuses a server that was named twice.
+    fn check_servers(&self) -> Result<()> {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, server) in servers.iter().enumerate() {
+            let same = servers[..index].iter().position(|other| other == server);
+            if let (Server::Seen(_), Some(other)) = (server, same) {
+                return Err(Error::Invalid(format!(
+                    "primaries[{other}] and primaries[{index}] are the same server: a quorum takes \
+                     independent ones"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Tries once, in two round trips.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the name or an option makes no sense. Primaries that do not answer
-    /// count as a no.
+    /// [`Error::Invalid`] when the name or an option makes no sense, or two primaries are the same
+    /// server. [`Error::Refused`] when so many primaries refuse, as with a key that is not a lock's, that
+    /// there can be no majority. Primaries that do not answer count as a no.
     ///
     /// # Cancel safety
     /// When the future is dropped, nothing stays held.
@@ -143,17 +214,24 @@ impl QuorumLock {
             let answer = tokio::time::timeout(limit, pending.attempt(primary, false)).await;
             (primary, pending, answer)
         });
+        let (answers, ()) = tokio::join!(join_all(asked), self.recognise(&plans));
+        self.check_servers()?;
         let mut held = Vec::new();
+        let mut refusals = Vec::new();
         let mut unreachable = 0;
-        for (primary, pending, answer) in join_all(asked).await {
+        for (primary, pending, answer) in answers {
             match answer {
                 Ok(Ok((Some(Answer::Held(token)), before))) => {
                     held.push(Part { primary, pending, token, before });
                 }
                 Ok(Ok(_)) => {}
+                Ok(Err(error @ Error::Refused { .. })) if !error.is_away() => refusals.push(error),
                 // Dropping the pending gives back what that primary may have done.
                 Ok(Err(_)) | Err(_) => unreachable += 1,
             }
+        }
+        if refusals.len() > self.primaries.len() - self.majority() {
+            return Err(refusals.swap_remove(0));
         }
         if held.len() < self.majority() {
             return Ok(QuorumAttempt::Busy { unreachable });
@@ -232,6 +310,12 @@ impl QuorumLock {
     }
 }
 
+/// The id that a server draws when it starts, out of what `INFO` says.
+fn run_id(info: &str) -> Option<String> {
+    let id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
 /// What one primary said yes to.
 struct Part<'a> {
     primary: &'a Seawall,
@@ -288,16 +372,21 @@ impl QuorumGuard {
     /// As [`Guard::extend`].
     pub async fn extend(&self, lease: Duration) -> Result<Extension> {
         let mut extended = 0;
-        let mut failed = None;
+        let (mut failed, mut doubt) = (None, Doubt::default());
         for outcome in join_all(self.guards.iter().map(|guard| guard.extend(lease))).await {
             match outcome {
                 Ok(Extension::Extended) => extended += 1,
                 Ok(Extension::AlreadyLost) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    doubt.note(&error);
+                    failed = Some(error);
+                }
             }
         }
         match failed {
-            Some(error) if extended < self.majority && !self.is_lost() => Err(error),
+            Some(error) if extended < self.majority && !self.is_lost() => {
+                Err(doubt.report(if extended == 0 { error } else { midway(error) }))
+            }
             _ if self.is_lost() => Ok(Extension::AlreadyLost),
             _ => Ok(Extension::Extended),
         }

@@ -1,4 +1,4 @@
--- Takes a read-write lock for reading. After token.lua.
+-- Takes a read-write lock for reading. After token.lua and foreign.lua.
 --
 -- KEYS  1 the writer  2 its fence  3 readers: member by end  4 waiting writers: member by end
 -- ARGV  1 owner  2 hold  3 lease in ms
@@ -6,10 +6,13 @@
 -- Atomic because no writer may come in between looking for one and becoming a reader.
 local member, lease = ARGV[1] .. ':' .. ARGV[2], tonumber(ARGV[3])
 local now = math.floor(micros() / 1000)
+local value = redis.call('GET', KEYS[1])
+local foreign = no_token(KEYS[2]) or no_ends(KEYS[3]) or (value and no_owner(KEYS[1], value))
+if foreign then return foreign end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now)
 local mine = redis.call('ZSCORE', KEYS[3], member)
 if not mine then
-  if redis.call('EXISTS', KEYS[1]) == 1 then return {0, redis.call('PTTL', KEYS[1])} end
+  if value then return {0, redis.call('PTTL', KEYS[1])} end
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
   local waiting = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
   if waiting[2] then return {0, math.max(1, waiting[2] - now)} end

@@ -1,4 +1,4 @@
--- Takes one of a number of permits. After token.lua.
+-- Takes one of a number of permits. After token.lua and foreign.lua.
 --
 -- KEYS  1 permits: member by end  2 the fence
 -- ARGV  1 owner  2 hold  3 lease in ms  4 how many permits there are
@@ -6,6 +6,8 @@
 -- Atomic because counting and taking must not be torn apart.
 local member, lease = ARGV[1] .. ':' .. ARGV[2], tonumber(ARGV[3])
 local now = math.floor(micros() / 1000)
+local foreign = no_token(KEYS[2]) or no_ends(KEYS[1])
+if foreign then return foreign end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local mine = redis.call('ZSCORE', KEYS[1], member)
 if not mine and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[4]) then

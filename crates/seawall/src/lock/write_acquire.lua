@@ -1,5 +1,5 @@
--- Takes a read-write lock for writing, or lets readers know that a writer waits. After token.lua
--- and owned.lua.
+-- Takes a read-write lock for writing, or lets readers know that a writer waits. After token.lua,
+-- owned.lua and foreign.lua.
 --
 -- KEYS  1 the writer  2 its holds  3 its fence  4 readers: member by end  5 waiting: member by end
 -- ARGV  1 owner  2 hold  3 lease in ms  4 for how long new readers stay out, in ms; 0 not at all
@@ -9,6 +9,8 @@ local member = ARGV[1] .. ':' .. ARGV[2]
 local lease, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = math.floor(micros() / 1000)
 local value = redis.call('GET', KEYS[1])
+local foreign = no_token(KEYS[3]) or no_ends(KEYS[4]) or (value and no_owner(KEYS[1], value))
+if foreign then return foreign end
 if value and enter_again(KEYS[1], KEYS[2], value, ARGV[1], ARGV[2], lease) then
   return {1, same_token(KEYS[3])}
 end

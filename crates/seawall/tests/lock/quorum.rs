@@ -6,7 +6,7 @@ use seawall::{
     Seawall,
     lock::{QuorumAttempt, QuorumLock, Release},
 };
-use seawall_testkit::{ServerProcess, proxy::FaultProxy};
+use seawall_testkit::{Reply, ServerProcess, proxy::FaultProxy};
 
 use crate::ground::{PATIENCE, eventually};
 
@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(2);
 
 struct Three {
     proxies: Vec<FaultProxy>,
-    _servers: Vec<ServerProcess>,
+    servers: Vec<ServerProcess>,
 }
 
 impl Three {
@@ -22,7 +22,7 @@ impl Three {
         let servers: Vec<_> =
             (0..3).map(|_| ServerProcess::redis().expect("a server starts")).collect();
         let proxy = |server: &ServerProcess| FaultProxy::start(server.port()).expect("a proxy");
-        Three { proxies: servers.iter().map(proxy).collect(), _servers: servers }
+        Three { proxies: servers.iter().map(proxy).collect(), servers }
     }
 
     async fn connect(&self) -> Vec<Seawall> {
@@ -95,6 +95,52 @@ async fn it_is_lost_with_the_majority_and_not_before() {
     assert!(Seawall::quorum_lock(&a[..2], "leader").is_err());
     drop(next);
     for handle in a.iter().chain(&b) {
+        handle.shutdown().await;
+    }
+}
+
+/// A majority of one server is no majority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_counts_once() {
+    let three = Three::start();
+    let handles = three.connect().await;
+    let twice = [handles[0].clone(), handles[1].clone(), handles[0].clone()];
+    let error = Seawall::quorum_lock(&twice, "leader").expect_err("one handle twice");
+    assert!(matches!(&error, seawall::Error::Invalid(text) if text.contains("same")), "{error}");
+
+    // Another handle, through another proxy, on another database: the same server.
+    let url = format!("redis://127.0.0.1:{}/1", three.servers[0].port());
+    let again = Seawall::connect(&url).await.expect("connected");
+    let twice = [handles[0].clone(), handles[1].clone(), again.clone()];
+    let lock = lock(&twice);
+    for refused in [lock.try_acquire().await, lock.acquire(PATIENCE).await] {
+        let error = refused.expect_err("one server twice");
+        let named = |text: &str| text.contains("same server") && text.contains('2');
+        assert!(matches!(&error, seawall::Error::Invalid(text) if named(text)), "{error}");
+    }
+    let mut client = three.servers[1].connect().expect("connected");
+    eventually("nothing stays held", async || {
+        client.call(&["EXISTS", "quorum:{leader}"]).expect("answered") == Reply::Int(0)
+    })
+    .await;
+    for handle in handles.iter().chain([&again]) {
+        handle.shutdown().await;
+    }
+}
+
+/// Something else under its key is no lock that somebody holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_key_at_a_majority_is_named() {
+    let three = Three::start();
+    let handles = three.connect().await;
+    let lock = lock(&handles);
+    for server in &three.servers[..2] {
+        let mut client = server.connect().expect("connected");
+        client.call(&["SET", "quorum:{leader}", "text"]).expect("answered");
+    }
+    let error = lock.acquire(PATIENCE).await.expect_err("two of three hold no lock");
+    assert!(error.is_code("WRONGTYPE") && error.to_string().contains("quorum:{leader}"), "{error}");
+    for handle in &handles {
         handle.shutdown().await;
     }
 }
