@@ -24,7 +24,7 @@ pub(super) use super::{
     loader::{LoaderSlot, not_modified},
     product::moment,
 };
-use crate::{error::Error, key::KeyPart};
+use crate::{error::Error, key::KeyPart, retry::Doubt};
 
 /// What a load is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,7 +212,7 @@ where
         stamp: u64,
         replaces: Option<u64>,
     ) -> Result<Lease, Error> {
-        let mut resends = 0;
+        let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
             let Claim { token, former } = &*claim;
             let sent = Instant::now();
@@ -222,9 +222,10 @@ where
                     if resends == MAX_RESENDS || self.hangs(sent) {
                         return Err(error);
                     }
+                    doubt.note(&error);
                     resends += 1;
                 }
-                reply => return reply,
+                reply => return reply.map_err(|error| doubt.report(error)),
             }
         }
     }
@@ -355,16 +356,17 @@ where
         token: u64,
         fill: &Fill,
     ) -> Result<Option<Stored>, Error> {
-        let mut resends = 0;
+        let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
             let sent = Instant::now();
             match self.level2.fill(subject.entry(), Some(token), fill).await {
                 Err(error)
                     if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
                 {
+                    doubt.note(&error);
                     resends += 1;
                 }
-                reply => return reply,
+                reply => return reply.map_err(|error| doubt.report(error)),
             }
         }
     }

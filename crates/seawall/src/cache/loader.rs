@@ -1,16 +1,19 @@
 //! A reader's loader, and calling it: once, through the governor, with a time limit.
 //!
 //! A loader that panics has failed: the panic ends here, with its text as the error, so that the lease
-//! is given back and whoever waits is told.
+//! is given back and whoever waits is told. That holds for its end as well: a future that is cut is
+//! dropped, and what it owns may panic then.
 
 use std::{
     any::Any,
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{CacheError, Inner, LoadError, Loaded};
@@ -75,7 +78,8 @@ where
         let load_within = self.settings.load_within;
         let began = self.clock.now();
         self.metrics.loads.increment(1);
-        let load = || caught(load);
+        let load = Contained(Some(load));
+        let load = move || Caught::new(load);
         let work = async {
             match &self.settings.governor {
                 Some(governor) => governor.call(began + load_within, load).await,
@@ -106,12 +110,63 @@ where
     }
 }
 
-/// Runs a loader; a panic becomes its error.
-async fn caught<T>(
-    load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
-) -> Result<T, LoadError> {
-    let done = AssertUnwindSafe(async { load().await }).catch_unwind().await;
-    done.unwrap_or_else(|panic| Err(Arc::new(LoadPanic(panic_text(&*panic)))))
+/// Something of the caller's whose end may panic: that ends here.
+struct Contained<T>(Option<T>);
+
+impl<T> Contained<T> {
+    /// Ends it; what it said if it panicked.
+    fn end(&mut self) -> Result<(), LoadPanic> {
+        let value = self.0.take();
+        catch_unwind(AssertUnwindSafe(|| drop(value)))
+            .map_err(|panic| LoadPanic(panic_text(&*panic)))
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(%error, "a load was cut and did not take it well");
+        }
+    }
+}
+
+/// A load that runs; a panic becomes its error, whether in its course, at its end or when it is cut.
+struct Caught<T>(Contained<BoxFuture<'static, Result<T, LoadError>>>, Option<LoadPanic>);
+
+impl<T> Caught<T> {
+    fn new<F>(mut load: Contained<F>) -> Self
+    where
+        F: FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+    {
+        let begun = load.0.take().map(|load| catch_unwind(AssertUnwindSafe(load)));
+        match begun {
+            Some(Err(panic)) => Caught(Contained(None), Some(LoadPanic(panic_text(&*panic)))),
+            Some(Ok(running)) => Caught(Contained(Some(running)), None),
+            None => Caught(Contained(None), None),
+        }
+    }
+}
+
+impl<T> Future for Caught<T> {
+    type Output = Result<T, LoadError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Caught(load, failed) = &mut *self;
+        let Some(running) = &mut load.0 else {
+            let failed = failed.take().unwrap_or_else(|| LoadPanic("polled after its end".into()));
+            return Poll::Ready(Err(Arc::new(failed)));
+        };
+        let done = match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(done)) => done,
+            Err(panic) => Err(Arc::new(LoadPanic(panic_text(&*panic))) as LoadError),
+        };
+        let ended = load.end();
+        Poll::Ready(done.and_then(|value| match ended {
+            Ok(()) => Ok(value),
+            Err(panic) => Err(Arc::new(panic) as LoadError),
+        }))
+    }
 }
 
 /// A loader panicked.

@@ -13,6 +13,7 @@ use crate::{
     bigkey::MAX_COMMAND_MEMBERS,
     error::{Error, Result},
     key::KeyPart,
+    retry::midway,
 };
 
 /// How often an invalidation is tried before it is queued.
@@ -101,7 +102,7 @@ where
             }
             return Err(error);
         }
-        inner.level2.announce(&bump.message).await?;
+        inner.level2.announce(&bump.message).await.map_err(midway)?;
         self.bump = None;
         inner.recent.remember_bump(bump, inner.clock.now());
         Ok(())

@@ -25,6 +25,7 @@ use crate::{
     error::{Error, Result},
     key::KeyPart,
     link::Script,
+    retry::midway,
 };
 
 /// How long the write of a value in parts may take. Its lease is not renewed.
@@ -106,9 +107,9 @@ where
             }
             reserved => reserved?,
         };
-        let stamp = stamp?;
+        let stamp = stamp.map_err(midway)?;
         let fill = inner.written(encoded.codec, encoded.bytes, stamp);
-        let fill = inner.cut(subject.entry(), fill).await?;
+        let fill = inner.cut(subject.entry(), fill).await.map_err(midway)?;
         inner.heat.keys.wrote(subject.entry());
         inner.drop_copies(&[subject.entry()]);
         let told = about_keys(&[subject.entry()]);
@@ -118,7 +119,7 @@ where
         }
         match put {
             Ok(Put::Stored(version)) => {
-                inner.level2.tell_written(subject.entry(), &told).await?;
+                inner.level2.tell_written(subject.entry(), &told).await.map_err(midway)?;
                 pending.disarm();
                 // What was read between the first drop and Redis' answer may be older.
                 inner.drop_copies(&[subject.entry()]);
@@ -136,8 +137,8 @@ where
                     Err(Error::Unavailable("the write took too long and was taken back".into()))
                 }
             },
-            // Even if nothing was stored, readers must not wait for the lease.
-            Err(error) => Err(error),
+            // Whatever became of the value, the lease was taken: readers wait for it until it is ended.
+            Err(error) => Err(midway(error)),
         }
     }
 
@@ -196,7 +197,7 @@ where
                 return Err(error);
             }
         };
-        inner.level2.tell_written(subject.entry(), &told).await?;
+        inner.level2.tell_written(subject.entry(), &told).await.map_err(midway)?;
         pending.disarm();
         // What was read between the first drop and Redis' answer may be older.
         inner.drop_copies(&[subject.entry()]);

@@ -4,15 +4,21 @@ use std::{
     collections::HashMap,
     error::Error as _,
     io,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use seawall::cache::{
-    Cache, CacheError, Freshness, Invalidation, Loaded, OnInvalidate, Source, Version, WhenBusy,
+use futures_util::future::join_all;
+use seawall::{
+    cache::{
+        Cache, CacheError, Freshness, Invalidation, Loaded, OnInvalidate, Source, Version, WhenBusy,
+    },
+    guard::Governor,
 };
 use tokio::sync::Semaphore;
 
@@ -22,6 +28,10 @@ on_every_backend! {
     a_panic_is_an_error_and_gives_the_lease_back
     a_panic_in_a_batch_is_an_error_and_gives_the_leases_back
     a_panic_in_a_refresh_gives_the_lease_back
+    a_load_that_panics_when_it_is_cut_is_cut
+    a_batch_that_panics_when_it_is_cut_is_cut
+    a_load_that_panics_when_it_ends_has_failed
+    a_load_that_panics_when_its_handle_ends_does_not_hold_it_up
     an_error_has_its_source
     a_load_that_is_cut_names_the_setting
     not_modified_means_what_was_kept
@@ -123,6 +133,124 @@ async fn a_panic_in_a_refresh_gives_the_lease_back(setup: Setup) {
         assert!(began.elapsed() < PATIENCE, "nobody refreshes");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Panics when it is dropped.
+struct Temper;
+
+impl Drop for Temper {
+    fn drop(&mut self) {
+        panic!("dropped in anger");
+    }
+}
+
+async fn never_in_peace() -> io::Result<Loaded<u64>> {
+    let _temper = Temper;
+    std::future::pending().await
+}
+
+/// By `load_within`, or by the governor that goes by it; the load takes down nobody who waits, and its
+/// lease is free at once.
+async fn a_load_that_panics_when_it_is_cut_is_cut(setup: Setup) {
+    let (one, two) = (setup.connect().await, setup.connect().await);
+    for governed in [false, true] {
+        let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
+            let mut cache = handle.cache("temper").level1_bytes(0).lease_for(LONG_LEASE);
+            if governed {
+                cache = cache.governor(Governor::builder("temper").build().expect("valid"));
+            }
+            let cache = cache.load_within(Duration::from_millis(50)).deadline(LONG_LEASE * 2);
+            cache.build().expect("options agree")
+        };
+        let (first, second) = (build(&one), build(&two));
+        let began = Instant::now();
+        let key = u64::from(governed);
+        for cache in [&first, &second] {
+            let readers = (0..3).map(|_| cache.get_or_load(&key, never_in_peace));
+            for answer in join_all(readers).await {
+                let error = answer.expect_err("it was cut");
+                assert!(matches!(error, CacheError::LoadTimeout { .. }), "{error:?}");
+            }
+        }
+        let read = first.get_or_load(&key, || found(7)).await.expect("loaded");
+        assert_eq!(read.value.as_deref(), Some(&7));
+        assert!(began.elapsed() < LONG_LEASE / 2, "somebody waited for the lease to end");
+    }
+}
+
+async fn a_batch_that_panics_when_it_is_cut_is_cut(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall
+        .cache("tempers")
+        .level1_bytes(0)
+        .lease_for(LONG_LEASE)
+        .load_within(Duration::from_millis(50))
+        .deadline(LONG_LEASE * 2)
+        .build()
+        .expect("options agree");
+    let began = Instant::now();
+    let load = |_: Vec<u64>| async { never_in_peace().await.map(|_| HashMap::new()) };
+    for answer in cache.get_many(&[1, 2, 3], load).await {
+        let error = answer.expect_err("it was cut");
+        assert!(matches!(error, CacheError::LoadTimeout { .. }), "{error:?}");
+    }
+    for key in 1..=3 {
+        let read = cache.get_or_load(&key, || found(7)).await.expect("loaded");
+        assert_eq!(read.source, Source::Loaded);
+    }
+    assert!(began.elapsed() < LONG_LEASE / 2, "somebody waited for the leases to end");
+}
+
+/// A future that is ready, and panics when it is dropped.
+async fn a_load_that_panics_when_it_ends_has_failed(setup: Setup) {
+    struct Ready(Temper);
+    impl Future for Ready {
+        type Output = io::Result<Loaded<u64>>;
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            Poll::Ready(Ok(Loaded::Found(7)))
+        }
+    }
+    let seawall = setup.connect().await;
+    let cache: Cache<u64, u64> = seawall
+        .cache("ready")
+        .level1_bytes(0)
+        .lease_for(LONG_LEASE)
+        .deadline(LONG_LEASE * 2)
+        .build()
+        .expect("options agree");
+    let began = Instant::now();
+    let error = cache.get_or_load(&1, || Ready(Temper)).await.expect_err("it panicked");
+    assert!(matches!(error, CacheError::Load(_)), "{error:?}");
+    assert!(error.to_string().contains("dropped in anger"), "{error}");
+    assert!(cache.get_or_load(&1, || found(7)).await.is_ok());
+    assert!(began.elapsed() < LONG_LEASE / 2, "somebody waited for the lease to end");
+}
+
+async fn a_load_that_panics_when_its_handle_ends_does_not_hold_it_up(setup: Setup) {
+    let (one, two) = (setup.connect().await, setup.connect().await);
+    let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
+        let cache = handle.cache("ending").level1_bytes(0).lease_for(LONG_LEASE);
+        let cache = cache.load_within(LONG_LEASE).deadline(LONG_LEASE * 2);
+        cache.build().expect("options agree")
+    };
+    // The first handle may own the engine: it outlives the other.
+    let (ending, staying) = (build(&two), build(&one));
+    let began = Instant::now();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let reader = tokio::spawn(async move {
+        let load = || {
+            tell.send(()).expect("the test listens");
+            never_in_peace()
+        };
+        ending.get_or_load(&1, load).await
+    });
+    told.await.expect("it loads");
+    two.shutdown().await;
+    let error = reader.await.expect("no panic").expect_err("it was cut");
+    assert!(matches!(error, CacheError::Redis(seawall::Error::Closed)), "{error:?}");
+    let read = staying.get_or_load(&1, || found(7)).await.expect("loaded");
+    assert_eq!(read.value.as_deref(), Some(&7));
+    assert!(began.elapsed() < LONG_LEASE / 2, "somebody waited for the lease to end");
 }
 
 async fn an_error_has_its_source(setup: Setup) {
