@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeMap, error::Error as StdError};
 
-use super::{levels::Levels, record::Standing, reference::Reference};
+use super::{
+    levels::Levels,
+    record::Standing,
+    reference::Reference,
+    sale::{LAST_MILLIS, MAX_UNITS},
+};
 use crate::error::{Error, Result};
 
 /// One movement, as a database has it.
@@ -84,7 +89,11 @@ pub(super) struct Entry {
 }
 
 impl Book {
-    pub(super) async fn read(ledger: &impl Ledger) -> Result<Self> {
+    /// Reads a ledger of an inventory with so many shards.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it has more units than can be counted exactly.
+    pub(super) async fn read(ledger: &impl Ledger, shards: usize) -> Result<Self> {
         let movements = ledger.movements().await.map_err(|error| {
             Error::Unavailable(format!("the ledger cannot be read: {error}").into())
         })?;
@@ -102,10 +111,32 @@ impl Book {
                 Movement::Released { reference } => (reference, Standing::Released, 0, 0),
                 Movement::TakenBack { reference } => (reference, Standing::TakenBack, 0, 0),
             };
+            let until_millis = until_millis.clamp(0, LAST_MILLIS);
             let entry = Entry { standing, units, until_millis, place };
             book.references.insert(reference.as_str().to_owned(), entry);
         }
+        book.check(shards)?;
         Ok(book)
+    }
+
+    /// Refuses what scripts could not count exactly. Sums of what it lets through do not overflow.
+    fn check(&self, shards: usize) -> Result<()> {
+        let most = MAX_UNITS * shards as u64;
+        let too_many = |what: &str, units: u128, most: u64| {
+            Err(Error::Invalid(format!(
+                "the ledger has {units} units {what}; {most} can be counted exactly"
+            )))
+        };
+        let received = || self.receipts.values().map(|receipt| receipt.units);
+        let taken = || self.references.values().map(|entry| entry.units);
+        if let Some(units) = received().chain(taken()).find(|units| *units > MAX_UNITS) {
+            return too_many("in one movement", units.into(), MAX_UNITS);
+        }
+        let sums: [u128; 2] = [received().map(u128::from).sum(), taken().map(u128::from).sum()];
+        match sums.into_iter().find(|sum| *sum > most.into()) {
+            Some(sum) => too_many("in all", sum, most),
+            None => Ok(()),
+        }
     }
 
     /// What the ledger comes to at a moment of the server's clock: a hold that has ended is over.

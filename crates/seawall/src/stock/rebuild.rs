@@ -57,7 +57,8 @@ impl Inventory {
     /// Rebuilds all shards from a ledger; all must be reachable. Sales are refused meanwhile.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the ledger has sold or held more than it received, [`Error::Unavailable`]
+    /// [`Error::Invalid`] when the ledger has sold or held more than it received, or has more units than
+    /// can be counted exactly (2⁵² for each shard, and in one movement), [`Error::Unavailable`]
     /// when it or a shard cannot be reached; shards that were closed and had their data open again.
     pub async fn rebuild(&self, ledger: &impl Ledger) -> Result<()> {
         self.inner.rebuild(&(0..self.shards()).collect::<Vec<_>>(), ledger).await
@@ -139,7 +140,7 @@ impl Inner {
 
     /// The plans, in the order of the shards, which are closed under these epochs.
     async fn plan(&self, epochs: &[(usize, String)], ledger: &impl Ledger) -> Result<Vec<Plan>> {
-        let book = Book::read(ledger).await?;
+        let book = Book::read(ledger, self.shards.len()).await?;
         let count = self.shards.len();
         let forgotten = self.link.server_millis().saturating_add(millis(self.kept));
         let plan = |(shard, epoch): &(usize, String)| {

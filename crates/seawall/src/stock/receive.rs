@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    link::Script,
+    link::{Call, Script},
 };
 
 static RECEIVE: Script =
@@ -69,8 +69,8 @@ impl Inventory {
     /// Receives units, once for each receipt. Restocking is receiving.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a receipt without a name or with too many units;
-    /// [`Error::Indeterminate`]: repeat. Else as [`Link::send`](crate::Link::send).
+    /// [`Error::Invalid`] for a receipt without a name or with too many units, alone (2⁵²) or together with
+    /// what a shard has received before (as many); [`Error::Indeterminate`]: repeat. Else as [`Link::send`](crate::Link::send).
     pub async fn receive(&self, receipt: &str, units: u64) -> Result<Received> {
         if receipt.is_empty() || receipt.len() > MAX_REFERENCE_BYTES {
             return Err(Error::Invalid(format!("a receipt has 1 to {MAX_REFERENCE_BYTES} bytes")));
@@ -92,7 +92,8 @@ impl Inventory {
                 let writes = turn
                     .filter(|shard| reached[*shard] && due(*shard, round) > due(*shard, round - 1))
                     .map(async |shard| {
-                        (shard, inner.receive_at(shard, receipt, due(shard, round), units).await)
+                        let (upto, share) = (due(shard, round), share(units, shard, count));
+                        (shard, inner.receive_at(shard, receipt, upto, (units, share)).await)
                     });
                 for (shard, written) in join_all(writes).await {
                     match written {
@@ -116,20 +117,27 @@ impl Inventory {
 }
 
 impl Inner {
-    /// Brings a shard up to so many units of a receipt; what was added, or the number it had before.
+    /// Brings a shard up to so many units of a receipt of so many, and a share of so many; what was
+    /// added, or the number it had before.
     async fn receive_at(
         &self,
         shard: usize,
         receipt: &str,
         upto: u64,
-        units: u64,
+        (units, share): (u64, u64),
     ) -> Result<Result<u64, u64>> {
-        let words =
-            self.call(shard, &RECEIVE, |call| call.arg(receipt).arg(upto).arg(units)).await?;
+        let arguments =
+            |call: Call| call.arg(receipt).arg(upto).arg(units).arg(share).arg(MAX_UNITS);
+        let words = self.call(shard, &RECEIVE, arguments).await?;
         let number = words.get(1).and_then(|number| number.parse().ok());
         match (words.first().map(String::as_str), number) {
             (Some("ADDED"), Some(added)) => Ok(Ok(added)),
             (Some("DIFFERS"), Some(units)) => Ok(Err(units)),
+            (Some("TOO_MANY"), Some(has)) => Err(Error::Invalid(format!(
+                "shard {shard} of {} has received {has} units: with {share} more they could not be \
+                 counted exactly, which is up to {MAX_UNITS}",
+                self.name
+            ))),
             _ => Err(Error::unexpected(format!("{words:?} is not a receipt's answer"))),
         }
     }

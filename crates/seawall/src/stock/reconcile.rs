@@ -88,9 +88,9 @@ impl Inventory {
     ///
     /// # Errors
     /// As [`Link::send`](crate::Link::send); [`crate::Error::Unavailable`] when the ledger cannot be
-    /// read.
+    /// read, [`crate::Error::Invalid`] when it has more units than can be counted exactly.
     pub async fn reconcile(&self, ledger: &impl Ledger, repair: Repair) -> Result<Vec<Difference>> {
-        let book = Book::read(ledger).await?;
+        let book = Book::read(ledger, self.shards()).await?;
         let mut noted = self.noted().await?;
         let now = self.inner.link.server_millis();
         let (stock, totals) = (noted.levels, book.levels(now));

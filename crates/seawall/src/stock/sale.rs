@@ -324,12 +324,13 @@ impl FlashSale {
     /// Adds units, once for each reference.
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated.
+    /// [`Error::Invalid`] when the sale would have received more than 2⁵² units, beyond which they are not
+    /// counted exactly; else as [`Link::send`]; may be repeated.
     pub async fn top_up(&self, reference: &str, units: u64) -> Result<Changed> {
         if units > MAX_UNITS {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
         }
-        let call = self.change("TOP_UP").arg(reference).arg(units);
+        let call = self.change("TOP_UP").arg(reference).arg(units).arg(MAX_UNITS);
         changed(&self.eval::<Vec<String>>(&call).await?)
     }
 
@@ -395,6 +396,10 @@ impl fmt::Debug for FlashSale {
 pub(super) fn waiting_key(stream: &[u8]) -> Vec<u8> {
     [stream, b":waiting"].concat()
 }
+
+/// The last moment that a sale or a hold can end at, in milliseconds since 1970: some 71,000 years, and
+/// still exact when the longest time is added to it.
+pub(super) const LAST_MILLIS: i64 = 1 << 51;
 
 pub(super) fn millis(time: Duration) -> i64 {
     // Fits a sum with today's date, whatever the caller said.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::sale_types::{
-    Changed, Confirmed, GaveBack, Opened, Phase, Receipt, Reserved, SaleStatus,
+use super::{
+    sale::MAX_UNITS,
+    sale_types::{Changed, Confirmed, GaveBack, Opened, Phase, Receipt, Reserved, SaleStatus},
 };
 use crate::error::{Error, Result};
 
@@ -72,6 +73,13 @@ pub(super) fn changed(reply: &[String]) -> Result<Changed> {
     Ok(match standing(reply)? {
         None => Changed::Unknown,
         Some(("ALREADY", status)) => Changed::Already(status),
+        Some(("TOO_MANY", status)) => {
+            return Err(Error::Invalid(format!(
+                "the sale has received {} units: with so many more they could not be counted exactly, \
+                 which is up to {MAX_UNITS}",
+                status.received
+            )));
+        }
         Some((_, status)) => Changed::Changed(status),
     })
 }

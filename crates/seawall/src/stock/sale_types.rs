@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redis::ToRedisArgs;
 use serde::Serialize;
 
-use super::sale::millis;
+use super::sale::{LAST_MILLIS, millis};
 use crate::error::{Error, Result};
 
 /// Most further fields of one order.
@@ -24,7 +24,8 @@ impl SaleWindow {
     /// From one time until just before another.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it ends before it begins, or lies before 1970.
+    /// [`Error::Invalid`] when it ends before it begins, lies before 1970, or ends so late (in some 71,000
+    /// years) that its end could not be represented exactly.
     pub fn between(begin: SystemTime, end: SystemTime) -> Result<Self> {
         let millis = |time: SystemTime| {
             let since = time.duration_since(UNIX_EPOCH).ok()?;
@@ -47,6 +48,11 @@ impl SaleWindow {
     fn of(from: &'static str, begin_millis: i64, end_millis: i64) -> Result<Self> {
         if begin_millis >= end_millis {
             return Err(Error::Invalid("a sale must end after it begins".into()));
+        }
+        if end_millis > LAST_MILLIS {
+            return Err(Error::Invalid(format!(
+                "a sale must end {LAST_MILLIS} ms after 1970 at the latest, not {end_millis} ms"
+            )));
         }
         Ok(SaleWindow { from, begin_millis, end_millis })
     }

@@ -1,6 +1,7 @@
 //! Flash sales and inventories: on every backend, under faults, and against models.
 
 mod answered;
+mod beyond;
 mod bugs;
 mod campaign;
 mod chaos;
@@ -21,6 +22,5 @@ mod receiving;
 mod sale;
 mod sale_repair;
 #[path = "../support/setup.rs"]
-#[expect(dead_code, reason = "keys are asked of the inventory")]
 mod setup;
 mod vouched;

@@ -8,10 +8,12 @@
 -- back meanwhile must not come back to life.
 local sale = redis.call('HMGET', KEYS[1], 'state', 'gone')
 if sale[1] ~= 'open' then return 'UNKNOWN' end
+-- All keys are looked at before the first is changed.
 local receipt = redis.call('HGET', KEYS[3], ARGV[2])
+local has = redis.call('HGET', KEYS[2], ARGV[1])
 if receipt then
   if string.sub(receipt, 1, 1) == 'B' then return 'OVER' end
-  if redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then return 'ALREADY' end
+  if has == ARGV[2] then return 'ALREADY' end
 else
   local sequence = redis.call('HINCRBY', KEYS[1], 'taken', 1)
   redis.call('HINCRBY', KEYS[1], 'confirmed', 1)

@@ -2,11 +2,12 @@
 --
 -- KEYS  1 sale
 -- ARGV  1 CLOSE | TOP_UP | CORRECT | LOOK
---       TOP_UP:  2 reference, 3 units
+--       TOP_UP:  2 reference, 3 units, 4 units that a sale can have received at most
 --       CORRECT: 2 units left, then received, left, taken and back as they were seen; a confirmation
 --                moves no unit
 -- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY, MOVED (the
--- sale is not as it was seen: nothing was corrected) or UNKNOWN (then nothing follows).
+-- sale is not as it was seen: nothing was corrected), TOO_MANY (nothing was added) or UNKNOWN (then nothing
+-- follows).
 --
 -- Atomic, because a top-up is counted once whatever is repeated, a correction counts only for what it
 -- was reckoned from, and the numbers of one look belong together.
@@ -21,9 +22,13 @@ if ARGV[1] == 'CLOSE' then
     redis.call('HSET', KEYS[1], 'end', string.format('%.0f', now))
   end
 elseif ARGV[1] == 'TOP_UP' then
-  if redis.call('HSETNX', KEYS[1], 'top-up:' .. ARGV[2], ARGV[3]) == 0 then
+  if redis.call('HEXISTS', KEYS[1], 'top-up:' .. ARGV[2]) == 1 then
     word = 'ALREADY'
+  elseif redis.call('HGET', KEYS[1], 'received') + ARGV[3] > tonumber(ARGV[4]) then
+    -- Looked at before it is noted: a repetition must not be taken for one that was counted.
+    word = 'TOO_MANY'
   else
+    redis.call('HSET', KEYS[1], 'top-up:' .. ARGV[2], ARGV[3])
     redis.call('HINCRBY', KEYS[1], 'received', ARGV[3])
     redis.call('HINCRBY', KEYS[1], 'left', ARGV[3])
   end

@@ -13,6 +13,9 @@
 local sale = redis.call('HMGET', KEYS[1], 'state', 'gone')
 local to = ARGV[1]
 local after = to == 'C' and 'C' or 'B'
+-- All keys are looked at before the first is changed.
+redis.call('HLEN', KEYS[2])
+local found = redis.call('HMGET', KEYS[3], unpack(ARGV, 2))
 if KEYS[4] then redis.call('HDEL', KEYS[4], unpack(ARGV, 2)) end
 
 local words = {}
@@ -22,7 +25,7 @@ if sale[1] ~= 'open' then
 end
 
 local receipts = {}
-for i, receipt in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, 2))) do
+for i, receipt in ipairs(found) do
   receipts[ARGV[i + 1]] = receipt
 end
 local written = {}

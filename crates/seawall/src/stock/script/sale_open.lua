@@ -34,6 +34,9 @@ end
 if not has[1] then return {'GONE', ARGV[2]} end
 if has[1] ~= 'opening' or has[4] ~= ARGV[3] then return {'RUNNING', has[2] or ''} end
 if ARGV[1] == 'ADD' then
+  -- All keys are looked at before the first is changed.
+  redis.call('HLEN', KEYS[2])
+  redis.call('HLEN', KEYS[3])
   for i = 4, #ARGV, 2 do
     if redis.call('HSETNX', KEYS[2], ARGV[i], ARGV[i + 1]) == 1 then
       local count = redis.call('HINCRBY', KEYS[1], 'taken', 1)

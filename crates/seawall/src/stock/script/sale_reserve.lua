@@ -41,14 +41,17 @@ if had then return {'DUPLICATE', had} end
 if tonumber(sale[2]) < 1 then return {'SOLD_OUT'} end
 local most = tonumber(ARGV[3])
 if most > 0 and redis.call('XLEN', KEYS[4]) >= most then return {'BUSY'} end
-redis.call('HINCRBY', KEYS[1], 'left', -1)
-local sequence = redis.call('HINCRBY', KEYS[1], 'taken', 1)
+-- What can fail comes first: by now every key was looked at but that of what waits, and a stream whose ids
+-- are used up takes no entry. Whatever fails, no unit is taken.
+if KEYS[5] then redis.call('HLEN', KEYS[5]) end
 local at, entry = string.format('%.0f', now), '-'
 if most > 0 then
   local order = {'XADD', KEYS[4], '*', 'reference', ARGV[2], 'user', ARGV[1], 'time', at}
   for i = 5, #ARGV do order[#order + 1] = ARGV[i] end
   entry = redis.call(unpack(order))
 end
+redis.call('HINCRBY', KEYS[1], 'left', -1)
+local sequence = redis.call('HINCRBY', KEYS[1], 'taken', 1)
 if KEYS[5] then
   -- The sale's key is that of the stream, a colon, and its id.
   local id = string.sub(KEYS[1], #KEYS[4] + 2)
