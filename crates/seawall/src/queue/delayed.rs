@@ -11,13 +11,14 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     decode::decode,
-    job::{Acked, Added, Changed, Claim, Dead, DelayedStatus, Given, Job},
+    job::{Acked, Added, Changed, Claim, DeadItems, DelayedStatus, FailedShard, Given, Job},
     shard::{Back, Change, Claimed, MAX_BYTES_AT_ONCE, Shard, Terms},
     worker::DelayedWorkerBuilder,
 };
@@ -190,7 +191,7 @@ impl Core {
                 Err(error) => {
                     let reason = format!("not understood: {error}");
                     tracing::error!(queue = self.name, id, reason, "dead");
-                    let back = Back::Dead;
+                    let back = Back::Unread;
                     let given = self.shards[shard].give_back(
                         (&id, token, attempts),
                         Duration::ZERO,
@@ -283,37 +284,28 @@ impl<T> Delayed<T> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Revive(after)).await
     }
 
-    /// Dead items, those that died first before the others, at most so many of each shard (and never
-    /// more than a thousand).
+    /// Dead items, those of a shard that died first before its others, at most so many of each shard (and
+    /// never more than a thousand). Shards are asked at once; those that fail are named by
+    /// [`DeadItems::failed`].
     ///
     /// # Errors
-    /// As [`Link::send`](crate::Link::send).
-    pub async fn dead(&self, count: usize) -> Result<Vec<Dead>> {
-        let mut all = Vec::new();
-        for shard in &self.core.shards {
-            for (id, [note, attempts, payload]) in shard.dead(count.min(MAX_AT_ONCE)).await? {
-                let text = |bytes: Option<Vec<u8>>| {
-                    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
-                };
-                all.push(Dead {
-                    id,
-                    reason: text(note),
-                    attempts: text(attempts).parse().unwrap_or(0),
-                    payload: payload.unwrap_or_default(),
-                });
-            }
-        }
-        Ok(all)
+    /// As [`Link::send`](crate::Link::send), if all shards fail.
+    pub async fn dead(&self, count: usize) -> Result<DeadItems> {
+        let asked = self.core.shards.iter().map(|shard| shard.dead(count.min(MAX_AT_ONCE)));
+        let (answers, failed) = answered(join_all(asked).await)?;
+        Ok(DeadItems { items: answers.into_iter().flatten().collect(), failed })
     }
 
-    /// How many items are where.
+    /// How many items are where. Shards are asked at once; those that fail are named by
+    /// [`DelayedStatus::failed`] and not counted.
     ///
     /// # Errors
-    /// As [`Link::send`](crate::Link::send).
+    /// As [`Link::send`](crate::Link::send), if all shards fail.
     pub async fn status(&self) -> Result<DelayedStatus> {
-        let mut status = DelayedStatus::default();
-        for shard in &self.core.shards {
-            let [waiting, leased, dead] = shard.counts().await?;
+        let asked = self.core.shards.iter().map(Shard::counts);
+        let (answers, failed) = answered(join_all(asked).await)?;
+        let mut status = DelayedStatus { failed, ..DelayedStatus::default() };
+        for [waiting, leased, dead] in answers {
             status.waiting += waiting;
             status.leased += leased;
             status.dead += dead;
@@ -447,6 +439,21 @@ impl<T: DeserializeOwned> Delayed<T> {
             }
         }
     }
+}
+
+/// What shards answered, and which did not; an error if nobody did.
+fn answered<T>(replies: Vec<Result<T>>) -> Result<(Vec<T>, Vec<FailedShard>)> {
+    let (mut answers, mut failed) = (Vec::with_capacity(replies.len()), Vec::new());
+    for (shard, reply) in replies.into_iter().enumerate() {
+        match reply {
+            Ok(answer) => answers.push(answer),
+            Err(error) => failed.push(FailedShard { shard, error }),
+        }
+    }
+    if answers.is_empty() && !failed.is_empty() {
+        return Err(failed.swap_remove(0).error);
+    }
+    Ok((answers, failed))
 }
 
 fn encode(payload: &impl Serialize) -> Result<Vec<u8>> {

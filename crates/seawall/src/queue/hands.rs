@@ -76,6 +76,8 @@ enum Said {
     Outcome(Outcome),
     /// It was not begun: again after this time.
     Unbegun(Duration),
+    /// It cannot be decoded, and was not begun.
+    Unread(String),
 }
 
 /// The task of one shard.
@@ -333,23 +335,22 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             }
             let limit = self.core.terms.attempts;
             let outcome = match &verdict.said {
-                Said::Outcome(outcome) => outcome,
-                Said::Unbegun(after) => &Outcome::Postpone(*after),
+                Said::Outcome(outcome) => Ok(outcome),
+                Said::Unbegun(after) => Err((*after, Back::Unbegun, "")),
+                Said::Unread(why) => Err((Duration::ZERO, Back::Unread, why.as_str())),
             };
             let (after, how, reason) = match outcome {
-                Outcome::Retry(after) => (*after, Back::Counted { limit }, "not done in time"),
-                Outcome::Failed(why) => {
+                Err(unbegun) => unbegun,
+                Ok(Outcome::Retry(after)) => (*after, Back::Counted { limit }, "not done in time"),
+                Ok(Outcome::Failed(why)) => {
                     let counted = verdict.attempts.counted;
                     let doubled = u32::try_from(counted.clamp(1, 16)).unwrap_or(16) - 1;
                     let pause = self.settings.retry_after.saturating_mul(1 << doubled);
                     (pause.min(LONGEST_RETRY), Back::Counted { limit }, why.as_str())
                 }
-                Outcome::Postpone(after) => match verdict.said {
-                    Said::Outcome(_) => (*after, Back::Free, ""),
-                    Said::Unbegun(_) => (*after, Back::Unbegun, ""),
-                },
-                Outcome::Park(why) => (Duration::ZERO, Back::Dead, why.as_str()),
-                Outcome::Done => continue,
+                Ok(Outcome::Postpone(after)) => (*after, Back::Free, ""),
+                Ok(Outcome::Park(why)) => (Duration::ZERO, Back::Dead, why.as_str()),
+                Ok(Outcome::Done) => continue,
             };
             let item = (&*verdict.id, verdict.token, verdict.attempts);
             match shard.give_back(item, after, how, reason).await {
@@ -437,7 +438,7 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
             Ok(payload) => payload,
             Err(why) => {
                 let reason = format!("not understood: {why}");
-                return tell(id, Said::Outcome(Outcome::Park(reason)));
+                return tell(id, Said::Unread(reason));
             }
         };
         let job = Job { shard: self.shard, id: id.clone(), token, attempts, payload };

@@ -131,14 +131,36 @@ pub struct Dead {
     pub id: String,
     /// Why it died.
     pub reason: String,
-    /// How many attempts it had since it was added or revived, without those that do not count.
+    /// How many attempts counted since it was added or revived: those that failed, the last one included,
+    /// and those whose lease ended while the item was handed out alone. 0 when it was never handed out, as
+    /// for an item that cannot be decoded.
     pub attempts: u64,
     /// What was added, as it is in Redis.
     pub payload: Vec<u8>,
 }
 
-/// How many items are where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What [`Delayed::dead`](super::Delayed::dead) found.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct DeadItems {
+    /// The dead of the shards that answered.
+    pub items: Vec<Dead>,
+    /// The shards that did not.
+    pub failed: Vec<FailedShard>,
+}
+
+/// A shard of a queue that did not answer.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FailedShard {
+    /// Its number, from 0.
+    pub shard: usize,
+    /// Why.
+    pub error: Error,
+}
+
+/// How many items are where, in the shards that answered.
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct DelayedStatus {
     /// Those that wait, due or not.
@@ -147,4 +169,6 @@ pub struct DelayedStatus {
     pub leased: u64,
     /// Those that failed too often.
     pub dead: u64,
+    /// The shards that did not answer, and are not counted.
+    pub failed: Vec<FailedShard>,
 }

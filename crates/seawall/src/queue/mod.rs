@@ -46,7 +46,10 @@ mod worker;
 
 pub use broadcast::{Broadcast, Heard, Listener};
 pub use delayed::{Delayed, DelayedBuilder, MAX_SHARDS};
-pub use job::{Acked, Added, Changed, Claim, Dead, DelayedStatus, Given, Job, Whereabouts};
+pub use job::{
+    Acked, Added, Changed, Claim, Dead, DeadItems, DelayedStatus, FailedShard, Given, Job,
+    Whereabouts,
+};
 pub use listed::{Finished, Listed, ListedConsumer, Taken};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Bug;

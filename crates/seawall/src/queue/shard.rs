@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use super::job::{Acked, Added, Changed, Given, Whereabouts};
+use super::job::{Acked, Added, Changed, Dead, Given, Whereabouts};
 use crate::{
     Script,
     error::{Error, Result},
@@ -82,6 +82,8 @@ pub(super) enum Back {
     Unbegun,
     /// For good.
     Dead,
+    /// For good; this one was not begun.
+    Unread,
 }
 
 /// What is to happen to an item in nobody's hands.
@@ -198,6 +200,7 @@ impl Shard {
             Back::Unbegun if attempts.alone => (format!("{before}.5"), "-1".to_owned()),
             Back::Unbegun => (before.to_string(), "-1".to_owned()),
             Back::Dead => (counted.to_string(), "0".to_owned()),
+            Back::Unread => (before.to_string(), "0".to_owned()),
         };
         let call = NACK.on(&keys).arg(id).arg(token).arg(millis(after)).arg(tally).arg(limit);
         let outcome: String = self.link.eval(&call.arg(reason).arg(&self.channel)).await?;
@@ -247,8 +250,8 @@ impl Shard {
         Ok(counts)
     }
 
-    /// Ids of the dead, with reason, attempts and payload of each.
-    pub(super) async fn dead(&self, count: usize) -> Result<Vec<(String, [Option<Vec<u8>>; 3])>> {
+    /// The dead, those that died first before the others.
+    pub(super) async fn dead(&self, count: usize) -> Result<Vec<Dead>> {
         if count == 0 {
             return Ok(Vec::new());
         }
@@ -271,8 +274,16 @@ impl Shard {
                 _ => None,
             })
         };
-        let row = |(row, id)| (id, [cell(0, row), cell(1, row), cell(2, row)]);
-        Ok(ids.into_iter().enumerate().map(row).collect())
+        let text = |column, row| {
+            String::from_utf8_lossy(&cell(column, row).unwrap_or_default()).into_owned()
+        };
+        let dead = |(row, id)| Dead {
+            id,
+            reason: text(0, row),
+            attempts: text(1, row).parse().unwrap_or(0),
+            payload: cell(2, row).unwrap_or_default(),
+        };
+        Ok(ids.into_iter().enumerate().map(dead).collect())
     }
 }
 

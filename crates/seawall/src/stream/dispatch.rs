@@ -59,7 +59,7 @@ pub(super) enum Began {
 }
 
 impl Holding {
-    /// How manieth attempt this is.
+    /// How manieth attempt this is, or was the last: an upper bound.
     pub(super) fn number(&self) -> u64 {
         match self.began {
             Began::Together => self.attempts.counted() + 1,
@@ -289,7 +289,10 @@ impl<T: Send + 'static> Dispatcher<T> {
             }
             Err(why) => {
                 let outcome = Outcome::Park(format!("not understood: {why}"));
-                let _ = self.verdicts.send(Verdict { of: smallvec![holding], outcome });
+                // No handler has begun: it is no attempt.
+                let (attempts, room) = (holding.postponed(), holding.room);
+                let unbegun = Holding { place, attempts, began: Began::Not, room };
+                let _ = self.verdicts.send(Verdict { of: smallvec![unbegun], outcome });
                 None
             }
         }

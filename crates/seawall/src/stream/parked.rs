@@ -33,7 +33,10 @@ pub struct Parked {
     pub group: String,
     /// Why.
     pub reason: String,
-    /// How often it had been delivered.
+    /// How many attempts counted: those that ended without success, the last one included, and those that
+    /// ended their process while nothing else was at work. 0 when no handler was begun, as for an entry
+    /// that cannot be decoded. With [`delivery_limit`](super::WorkerBuilder::delivery_limit) `n` it is `n`
+    /// at most.
     pub attempts: u64,
     /// What was appended.
     pub fields: Fields,

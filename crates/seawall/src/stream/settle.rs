@@ -199,7 +199,7 @@ impl<T> Settler<T> {
                 self.parks.push((holding, reason));
                 continue;
             }
-            let attempts = holding.number();
+            let attempts = holding.failed().counted();
             match self.post.park(holding.place, &reason, attempts).await {
                 Ok(parked) => {
                     if parked {

@@ -205,7 +205,7 @@ async fn play(seed: u64) -> [u64; 4] {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(noted(&path, "begun").len(), begun, "what is settled is not begun again");
     drop(workers);
-    let dead = queue.dead(1_000).await.expect("answered");
+    let dead = queue.dead(1_000).await.expect("answered").items;
     let number = |text: &[u8]| std::str::from_utf8(text).expect("text").parse().expect("a number");
     let dead: BTreeSet<u64> = dead.iter().map(|dead| number(&dead.payload)).collect();
     let of = |guilty: bool| -> BTreeSet<u64> {

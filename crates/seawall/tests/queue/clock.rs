@@ -63,7 +63,7 @@ async fn an_item_whose_consumer_died_comes_back_when_its_lease_ends() {
         stage.advance(11 * SECOND).await;
     }
     assert!(due(&queue).await.is_empty());
-    let dead = queue.dead(10).await.expect("answered");
+    let dead = queue.dead(10).await.expect("answered").items;
     assert!(dead[0].reason.contains("after 3 attempts that count"), "{dead:?}");
     assert_eq!(dead[0].attempts, 3);
     stage.shutdown().await;

@@ -79,7 +79,7 @@ async fn what_is_given_back_comes_again_or_dies(setup: Setup) {
     assert_eq!(queue.extend(&last, LATER).await.expect("answered"), Acked::Done);
     assert_eq!(queue.nack(&last, NOW, "too busy").await.expect("answered"), Given::Dead);
     assert!(claim(&queue).await.is_empty());
-    let dead = queue.dead(10).await.expect("answered");
+    let dead = queue.dead(10).await.expect("answered").items;
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].id.as_str(), dead[0].reason.as_str()), ("a", "too busy"));
     assert_eq!(dead[0].payload, b"1");
@@ -91,9 +91,9 @@ async fn what_is_given_back_comes_again_or_dies(setup: Setup) {
     assert_eq!(revived.attempt(), 1);
     assert_eq!(queue.ack(&last).await.expect("answered"), Acked::Lost, "a token of the past");
     assert_eq!(queue.bury(&revived, "enough").await.expect("answered"), Given::Dead);
-    assert_eq!(queue.dead(10).await.expect("answered")[0].reason, "enough");
+    assert_eq!(queue.dead(10).await.expect("answered").items[0].reason, "enough");
     assert_eq!(queue.cancel("a").await.expect("answered"), Changed::Done);
-    assert!(queue.dead(10).await.expect("answered").is_empty());
+    assert!(queue.dead(10).await.expect("answered").items.is_empty());
     seawall.shutdown().await;
 }
 
@@ -179,9 +179,10 @@ async fn what_cannot_be_understood_is_dead_and_not_lost(setup: Setup) {
     assert_eq!(words.add("w", &"text".to_owned(), NOW).await.expect("answered"), Added::Now);
     let numbers = seawall.delayed_queue::<u64>("words").build().expect("valid");
     assert!(claim(&numbers).await.is_empty());
-    let dead = numbers.dead(10).await.expect("answered");
+    let dead = numbers.dead(10).await.expect("answered").items;
     assert!(dead[0].reason.contains("not understood"), "{dead:?}");
     assert_eq!(dead[0].payload, b"\"text\"");
+    assert_eq!(dead[0].attempts, 0, "nobody was given it");
     assert_eq!(words.revive("w", NOW).await.expect("answered"), Changed::Done);
     assert_eq!(words.claim(1).await.expect("answered").jobs[0].payload(), "text");
     seawall.shutdown().await;
@@ -267,7 +268,7 @@ async fn tokens_and_attempts_go_on_from_what_earlier_versions_left(setup: Setup)
         let _ = queue.nack(&job, NOW, "busy").await.expect("answered");
         past = Some(job);
     }
-    let mut dead = queue.dead(10).await.expect("answered");
+    let mut dead = queue.dead(10).await.expect("answered").items;
     dead.sort_by(|one, other| one.id.cmp(&other.id));
     let seen: Vec<_> =
         dead.iter().map(|dead| (dead.id.as_str(), dead.attempts, dead.reason.as_str())).collect();

@@ -33,7 +33,7 @@ async fn contradictions_are_named() {
     let _ = queue.add("{}\u{0} :%", &text, for_ever).await.expect("bytes are bytes");
     assert!(queue.claim(0).await.expect("answered").jobs.is_empty());
     assert!(queue.claim(usize::MAX).await.expect("answered").jobs.is_empty());
-    assert!(queue.dead(0).await.expect("answered").is_empty());
+    assert!(queue.dead(0).await.expect("answered").items.is_empty());
     let list = seawall.listed_queue::<String>("l").expect("a name");
     assert!(refused(list.consumer("")).contains("empty"));
     assert!(refused(list.push(&"x".repeat(2 << 20)).await).contains("longer"));

@@ -158,7 +158,7 @@ async fn run(backend: Backend, shards: usize, attempts: u64, poison: u64, by_han
         assert!(Instant::now() < deadline, "{status:?} after {deaths} deaths");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let dead = queue.dead(100).await.expect("answered");
+    let dead = queue.dead(100).await.expect("answered").items;
     assert!(dead.iter().all(|dead| dead.reason.contains("its lease ended")), "{dead:?}");
     let number = |text: &[u8]| std::str::from_utf8(text).expect("text").parse().expect("a number");
     let dead: BTreeSet<u64> = dead.iter().map(|dead| number(&dead.payload)).collect();

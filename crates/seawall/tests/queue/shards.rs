@@ -147,3 +147,44 @@ async fn a_shard_that_hangs_does_not_hold_the_seats_of_the_others() {
     worker.stop().await;
     seawall.shutdown().await;
 }
+
+/// What is known is said, and which shards said nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_is_that_of_the_shards_that_answer() {
+    let server = ServerProcess::redis().expect("a server");
+    let proxy = FaultProxy::start(server.port()).expect("a proxy");
+    let seawall = Seawall::connect(&proxy.url()).await.expect("in");
+    let queue = queue(&seawall);
+    fill(&seawall, &queue, JOBS, |shard| shard == 1).await;
+    let whole = queue.status().await.expect("answered");
+    assert!(whole.failed.is_empty(), "{whole:?}");
+    let job = queue.claim(1).await.expect("answered").jobs.pop().expect("due");
+    let given = queue.bury(&job, "for good").await.expect("answered");
+    assert_eq!(given, Given::Dead);
+
+    let away = "LOADING Redis is loading the dataset in memory";
+    let of = |shard: usize| {
+        move |words: &[Vec<u8>]| {
+            words.get(1).is_some_and(|word| word.starts_with(key(shard).as_bytes()))
+        }
+    };
+    let first = proxy.fail_with(On::any().when(of(0)), away);
+    let last = proxy.fail_with(On::any().when(of(3)), away);
+    let status = queue.status().await.expect("two shards answer");
+    assert_eq!((status.waiting, status.dead), (JOBS as u64 - 1, 1));
+    let failed: Vec<usize> = status.failed.iter().map(|failed| failed.shard).collect();
+    assert_eq!(failed, [0, 3]);
+    assert!(status.failed[0].error.is_code("LOADING"), "{status:?}");
+    let dead = queue.dead(10).await.expect("two shards answer");
+    assert_eq!((dead.items.len(), dead.failed.len()), (1, 2), "{dead:?}");
+
+    let others = [proxy.fail_with(On::any().when(of(1)), away), {
+        proxy.fail_with(On::any().when(of(2)), away)
+    }];
+    assert!(queue.status().await.is_err(), "nobody answers");
+    for rule in [first, last].into_iter().chain(others) {
+        proxy.remove(rule);
+    }
+    assert!(queue.status().await.expect("answered").failed.is_empty());
+    seawall.shutdown().await;
+}

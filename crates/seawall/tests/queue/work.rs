@@ -135,7 +135,7 @@ async fn what_fails_is_tried_again_and_what_fails_too_often_is_dead(setup: Setup
     })
     .await;
     assert_eq!(done.load(Ordering::SeqCst) % 100, 3);
-    let mut dead = queue.dead(10).await.expect("answered");
+    let mut dead = queue.dead(10).await.expect("answered").items;
     dead.sort_by(|one, other| one.id.cmp(&other.id));
     let ids: Vec<_> = dead.iter().map(|dead| dead.id.as_str()).collect();
     assert_eq!(ids, ["f-0", "f-1", "f-4"]);
@@ -215,10 +215,11 @@ async fn a_payload_whose_decoder_panics_is_dead_and_the_others_are_done(setup: S
     let mut seen = seen.lock().expect("no panic").clone();
     seen.sort_unstable();
     assert_eq!(seen, [0, 1, 2, 4, 5, 6]);
-    let dead = queue.dead(10).await.expect("answered");
+    let dead = queue.dead(10).await.expect("answered").items;
     assert_eq!((dead[0].id.as_str(), &dead[0].payload[..]), ("n-3", &b"3"[..]));
     let reason = &dead[0].reason;
     assert!(reason.contains("decoder panicked") && reason.contains("a three"), "{reason}");
+    assert_eq!(dead[0].attempts, 0, "no handler was begun");
 
     // The lesser queues read payloads, too.
     let list = seawall.listed_queue::<NotThree>("decoder").expect("a name");

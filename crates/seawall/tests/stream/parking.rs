@@ -21,6 +21,7 @@ use crate::{
 on_every_backend! {
     poison_is_parked_while_others_go_on
     a_parked_entry_is_driven_again_under_its_reference
+    what_is_parked_says_how_many_attempts_counted
     neither_many_fields_nor_a_decoder_that_panics_lose_an_entry
 }
 
@@ -75,6 +76,7 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     assert_eq!(of("it can never be").attempts, 1);
     assert_eq!(of("not done after 3 attempts").attempts, 3);
     let foreign = of("not understood");
+    assert_eq!(foreign.attempts, 0, "no handler was begun");
     assert_eq!(foreign.fields.get("more"), Some(&b"fields"[..]), "nothing of it is lost");
     assert_eq!(stream.parked(Some(parked[3].id)).await.expect("answered"), []);
     eventually("nothing is pending", async || {
@@ -123,6 +125,54 @@ async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
     assert_eq!(repeated, [Redriven::NotParked, Redriven::NotParked]);
     assert_eq!(stream.discard_parked(&ids).await.expect("answered"), 0);
     let _ = worker.stop().await;
+    seawall.shutdown().await;
+}
+
+/// Entries that earlier workers left behind, with what Redis noted of them. A counter of 2k + 2: begun
+/// and not ended, after k attempts that count.
+async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
+    let seawall = setup.connect().await;
+    let stream = seawall.stream::<u64>("counted").expect("a name");
+    let key = stream.key().to_vec();
+    let send = async |words: &[&str]| {
+        let mut command = cmd(words[0]);
+        command.arg(&key);
+        words[1..].iter().for_each(|word| {
+            command.arg(*word);
+        });
+        seawall.link().send(&key, &command).await.expect("answered");
+    };
+    // The first was begun with others, the second ended its process as often as it may.
+    let begun = [(stream.append(&1).await.expect("appended"), "2"), {
+        (stream.append(&2).await.expect("appended"), "8")
+    }];
+    let mut create = cmd("XGROUP");
+    create.arg("CREATE").arg(&key).arg("g").arg("0");
+    seawall.link().send(&key, &create).await.expect("answered");
+    let mut read = cmd("XREADGROUP");
+    read.arg("GROUP").arg("g").arg("c").arg("STREAMS").arg(&key).arg(">");
+    seawall.link().send(&key, &read).await.expect("answered");
+    for (id, counter) in &begun {
+        let id = id.to_string();
+        send(&["XCLAIM", "g", "c", "0", &id, "RETRYCOUNT", counter, "JUSTID"]).await;
+    }
+    let tried = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&tried);
+    let worker = quick(stream.worker("g").consumer("c")).run(move |_: Delivery<u64>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Outcome::Failed("never".to_owned()) }
+    });
+    let worker = worker.expect("valid");
+    eventually("both are parked", async || stream.parked_count().await.expect("answered") == 2)
+        .await;
+    let _ = worker.stop().await;
+    let parked = stream.parked(None).await.expect("answered");
+    let of = |id| parked.iter().find(|parked| parked.original == id).expect("it is parked");
+    assert_eq!(tried.load(Ordering::SeqCst), 3, "the first alone, as often as is allowed");
+    assert_eq!((of(begun[0].0).attempts, &*of(begun[0].0).reason), (3, "never"));
+    let aborted = of(begun[1].0);
+    assert!(aborted.reason.contains("after 3 attempts that count"), "{aborted:?}");
+    assert_eq!(aborted.attempts, 3);
     seawall.shutdown().await;
 }
 

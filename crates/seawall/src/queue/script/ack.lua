@@ -13,6 +13,9 @@
 --
 -- Atomic, because between seeing whose an item is and ending it, it could become another's.
 
+-- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+redis.call('ZCARD', KEYS[1])
+for _, key in ipairs({KEYS[2], KEYS[3], KEYS[5]}) do redis.call('HLEN', key) end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local remember = tonumber(ARGV[1])

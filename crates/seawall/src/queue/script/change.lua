@@ -24,6 +24,8 @@ local dead = redis.call('ZSCORE', KEYS[5], id)
 if not waits and not dead then
   return 'unknown'
 end
+-- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+for _, key in ipairs({KEYS[3], KEYS[4], KEYS[6]}) do redis.call('HLEN', key) end
 if what == 'cancel' then
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZREM', KEYS[5], id)

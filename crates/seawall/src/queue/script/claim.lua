@@ -39,6 +39,12 @@ local token_of = function(id) return tonumber(redis.call('HGET', KEYS[4], id) or
 local before = function(id) return tonumber(redis.call('HGET', KEYS[6], id) or '0') or 0 end
 
 -- Items whose consumer was not heard of until its lease ended are due again, at once.
+-- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+for _, key in ipairs({KEYS[3], KEYS[4], KEYS[6]}) do redis.call('HLEN', key) end
+redis.call('ZCARD', KEYS[1])
+redis.call('ZCARD', KEYS[5])
+local last = tonumber(redis.call('GET', KEYS[7]) or '0') or 0
+
 local died = 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'LIMIT', 0, ARGV[4])) do
   redis.call('ZREM', KEYS[2], id)
@@ -56,7 +62,6 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', number(now), 'L
   end
 end
 
-local last = tonumber(redis.call('GET', KEYS[7]) or '0')
 local moment = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local taken = {}
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'LIMIT', 0, ARGV[1])

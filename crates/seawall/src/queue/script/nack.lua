@@ -20,6 +20,10 @@
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) or redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then
   return 'lost'
 end
+-- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+redis.call('ZCARD', KEYS[1])
+redis.call('ZCARD', KEYS[4])
+redis.call('HLEN', KEYS[5])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local tally, limit = tonumber(ARGV[4]), tonumber(ARGV[5])

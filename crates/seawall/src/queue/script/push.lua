@@ -9,6 +9,8 @@
 --
 -- Atomic, so that whoever hears the bell finds the element.
 
+-- Before anything is pushed: a wake-up list that is somebody else's must not let it be pushed twice.
+redis.call('LLEN', KEYS[2])
 local length = redis.call('LPUSH', KEYS[1], ARGV[1])
 redis.call('LPUSH', KEYS[2], '')
 redis.call('LTRIM', KEYS[2], 0, tonumber(ARGV[2]) - 1)

@@ -21,6 +21,8 @@ local heard = redis.call('ZSCORE', KEYS[3], ARGV[1])
 if heard and tonumber(heard) > now - tonumber(ARGV[2]) then
   return 0
 end
+-- Before anything is moved: the wake-up list may be somebody else's.
+redis.call('LLEN', KEYS[4])
 local moved = 0
 while moved < tonumber(ARGV[3]) and redis.call('LMOVE', KEYS[2], KEYS[1], 'LEFT', 'RIGHT') do
   redis.call('LPUSH', KEYS[4], '')

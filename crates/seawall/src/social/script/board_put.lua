@@ -20,6 +20,9 @@ local function drop(entry)
   end
 end
 
+-- All are looked at before the first is changed: what is noted as added must be added.
+redis.call('ZCARD', KEYS[1])
+redis.call('ZCARD', KEYS[3])
 local mode, member, score = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local old = redis.call('HGET', KEYS[2], member)
 local standing = old and redis.call('ZSCORE', KEYS[1], old)
