@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
@@ -27,6 +28,9 @@ use crate::{
 /// Where a password is looked for when none is given.
 const PASSWORD_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD";
 const PASSWORD_FILE_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD_FILE";
+/// Time-outs that make sense: below, nothing could ever be answered in time; above, nobody waits so long,
+/// and sums of them would overflow.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
 /// How long several new connections are waited for before the clocks are measured.
 const OFFSET_PAUSE: Duration = Duration::from_millis(50);
 /// How often the servers' clocks are measured.
@@ -132,14 +136,14 @@ impl Builder {
         self
     }
 
-    /// How long opening a connection may take; 2 s without it.
+    /// How long opening a connection may take, from 1 ms to 24 h; 2 s without it.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long a reply may take; 1 s without it.
+    /// How long a reply may take, from 1 ms to 24 h; 1 s without it.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -197,9 +201,10 @@ impl Builder {
         for (name, limit) in
             [("connect_timeout", self.connect_timeout), ("response_timeout", self.response_timeout)]
         {
-            if limit.is_zero() {
+            if !TIMEOUTS.contains(&limit) {
+                let (least, most) = (TIMEOUTS.start(), TIMEOUTS.end());
                 return Err(Error::Invalid(format!(
-                    "{name} is zero: nothing could ever be answered in time"
+                    "{name} is {limit:?}: it must be from {least:?} to {most:?}"
                 )));
             }
         }

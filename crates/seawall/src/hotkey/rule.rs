@@ -37,7 +37,13 @@ pub struct HotRule {
 impl HotRule {
     /// Hot with this many reads within `window`, in all processes together.
     pub fn new(threshold: u64, window: Duration) -> Self {
-        HotRule { threshold, window, cool_for: window * 3, limit: None, copies_at: None }
+        HotRule {
+            threshold,
+            window,
+            cool_for: window.saturating_mul(3),
+            limit: None,
+            copies_at: None,
+        }
     }
 
     /// How long a key stays hot after it was last read half as often as the threshold; three windows

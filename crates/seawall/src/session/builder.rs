@@ -6,11 +6,9 @@ use super::Sessions;
 use crate::{
     Seawall,
     error::{Error, Result},
+    lifetime::LONGEST,
     member::Member,
 };
-
-/// The longest lifetime that makes sense; far below what Redis can count.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 impl Seawall {
     /// Begins sessions by their name.

@@ -24,6 +24,7 @@ use crate::{
     Seawall,
     error::{Error, Result},
     key::KeyBuffer,
+    lifetime,
     link::Script,
     member::Member,
 };
@@ -128,12 +129,13 @@ impl<M: Member> Inbox<M> {
     /// Puts a post into the inboxes of these fans. May be repeated.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a post that makes no sense; nothing is sent then. What the servers do
-    /// not take is in [`FanOut::missed`].
+    /// [`Error::Invalid`] for a post that makes no sense, or a lifetime below a millisecond or above ten
+    /// years; nothing is sent then. What the servers do not take is in [`FanOut::missed`].
     pub async fn push(&self, post: &Post<M>, fans: &[M]) -> Result<FanOut<M>> {
         let member = post.encode()?;
         check_score(post.time)?;
-        let lifetime = self.lifetime.map_or(0, |time| time.as_millis() as u64);
+        let lifetime = self.lifetime.map(|time| lifetime::millis("lifetime", time));
+        let lifetime = lifetime.transpose()?.unwrap_or(0);
         let mut done = FanOut { reached: 0, missed: Vec::new() };
         for slice in fans.chunks(FAN_OUT) {
             let mut calls = Vec::with_capacity(slice.len());

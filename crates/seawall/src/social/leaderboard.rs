@@ -22,6 +22,7 @@ use super::template::{Template, beside, check_count, check_reference, check_scor
 use crate::{
     KeyPart, Seawall,
     error::{Error, Result},
+    lifetime,
     link::{Call, Script},
     member::Member,
 };
@@ -105,11 +106,12 @@ impl<M: Member> Leaderboard<M> {
     /// One season, or the one list of a board that has none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when its name is empty or too long, or the lifetime or the number kept is 0.
+    /// [`Error::Invalid`] when its name is empty or too long, the lifetime is below a millisecond or above
+    /// ten years, or the number kept is 0.
     pub fn season(&self, name: &(impl KeyPart + ?Sized)) -> Result<Season<M>> {
-        let millis = self.lifetime.map(|time| time.as_millis() as u64);
-        if millis == Some(0) || self.keep == Some(0) {
-            return Err(Error::Invalid("a lifetime of 0 or keeping 0 would keep nothing".into()));
+        let millis = self.lifetime.map(|time| lifetime::millis("lifetime", time)).transpose()?;
+        if self.keep == Some(0) {
+            return Err(Error::Invalid("keeping 0 would keep nothing".into()));
         }
         let board = self.template.key(name)?;
         let keys = [beside(&board, ":m"), beside(&board, ":s")];

@@ -26,6 +26,7 @@ use redis::cmd;
 use super::{Point, SLICE, template::beside};
 use crate::{
     error::{Error, Result},
+    lifetime,
     link::{Link, Script},
 };
 
@@ -219,11 +220,11 @@ impl Rebuilt {
 }
 
 /// Refuses a lifetime in which hardly anybody could be answered.
-pub(super) fn check_lifetime(lifetime: Duration) -> Result<()> {
-    if lifetime < Duration::from_secs(1) {
+pub(super) fn check_lifetime(time: Duration) -> Result<()> {
+    if time < Duration::from_secs(1) {
         return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
     }
-    Ok(())
+    lifetime::millis("lifetime", time).map(drop)
 }
 
 /// The caller's error, as ours.

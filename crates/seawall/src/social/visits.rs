@@ -23,6 +23,7 @@ use super::{
 use crate::{
     KeyPart, Seawall,
     error::{Error, Result},
+    lifetime,
     link::Script,
     member::Member,
 };
@@ -73,9 +74,11 @@ impl Visits {
     /// The visits of one subject: a page, a shop, the whole site.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the subject is empty or too long.
+    /// [`Error::Invalid`] when the subject is empty or too long, or the lifetime is below a millisecond
+    /// or above ten years.
     pub fn of(&self, subject: &(impl KeyPart + ?Sized)) -> Result<VisitsOf> {
-        let lifetime_millis = self.lifetime.map_or(0, |time| time.as_millis() as u64);
+        let lifetime = self.lifetime.map(|time| lifetime::millis("lifetime", time));
+        let lifetime_millis = lifetime.transpose()?.unwrap_or(0);
         let key = self.template.key(subject)?;
         Ok(VisitsOf { template: self.template.clone(), key, lifetime_millis })
     }

@@ -90,7 +90,7 @@ impl Pace {
             let trip = asked.elapsed();
             let best = self.best.map_or(trip, |best| best.min(trip));
             self.best = Some(best);
-            if trip <= best + self.limit {
+            if trip <= best.saturating_add(self.limit) {
                 return Ok(());
             }
             told(trip);

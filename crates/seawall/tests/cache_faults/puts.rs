@@ -3,6 +3,7 @@
 use std::{
     io,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use seawall::{
@@ -161,6 +162,23 @@ async fn what_comes_between_wins() {
     assert_eq!(mine.and_then(|read| read.value).as_deref(), Some(&2));
     drop(rule);
     other.shutdown().await;
+    scene.seawall.shutdown().await;
+}
+
+/// The first step took the lease, for two time-outs; the second is refused. Nobody waits for the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_is_refused_leaves_no_reader_waiting() {
+    let scene = Scene::open().await;
+    let builder = Seawall::builder(&scene.proxy.url()).response_timeout(Duration::from_secs(60));
+    let patient = builder.connect().await.expect("connected");
+    let cache: Cache<u64, u64> = patient.cache("put").level1_bytes(0).build().expect("agree");
+    assert!(matches!(cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
+    let fills = On::command("EVALSHA").when(|command| Step::Fill.is(command));
+    scene.proxy.fail_with(fills.once(), "OOM command not allowed when used memory > 'maxmemory'");
+    let error = cache.put(&1, &1).await.expect_err("there is no room");
+    assert!(error.is_code("OOM"), "{error}");
+    assert_eq!(scene.read(2).await, Some(2));
+    patient.shutdown().await;
     scene.seawall.shutdown().await;
 }
 

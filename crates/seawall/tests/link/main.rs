@@ -1,6 +1,7 @@
 //! The connection on real servers: ways in, what errors mean, what is followed, messages, lanes, the
 //! end.
 
+mod durations;
 mod errors;
 mod guests;
 mod hub;
