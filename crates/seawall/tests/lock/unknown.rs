@@ -66,8 +66,8 @@ impl Site {
     }
 }
 
-fn unknown<T: std::fmt::Debug>(outcome: Result<T, Error>) {
-    assert!(matches!(&outcome, Err(error) if error.is_indeterminate()), "{outcome:?}");
+fn unknown<T: std::fmt::Debug>(outcome: &Result<T, Error>) {
+    assert!(matches!(outcome, Err(error) if error.is_indeterminate()), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +75,7 @@ async fn a_release_that_may_have_been_carried_out_was_not_unsent() {
     let site = Site::open().await;
     let guard = take(&site.lock("x").await).await;
     site.lose_and_shut();
-    unknown(guard.release().await);
+    unknown(&guard.release().await);
     assert_eq!(site.locks(), 0, "it was carried out");
     site.close().await;
 }
@@ -85,7 +85,7 @@ async fn an_acquisition_that_may_have_been_carried_out_was_not_unsent() {
     let site = Site::open().await;
     let lock = site.lock("x").await;
     site.lose_and_shut();
-    unknown(lock.acquire(WITHIN).await);
+    unknown(&lock.acquire(WITHIN).await);
     assert_eq!(site.locks(), 1, "it was carried out");
     site.close().await;
 }
@@ -95,7 +95,7 @@ async fn several_that_may_have_been_taken_were_not_unsent() {
     let site = Site::open().await;
     let both = site.both().await;
     site.lose_and_shut();
-    unknown(both.acquire(WITHIN).await);
+    unknown(&both.acquire(WITHIN).await);
     assert!(site.locks() > 0, "it was carried out");
     site.close().await;
 }
@@ -106,7 +106,7 @@ async fn several_that_may_have_been_given_back_were_not_unsent() {
     let both = site.both().await;
     let held = both.try_acquire().await.expect("answered").acquired().expect("free");
     site.lose_and_shut();
-    unknown(held.release().await);
+    unknown(&held.release().await);
     assert!(site.locks() < 2, "it was carried out");
     site.close().await;
 }

@@ -49,7 +49,7 @@ async fn run(seawall: &Seawall, key: &[u8], command: &str, words: &[&str]) {
     seawall.link().send(key, &command).await.expect("answered");
 }
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>) {
+fn refused<T: std::fmt::Debug>(outcome: &Result<T, Error>) {
     assert!(matches!(outcome, Err(Error::Invalid(_))), "{outcome:?}");
 }
 
@@ -109,8 +109,8 @@ async fn a_window_beyond_all_dates_is_refused(setup: Setup) {
     let sale = seawall.flash_sale("s").build().expect("valid");
     for millis in [i64::MAX as u64, i64::MAX as u64 / 2, 1 << 53] {
         if let Some(end) = UNIX_EPOCH.checked_add(Duration::from_millis(millis)) {
-            refused(SaleWindow::between(SystemTime::now(), end));
-            refused(SaleWindow::between(end - MINUTE, end));
+            refused(&SaleWindow::between(SystemTime::now(), end));
+            refused(&SaleWindow::between(end - MINUTE, end));
         }
     }
     // The longest that there is, and kept for ever: it sells, and it ends some day.
@@ -131,14 +131,14 @@ async fn a_sale_has_no_more_units_than_can_be_counted(setup: Setup) {
     let seawall = setup.connect().await;
     let sale = seawall.flash_sale("s").build().expect("valid");
     let window = SaleWindow::from_now(Duration::ZERO, MINUTE).expect("a window");
-    refused(sale.open("opening", window, MOST + 1).await);
+    refused(&sale.open("opening", window, MOST + 1).await);
     open(&sale, MOST - 3).await;
     assert!(sale.reserve(&1, &"a", &nothing()).await.expect("answered").receipt().is_some());
     let before = status(&sale).await;
     for units in [4, MOST, u64::MAX] {
         // Refused for good: a repetition is not taken for one that was carried out.
         for _ in 0..2 {
-            refused(sale.top_up("more", units).await);
+            refused(&sale.top_up("more", units).await);
         }
     }
     assert_eq!(status(&sale).await, before);
@@ -154,7 +154,7 @@ async fn a_sale_has_no_more_units_than_can_be_counted(setup: Setup) {
         Some(2)
     );
     let seen = status(&sale).await;
-    refused(sale.correct_left(&seen, MOST + 1).await);
+    refused(&sale.correct_left(&seen, MOST + 1).await);
     assert!(seen.is_conserved(), "{seen:?}");
     assert_ne!(sale.reserve(&3, &"c", &nothing()).await.expect("answered"), Reserved::SoldOut);
     seawall.shutdown().await;
@@ -174,9 +174,9 @@ async fn an_inventory_has_no_more_units_than_can_be_counted(setup: Setup) {
     }
     let before = total(&stock).await;
     for _ in 0..2 {
-        refused(stock.receive("c", MOST).await);
+        refused(&stock.receive("c", MOST).await);
     }
-    refused(stock.receive("c", MOST + 1).await);
+    refused(&stock.receive("c", MOST + 1).await);
     assert_eq!(total(&stock).await, before, "nothing of it arrived");
     let (_, held) = stock.hold_anywhere("order", 1, MINUTE).await.expect("answered");
     assert!(held.is_yours(), "{held:?}");
@@ -196,9 +196,9 @@ async fn an_inventory_has_no_more_units_than_can_be_counted(setup: Setup) {
         (0..5_000).map(|number| received(&number.to_string(), MOST)).collect(),
         vec![received("a", 30), sold(u64::MAX)],
     ] {
-        refused(stock.rebuild(&ledger).await);
-        refused(stock.rebuild_shard(1, &ledger).await);
-        refused(stock.reconcile(&ledger, Repair::Report).await);
+        refused(&stock.rebuild(&ledger).await);
+        refused(&stock.rebuild_shard(1, &ledger).await);
+        refused(&stock.reconcile(&ledger, Repair::Report).await);
         assert_eq!(total(&stock).await, before, "as it was, and open");
     }
     // As many as can be counted, held until the end of all days.
