@@ -1,7 +1,8 @@
 //! Renews leases while their loads run.
 //!
 //! A lease is short, so that other processes soon notice a dead holder. The holder extends it when a
-//! third of its time has passed; most loads end before that and cost nothing. One task per cache
+//! third of its time has passed since it was asked for: the server's time began to run before the reply
+//! came, which on a busy machine may be much later. Most loads end before that and cost nothing. One task per cache
 //! renews all leases that are due, in few commands, and ends when none is left.
 //!
 //! Renewal does not run in the loader's task, so a loader that blocks its thread keeps its lease. A
@@ -18,7 +19,10 @@ use std::{
 };
 
 use redis::Value;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::level2::{Level2, millis};
 use crate::{
@@ -37,6 +41,8 @@ const TURNS: u32 = 3;
 #[derive(Default)]
 pub(super) struct Leases {
     held: Mutex<Held>,
+    /// Told when a lease is due before the task means to look again.
+    sooner: Notify,
 }
 
 #[derive(Default)]
@@ -44,6 +50,8 @@ struct Held {
     by_token: HashMap<u64, Lease>,
     /// Whether the task runs.
     renewing: bool,
+    /// When it means to look again.
+    planned: Option<Instant>,
 }
 
 /// The entry and token of a lease that is due.
@@ -67,28 +75,38 @@ impl Drop for Holding {
 }
 
 impl Leases {
-    /// Keeps a lease that was just granted alive until the holding is dropped.
+    /// Keeps a lease that was just granted, and asked for at that time, alive until the holding is
+    /// dropped.
     pub(super) fn hold(
         self: &Arc<Self>,
         seawall: &Seawall,
         level2: &Arc<Level2>,
         entry: &[u8],
-        token: u64,
+        (token, asked): (u64, Instant),
     ) -> Holding {
-        let mut held = self.lock();
-        let due = Instant::now() + level2.lease_for / TURNS;
-        held.by_token.insert(token, Lease { entry: entry.into(), due });
-        if !std::mem::replace(&mut held.renewing, true) {
+        if self.note(entry, (token, asked), level2.lease_for) {
             let stop = seawall.stopping();
             seawall.spawn_at_home(renew(Arc::clone(self), Arc::clone(level2), stop));
         }
         Holding { leases: Arc::clone(self), token }
     }
 
+    /// Notes a lease; true when the task is to be started.
+    fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_for: Duration) -> bool {
+        let mut held = self.lock();
+        let due = asked + lease_for / TURNS;
+        held.by_token.insert(token, Lease { entry: entry.into(), due });
+        if held.planned.is_some_and(|planned| due < planned) {
+            self.sooner.notify_one();
+        }
+        !std::mem::replace(&mut held.renewing, true)
+    }
+
     /// The leases that are due, and when to look again; `None` when there are none at all and the
     /// task is to end.
     fn due(&self, lease_for: Duration) -> Option<(Vec<Due>, Instant)> {
         let mut held = self.lock();
+        held.planned = None;
         if held.by_token.is_empty() {
             held.renewing = false;
             return None;
@@ -103,6 +121,7 @@ impl Leases {
             }
             next = next.min(lease.due);
         }
+        held.planned = Some(next);
         Some((due, next))
     }
 
@@ -125,6 +144,7 @@ async fn renew(leases: Arc<Leases>, level2: Arc<Level2>, mut stop: watch::Receiv
         }
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
+            () = leases.sooner.notified() => {}
             // Loads end now and give their leases back.
             _ = stop.wait_for(|stop| *stop) => return,
         }
@@ -156,5 +176,37 @@ impl Level2 {
             }
         }
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    /// The server's time runs while the reply is on its way, or waits for a busy process.
+    #[test]
+    fn a_lease_whose_reply_was_late_is_due_at_once() {
+        let leases = Leases::default();
+        let now = Instant::now();
+        let long_ago = now.checked_sub(LEASE / 2).expect("the machine runs for longer");
+        assert!(leases.note(b"late", (1, long_ago), LEASE), "the task is to be started");
+        assert!(!leases.note(b"quick", (2, now), LEASE));
+        let (due, next) = leases.due(LEASE).expect("two are held");
+        assert_eq!(due, [(b"late".as_slice().into(), 1)]);
+        assert!(next >= now + LEASE / TURNS && next <= Instant::now() + LEASE / TURNS);
+    }
+
+    #[tokio::test]
+    async fn the_task_is_told_of_a_lease_that_is_due_before_it_looks_again() {
+        let leases = Leases::default();
+        let now = Instant::now();
+        assert!(leases.note(b"quick", (1, now), LEASE));
+        assert!(leases.due(LEASE).is_some_and(|(due, _)| due.is_empty()));
+        let long_ago = now.checked_sub(LEASE / 2).expect("the machine runs for longer");
+        assert!(!leases.note(b"late", (2, long_ago), LEASE), "the task runs");
+        leases.sooner.notified().await;
+        assert!(leases.due(LEASE).is_some_and(|(due, _)| due.len() == 1));
     }
 }

@@ -107,22 +107,23 @@ const MAX_FORMER: usize = 8;
 /// The token that a lease is asked for with, and those of requests whose replies were lost.
 pub(super) struct Claim {
     pub(super) token: u64,
+    /// When the token was last sent: a lease under it cannot have begun before.
+    pub(super) asked: tokio::time::Instant,
     former: Vec<u64>,
 }
 
 impl Default for Claim {
     fn default() -> Self {
-        Claim::from(new_token())
-    }
-}
-
-impl From<u64> for Claim {
-    fn from(token: u64) -> Self {
-        Claim { token, former: Vec::new() }
+        Claim::sent(new_token(), tokio::time::Instant::now())
     }
 }
 
 impl Claim {
+    /// A claim whose token was sent at this time.
+    pub(super) fn sent(token: u64, asked: tokio::time::Instant) -> Self {
+        Claim { token, asked, former: Vec::new() }
+    }
+
     /// The request may still be under way: its token is not to be used again, see `lease.lua`.
     pub(super) fn renew(&mut self) {
         if self.former.len() == MAX_FORMER {
@@ -148,7 +149,7 @@ where
             match self.ask(subject, &mut claim, *stamp, purpose.replaces()).await {
                 Ok(Lease::Granted) => {
                     pilot.set_elsewhere(false);
-                    return self.load_and_store(pilot, order, claim.token).await;
+                    return self.load_and_store(pilot, order, claim).await;
                 }
                 Ok(Lease::Value(raw)) => {
                     let found = self.found(subject, *stamp, raw).await;
@@ -214,8 +215,9 @@ where
     ) -> Result<Lease, Error> {
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
-            let Claim { token, former } = &*claim;
             let sent = Instant::now();
+            claim.asked = sent.into();
+            let Claim { token, former, .. } = &*claim;
             match self.level2.lease(subject.entry(), *token, former, stamp, replaces).await {
                 Err(error) if error.is_indeterminate() => {
                     claim.renew();
@@ -236,8 +238,9 @@ where
         sent.elapsed() >= self.level2.link.response_timeout() / 2
     }
 
-    async fn load_and_store(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>, token: u64) {
+    async fn load_and_store(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>, claim: Claim) {
         let Order { subject, stamp, stale, loader, .. } = order;
+        let token = claim.token;
         let Some(loader) = loader.take() else {
             // It ran already, for its reader alone; whoever waits here has one of its own.
             self.give_back(&subject, token).await;
@@ -246,7 +249,7 @@ where
         let (_, past) = self.past.join(subject.entry());
         let ticket = self.ticket(&subject);
         let started = past.as_ref().map_or_else(|| self.flights.next(), Pilot::start);
-        let held = self.hold(&subject, token);
+        let held = self.hold(&subject, &claim);
         let leased = Leased { pilot, past, subject, token, ticket, started, _held: held };
         let shown = stale.as_ref().and_then(|stale| stale.entry.value.clone());
         let product = match self.call(loader, shown).await {
@@ -372,8 +375,9 @@ where
     }
 
     /// Renews a lease until the holding is dropped.
-    pub(super) fn hold(&self, subject: &Subject, token: u64) -> Holding {
-        self.leases.hold(&self.seawall, &self.level2, subject.entry(), token)
+    pub(super) fn hold(&self, subject: &Subject, claim: &Claim) -> Holding {
+        let lease = (claim.token, claim.asked);
+        self.leases.hold(&self.seawall, &self.level2, subject.entry(), lease)
     }
 
     pub(super) async fn give_back(&self, subject: &Subject, token: u64) {

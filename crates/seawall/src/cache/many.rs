@@ -247,13 +247,14 @@ where
             .iter()
             .map(|(missing, _, subject)| (subject.entry().to_vec(), missing.token, missing.stamp))
             .collect();
+        let sent = tokio::time::Instant::now();
         let leases = inner.level2.lease_many(&asked).await;
         let mut answers = Vec::new();
         let mut granted = Vec::new();
         for ((mut missing, key, subject), mut lease) in work.into_iter().zip(leases) {
+            let mut claim = Claim::sent(missing.token, sent);
             if lease.as_ref().is_err_and(Error::is_indeterminate) {
                 // It may be ours: nobody else could load before it ends by itself.
-                let mut claim = Claim::from(missing.token);
                 claim.renew();
                 lease = inner.ask(&subject, &mut claim, missing.stamp, None).await;
                 missing.token = claim.token;
@@ -264,7 +265,7 @@ where
                     if let Some(past) = &past {
                         past.start();
                     }
-                    let _held = inner.hold(&subject, missing.token);
+                    let _held = inner.hold(&subject, &claim);
                     granted.push(Granted { missing, key, subject, past, _held });
                 }
                 Ok(Lease::Value(raw)) if !is_in_parts(&raw) => {
