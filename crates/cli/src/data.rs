@@ -200,7 +200,7 @@ impl Import<'_> {
         if engine.is_blocked(self.session) || engine.wants_close(self.session) {
             return Err(fail(format!("{name} cannot be imported: it waits, or ends the session")));
         }
-        let output = engine.output(self.session).map(std::mem::take).unwrap_or_default();
+        let output = engine.take_output(self.session).unwrap_or_default();
         drop(engine);
         self.done += 1;
         if let Some(error) = output.strip_prefix(b"-") {

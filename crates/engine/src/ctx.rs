@@ -7,6 +7,8 @@
 //! change). What goes to the log is the request itself, unless the handler gave something
 //! deterministic with [`Ctx::rewrite`].
 
+use std::sync::Arc;
+
 use crate::command::index::CommandRef;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -235,6 +237,17 @@ impl Ctx<'_> {
     /// Sets a string and leaves the lifetime as it is.
     pub(crate) fn set_string_keep_ttl(&mut self, key: &[u8], bytes: &[u8]) {
         let idle = evict::fresh(self.engine.settings.maxmemory_policy, self.now);
+        if let Some(large) = self.engine.arrived(bytes) {
+            let shared = Arc::clone(&large);
+            let done = self.db().edit_string(key, |entry| {
+                entry.set_large(shared);
+                entry.idle = idle;
+            });
+            if done.is_none() {
+                self.insert(Entry::new(key, Value::Large(large)));
+            }
+            return;
+        }
         let done = self.db().edit_string(key, |entry| {
             entry.set_string(bytes);
             entry.idle = idle;

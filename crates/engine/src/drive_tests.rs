@@ -61,7 +61,7 @@ fn ask(core: &Core, session: SessionId, args: &[&str]) -> String {
         request.push_str(&format!("${}\r\n{arg}\r\n", arg.len()));
     }
     core.feed(session, request.as_bytes());
-    let output = std::mem::take(core.engine().output(session).unwrap());
+    let output = core.engine().take_output(session).unwrap();
     String::from_utf8(output).unwrap()
 }
 

@@ -8,14 +8,17 @@
 //! ```
 //!
 //! Strings that are edited in place (APPEND, SETRANGE, SETBIT) move to a growable buffer of their
-//! own (`Value::Raw`); numbers are kept as numbers. The deadline lies in the entry, so that a
+//! own (`Value::Raw`); large ones lie in a buffer that replies share (`Value::Large`) and that is
+//! copied only if it is edited while one of them has not been sent; numbers are kept as numbers. The deadline lies in the entry, so that a
 //! lookup learns of expiry without a second table, and the table knows per segment which deadline
 //! comes first (see `value::table`).
 //!
 //! Invariant: no collection in the keyspace is empty.
 
+use std::sync::Arc;
+
 use crate::value::table::{Item, Place, Table};
-use crate::value::{Kind, Value, alloc_bytes};
+use crate::value::{Kind, LARGE_STRING, Value, alloc_bytes};
 
 /// Marks an entry that does not expire.
 pub(crate) const NEVER: i64 = i64::MAX;
@@ -51,6 +54,8 @@ impl Item for Entry {
 pub(crate) enum Str<'a> {
     Int(i64),
     Bytes(&'a [u8]),
+    /// In a buffer that can be shared.
+    Large(&'a Arc<Vec<u8>>),
 }
 
 impl<'a> Str<'a> {
@@ -62,6 +67,7 @@ impl<'a> Str<'a> {
         match self {
             Str::Int(n) => digits.format(n).as_bytes(),
             Str::Bytes(bytes) => bytes,
+            Str::Large(bytes) => bytes,
         }
     }
 
@@ -87,6 +93,9 @@ impl Entry {
         {
             return Entry::new(key, Value::Int(n));
         }
+        if bytes.len() >= LARGE_STRING {
+            return Entry::new(key, Value::string(bytes.to_vec()));
+        }
         let mut block = Vec::with_capacity(key.len() + bytes.len());
         block.extend_from_slice(key);
         block.extend_from_slice(bytes);
@@ -110,6 +119,7 @@ impl Entry {
             Value::Int(n) => Some(Str::Int(*n)),
             Value::Embedded => Some(Str::Bytes(&self.block[self.key_len as usize..])),
             Value::Raw(bytes) => Some(Str::Bytes(bytes)),
+            Value::Large(bytes) => Some(Str::Large(bytes)),
             _ => None,
         }
     }
@@ -117,13 +127,9 @@ impl Entry {
     /// Replaces the value by a string, in place where the size is the same.
     #[inline]
     pub(crate) fn set_string(&mut self, bytes: &[u8]) {
-        let key_len = self.key_len as usize;
         let number = if bytes.len() <= 20 { crate::number::parse_i64(bytes) } else { None };
         if let Some(n) = number {
-            if self.block.len() > key_len {
-                self.block = self.block[..key_len].into();
-            }
-            self.value = Value::Int(n);
+            self.set_int(n);
         } else {
             self.set_text(bytes);
         }
@@ -132,7 +138,9 @@ impl Entry {
     /// Replaces the value by a string that stays text even when it looks like a number.
     pub(crate) fn set_text(&mut self, bytes: &[u8]) {
         let key_len = self.key_len as usize;
-        if self.block.len() == key_len + bytes.len() {
+        if bytes.len() >= LARGE_STRING {
+            self.set_own(Value::string(bytes.to_vec()));
+        } else if self.block.len() == key_len + bytes.len() {
             self.block[key_len..].copy_from_slice(bytes);
             self.value = Value::Embedded;
         } else {
@@ -145,24 +153,44 @@ impl Entry {
     }
 
     pub(crate) fn set_int(&mut self, n: i64) {
+        self.set_own(Value::Int(n));
+    }
+
+    /// Replaces the value by a large string that is here already.
+    pub(crate) fn set_large(&mut self, bytes: Arc<Vec<u8>>) {
+        self.set_own(Value::Large(bytes));
+    }
+
+    /// Replaces the value by one that is not embedded.
+    #[inline]
+    fn set_own(&mut self, value: Value) {
         if self.block.len() > self.key_len as usize {
             self.block = self.block[..self.key_len as usize].into();
         }
-        self.value = Value::Int(n);
+        self.value = value;
     }
 
-    /// The string as a growable buffer, for edits in place; `None` for other types.
+    /// The string as a growable buffer, for edits in place; `None` for other types. What a reply
+    /// still holds is copied.
     pub(crate) fn raw_mut(&mut self) -> Option<&mut Vec<u8>> {
-        if !matches!(self.value, Value::Raw(_)) {
+        if matches!(self.value, Value::Int(_) | Value::Embedded) {
             let bytes = self.str()?.to_vec();
-            if self.block.len() > self.key_len as usize {
-                self.block = self.block[..self.key_len as usize].into();
-            }
-            self.value = Value::Raw(Box::new(bytes));
+            self.set_own(Value::string(bytes));
         }
         match &mut self.value {
             Value::Raw(bytes) => Some(bytes),
+            Value::Large(bytes) => Some(Arc::make_mut(bytes)),
             _ => None,
+        }
+    }
+
+    /// Lets a string that has grown large be shared from now on.
+    #[inline]
+    fn settle(&mut self) {
+        if let Value::Raw(bytes) = &mut self.value
+            && bytes.len() >= LARGE_STRING
+        {
+            self.value = Value::string(std::mem::take(bytes));
         }
     }
 
@@ -192,7 +220,7 @@ impl Entry {
         const EMBEDDED_MAX: usize = 44;
         match &self.value {
             Value::Embedded if self.block.len() - self.key_len as usize <= EMBEDDED_MAX => "embstr",
-            Value::Embedded | Value::Raw(_) => "raw",
+            Value::Embedded | Value::Raw(_) | Value::Large(_) => "raw",
             Value::Int(_) => "int",
             other => other.encoding(),
         }
@@ -269,6 +297,7 @@ impl Db {
         let (entry, heap) = self.table.at_mut(self.table.locate(key)?);
         let before = entry.heap_bytes();
         let result = edit(entry);
+        entry.settle();
         *heap = (*heap + entry.heap_bytes()).saturating_sub(before);
         Some(result)
     }

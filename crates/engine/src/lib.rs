@@ -11,7 +11,7 @@
 //! let peer = Peer { addr: "local".into(), local_addr: "local".into(), transport: Transport::Local };
 //! let session = core.open(peer);
 //! core.feed(session, b"SET greeting hello\r\nGET greeting\r\n");
-//! let output = std::mem::take(core.engine().output(session).unwrap());
+//! let output = core.engine().take_output(session).unwrap();
 //! assert_eq!(output, b"+OK\r\n$5\r\nhello\r\n");
 //! ```
 
@@ -55,4 +55,5 @@ pub use drive::Core;
 pub use dump::{Cursor, Reach, Touch};
 pub use engine::{Engine, HostInfo, HostRequest, Logging, Options, Replay};
 pub use garbage::Garbage;
+pub use resp::Output;
 pub use session::{Ack, Peer, SessionId, Transport};

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::command::index::CommandRef;
-use crate::resp::{Parser, Protocol};
+use crate::resp::{Output, Parser, Protocol};
 
 /// Names a session inside one engine; reused after the session is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,7 +170,7 @@ pub(crate) struct Session {
     pub(crate) parser: Parser,
     /// Bytes of the batch that is being run, this request included.
     pub(crate) in_hand: usize,
-    pub(crate) output: Vec<u8>,
+    pub(crate) output: Output,
     /// Which parts of the output say that data was changed, so that the log must hold the change.
     pub(crate) acks: Vec<Ack>,
     /// In the list of sessions the host has to look at.
@@ -216,7 +216,7 @@ impl Session {
             input: Vec::new(),
             parser: Parser::default(),
             in_hand: 0,
-            output: Vec::new(),
+            output: Output::default(),
             acks: Vec::new(),
             touched: false,
             runnable: false,
@@ -242,22 +242,16 @@ impl Session {
         }
     }
 
-    /// Makes room for `more` bytes of input. For a large argument it reserves ahead, but never more
-    /// than a few times what came, and in the end exactly what the argument needs.
-    pub(crate) fn make_input_room(&mut self, more: usize) {
-        const AHEAD: usize = 64 << 10;
-        let least = self.input.len() + more;
-        if least > self.input.capacity() {
-            let most = least.saturating_mul(4).max(AHEAD);
-            let wanted = self.parser.wanted().min(most).max(least);
-            self.input.reserve_exact(wanted - self.input.len());
-        }
+    /// Bytes of input that wait here, those of a large argument included.
+    pub(crate) fn unread_input(&self) -> usize {
+        self.input.len() + self.parser.held_bytes()
     }
 
     /// Bytes that this client holds: input, output here and in the host, a queued transaction.
     pub(crate) fn memory(&self) -> usize {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.bytes);
-        SESSION_BYTES + self.input.capacity() + self.output.capacity() + self.unsent + queued
+        let input = self.input.capacity() + self.parser.held_bytes();
+        SESSION_BYTES + input + self.output.held_bytes() + self.unsent + queued
     }
 
     /// Subscriptions of the classic kinds, the number that SUBSCRIBE answers.

@@ -11,7 +11,7 @@ fn it_tells_a_full_memory_from_a_healthy_one() {
     let session = core.open(peer);
     let ask = |request: &str| {
         core.feed(session, format!("{request}\r\n").as_bytes());
-        let output = std::mem::take(core.engine().output(session).expect("it is open"));
+        let output = core.engine().take_output(session).expect("it is open");
         String::from_utf8(output).expect("replies here are text")
     };
     assert!(ask("MEMORY DOCTOR").contains("Nothing looks wrong"));

@@ -44,7 +44,7 @@ fn ask(core: &Core, session: SessionId, args: &[&str]) -> String {
         request.push_str(&format!("${}\r\n{arg}\r\n", arg.len()));
     }
     core.feed(session, request.as_bytes());
-    let output = std::mem::take(core.engine().output(session).expect("the session is open"));
+    let output = core.engine().take_output(session).expect("the session is open");
     String::from_utf8_lossy(&output).into_owned()
 }
 

@@ -22,7 +22,7 @@ impl Client {
     }
 
     fn hear(&self) -> String {
-        let output = std::mem::take(self.core.engine().output(self.session).expect("it is open"));
+        let output = self.core.engine().take_output(self.session).expect("it is open");
         String::from_utf8(output).expect("replies here are text")
     }
 }

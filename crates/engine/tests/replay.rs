@@ -39,7 +39,7 @@ impl Host {
         }
         let id = self.sessions[session];
         self.core.feed(id, &request);
-        std::mem::take(self.core.engine().output(id).expect("an open session"))
+        self.core.engine().take_output(id).expect("an open session")
     }
 
     fn run_line(&self, session: usize, line: &str) -> String {

@@ -44,7 +44,7 @@ impl Client<'_> {
 
     fn heard(&self) -> String {
         let mut engine = self.host.core.engine();
-        let output = std::mem::take(engine.output(self.id).expect("an open session"));
+        let output = engine.take_output(self.id).expect("an open session");
         String::from_utf8(output).expect("text").replace("\r\n", " ").trim().to_owned()
     }
 }

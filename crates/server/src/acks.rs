@@ -5,7 +5,9 @@
 //! promise that is not kept. So the reply is exchanged for an error that says both. Replies that
 //! acknowledge nothing are left as they are.
 
-use seawall_engine::Ack;
+use std::ops::Range;
+
+use seawall_engine::{Ack, Output};
 
 /// Moves positions by `offset`.
 pub(crate) fn shift(acks: &mut [Ack], offset: usize) {
@@ -27,30 +29,26 @@ fn error(why: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Exchanges the acknowledging replies in `out`, of which `written` bytes have left, for an error.
-/// Says no if a reply cannot be exchanged, because parts of it are not here; what a reply already
-/// says about an error stays.
-pub(crate) fn confess(out: &mut Vec<u8>, written: usize, acks: &mut Vec<Ack>, why: &str) -> bool {
-    let mut told = Vec::with_capacity(out.len().min(4096));
-    let mut copied = 0;
-    let line = error(why);
+/// Exchanges the acknowledging replies in `out` that have not left for an error. Says no if a reply
+/// cannot be exchanged, because parts of it are not here; what a reply already says about an error
+/// stays.
+pub(crate) fn confess(out: &mut Output, acks: &mut Vec<Ack>, why: &str) -> bool {
+    let mut exchanged: Vec<Range<usize>> = Vec::new();
     for ack in acks.drain(..) {
         match ack {
-            Ack::Part(from) if from >= written => return false,
-            Ack::Reply(from, to) if from >= written && to <= out.len() && from >= copied => {
-                if out[from] == b'-' {
-                    continue;
+            Ack::Part(from) if from >= out.sent() => return false,
+            Ack::Reply(from, to)
+                if from >= out.sent() && exchanged.last().is_none_or(|last| last.end <= from) =>
+            {
+                if out.byte_at(from).is_some_and(|kind| kind != b'-') {
+                    exchanged.push(from..to);
                 }
-                told.extend_from_slice(&out[copied..from]);
-                told.extend_from_slice(&line);
-                copied = to;
             }
             Ack::Part(_) | Ack::Reply(..) => {}
         }
     }
-    if copied > 0 {
-        told.extend_from_slice(&out[copied..]);
-        *out = told;
+    if !exchanged.is_empty() {
+        out.exchange(&exchanged, &error(why));
     }
     true
 }
@@ -61,10 +59,10 @@ mod tests {
 
     #[test]
     fn only_acknowledgements_are_exchanged() {
-        let mut out = b"$1\r\na\r\n+OK\r\n:1\r\n-ERR x\r\n+PONG\r\n".to_vec();
+        let mut out = Output::from(b"$1\r\na\r\n+OK\r\n:1\r\n-ERR x\r\n+PONG\r\n".to_vec());
         let mut acks = vec![Ack::Reply(7, 12), Ack::Reply(16, 24)];
-        assert!(confess(&mut out, 0, &mut acks, "No space left on device"));
-        let text = String::from_utf8(out).expect("text");
+        assert!(confess(&mut out, &mut acks, "No space left on device"));
+        let text = String::from_utf8(out.into_bytes()).expect("text");
         assert!(text.starts_with("$1\r\na\r\n-UNLOGGED "), "{text}");
         assert!(text.ends_with("loses it.\r\n:1\r\n-ERR x\r\n+PONG\r\n"), "{text}");
         assert!(acks.is_empty());
@@ -72,8 +70,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_reply_cannot_be_exchanged() {
-        let mut out = b":1\r\n".to_vec();
-        assert!(!confess(&mut out, 0, &mut vec![Ack::Part(0)], "full"));
+        let mut out = Output::from(b":1\r\n".to_vec());
+        assert!(!confess(&mut out, &mut vec![Ack::Part(0)], "full"));
         let mut moved = [Ack::Reply(1, 2), Ack::Part(3)];
         shift(&mut moved, 10);
         assert_eq!(moved, [Ack::Reply(11, 12), Ack::Part(13)]);

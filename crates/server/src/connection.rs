@@ -1,21 +1,23 @@
 //! One client on a socket: the stream and the bytes on their way to it.
 //!
-//! Output is swapped out of the engine as a whole buffer, never copied, and only when the buffer
-//! before it has left entirely; until then it stays in the session. So a slow reader holds at most
-//! two buffers, and the engine's lock is never held during a system call.
+//! Output is swapped out of the engine as a whole, never copied, and only when the output before it
+//! has left entirely; until then it stays in the session. So a slow reader holds at most two of them,
+//! and the engine's lock is never held during a system call.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 
 use mio::{
     Interest, Registry, Token,
     net::{TcpStream, UnixStream},
 };
-use seawall_engine::{Ack, Engine, SessionId};
+use seawall_engine::{Ack, Engine, Output as Outgoing, SessionId};
 
 use crate::acks;
 
 /// A drained buffer above this capacity is given back to the allocator.
 const KEPT_CAPACITY: usize = 64 * 1024;
+/// Slices that are handed to the system at once.
+const SLICES_AT_ONCE: usize = 16;
 
 /// A connected socket.
 #[derive(Debug)]
@@ -32,10 +34,24 @@ impl Socket {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes from the front of `out`.
+    fn write(&mut self, out: &Outgoing) -> io::Result<usize> {
+        let front = out.front();
+        if front.len() == out.len() {
+            return match self {
+                Self::Tcp(stream) => stream.write(front),
+                Self::Unix(stream) => stream.write(front),
+            };
+        }
+        let mut slices = [IoSlice::new(&[]); SLICES_AT_ONCE];
+        let mut count = 0;
+        for (slot, slice) in slices.iter_mut().zip(out.slices()) {
+            *slot = IoSlice::new(slice);
+            count += 1;
+        }
         match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write_vectored(&slices[..count]),
+            Self::Unix(stream) => stream.write_vectored(&slices[..count]),
         }
     }
 
@@ -105,9 +121,8 @@ pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) session: SessionId,
     pub(crate) stage: Stage,
-    /// Output that has left the engine, and how much of it was written.
-    out: Vec<u8>,
-    written: usize,
+    /// Output that has left the engine.
+    out: Outgoing,
     /// Which parts of `out` acknowledge changes.
     acks: Vec<Ack>,
     /// What the engine was last told of [`Connection::unsent`].
@@ -142,8 +157,7 @@ impl Connection {
             socket,
             session,
             stage: Stage::Open,
-            out: Vec::new(),
-            written: 0,
+            out: Outgoing::default(),
             acks: Vec::new(),
             told: 0,
             barrier: 0,
@@ -162,7 +176,7 @@ impl Connection {
 
     /// Bytes that left the engine but not this process.
     pub(crate) fn unsent(&self) -> usize {
-        self.out.len() - self.written
+        self.out.len()
     }
 
     /// Swaps the session's output out of the engine, if the buffer before it has left.
@@ -176,8 +190,7 @@ impl Connection {
             engine.take_acks(self.session, &mut self.acks);
         } else if self.stage == Stage::Closing {
             // The session is about to go; what it said comes along.
-            let before = self.out.len();
-            self.out.append(output);
+            let before = self.out.append(output);
             self.barrier = barrier;
             self.more = false;
             let known = self.acks.len();
@@ -191,7 +204,7 @@ impl Connection {
     /// Exchanges the replies whose changes the log could not take for an error that says so. Says
     /// no if one of them cannot be exchanged.
     pub(crate) fn confess(&mut self, why: &str) -> bool {
-        acks::confess(&mut self.out, self.written, &mut self.acks, why)
+        acks::confess(&mut self.out, &mut self.acks, why)
     }
 
     /// Reads once.
@@ -217,10 +230,10 @@ impl Connection {
 
     /// Writes what has left the engine, as far as the socket takes it.
     pub(crate) fn write(&mut self, registry: &Registry, token: Token) -> Output {
-        while self.written < self.out.len() {
-            match self.socket.write(&self.out[self.written..]) {
+        while !self.out.is_empty() {
+            match self.socket.write(&self.out) {
                 Ok(0) => return Output::Broken,
-                Ok(count) => self.written += count,
+                Ok(count) => self.out.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.arm(registry, token);
@@ -228,11 +241,7 @@ impl Connection {
                 Err(_) => return Output::Broken,
             }
         }
-        self.out.clear();
-        if self.out.capacity() > KEPT_CAPACITY {
-            self.out = Vec::new();
-        }
-        self.written = 0;
+        self.out.clear(KEPT_CAPACITY);
         if self.armed {
             self.armed = false;
             if self.socket.reregister(registry, token, Interest::READABLE).is_err() {

@@ -4,7 +4,7 @@
 //! usually there already and the next read takes it. A read that finds nothing leaves its waker with
 //! the hub, which wakes it when another session, the event loop or a timer produces output.
 //!
-//! The session's whole output is swapped for an empty buffer, if possible by the very write that
+//! The session's whole output is swapped for an empty one, if possible by the very write that
 //! produced it, and served piece by piece without a lock. The two buffers go back and forth and keep
 //! their capacity up to a bound.
 
@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use seawall_engine::{Ack, Engine, Peer, SessionId, Transport};
+use seawall_engine::{Ack, Engine, Output, Peer, SessionId, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::acks;
@@ -34,8 +34,7 @@ pub struct LocalStream {
     hub: Arc<Hub>,
     session: SessionId,
     waiting: Arc<Mutex<Waiting>>,
-    inbox: Vec<u8>,
-    read: usize,
+    inbox: Output,
     /// Which parts of `inbox` acknowledge changes.
     acks: Vec<Ack>,
     /// Position of the log that `inbox` waits for.
@@ -61,8 +60,7 @@ impl LocalStream {
             hub,
             session,
             waiting,
-            inbox: Vec::new(),
-            read: 0,
+            inbox: Output::default(),
             acks: Vec::new(),
             barrier: 0,
             ending: false,
@@ -72,18 +70,17 @@ impl LocalStream {
         }
     }
 
-    /// Gives `buf` what is left of the inbox; `None` when there is nothing.
-    fn serve(&mut self, buf: &mut ReadBuf<'_>) -> Option<()> {
-        let rest = self.inbox.get(self.read..).filter(|rest| !rest.is_empty())?;
-        let count = rest.len().min(buf.remaining());
-        buf.put_slice(&rest[..count]);
-        self.read += count;
-        if self.read == self.inbox.len() {
-            self.inbox.clear();
-            self.inbox.shrink_to(KEPT_CAPACITY);
-            self.read = 0;
+    /// Gives `buf` what is left of the inbox.
+    fn serve(&mut self, buf: &mut ReadBuf<'_>) {
+        while !self.inbox.is_empty() && buf.remaining() > 0 {
+            let front = self.inbox.front();
+            let count = front.len().min(buf.remaining());
+            buf.put_slice(&front[..count]);
+            self.inbox.advance(count);
         }
-        Some(())
+        if self.inbox.is_empty() {
+            self.inbox.clear(KEPT_CAPACITY);
+        }
     }
 
     /// Settles what this stream fed and takes the session's output, if the inbox is empty.
@@ -100,7 +97,7 @@ impl LocalStream {
         }
         // What does not fit into the inbox is bounded like any client's unread output.
         self.overflowed |= drop_overflow(engine, self.session) || engine.wants_drop(self.session);
-        engine.set_unsent(self.session, self.inbox.len() - self.read);
+        engine.set_unsent(self.session, self.inbox.len());
         self.ending = self.overflowed || engine.wants_close(self.session);
         self.full = !engine.wants_input(self.session);
         settled
@@ -163,8 +160,8 @@ impl AsyncRead for LocalStream {
                     return Poll::Pending;
                 }
                 // A write that a reply acknowledges is not in the log: the client is told, or cut off.
-                let (read, why) = (this.read, trouble.unwrap_or_default());
-                if lost || !acks::confess(&mut this.inbox, read, &mut this.acks, &why) {
+                let why = trouble.unwrap_or_default();
+                if lost || !acks::confess(&mut this.inbox, &mut this.acks, &why) {
                     this.close();
                     return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                 }
@@ -218,10 +215,9 @@ impl AsyncWrite for LocalStream {
             let hub = Arc::clone(&this.hub);
             let mut engine = hub.core.engine();
             let settled = hub.settle(&mut engine, Some(this.session));
-            let (before, known) = (this.inbox.len(), this.acks.len());
-            if let Some(output) = engine.output(this.session) {
-                this.inbox.append(output);
-            }
+            let known = this.acks.len();
+            let output = engine.output(this.session);
+            let before = output.map_or(0, |output| this.inbox.append(output));
             engine.take_acks(this.session, &mut this.acks);
             acks::shift(&mut this.acks[known..], before);
             drop(engine);

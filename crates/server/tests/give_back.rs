@@ -51,7 +51,7 @@ fn memory_of_large_values_is_given_back() {
             stream
         })
         .collect();
-    eventually("all is held", || resident_bytes() > before + 450 * MIB);
+    eventually("all is held", || resident_bytes() > before + 250 * MIB);
     let full = resident_bytes();
     drop(lazy);
     ask(&mut stream, &["FLUSHALL"], "+OK\r\n");

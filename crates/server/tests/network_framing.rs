@@ -18,7 +18,7 @@ fn run(pieces: &[&[u8]]) -> (Vec<u8>, bool) {
         core.feed(session, piece);
     }
     let mut engine = core.engine();
-    let output = engine.output(session).expect("the session is open").clone();
+    let output = engine.take_output(session).expect("the session is open");
     (output, engine.wants_close(session))
 }
 
@@ -97,5 +97,47 @@ proptest! {
         let bytes = fragments.concat();
         let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
         prop_assert_eq!(run(&pieces), run(&[&bytes]));
+    }
+}
+
+/// Arguments of which some are large enough for a buffer of their own.
+fn large_word() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        2 => word(),
+        1 => (any::<u8>(), 60_000..140_000usize).prop_map(|(byte, size)| vec![byte; size]),
+    ]
+}
+
+/// A command on two keys, with arguments of any size.
+fn large_request() -> impl Strategy<Value = Vec<u8>> {
+    let key = prop::sample::select(&["a", "b"][..]);
+    let name = prop::sample::select(&["SET", "APPEND", "GETSET", "MSET"][..]);
+    (name, key, large_word(), large_word()).prop_map(|(name, key, value, other)| {
+        let mut args = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec(), value];
+        if name == "MSET" {
+            args.extend([b"c".to_vec(), other]);
+        }
+        let mut out = format!("*{}\r\n", args.len()).into_bytes();
+        for arg in args {
+            out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            out.extend_from_slice(&arg);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"GET a\r\nGETRANGE b 1 -2\r\nMGET c a\r\n");
+        out
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn large_arguments_may_be_cut_anywhere(
+        requests in prop::collection::vec(large_request(), 1..5),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let bytes = requests.concat();
+        let (cut_up, whole) = (run(&cut(&bytes, &cuts)), run(&[&bytes]));
+        prop_assert!(cut_up == whole, "{} and {} bytes", cut_up.0.len(), whole.0.len());
     }
 }

@@ -104,7 +104,7 @@ impl Host {
         let mut engine = self.core.engine();
         let mut effects = Vec::new();
         engine.take_effects(&mut effects);
-        engine.output(self.session).expect("an open session").clear();
+        engine.drop_output(self.session);
         self.log.stage(&effects)
     }
 }

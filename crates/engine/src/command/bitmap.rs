@@ -142,7 +142,7 @@ pub(super) fn bitop(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
     };
     let length = result.len();
     if length > 0 {
-        cx.set_value(target, Value::Raw(Box::new(result)));
+        cx.set_value(target, Value::string(result));
         cx.wrote(target, Classes::STRING, "set");
     } else if cx.remove(target).is_some() {
         cx.wrote(target, Classes::GENERIC, "del");
@@ -166,7 +166,7 @@ fn edit_bits<R>(
         Some(_) => false,
     };
     if made {
-        cx.insert(Entry::new(key, Value::Raw(Box::new(vec![0; needed]))));
+        cx.insert(Entry::new(key, Value::string(vec![0; needed])));
     } else {
         cx.touch_idle(key);
     }

@@ -211,7 +211,7 @@ fn describe(cx: &Ctx<'_>, session: usize, line: &mut Vec<u8>) {
         s.channels.len(),
         s.patterns.len(),
         s.shard_channels.len(),
-        if session == cx.session { s.in_hand } else { s.input.len() },
+        if session == cx.session { s.in_hand } else { s.unread_input() },
         s.input.capacity() - s.input.len(),
         s.multi.as_ref().map_or(0, |multi| multi.bytes),
         u8::from(far > 0),

@@ -98,7 +98,7 @@ fn clients(engine: &Engine, text: &mut Text) {
     text.row("connected_clients", engine.sessions.len());
     text.row("cluster_connections", 0);
     text.row("maxclients", engine.settings.maxclients);
-    let input = engine.sessions.iter().map(|(_, s)| s.input.len()).max().unwrap_or(0);
+    let input = engine.sessions.iter().map(|(_, s)| s.unread_input()).max().unwrap_or(0);
     let output = engine.sessions.iter().map(|(_, s)| s.output.len() + s.unsent).max().unwrap_or(0);
     text.row("client_recent_max_input_buffer", input);
     text.row("client_recent_max_output_buffer", output);

@@ -18,6 +18,7 @@ pub(super) fn reply_str(out: &mut Reply, value: Option<Str<'_>>) {
         None => out.null(),
         Some(Str::Int(n)) => out.bulk_int(n),
         Some(Str::Bytes(bytes)) => out.bulk(bytes),
+        Some(Str::Large(bytes)) => out.bulk_shared(bytes, 0..bytes.len()),
     }
 }
 
@@ -243,6 +244,7 @@ fn add(cx: &mut Ctx<'_>, key: &[u8], by: i64, out: &mut Reply) -> Done {
         None => 0,
         Some(Str::Int(n)) => n,
         Some(Str::Bytes(bytes)) => number::parse_i64(bytes).ok_or(Error::NOT_INTEGER)?,
+        Some(Str::Large(_)) => return Err(Error::NOT_INTEGER),
     };
     let new = old.checked_add(by).ok_or(Error::OVERFLOW)?;
     if cx.db().edit_string(key, |entry| entry.set_int(new)).is_none() {

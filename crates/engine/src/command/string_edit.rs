@@ -1,5 +1,7 @@
 //! Strings edited in place: parts, lengths, floats.
 
+use std::ops::Range;
+
 use crate::args;
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};
@@ -7,6 +9,7 @@ use crate::keyspace::Str;
 use crate::notify::Classes;
 use crate::number::Extended;
 use crate::resp::Reply;
+use crate::value::LARGE_STRING;
 
 const TOO_LONG: Error =
     Error::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
@@ -72,21 +75,23 @@ pub(super) fn getrange(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
         out.bulk(b"");
         return Ok(());
     };
-    let mut digits = itoa::Buffer::new();
-    let bytes = value.bytes(&mut digits);
-    out.bulk(slice(bytes, start, end));
+    let range = part(value.len(), start, end);
+    match value {
+        Str::Large(bytes) if range.len() >= LARGE_STRING => out.bulk_shared(bytes, range),
+        _ => out.bulk(&value.bytes(&mut itoa::Buffer::new())[range]),
+    }
     Ok(())
 }
 
-/// The bytes from `start` to `end` inclusive; negative positions count from the end.
-fn slice(bytes: &[u8], start: i64, end: i64) -> &[u8] {
-    let len = bytes.len() as i64;
+/// From `start` to `end` inclusive; negative positions count from the end.
+fn part(len: usize, start: i64, end: i64) -> Range<usize> {
+    let len = len as i64;
     if start < 0 && end < 0 && start > end {
-        return b"";
+        return 0..0;
     }
     let from_end = |i: i64| if i < 0 { (len + i).max(0) } else { i };
     let (start, end) = (from_end(start), from_end(end).min(len - 1));
-    if start > end || len == 0 { b"" } else { &bytes[start as usize..=end as usize] }
+    if start > end || len == 0 { 0..0 } else { start as usize..end as usize + 1 }
 }
 
 pub(super) fn substr(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {

@@ -88,7 +88,7 @@ impl Engine {
 fn dump(entry: &Entry, db: u32, out: &mut Effects) {
     let key = entry.key();
     match entry.value() {
-        Value::Int(_) | Value::Embedded | Value::Raw(_) => {
+        Value::Int(_) | Value::Embedded | Value::Raw(_) | Value::Large(_) => {
             let text = entry.str().expect("these are the string values");
             out.push(db, &[b"SET", key, text.bytes(&mut itoa::Buffer::new())]);
         }

@@ -31,7 +31,7 @@ impl Life {
         self.core.feed(self.session, format!("{line}\r\n").as_bytes());
         let mut engine = self.core.engine();
         engine.take_effects(&mut self.log);
-        let reply = std::mem::take(engine.output(self.session).expect("an open session"));
+        let reply = engine.take_output(self.session).expect("an open session");
         String::from_utf8_lossy(&reply).into_owned()
     }
 

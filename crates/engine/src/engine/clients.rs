@@ -6,6 +6,7 @@
 //! Redis.
 
 use super::{Engine, HostRequest};
+use crate::resp::Output;
 use crate::script::LogLevel;
 
 /// Redis: a smaller bound of `maxmemory-clients` would let nobody in to change it.
@@ -37,9 +38,10 @@ impl Engine {
     fn doom(&mut self, session: usize, why: &str) {
         let state = &mut self.sessions[session];
         let text = format!("closing client {} ({}): {why}", state.client_id, state.peer.addr);
-        state.output = Vec::new();
+        state.output = Output::default();
         state.acks.clear();
         state.input = Vec::new();
+        state.parser.reset();
         state.close_after_flush = true;
         state.doomed = true;
         self.requests.push(HostRequest::Log { level: LogLevel::Warning as u8, text });

@@ -48,7 +48,7 @@ impl Engine {
             return;
         }
         let state = &mut self.sessions[session];
-        let end = state.output.len();
+        let end = state.output.position();
         if from == 0 {
             state.acks.clear();
         }
@@ -79,12 +79,13 @@ impl Engine {
         }
         let mut reply_at = start;
         if !state.output.is_empty() {
-            let pushed = std::mem::take(&mut state.output);
+            // Messages: they share nothing.
+            let pushed = std::mem::take(&mut state.output).into_bytes();
             out.splice_raw(start, &pushed);
             reply_at += pushed.len();
         }
         let grew = out.len() > start;
-        state.output = out.into_bytes();
+        state.output = out.into_output();
         self.acknowledge(session, reply_at, told);
         self.flush_own_invalidations(session);
         if grew {

@@ -1,6 +1,8 @@
 //! From bytes to requests.
 
-use crate::resp::{Limits, Parsed};
+use std::sync::Arc;
+
+use crate::resp::{Limits, Output, Parsed};
 use crate::script::{LogLevel, ScriptJob};
 
 use super::execute::Flow;
@@ -9,6 +11,9 @@ use crate::session::SessionId;
 
 /// At most one warning about HTTP in this time: a web page can repeat its request at will.
 const HTTP_WARNING_EVERY_MS: i64 = 60_000;
+
+/// An empty input buffer above this capacity is given back to the allocator.
+const KEPT_INPUT: usize = 64 << 10;
 
 /// Whether a request's first word shows that the peer speaks HTTP. A browser can be made to send a
 /// body of anyone's choosing to a loopback port, so nothing behind such a line may run.
@@ -21,7 +26,6 @@ impl Engine {
     /// Returns a script that is to be driven; [`Engine::script_done`] goes on from there.
     pub(crate) fn feed(&mut self, id: SessionId, input: &[u8]) -> Option<Box<ScriptJob>> {
         let now_ms = self.now_ms();
-        let limit = self.settings.client_query_buffer_limit;
         let may_run = self.may_run();
         let session = self.sessions.get_mut(id.0)?;
         session.last_ms = now_ms;
@@ -37,12 +41,12 @@ impl Engine {
                 self.recount(id.0);
                 return job;
             }
+            if self.limit_input(id.0) {
+                return None;
+            }
         } else {
-            session.make_input_room(input.len());
             session.input.extend_from_slice(input);
-            if session.input.len() as u64 > limit {
-                session.close_after_flush = true;
-                self.touch_session(id.0);
+            if self.limit_input(id.0) {
                 return None;
             }
             self.make_runnable(id.0);
@@ -63,8 +67,25 @@ impl Engine {
         if rest.is_empty() || state.close_after_flush {
             return;
         }
-        state.make_input_room(rest.len());
         state.input.extend_from_slice(rest);
+    }
+
+    /// Ends a session whose unread input is above its bound; says whether it did.
+    fn limit_input(&mut self, session: usize) -> bool {
+        let limit = self.settings.client_query_buffer_limit;
+        let Some(state) = self.sessions.get_mut(session) else { return false };
+        if state.unread_input() as u64 <= limit {
+            return false;
+        }
+        state.close_after_flush = true;
+        self.touch_session(session);
+        true
+    }
+
+    /// A large argument of the request in hand that lies in a buffer of its own, by its bytes.
+    #[inline]
+    pub(crate) fn arrived(&self, bytes: &[u8]) -> Option<Arc<Vec<u8>>> {
+        self.large_args.iter().find(|large| std::ptr::eq(large.as_slice(), bytes)).cloned()
     }
 
     /// Runs the requests in `buf`; returns how many bytes they took.
@@ -97,8 +118,10 @@ impl Engine {
                         self.refuse_http(session);
                         return (buf.len(), None);
                     }
+                    self.large_args.extend(parser.large_args().cloned());
                     let flow =
                         if args.is_empty() { Flow::Done } else { self.execute(session, &args) };
+                    self.large_args.clear();
                     drop(args);
                     parser.reset();
                     if let Some(state) = self.sessions.get_mut(session) {
@@ -113,6 +136,7 @@ impl Engine {
                     }
                 }
                 Parsed::Incomplete => {
+                    used += parser.taken();
                     state.parser = parser;
                     break;
                 }
@@ -142,7 +166,7 @@ impl Engine {
             self.requests.push(HostRequest::Log { level: LogLevel::Warning as u8, text });
         }
         let state = &mut self.sessions[session];
-        state.output.clear();
+        state.output = Output::default();
         state.acks.clear();
         state.close_after_flush = true;
         self.touch_session(session);
@@ -171,9 +195,11 @@ impl Engine {
             let buf = std::mem::take(&mut state.input);
             let (used, job) = self.run_buffer(session, &buf);
             if let Some(state) = self.sessions.get_mut(session) {
-                // What is left keeps its buffer: a large argument still arriving is not copied.
                 let mut buf = buf;
                 buf.drain(..used);
+                if buf.is_empty() && buf.capacity() > KEPT_INPUT {
+                    buf = Vec::new();
+                }
                 buf.append(&mut state.input);
                 if !state.doomed {
                     state.input = buf;

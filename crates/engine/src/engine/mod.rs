@@ -32,6 +32,7 @@ use crate::evict::Pool;
 use crate::garbage::{Garbage, Heap};
 use crate::keyspace::Db;
 use crate::pubsub::PubSub;
+use crate::resp::Output;
 use crate::rng::Rng;
 use crate::script::{ScriptRun, ScriptStore};
 use crate::session::{Ack, Peer, Session, SessionId};
@@ -135,6 +136,8 @@ pub struct Engine {
     pub(crate) next_client_id: u64,
     /// Bytes that all sessions hold; see `clients.rs`.
     pub(crate) client_bytes: usize,
+    /// Large arguments of the request in hand, which values can keep as they are.
+    pub(crate) large_args: Vec<Arc<Vec<u8>>>,
     pub(crate) touched: Vec<SessionId>,
     pub(crate) runnable: std::collections::VecDeque<usize>,
     pub(crate) waiting: Waiting,
@@ -186,6 +189,7 @@ impl Engine {
             sessions: Slab::new(),
             next_client_id: 1,
             client_bytes: 0,
+            large_args: Vec::new(),
             touched: Vec::new(),
             runnable: std::collections::VecDeque::new(),
             waiting: Waiting::default(),
@@ -245,16 +249,21 @@ impl Engine {
         {
             script.orphaned = true;
             let state = &mut self.sessions[id.0];
-            (state.output, state.unsent) = (Vec::new(), 0);
+            (state.output, state.unsent) = (Output::default(), 0);
             self.recount(id.0);
             return;
         }
         self.forget_session(id.0);
     }
 
-    /// Bytes to be sent to a session; the host drains them.
-    pub fn output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
+    /// What is to be sent to a session; the host drains it.
+    pub fn output(&mut self, id: SessionId) -> Option<&mut Output> {
         self.sessions.get_mut(id.0).map(|session| &mut session.output)
+    }
+
+    /// Takes what is to be sent to a session, in one piece.
+    pub fn take_output(&mut self, id: SessionId) -> Option<Vec<u8>> {
+        self.output(id).map(|output| std::mem::take(output).into_bytes())
     }
 
     /// Moves to `into` which parts of the session's output acknowledge changes; the host asks when it
@@ -268,7 +277,7 @@ impl Engine {
     /// Drops what a session was to be sent.
     pub fn drop_output(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(id.0) {
-            session.output = Vec::new();
+            session.output = Output::default();
             session.acks.clear();
             self.recount(id.0);
         }

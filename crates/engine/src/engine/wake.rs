@@ -67,12 +67,13 @@ impl Engine {
         let state = &mut self.sessions[session];
         let mut reply_at = start;
         if !state.output.is_empty() {
-            let pushed = std::mem::take(&mut state.output);
+            // Messages: they share nothing.
+            let pushed = std::mem::take(&mut state.output).into_bytes();
             out.splice_raw(start, &pushed);
             reply_at += pushed.len();
         }
         let grew = out.len() > start;
-        state.output = out.into_bytes();
+        state.output = out.into_output();
         state.blocked = Some(blocked);
         if self.dirty != dirty {
             self.acknowledge(session, reply_at, Told::Change);
@@ -130,7 +131,7 @@ impl Engine {
         let Some(state) = self.sessions.get_mut(session) else { return };
         let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
         write(&mut out);
-        state.output = out.into_bytes();
+        state.output = out.into_output();
         self.touch_session(session);
     }
 

@@ -5,6 +5,10 @@
 //! itself answers with a different shape. Aggregates whose length is known only at the end are
 //! opened with [`Reply::defer`] and closed with the real count.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::output::Output;
 use crate::number;
 
 /// The protocol a session speaks.
@@ -20,25 +24,35 @@ pub(crate) enum Protocol {
 #[must_use = "a deferred aggregate must be closed"]
 pub(crate) struct Mark(usize);
 
-/// A buffer of replies in one protocol.
+/// An output with replies in one protocol.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
-    bytes: Vec<u8>,
+    out: Output,
     protocol: Protocol,
 }
 
 impl Reply {
     pub(crate) fn new(protocol: Protocol) -> Reply {
-        Reply { bytes: Vec::new(), protocol }
+        Reply { out: Output::default(), protocol }
     }
 
-    /// Goes on writing behind what `bytes` already holds.
-    pub(crate) fn onto(bytes: Vec<u8>, protocol: Protocol) -> Reply {
-        Reply { bytes, protocol }
+    /// Goes on writing behind what `out` already holds.
+    pub(crate) fn onto(out: impl Into<Output>, protocol: Protocol) -> Reply {
+        Reply { out: out.into(), protocol }
     }
 
+    pub(crate) fn into_output(self) -> Output {
+        self.out
+    }
+
+    /// Everything in one piece, for those who do not send it on.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        self.out.into_bytes()
+    }
+
+    #[inline]
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self.out.own_mut()
     }
 
     pub(crate) fn protocol(&self) -> Protocol {
@@ -53,27 +67,30 @@ impl Reply {
         self.protocol = protocol;
     }
 
+    /// The position of what is written next.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.out.own().len()
     }
 
+    /// What was written, without large values.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.out.own()
     }
 
-    /// Takes back all that was written behind `len`.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.bytes.truncate(len);
+    /// Takes back all that was written behind a position.
+    pub(crate) fn truncate(&mut self, position: usize) {
+        self.out.truncate(position);
     }
 
     /// Puts bytes that were made for the same protocol at `at`.
     pub(crate) fn splice_raw(&mut self, at: usize, bytes: &[u8]) {
-        self.bytes.splice(at..at, bytes.iter().copied());
+        self.out.splice(at, bytes);
     }
 
     /// Appends bytes that were already encoded for the same protocol.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        self.bytes().extend_from_slice(bytes);
     }
 
     pub(crate) fn ok(&mut self) {
@@ -82,19 +99,19 @@ impl Reply {
 
     /// A status line; `text` has no line break.
     pub(crate) fn simple(&mut self, text: &str) {
-        self.bytes.push(b'+');
+        self.bytes().push(b'+');
         self.line(text.as_bytes());
     }
 
     /// An error line; line breaks in `text` become spaces, so that it stays one line, and each
     /// character the byte of its number, as `error::printable` made them.
     pub(crate) fn error(&mut self, text: &str) {
-        self.bytes.push(b'-');
-        self.bytes.extend(text.chars().map(|c| match c {
+        self.bytes().push(b'-');
+        self.bytes().extend(text.chars().map(|c| match c {
             '\r' | '\n' => b' ',
             c => u8::try_from(u32::from(c)).unwrap_or(b'?'),
         }));
-        self.bytes.extend_from_slice(b"\r\n");
+        self.bytes().extend_from_slice(b"\r\n");
     }
 
     #[inline]
@@ -113,15 +130,22 @@ impl Reply {
 
     #[inline]
     pub(crate) fn bulk(&mut self, data: &[u8]) {
-        // A large value is copied once, into a buffer that holds just it.
+        // What is large is copied once, into a buffer that holds just it.
         const LARGE: usize = 64 << 10;
         if data.len() < LARGE {
-            self.bytes.reserve(data.len() + 16);
+            self.bytes().reserve(data.len() + 16);
         } else {
-            self.bytes.reserve_exact(data.len() + 32);
+            self.bytes().reserve_exact(data.len() + 32);
         }
         self.header(b'$', data.len() as i64);
         self.line(data);
+    }
+
+    /// A part of a large value, which is not copied.
+    pub(crate) fn bulk_shared(&mut self, value: &Arc<Vec<u8>>, range: Range<usize>) {
+        self.header(b'$', range.len() as i64);
+        self.out.share(value, range);
+        self.raw(b"\r\n");
     }
 
     /// A number as a bulk string.
@@ -143,8 +167,8 @@ impl Reply {
             return self.bulk(text);
         }
         self.header(b'=', text.len() as i64 + 4);
-        self.bytes.extend_from_slice(&fmt.as_bytes()[..3]);
-        self.bytes.push(b':');
+        self.bytes().extend_from_slice(&fmt.as_bytes()[..3]);
+        self.bytes().push(b':');
         self.line(text);
     }
 
@@ -153,7 +177,7 @@ impl Reply {
         let mut text = Vec::with_capacity(24);
         number::format_double_reply(&mut text, value);
         if self.is_resp3() {
-            self.bytes.push(b',');
+            self.bytes().push(b',');
             self.line(&text);
         } else {
             self.bulk(&text);
@@ -202,7 +226,7 @@ impl Reply {
 
     /// Opens an aggregate whose length is known only when it ends.
     pub(crate) fn defer(&mut self) -> Mark {
-        Mark(self.bytes.len())
+        Mark(self.len())
     }
 
     pub(crate) fn end_array(&mut self, mark: Mark, len: usize) {
@@ -220,18 +244,18 @@ impl Reply {
     fn close(&mut self, mark: Mark, header: impl FnOnce(&mut Reply)) {
         let mut head = Reply::new(self.protocol);
         header(&mut head);
-        self.splice_raw(mark.0, &head.bytes);
+        self.splice_raw(mark.0, head.as_bytes());
     }
 
     fn header(&mut self, kind: u8, n: i64) {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(n).as_bytes();
-        self.bytes.push(kind);
+        self.bytes().push(kind);
         self.line(digits);
     }
 
     fn line(&mut self, text: &[u8]) {
-        self.bytes.extend_from_slice(text);
-        self.bytes.extend_from_slice(b"\r\n");
+        self.bytes().extend_from_slice(text);
+        self.bytes().extend_from_slice(b"\r\n");
     }
 }

@@ -5,9 +5,18 @@
 //! costs no more than a fast one. Positions are relative to the first byte of the request, which
 //! lets the host move the unread tail to another buffer between calls.
 //!
-//! Invariant: nothing is allocated for what a header merely claims; only bytes that arrived count.
+//! A large argument that is not whole yet gets a buffer of its own, which a string value can keep as
+//! it is. From then on the request is *detached*: what was read of it is taken out of the input, and
+//! its other arguments are copied.
+//!
+//! Invariant: what a header merely claims takes no memory; an argument gets room for at most sixteen
+//! times what has arrived of it.
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+
+use crate::value::LARGE_STRING;
 
 /// What one look at the buffer gave.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,11 +43,12 @@ const MAX_ARGS: i64 = i32::MAX as i64;
 const MAX_ARGS_BEFORE_LOGIN: i64 = 10;
 const MAX_BULK_BEFORE_LOGIN: i64 = 16 * 1024;
 
-/// An argument inside an inline request needs its own bytes when quotes were removed.
+/// An argument has its own bytes where quotes were removed, and in a detached request.
 #[derive(Debug, Clone)]
 enum Arg {
     Range(usize, usize),
     Owned(Vec<u8>),
+    Large(Arc<Vec<u8>>),
 }
 
 /// Where parsing of the current request stands.
@@ -48,6 +58,9 @@ pub(crate) struct Parser {
     missing: i64,
     bulk: Option<usize>,
     started: bool,
+    detached: bool,
+    /// A large argument, as far as it has arrived.
+    large: Option<Vec<u8>>,
     args: SmallVec<[Arg; 8]>,
 }
 
@@ -84,6 +97,64 @@ impl Parser {
         Parsed::Complete(self.at)
     }
 
+    /// How many bytes of an incomplete request are not needed any more; to be asked, and to be taken
+    /// out of the input, after `Incomplete`.
+    pub(crate) fn taken(&mut self) -> usize {
+        if self.detached { std::mem::take(&mut self.at) } else { 0 }
+    }
+
+    /// Bytes of large arguments that have arrived.
+    pub(crate) fn held_bytes(&self) -> usize {
+        if !self.detached {
+            return 0;
+        }
+        let whole = self.args.iter().map(|arg| match arg {
+            Arg::Large(bytes) => bytes.len(),
+            Arg::Range(..) | Arg::Owned(_) => 0,
+        });
+        whole.sum::<usize>() + self.large.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The large arguments of a complete request that lie in buffers of their own.
+    pub(crate) fn large_args(&self) -> impl Iterator<Item = &Arc<Vec<u8>>> {
+        let args = if self.detached { &self.args[..] } else { &[] };
+        args.iter().filter_map(|arg| match arg {
+            Arg::Large(bytes) => Some(bytes),
+            Arg::Range(..) | Arg::Owned(_) => None,
+        })
+    }
+
+    /// Makes the request independent of the buffer, and room for a large argument.
+    fn detach(&mut self, buf: &[u8]) {
+        self.detached = true;
+        self.large = Some(Vec::new());
+        for arg in &mut self.args {
+            if let Arg::Range(from, to) = *arg {
+                *arg = Arg::Owned(buf[from..to].to_vec());
+            }
+        }
+    }
+
+    /// Moves what has arrived of a large argument to its buffer; says whether it is whole.
+    fn gather(&mut self, buf: &[u8], len: usize) -> bool {
+        const AHEAD: usize = 64 << 10;
+        // Memory that was reserved and not written to is not resident, so that growing in many steps
+        // would cost more than reserving all of it once a part has come.
+        const PART: usize = 16;
+        let Some(large) = &mut self.large else { return false };
+        let more = &buf[self.at..];
+        let more = &more[..more.len().min(len - large.len())];
+        let least = large.len() + more.len();
+        if least > large.capacity() {
+            let ahead = if least >= len / PART { len } else { least.saturating_mul(4) };
+            let wanted = ahead.max(AHEAD).min(len);
+            large.reserve_exact(wanted - large.len());
+        }
+        large.extend_from_slice(more);
+        self.at += more.len();
+        large.len() == len && buf.len() >= self.at + 2
+    }
+
     /// One bulk string; `None` when it was whole and the next may follow.
     fn parse_bulk(&mut self, buf: &[u8], limits: Limits) -> Option<Parsed> {
         let len = match self.bulk {
@@ -118,11 +189,28 @@ impl Parser {
                 }
             }
         };
-        if buf.len() < self.at + len + 2 {
-            return Some(Parsed::Incomplete);
+        if self.large.is_some() {
+            if !self.gather(buf, len) {
+                return Some(Parsed::Incomplete);
+            }
+            let large = self.large.take().unwrap_or_default();
+            self.args.push(Arg::Large(Arc::new(large)));
+            self.at += 2;
+        } else if buf.len() < self.at + len + 2 {
+            if len < LARGE_STRING {
+                return Some(Parsed::Incomplete);
+            }
+            self.detach(buf);
+            return None;
+        } else {
+            let arg = if self.detached {
+                Arg::Owned(buf[self.at..self.at + len].to_vec())
+            } else {
+                Arg::Range(self.at, self.at + len)
+            };
+            self.args.push(arg);
+            self.at += len + 2;
         }
-        self.args.push(Arg::Range(self.at, self.at + len));
-        self.at += len + 2;
         self.bulk = None;
         self.missing -= 1;
         None
@@ -153,14 +241,9 @@ impl Parser {
             .map(|arg| match arg {
                 Arg::Range(from, to) => &buf[*from..*to],
                 Arg::Owned(bytes) => bytes.as_slice(),
+                Arg::Large(bytes) => bytes.as_slice(),
             })
             .collect()
-    }
-
-    /// How many bytes the request needs at least, as far as it is known; lets the host reserve for
-    /// a large argument that has begun to arrive.
-    pub(crate) fn wanted(&self) -> usize {
-        self.bulk.map_or(0, |len| self.at + len + 2)
     }
 
     /// Forgets the current request.
@@ -170,6 +253,8 @@ impl Parser {
         self.missing = 0;
         self.bulk = None;
         self.started = false;
+        self.detached = false;
+        self.large = None;
         self.args.clear();
     }
 }

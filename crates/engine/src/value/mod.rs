@@ -11,6 +11,8 @@ pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod zset;
 
+use std::sync::Arc;
+
 use hash::Hash;
 use list::List;
 use set::Set;
@@ -21,6 +23,9 @@ use zset::ZSet;
 pub(crate) const fn alloc_bytes(len: usize) -> usize {
     len.next_multiple_of(16)
 }
+
+/// Strings from this size on are shared with the replies that carry them, not copied.
+pub(crate) const LARGE_STRING: usize = 64 << 10;
 
 /// What a key holds. Sixteen bytes: collections are boxed, short strings lie behind the key in the
 /// entry itself.
@@ -33,6 +38,9 @@ pub(crate) enum Value {
     /// A string that was edited in place.
     #[expect(clippy::box_collection, reason = "a vector would make every value twice as large")]
     Raw(Box<Vec<u8>>),
+    /// A string of [`LARGE_STRING`] bytes or more. Replies may hold it, too; whoever edits it gets a
+    /// copy then.
+    Large(Arc<Vec<u8>>),
     List(Box<List>),
     Set(Box<Set>),
     Hash(Box<Hash>),
@@ -41,10 +49,19 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// A string in a buffer of its own.
+    pub(crate) fn string(bytes: Vec<u8>) -> Value {
+        if bytes.len() < LARGE_STRING {
+            Value::Raw(Box::new(bytes))
+        } else {
+            Value::Large(Arc::new(bytes))
+        }
+    }
+
     /// What TYPE answers.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
-            Value::Int(_) | Value::Embedded | Value::Raw(_) => "string",
+            Value::Int(_) | Value::Embedded | Value::Raw(_) | Value::Large(_) => "string",
             Value::List(_) => "list",
             Value::Set(_) => "set",
             Value::Hash(_) => "hash",
@@ -57,7 +74,7 @@ impl Value {
     pub(crate) fn encoding(&self) -> &'static str {
         match self {
             Value::Int(_) => "int",
-            Value::Embedded | Value::Raw(_) => "raw",
+            Value::Embedded | Value::Raw(_) | Value::Large(_) => "raw",
             Value::List(_) => "quicklist",
             Value::Set(set) => set.encoding(),
             Value::Hash(hash) => hash.encoding(),
@@ -71,6 +88,7 @@ impl Value {
         match self {
             Value::Int(_) | Value::Embedded => 0,
             Value::Raw(bytes) => 24 + alloc_bytes(bytes.capacity()),
+            Value::Large(bytes) => 40 + alloc_bytes(bytes.capacity()),
             Value::List(v) => v.heap_bytes(),
             Value::Set(v) => v.heap_bytes(),
             Value::Hash(v) => v.heap_bytes(),
@@ -82,7 +100,7 @@ impl Value {
     /// How much work freeing it is, in elements; what is large is worth freeing lazily.
     pub(crate) fn effort(&self) -> usize {
         match self {
-            Value::Int(_) | Value::Embedded | Value::Raw(_) => 1,
+            Value::Int(_) | Value::Embedded | Value::Raw(_) | Value::Large(_) => 1,
             Value::List(v) => v.size(),
             Value::Set(v) => v.size(),
             Value::Hash(v) => v.size(),

@@ -32,7 +32,7 @@ impl Host {
             request.extend(b"\r\n");
         }
         self.core.feed(self.session, &request);
-        std::mem::take(self.core.engine().output(self.session).expect("an open session"))
+        self.core.engine().take_output(self.session).expect("an open session")
     }
 
     fn run_line(&self, line: &str) -> String {
