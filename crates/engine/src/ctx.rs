@@ -17,7 +17,7 @@ use crate::keyspace::{Db, Edit, Entry, NEVER, Str};
 use crate::notify::Classes;
 use crate::session::{Blocked, Session, Wait};
 use crate::value::table::{Item, Place};
-use crate::value::{Kind, Value};
+use crate::value::{Kind, LARGE_STRING, Value};
 
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,7 +237,9 @@ impl Ctx<'_> {
     /// Sets a string and leaves the lifetime as it is.
     pub(crate) fn set_string_keep_ttl(&mut self, key: &[u8], bytes: &[u8]) {
         let idle = evict::fresh(self.engine.settings.maxmemory_policy, self.now);
-        if let Some(large) = self.engine.arrived(bytes) {
+        if bytes.len() >= LARGE_STRING
+            && let Some(large) = self.engine.arrived(bytes)
+        {
             let shared = Arc::clone(&large);
             let done = self.db().edit_string(key, |entry| {
                 entry.set_large(shared);

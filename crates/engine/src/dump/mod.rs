@@ -5,11 +5,14 @@
 //! decides what becomes of those commands; for that it asks where their keys stand
 //! ([`Engine::place`]) and which ones they touch ([`Engine::reach`]).
 //!
+//! Large keys are left out of that walk and dumped in slices of their own ([`part`]).
+//!
 //! Invariants: a slice ends between two positions, never inside one; every command is of bounded
-//! length however large the key; running the commands on an empty database gives the same values,
+//! length however large the key, except for a string's in [`Engine::dump_slice`]; running the commands on an empty database gives the same values,
 //! lifetimes included. Access times and counters of use are not kept.
 
 mod collection;
+mod part;
 mod reach;
 mod stream;
 
@@ -19,6 +22,7 @@ use crate::keyspace::Entry;
 use crate::value::Value;
 use crate::value::table::Item;
 
+pub use part::{Frozen, Part, Slice};
 pub use reach::{Reach, Touch};
 
 /// Keys looked at before the budget is checked again.
@@ -47,6 +51,27 @@ impl Engine {
         budget_bytes: usize,
         out: &mut Effects,
     ) -> Option<Cursor> {
+        self.walk(cursor, budget_bytes, out, None)
+    }
+
+    /// As [`Engine::dump_slice`], but leaves large keys to the caller; ends where it met some.
+    pub fn dump_small(
+        &self,
+        cursor: Cursor,
+        budget_bytes: usize,
+        out: &mut Effects,
+        large: &mut Vec<Part>,
+    ) -> Option<Cursor> {
+        self.walk(cursor, budget_bytes, out, Some(large))
+    }
+
+    fn walk(
+        &self,
+        cursor: Cursor,
+        budget_bytes: usize,
+        out: &mut Effects,
+        mut large: Option<&mut Vec<Part>>,
+    ) -> Option<Cursor> {
         if cursor == Cursor::START {
             for library in self.scripts.libraries.values() {
                 let args: [&[u8]; 4] = [b"FUNCTION", b"LOAD", b"REPLACE", &library.source];
@@ -57,13 +82,17 @@ impl Engine {
         let mut at = cursor;
         loop {
             let table = &self.dbs.get(at.db as usize)?.table;
-            let next = table.scan(at.position, KEYS_AT_ONCE, |entry| dump(entry, at.db, out));
+            let next = table.scan(at.position, KEYS_AT_ONCE, |entry| match &mut large {
+                Some(large) if part::is_large(entry) => large.push(Part::new(at.db, entry.key())),
+                _ => dump(entry, at.db, out),
+            });
             at = match next {
                 0 => Cursor { db: at.db + 1, position: 0 },
                 position => Cursor { position, ..at },
             };
             // Checked last, so that a slice always gets further.
-            if out.as_bytes().len() >= enough {
+            let met_large = large.as_ref().is_some_and(|large| !large.is_empty());
+            if out.as_bytes().len() >= enough || met_large {
                 return Some(at);
             }
         }
@@ -99,8 +128,12 @@ fn dump(entry: &Entry, db: u32, out: &mut Effects) {
         Value::Stream(value) => stream::dump_stream(value, db, key, out),
     }
     if let Some(at) = entry.expires_at() {
-        out.push(db, &[b"PEXPIREAT", key, itoa::Buffer::new().format(at).as_bytes()]);
+        dump_lifetime(at, db, key, out);
     }
+}
+
+fn dump_lifetime(at: i64, db: u32, key: &[u8], out: &mut Effects) {
+    out.push(db, &[b"PEXPIREAT", key, itoa::Buffer::new().format(at).as_bytes()]);
 }
 
 #[cfg(test)]

@@ -118,10 +118,15 @@ impl Engine {
                         self.refuse_http(session);
                         return (buf.len(), None);
                     }
-                    self.large_args.extend(parser.large_args().cloned());
+                    let detached = parser.is_detached();
+                    if detached {
+                        self.large_args.extend(parser.large_args().cloned());
+                    }
                     let flow =
                         if args.is_empty() { Flow::Done } else { self.execute(session, &args) };
-                    self.large_args.clear();
+                    if detached {
+                        self.large_args.clear();
+                    }
                     drop(args);
                     parser.reset();
                     if let Some(state) = self.sessions.get_mut(session) {

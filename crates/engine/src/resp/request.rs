@@ -103,6 +103,12 @@ impl Parser {
         if self.detached { std::mem::take(&mut self.at) } else { 0 }
     }
 
+    /// Whether some arguments lie in buffers of their own.
+    #[inline]
+    pub(crate) fn is_detached(&self) -> bool {
+        self.detached
+    }
+
     /// Bytes of large arguments that have arrived.
     pub(crate) fn held_bytes(&self) -> usize {
         if !self.detached {
@@ -117,8 +123,7 @@ impl Parser {
 
     /// The large arguments of a complete request that lie in buffers of their own.
     pub(crate) fn large_args(&self) -> impl Iterator<Item = &Arc<Vec<u8>>> {
-        let args = if self.detached { &self.args[..] } else { &[] };
-        args.iter().filter_map(|arg| match arg {
+        self.args.iter().filter_map(|arg| match arg {
             Arg::Large(bytes) => Some(bytes),
             Arg::Range(..) | Arg::Owned(_) => None,
         })

@@ -190,6 +190,14 @@ impl Hash {
         }
     }
 
+    /// Where in the order of a scan an element stands, or would stand; `None` in a small form.
+    pub(crate) fn position_of(&self, field: &[u8]) -> Option<u64> {
+        match &self.0 {
+            Repr::Packed(_) => None,
+            Repr::Table(table) => Some(table.position_of(field)),
+        }
+    }
+
     /// A field chosen at random, each with the same chance, and its value.
     pub(crate) fn random(&self, rng: &mut Rng) -> Option<(Elem<'_>, Elem<'_>)> {
         match &self.0 {

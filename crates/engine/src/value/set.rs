@@ -140,6 +140,14 @@ impl Set {
         }
     }
 
+    /// Where in the order of a scan an element stands, or would stand; `None` in a small form.
+    pub(crate) fn position_of(&self, member: &[u8]) -> Option<u64> {
+        match &self.0 {
+            Repr::Ints(_) => None,
+            Repr::Table(table) => Some(table.position_of(member)),
+        }
+    }
+
     /// A member chosen at random, each with the same chance.
     pub(crate) fn random(&self, rng: &mut Rng) -> Option<Elem<'_>> {
         match &self.0 {

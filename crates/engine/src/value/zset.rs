@@ -298,6 +298,14 @@ impl ZSet {
         }
     }
 
+    /// Where in the order of a scan a member stands, or would stand; `None` in the compact form.
+    pub(crate) fn position_of(&self, member: &[u8]) -> Option<u64> {
+        match &self.0 {
+            Form::Small(_) => None,
+            Form::Large(large) => Some(large.position_of(member)),
+        }
+    }
+
     /// Leaves the compact form for good.
     pub(crate) fn make_large(&mut self, seed: u64) {
         self.enlarge(seed);

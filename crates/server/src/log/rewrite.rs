@@ -16,20 +16,21 @@
 //! dumped once more has seen them all, and no other operation on it may be copied: those turn
 //! into further dumps until nothing changes ([`route`]).
 //!
+//! A large key is put *aside*: it counts as not dumped, although the cursor has passed it, until it
+//! was dumped in slices of its own. Meanwhile the file holds a part of it, which follows the
+//! operations on the key (`seawall_engine::Part`).
+//!
 //! When the cursor is through: sync, then under the log's own lock the last operations, another
 //! sync, rename, sync of the directory. The old log receives everything until then, so a crash at
 //! any point finds one complete file.
-//!
-//! Limit: one key is dumped in one slice, so a key of millions of elements holds the engine for
-//! as long as encoding it takes.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use seawall_engine::effects::{self, Effects, Operation};
-use seawall_engine::{Cursor, Engine, Reach, Touch};
+use seawall_engine::{Cursor, Engine, Frozen, Part, Reach, Slice, Touch};
 
 use super::appender::Appender;
 use super::shared::{Shared, lock, try_lock};
@@ -47,8 +48,28 @@ const MAX_RESTARTS: u32 = 4;
 /// What a rewrite needs from the engine.
 pub trait DumpSource {
     /// Dumps keys from `cursor` on until about `budget_bytes` are encoded; the first slice also
-    /// dumps what belongs to no key. Returns where to go on, `None` at the end.
-    fn dump_slice(&self, cursor: Cursor, budget_bytes: usize, out: &mut Effects) -> Option<Cursor>;
+    /// dumps what belongs to no key. Large keys are listed instead. Returns where to go on, `None` at
+    /// the end.
+    fn dump_slice(
+        &self,
+        cursor: Cursor,
+        budget_bytes: usize,
+        out: &mut Effects,
+        large: &mut Vec<Part>,
+    ) -> Option<Cursor>;
+
+    /// Whether a key is dumped in parts.
+    fn is_large(&self, db: u32, key: &[u8]) -> bool;
+
+    /// Dumps more of a large key.
+    fn dump_part(&self, part: &mut Part, budget_bytes: usize, out: &mut Effects) -> Slice;
+
+    /// Follows an operation on a key that is dumped in part; no when it is to be begun anew.
+    fn follow(&self, part: &mut Part, operation: &Operation<'_>, out: &mut Effects) -> bool;
+
+    /// Brings what is dumped of a key up to date, behind all operations on it; no when it is to be
+    /// begun anew.
+    fn catch_up(&self, part: &mut Part, out: &mut Effects) -> bool;
 
     /// Dumps one key as `DEL` and the commands that rebuild it, if it exists.
     fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects);
@@ -62,8 +83,30 @@ pub trait DumpSource {
 }
 
 impl DumpSource for Engine {
-    fn dump_slice(&self, cursor: Cursor, budget_bytes: usize, out: &mut Effects) -> Option<Cursor> {
-        self.dump_slice(cursor, budget_bytes, out)
+    fn dump_slice(
+        &self,
+        cursor: Cursor,
+        budget_bytes: usize,
+        out: &mut Effects,
+        large: &mut Vec<Part>,
+    ) -> Option<Cursor> {
+        self.dump_small(cursor, budget_bytes, out, large)
+    }
+
+    fn is_large(&self, db: u32, key: &[u8]) -> bool {
+        self.is_large(db, key)
+    }
+
+    fn dump_part(&self, part: &mut Part, budget_bytes: usize, out: &mut Effects) -> Slice {
+        self.dump_part(part, budget_bytes, out)
+    }
+
+    fn follow(&self, part: &mut Part, operation: &Operation<'_>, out: &mut Effects) -> bool {
+        self.follow(part, operation, out)
+    }
+
+    fn catch_up(&self, part: &mut Part, out: &mut Effects) -> bool {
+        self.catch_up(part, out)
     }
 
     fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects) {
@@ -126,6 +169,8 @@ pub struct Rewrite {
     file: Option<Appender>,
     /// Everything in front is dumped; `None` means all is.
     cursor: Option<Cursor>,
+    /// Large keys in front of the cursor that are not dumped, or only the first of them in part.
+    aside: VecDeque<Part>,
     restarts: u32,
     synced_bytes: u64,
     settled: bool,
@@ -149,6 +194,7 @@ impl Rewrite {
             target,
             file: None,
             cursor: Some(Cursor::START),
+            aside: VecDeque::new(),
             restarts: 0,
             synced_bytes: 0,
             settled: false,
@@ -163,30 +209,31 @@ impl Rewrite {
     /// # Errors
     /// When the disk refuses; the old file stays and the rewrite is to be dropped.
     pub fn step(&mut self, source: &dyn SharedSource) -> Result<Step, LogError> {
-        let step = match self.cursor {
-            Some(_) => self.slice(source),
-            None if !self.settled => self.settle(),
-            None => self.finish(source),
+        let step = if self.cursor.is_some() || !self.aside.is_empty() {
+            self.slice(source)
+        } else if !self.settled {
+            self.settle()
+        } else {
+            self.finish(source)
         };
         step.map_err(|error| self.error(error))
     }
 
     fn slice(&mut self, source: &dyn SharedSource) -> io::Result<Step> {
         let mut out = Effects::new();
+        let mut frozen = Vec::new();
         let mut start_over = false;
         let whole = self.restarts >= MAX_RESTARTS;
         let visited = source.visit(&mut |engine| {
             let live = self.take_live();
-            start_over |= !route(&live, self.cursor, engine, &mut out);
+            start_over |= !route(&live, self.cursor, &mut self.aside, engine, &mut out);
             if start_over {
                 out.clear();
                 self.cursor = Some(Cursor::START);
+                self.aside.clear();
             }
-            while let Some(cursor) = self.cursor {
-                self.cursor = engine.dump_slice(cursor, SLICE_BYTES, &mut out);
-                if !whole {
-                    break;
-                }
+            while self.dump_more(engine, &mut out, &mut frozen) && whole {
+                thaw(&mut frozen, &mut out);
             }
         });
         if !visited {
@@ -199,11 +246,38 @@ impl Rewrite {
             file.restart(&*self.shared.disk)?;
         }
         append(file, &out)?;
+        // Nobody holds the engine here.
+        for part in frozen.iter().flat_map(Frozen::parts) {
+            append(file, &part)?;
+        }
         if file.size() >= self.synced_bytes + SYNC_EVERY_BYTES {
             file.file().sync()?;
             self.synced_bytes = file.size();
         }
         Ok(Step::More)
+    }
+
+    /// Dumps one slice; no when there is nothing left.
+    fn dump_more(
+        &mut self,
+        engine: &dyn DumpSource,
+        out: &mut Effects,
+        frozen: &mut Vec<Frozen>,
+    ) -> bool {
+        if let Some(part) = self.aside.front_mut() {
+            match engine.dump_part(part, SLICE_BYTES, out) {
+                Slice::More => return true,
+                Slice::Done => {}
+                Slice::Frozen(value) => frozen.push(value),
+            }
+            self.aside.pop_front();
+            return true;
+        }
+        let Some(cursor) = self.cursor else { return false };
+        let mut large = Vec::new();
+        self.cursor = engine.dump_slice(cursor, SLICE_BYTES, out, &mut large);
+        self.aside.extend(large);
+        true
     }
 
     /// Syncs the bulk while clients go on.
@@ -230,7 +304,7 @@ impl Rewrite {
                 (Target::Log, appender) => appender,
             };
             let live = self.take_live();
-            let routed = route(&live, None, engine, &mut out);
+            let routed = route(&live, None, &mut self.aside, engine, &mut out);
             debug_assert!(routed, "behind the end nothing can be out of place");
             lock(&shared.staged).live = None;
             // The engine goes on from here; what it stages now belongs behind the new file's end.
@@ -306,9 +380,12 @@ pub fn save_now(log: &Log, source: &dyn DumpSource) -> Result<u64, LogError> {
         let mut file = Appender::create(disk, &new_name)?;
         let mut cursor = Some(Cursor::START);
         while let Some(from) = cursor {
-            let mut out = Effects::new();
-            cursor = source.dump_slice(from, SLICE_BYTES, &mut out);
+            let (mut out, mut large) = (Effects::new(), Vec::new());
+            cursor = source.dump_slice(from, SLICE_BYTES, &mut out, &mut large);
             append(&mut file, &out)?;
+            for mut part in large {
+                save_part(&mut file, source, &mut part)?;
+            }
         }
         file.file().sync()?;
         disk.rename(&new_name, SNAPSHOT_FILE)?;
@@ -321,20 +398,50 @@ pub fn save_now(log: &Log, source: &dyn DumpSource) -> Result<u64, LogError> {
     })
 }
 
+fn save_part(file: &mut Appender, source: &dyn DumpSource, part: &mut Part) -> io::Result<()> {
+    loop {
+        let mut out = Effects::new();
+        let slice = source.dump_part(part, SLICE_BYTES, &mut out);
+        append(file, &out)?;
+        match slice {
+            Slice::More => {}
+            Slice::Done => return Ok(()),
+            Slice::Frozen(value) => {
+                return value.parts().try_for_each(|part| append(file, &part));
+            }
+        }
+    }
+}
+
+/// Puts frozen values where they belong, behind what was dumped before them.
+fn thaw(frozen: &mut Vec<Frozen>, out: &mut Effects) {
+    for value in frozen.drain(..) {
+        for part in value.parts() {
+            part.iter().flatten().for_each(|operation| out.copy(&operation));
+        }
+    }
+}
+
 fn append(file: &mut Appender, out: &Effects) -> io::Result<()> {
     if out.is_empty() { Ok(()) } else { file.append(out.as_bytes()) }
 }
 
-/// Translates live operations for a file that holds the keys in front of `cursor`; false when the
-/// rewrite must start over.
-fn route(live: &[u8], cursor: Option<Cursor>, engine: &dyn DumpSource, out: &mut Effects) -> bool {
+/// Translates live operations for a file that holds the keys in front of `cursor` except those
+/// aside; false when the rewrite must start over.
+fn route(
+    live: &[u8],
+    cursor: Option<Cursor>,
+    aside: &mut VecDeque<Part>,
+    engine: &dyn DumpSource,
+    out: &mut Effects,
+) -> bool {
     if cursor == Some(Cursor::START) {
         return true;
     }
     let mut known = Vec::new();
     for operation in effects::operations(live) {
         let operation = operation.expect("the engine encodes whole operations");
-        if cursor.is_none() {
+        if cursor.is_none() && aside.is_empty() {
             out.copy(&operation);
             continue;
         }
@@ -345,8 +452,10 @@ fn route(live: &[u8], cursor: Option<Cursor>, engine: &dyn DumpSource, out: &mut
         }
         known.push((operation, reach, touches));
     }
-    let Some(cursor) = cursor else { return true };
-    let dumped = |touch: &Touch<'_>| engine.place(touch.db, touch.key) < cursor;
+    let dumped = |touch: &Touch<'_>| {
+        let passed = cursor.is_none_or(|cursor| engine.place(touch.db, touch.key) < cursor);
+        passed && !aside.iter().any(|part| is_of(part, touch))
+    };
     let mut again: HashSet<(u32, &[u8])> = HashSet::new();
     loop {
         let before = again.len();
@@ -376,10 +485,43 @@ fn route(live: &[u8], cursor: Option<Cursor>, engine: &dyn DumpSource, out: &mut
             out.copy(operation);
         }
     }
+    if let Some(part) = aside.front_mut().filter(|part| part.done > 0) {
+        bring_along(part, &known, engine, out);
+    }
     for (db, key) in again {
-        engine.dump_key(db, key, out);
+        if engine.is_large(db, key) {
+            out.push(db, &[b"DEL", key]);
+            aside.push_back(Part::new(db, key));
+        } else {
+            engine.dump_key(db, key, out);
+        }
     }
     true
+}
+
+fn is_of(part: &Part, touch: &Touch<'_>) -> bool {
+    part.db == touch.db && *part.key == *touch.key
+}
+
+/// Lets what the file holds of a key follow the operations on it.
+fn bring_along(
+    part: &mut Part,
+    known: &[(Operation<'_>, Reach, Vec<Touch<'_>>)],
+    engine: &dyn DumpSource,
+    out: &mut Effects,
+) {
+    let mut on = true;
+    for (operation, reach, touches) in known {
+        let written = touches.iter().any(|touch| touch.written && is_of(part, touch));
+        on = on
+            && match reach {
+                Reach::Everywhere => false,
+                _ => !written || engine.follow(part, operation, out),
+            };
+    }
+    if !on || !engine.catch_up(part, out) {
+        part.restart(out);
+    }
 }
 
 #[cfg(test)]

@@ -43,8 +43,7 @@ fn pop_one_key(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply, end: End) -> D
         out.array(0);
         return Ok(());
     }
-    pop(cx, args[1], end, count, layout, out)?;
-    Ok(())
+    pop(cx, args[1], end, count, layout, out)
 }
 
 /// ZMPOP numkeys key … MIN|MAX [COUNT count]
@@ -52,9 +51,7 @@ pub(in crate::command) fn zmpop(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Repl
     let query = MultiPop::parse(&args[1..])?;
     for key in query.keys {
         if cx.edit::<ZSet>(key)?.is_some() {
-            let popped = pop(cx, key, query.end, query.count, Layout::KeyPairs, out)?;
-            log_pop(cx, key, query.end, Some(popped));
-            return Ok(());
+            return pop(cx, key, query.end, query.count, Layout::KeyPairs, out);
         }
     }
     out.null_array();
@@ -116,9 +113,7 @@ fn pop_or_wait(
             Some(count) => (count, Layout::KeyPairs),
             None => (1, Layout::KeyFlat),
         };
-        let popped = pop(cx, key, wanted.end, count, layout, out)?;
-        log_pop(cx, key, wanted.end, wanted.count.map(|_| popped));
-        return Ok(());
+        return pop(cx, key, wanted.end, count, layout, out);
     }
     if cx.may_block() {
         cx.park_on_keys(wanted.keys, request, timeout_ms);
@@ -128,7 +123,8 @@ fn pop_or_wait(
     Ok(())
 }
 
-/// Pops from a set that exists and answers; returns how many members that were.
+/// Pops from a set that exists and answers. The log gets the members, so that what it says depends
+/// neither on which key was found nor on the rest of the set.
 fn pop(
     cx: &mut Ctx<'_>,
     key: &[u8],
@@ -136,8 +132,9 @@ fn pop(
     count: usize,
     layout: Layout,
     out: &mut Reply,
-) -> Result<usize, Error> {
-    let Some(mut set) = cx.edit::<ZSet>(key)? else { return Ok(0) };
+) -> Done {
+    let logging = cx.engine.logging;
+    let Some(mut set) = cx.edit::<ZSet>(key)? else { return Ok(()) };
     let len = set.len();
     let count = count.min(len);
     let ranks = match end {
@@ -157,7 +154,11 @@ fn pop(
             out.array(count);
         }
     }
+    let mut logged = vec![b"ZREM".to_vec(), key.to_vec()];
     for (member, score) in set.range(ranks.clone(), end) {
+        if logging {
+            logged.push(member.to_vec());
+        }
         if matches!(layout, Layout::Pairs | Layout::KeyPairs) {
             out.array(2);
         }
@@ -171,16 +172,8 @@ fn pop(
     cx.notify(Classes::ZSET, event, key);
     cx.drop_if_empty::<ZSet>(key);
     cx.dirty(count as u64);
-    Ok(count)
-}
-
-/// What the log gets does not depend on which key was found, nor on waiting.
-fn log_pop(cx: &mut Ctx<'_>, key: &[u8], end: End, count: Option<usize>) {
-    let name: &[u8] = if end == End::Min { b"ZPOPMIN" } else { b"ZPOPMAX" };
-    match count {
-        Some(count) => cx.rewrite(&[name, key, itoa::Buffer::new().format(count).as_bytes()]),
-        None => cx.rewrite(&[name, key]),
-    }
+    cx.rewrite(&logged);
+    Ok(())
 }
 
 /// The arguments that ZMPOP and BZMPOP share.

@@ -116,6 +116,10 @@ impl Large {
         LargeWalk { entries: self.order.range(ranks), from }
     }
 
+    pub(super) fn position_of(&self, member: &[u8]) -> u64 {
+        self.index.position_of(member)
+    }
+
     pub(super) fn scan(&self, cursor: u64, count: usize, mut f: impl FnMut(&[u8], f64)) -> u64 {
         self.index.scan(cursor, count, |scored| f(scored.member.as_bytes(), scored.score))
     }

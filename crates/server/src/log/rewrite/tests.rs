@@ -64,16 +64,56 @@ impl Toy {
     }
 }
 
+/// Values of more bytes are large.
+const LARGE: usize = 12;
+/// So many bytes of a large value are dumped in one slice.
+const PART: usize = 5;
+
 impl DumpSource for Toy {
-    fn dump_slice(&self, cursor: Cursor, budget: usize, out: &mut Effects) -> Option<Cursor> {
+    fn dump_slice(
+        &self,
+        cursor: Cursor,
+        budget: usize,
+        out: &mut Effects,
+        large: &mut Vec<Part>,
+    ) -> Option<Cursor> {
         // The budget of the real one counts bytes; the toy dumps one place a slice.
         assert!(budget > 0);
         let (&(place, _), _) = self.keys.range((cursor, Vec::new())..).next()?;
         let next = Cursor { position: place.position + 1, ..place };
         for ((_, key), value) in self.keys.range((place, Vec::new())..(next, Vec::new())) {
-            out.push(place.db, &[b"SET", key.as_slice(), value]);
+            if value.len() > LARGE {
+                large.push(Part::new(place.db, key));
+            } else {
+                out.push(place.db, &[b"SET", key.as_slice(), value]);
+            }
         }
         Some(next)
+    }
+
+    fn is_large(&self, db: u32, key: &[u8]) -> bool {
+        self.keys.get(&Self::slot(db, key)).is_some_and(|value| value.len() > LARGE)
+    }
+
+    fn dump_part(&self, part: &mut Part, _: usize, out: &mut Effects) -> Slice {
+        let Some(value) = self.keys.get(&Self::slot(part.db, &part.key)) else {
+            return Slice::Done;
+        };
+        let done = part.done as usize;
+        let end = value.len().min(done + PART);
+        let name: &[u8] = if done == 0 { b"SET" } else { b"APPEND" };
+        out.push(part.db, &[name, &part.key, &value[done..end]]);
+        part.done = end as u64;
+        if end == value.len() { Slice::Done } else { Slice::More }
+    }
+
+    /// What is appended comes behind what is dumped.
+    fn follow(&self, _: &mut Part, operation: &Operation<'_>, _: &mut Effects) -> bool {
+        operation.name() == b"APPEND"
+    }
+
+    fn catch_up(&self, _: &mut Part, _: &mut Effects) -> bool {
+        true
     }
 
     fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects) {
@@ -322,7 +362,8 @@ fn what_depends_on_a_key_dumped_again_is_dumped_again() {
         toy.apply(&operation.expect("whole"));
     }
     let mut out = Effects::new();
-    assert!(route(live.as_bytes(), Some(Cursor { db: 0, position: 5 }), &toy, &mut out));
+    let cursor = Some(Cursor { db: 0, position: 5 });
+    assert!(route(live.as_bytes(), cursor, &mut VecDeque::new(), &toy, &mut out));
     let mut rebuilt = Toy::default();
     for operation in &out {
         rebuilt.apply(&operation.expect("whole"));
