@@ -172,6 +172,13 @@ pub struct Operations<'a> {
     total: usize,
 }
 
+impl Operations<'_> {
+    /// How many bytes were decoded so far.
+    pub fn offset(&self) -> usize {
+        self.total - self.rest.len()
+    }
+}
+
 impl<'a> Iterator for Operations<'a> {
     type Item = Result<Operation<'a>, Malformed>;
 

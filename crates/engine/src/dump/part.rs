@@ -8,9 +8,10 @@
 //! | list                  | the first elements                        | at the head it is repeated, at the tail it is skipped |
 //! | string                | all of it, at once: the buffer is shared  | nothing; see [`Frozen`]         |
 //!
-//! The engine is past *all* changes when the host looks at them. That is why elements are written as
-//! they are and not by repeating the change ([`Engine::catch_up`]). A change that names no elements (by
-//! rank, or a new value) begins the key anew.
+//! The engine is past *all* changes when the host looks at some of them. That is why elements are
+//! written as they are and not by repeating the change ([`Engine::catch_up`]): done once more, or a
+//! little early, it does no harm. A change that names no elements (by rank, or a new value) begins the
+//! key anew.
 //!
 //! Limit: a stream is dumped in one slice, and so is a key that had to be begun anew too often.
 
@@ -120,9 +121,15 @@ impl Engine {
         self.dbs.get(db as usize).and_then(|db| db.get(key))
     }
 
-    /// Dumps more of a large key, about `budget_bytes`.
+    /// Dumps more of a large key, about `budget_bytes`. All operations so far must have been followed.
     pub fn dump_part(&self, part: &mut Part, budget_bytes: usize, out: &mut Effects) -> Slice {
         let Some(entry) = self.entry(part.db, &part.key) else { return Slice::Done };
+        if let Some(list) = List::of(entry.value())
+            && part.done > 0
+            && part.done + part.behind != list.len() as u64
+        {
+            part.restart(out);
+        }
         let budget = if part.restarts < MOST_RESTARTS { budget_bytes } else { usize::MAX };
         let enough = out.as_bytes().len().saturating_add(budget);
         loop {
@@ -196,12 +203,9 @@ impl Engine {
     }
 
     /// Writes elements that were changed and are dumped already, as they are now; no when the key is
-    /// to be begun anew. To be called once the last operation was followed.
+    /// to be begun anew. To be called behind operations that were followed.
     pub fn catch_up(&self, part: &mut Part, out: &mut Effects) -> bool {
         let Some(entry) = self.entry(part.db, &part.key) else { return false };
-        if let Some(list) = List::of(entry.value()) {
-            return part.done + part.behind == list.len() as u64;
-        }
         let (db, key) = (part.db, &*part.key);
         part.named.drain().all(|element| {
             let place = match entry.value() {

@@ -12,19 +12,21 @@
 //! | everywhere (FLUSHALL, FUNCTION …) | copied                                            |
 //! | moves keys past it (SWAPDB)       | the rewrite starts over                           |
 //!
-//! The engine is already past *all* live operations when they are looked at. So a key that is
-//! dumped once more has seen them all, and no other operation on it may be copied: those turn
-//! into further dumps until nothing changes ([`route`]).
+//! A key that is to be dumped once more, or that is large, is put *aside* ([`route`]): it counts as
+//! not dumped, although the cursor has passed it, until it was dumped by itself. Of a large key the
+//! file holds a part meanwhile, which follows the operations on it (`seawall_engine::Part`).
 //!
-//! A large key is put *aside*: it counts as not dumped, although the cursor has passed it, until it
-//! was dumped in slices of its own. Meanwhile the file holds a part of it, which follows the
-//! operations on the key (`seawall_engine::Part`).
+//! The engine is past *all* live operations when some of them are looked at. So keys are dumped only
+//! when none is left: otherwise an operation would be copied behind a dump that has seen it. Both the
+//! operations and the bytes of one look are bounded, because clients wait meanwhile.
 //!
 //! When the cursor is through: sync, then under the log's own lock the last operations, another
 //! sync, rename, sync of the directory. The old log receives everything until then, so a crash at
 //! any point finds one complete file.
 
-use std::collections::{HashSet, VecDeque};
+mod route;
+
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +34,7 @@ use std::sync::atomic::Ordering;
 use seawall_engine::effects::{self, Effects, Operation};
 use seawall_engine::{Cursor, Engine, Frozen, Part, Reach, Slice, Touch};
 
+use self::route::Held;
 use super::appender::Appender;
 use super::shared::{Shared, lock, try_lock};
 use super::writer::Log;
@@ -39,6 +42,12 @@ use super::{LOG_FILE, LogError, SNAPSHOT_FILE};
 
 /// Encoded bytes a slice aims at.
 const SLICE_BYTES: usize = 64 << 10;
+/// Live operations that are looked at in one slice.
+const SLICE_OPERATIONS: usize = 1000;
+/// So many bytes of operations may be left for the moment when the new file is put in place.
+const LAST_BYTES: usize = 1 << 20;
+/// How often the end is put off because more than that is left.
+const MAX_DELAYS: u32 = 16;
 /// The new file is synced whenever it grew by this much, so that the last sync is short and those of
 /// the log do not queue behind a long one.
 const SYNC_EVERY_BYTES: u64 = 4 << 20;
@@ -167,11 +176,12 @@ pub struct Rewrite {
     shared: Arc<Shared>,
     target: Target,
     file: Option<Appender>,
-    /// Everything in front is dumped; `None` means all is.
-    cursor: Option<Cursor>,
-    /// Large keys in front of the cursor that are not dumped, or only the first of them in part.
-    aside: VecDeque<Part>,
+    held: Held,
+    /// Live operations that were not looked at, and how much of the first batch was.
+    backlog: VecDeque<Vec<u8>>,
+    looked_at: usize,
     restarts: u32,
+    delays: u32,
     synced_bytes: u64,
     settled: bool,
 }
@@ -193,9 +203,11 @@ impl Rewrite {
             shared,
             target,
             file: None,
-            cursor: Some(Cursor::START),
-            aside: VecDeque::new(),
+            held: Held::nothing(),
+            backlog: VecDeque::new(),
+            looked_at: 0,
             restarts: 0,
+            delays: 0,
             synced_bytes: 0,
             settled: false,
         };
@@ -209,7 +221,7 @@ impl Rewrite {
     /// # Errors
     /// When the disk refuses; the old file stays and the rewrite is to be dropped.
     pub fn step(&mut self, source: &dyn SharedSource) -> Result<Step, LogError> {
-        let step = if self.cursor.is_some() || !self.aside.is_empty() {
+        let step = if !self.held.is_all() || !self.backlog.is_empty() {
             self.slice(source)
         } else if !self.settled {
             self.settle()
@@ -225,15 +237,18 @@ impl Rewrite {
         let mut start_over = false;
         let whole = self.restarts >= MAX_RESTARTS;
         let visited = source.visit(&mut |engine| {
-            let live = self.take_live();
-            start_over |= !route(&live, self.cursor, &mut self.aside, engine, &mut out);
+            self.take_live();
+            let most = if whole { usize::MAX } else { SLICE_OPERATIONS };
+            start_over |= !self.route(engine, most, &mut out);
             if start_over {
                 out.clear();
-                self.cursor = Some(Cursor::START);
-                self.aside.clear();
+                self.held = Held::nothing();
+                self.backlog.clear();
+                self.looked_at = 0;
             }
-            while self.dump_more(engine, &mut out, &mut frozen) && whole {
-                thaw(&mut frozen, &mut out);
+            self.held.catch_up(engine, &mut out);
+            if self.backlog.is_empty() {
+                self.dump(engine, whole, &mut out, &mut frozen);
             }
         });
         if !visited {
@@ -257,43 +272,85 @@ impl Rewrite {
         Ok(Step::More)
     }
 
-    /// Dumps one slice; no when there is nothing left.
-    fn dump_more(
-        &mut self,
-        engine: &dyn DumpSource,
-        out: &mut Effects,
-        frozen: &mut Vec<Frozen>,
-    ) -> bool {
-        if let Some(part) = self.aside.front_mut() {
-            match engine.dump_part(part, SLICE_BYTES, out) {
-                Slice::More => return true,
-                Slice::Done => {}
-                Slice::Frozen(value) => frozen.push(value),
-            }
-            self.aside.pop_front();
+    /// Looks at up to `most` live operations; false when the rewrite must start over.
+    fn route(&mut self, engine: &dyn DumpSource, most: usize, out: &mut Effects) -> bool {
+        if self.held.is_nothing() {
+            self.backlog.clear();
+            self.looked_at = 0;
             return true;
         }
-        let Some(cursor) = self.cursor else { return false };
-        let mut large = Vec::new();
-        self.cursor = engine.dump_slice(cursor, SLICE_BYTES, out, &mut large);
-        self.aside.extend(large);
+        let mut left = most;
+        while let Some(batch) = self.backlog.front() {
+            let mut operations = effects::operations(&batch[self.looked_at..]);
+            for operation in operations.by_ref().take(left) {
+                left -= 1;
+                let operation = operation.expect("the engine encodes whole operations");
+                if !self.held.route(&operation, engine, out) {
+                    return false;
+                }
+            }
+            self.looked_at += operations.offset();
+            if self.looked_at < batch.len() {
+                return true;
+            }
+            self.backlog.pop_front();
+            self.looked_at = 0;
+        }
         true
+    }
+
+    /// Dumps a slice, or everything, up to a value that is frozen.
+    fn dump(
+        &mut self,
+        engine: &dyn DumpSource,
+        whole: bool,
+        out: &mut Effects,
+        frozen: &mut Vec<Frozen>,
+    ) {
+        let enough = out.as_bytes().len() + SLICE_BYTES;
+        while frozen.is_empty() && !self.held.is_all() {
+            let budget = match enough.saturating_sub(out.as_bytes().len()) {
+                0 if !whole => return,
+                budget => budget,
+            };
+            if let Some(part) = self.held.next_aside() {
+                match engine.dump_part(part, budget, out) {
+                    Slice::More => continue,
+                    Slice::Done => {}
+                    Slice::Frozen(value) => frozen.push(value),
+                }
+                self.held.take_back();
+            } else if let Some(cursor) = self.held.cursor {
+                let mut large = Vec::new();
+                self.held.cursor = engine.dump_slice(cursor, budget, out, &mut large);
+                large.into_iter().for_each(|part| self.held.put_aside(part));
+            }
+            if whole {
+                thaw(frozen, out);
+            }
+        }
     }
 
     /// Syncs the bulk while clients go on.
     fn settle(&mut self) -> io::Result<Step> {
-        self.file.as_ref().expect("a rewrite has its file until it finishes").file().sync()?;
-        self.settled = true;
+        let live = self.live();
+        let file = self.file.as_mut().expect("a rewrite has its file until it finishes");
+        if !live.is_empty() {
+            file.append(&live)?;
+        }
+        file.file().sync()?;
+        self.delays += 1;
+        self.settled = live.len() <= LAST_BYTES || self.delays >= MAX_DELAYS;
         Ok(Step::More)
     }
 
     /// The last operations, and the new file takes the old one's place.
     fn finish(&mut self, source: &dyn SharedSource) -> io::Result<Step> {
         let shared = Arc::clone(&self.shared);
-        let mut out = Effects::new();
+        let mut live = Vec::new();
         let mut taken = None;
         let mut busy = false;
-        let visited = source.visit(&mut |engine| {
+        let visited = source.visit(&mut |_| {
             // The engine does not wait for somebody who writes; this comes again.
             let appender = match (self.target, try_lock(&shared.appender)) {
                 (Target::Snapshot, _) => None,
@@ -303,9 +360,7 @@ impl Rewrite {
                 }
                 (Target::Log, appender) => appender,
             };
-            let live = self.take_live();
-            let routed = route(&live, None, &mut self.aside, engine, &mut out);
-            debug_assert!(routed, "behind the end nothing can be out of place");
+            live = self.live();
             lock(&shared.staged).live = None;
             // The engine goes on from here; what it stages now belongs behind the new file's end.
             taken = appender.map(|appender| (appender, shared.take_staged()));
@@ -314,7 +369,8 @@ impl Rewrite {
             return Ok(Step::Later);
         }
         let mut file = self.file.take().expect("a rewrite has its file until it finishes");
-        let placed = append(&mut file, &out).and_then(|()| {
+        let last = if live.is_empty() { Ok(()) } else { file.append(&live) };
+        let placed = last.and_then(|()| {
             file.file().sync()?;
             shared.disk.rename(&self.target.new_name(), self.target.name())
         });
@@ -350,8 +406,16 @@ impl Rewrite {
         Ok(Step::Finished(size))
     }
 
-    fn take_live(&self) -> Vec<u8> {
+    /// Takes what clients staged since the last look.
+    fn live(&self) -> Vec<u8> {
         lock(&self.shared.staged).live.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn take_live(&mut self) {
+        let live = self.live();
+        if !live.is_empty() {
+            self.backlog.push_back(live);
+        }
     }
 
     fn error(&self, error: io::Error) -> LogError {
@@ -424,104 +488,6 @@ fn thaw(frozen: &mut Vec<Frozen>, out: &mut Effects) {
 
 fn append(file: &mut Appender, out: &Effects) -> io::Result<()> {
     if out.is_empty() { Ok(()) } else { file.append(out.as_bytes()) }
-}
-
-/// Translates live operations for a file that holds the keys in front of `cursor` except those
-/// aside; false when the rewrite must start over.
-fn route(
-    live: &[u8],
-    cursor: Option<Cursor>,
-    aside: &mut VecDeque<Part>,
-    engine: &dyn DumpSource,
-    out: &mut Effects,
-) -> bool {
-    if cursor == Some(Cursor::START) {
-        return true;
-    }
-    let mut known = Vec::new();
-    for operation in effects::operations(live) {
-        let operation = operation.expect("the engine encodes whole operations");
-        if cursor.is_none() && aside.is_empty() {
-            out.copy(&operation);
-            continue;
-        }
-        let mut touches = Vec::new();
-        let reach = engine.reach(&operation, &mut touches);
-        if reach == Reach::Shuffles {
-            return false;
-        }
-        known.push((operation, reach, touches));
-    }
-    let dumped = |touch: &Touch<'_>| {
-        let passed = cursor.is_none_or(|cursor| engine.place(touch.db, touch.key) < cursor);
-        passed && !aside.iter().any(|part| is_of(part, touch))
-    };
-    let mut again: HashSet<(u32, &[u8])> = HashSet::new();
-    loop {
-        let before = again.len();
-        for (_, _, touches) in &known {
-            let inside = touches.iter().filter(|touch| dumped(touch)).count();
-            let mixed = inside > 0 && inside < touches.len();
-            if mixed || touches.iter().any(|touch| again.contains(&(touch.db, touch.key))) {
-                let written = touches.iter().filter(|touch| touch.written && dumped(touch));
-                again.extend(written.map(|touch| (touch.db, touch.key)));
-            }
-        }
-        if again.len() == before {
-            break;
-        }
-    }
-    for (operation, reach, touches) in &known {
-        let copied = match reach {
-            Reach::Everywhere => true,
-            _ => {
-                !touches.is_empty()
-                    && touches
-                        .iter()
-                        .all(|touch| dumped(touch) && !again.contains(&(touch.db, touch.key)))
-            }
-        };
-        if copied {
-            out.copy(operation);
-        }
-    }
-    if let Some(part) = aside.front_mut().filter(|part| part.done > 0) {
-        bring_along(part, &known, engine, out);
-    }
-    for (db, key) in again {
-        if engine.is_large(db, key) {
-            out.push(db, &[b"DEL", key]);
-            aside.push_back(Part::new(db, key));
-        } else {
-            engine.dump_key(db, key, out);
-        }
-    }
-    true
-}
-
-fn is_of(part: &Part, touch: &Touch<'_>) -> bool {
-    part.db == touch.db && *part.key == *touch.key
-}
-
-/// Lets what the file holds of a key follow the operations on it.
-fn bring_along(
-    part: &mut Part,
-    known: &[(Operation<'_>, Reach, Vec<Touch<'_>>)],
-    engine: &dyn DumpSource,
-    out: &mut Effects,
-) {
-    let mut on = true;
-    for (operation, reach, touches) in known {
-        let written = touches.iter().any(|touch| touch.written && is_of(part, touch));
-        on = on
-            && match reach {
-                Reach::Everywhere => false,
-                _ => !written || engine.follow(part, operation, out),
-            };
-    }
-    if !on || !engine.catch_up(part, out) {
-        part.restart(out);
-    }
 }
 
 #[cfg(test)]
