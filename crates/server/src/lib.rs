@@ -28,6 +28,7 @@ pub mod log;
 mod notice;
 mod process;
 mod requests;
+mod runner;
 mod server;
 mod sockets;
 mod turns;
