@@ -43,11 +43,6 @@ use crate::{
 
 /// How long a claim under way keeps its seats from other shards.
 const SEATS_KEPT_FOR: Duration = Duration::from_millis(50);
-/// How long an item that has to be alone waits for handlers that are at work, and how long others wait
-/// until it is settled: a handler that hangs holds up nothing else.
-const ALONE_WITHIN: Duration = Duration::from_secs(10);
-/// The pause after Redis did not take a note.
-const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Items that one claim takes, and one call settles or extends, at most.
 const AT_ONCE: usize = 64;
 /// Longest pause between two attempts at an item that failed.
@@ -419,10 +414,10 @@ struct Lone<T> {
 impl<T: DeserializeOwned + Send + 'static> Lone<T> {
     /// Begins it when no other handler is at work, and keeps others from beginning until it is settled.
     async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
-        let Some(mut all) = self.crew.alone(&self.clock, ALONE_WITHIN).await else { return };
-        let Some(seat) = all.split() else { return };
+        let Some(turn) = self.crew.turn(&self.clock).await else { return };
+        let shard = &self.core.shards[self.shard];
+        let Some(ours) = turn.note(|| shard.begin((&id, token), attempts)).await else { return };
         let (settled, ended) = oneshot::channel();
-        let Some(ours) = self.note((&id, token), attempts).await else { return };
         let say = self.say;
         let mut settled = Some(settled);
         // The shard's task ends after its handlers, or lets them go.
@@ -444,24 +439,7 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
         let job = Job { shard: self.shard, id: id.clone(), token, attempts, payload };
         let handler = self.handler;
         let then = move |outcome| tell(id, Said::Outcome(outcome));
-        self.crew.work(seat, async move { handler(job).await }, then);
-        let _ = self.clock.timeout(ALONE_WITHIN, ended).await;
-        drop(all);
-    }
-
-    /// Notes that an item is begun alone; false when its lease is lost. It is repeated until Redis
-    /// answers, and nothing else begins meanwhile: a note whose reply was lost would be blamed on its
-    /// item if another one ended the process. `None` once the crew was let go.
-    async fn note(&self, item: (&str, u64), attempts: Attempts) -> Option<bool> {
-        while !self.crew.is_let_go() {
-            match self.core.shards[self.shard].begin(item, attempts).await {
-                Ok(ours) => return Some(ours),
-                Err(error) => tracing::debug!(queue = self.core.name, %error, "not begun yet"),
-            }
-            // Real time: what is waited for is the network.
-            tokio::time::sleep(NOTE_AGAIN_AFTER).await;
-        }
-        None
+        turn.work(async move { handler(job).await }, then, ended).await;
     }
 }
 

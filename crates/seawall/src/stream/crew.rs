@@ -2,13 +2,14 @@
 //!
 //! Shared by the stream worker and the delayed queue's.
 
-use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+mod alone;
+
+use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Outcome;
-use crate::clock::Clock;
 
 /// A worker's handlers.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ struct Inner {
     places: Arc<Semaphore>,
     /// How many there are.
     all: u32,
+    /// Whose turn it is to be begun alone.
+    turns: Arc<Semaphore>,
     /// Turns true when handlers are not waited for any longer.
     abandoned: watch::Sender<bool>,
 }
@@ -31,27 +34,17 @@ pub(crate) struct Seat(OwnedSemaphorePermit);
 
 impl Seat {
     /// One place of those that it holds; `None` when it holds none.
-    pub(crate) fn split(&mut self) -> Option<Seat> {
+    fn split(&mut self) -> Option<Seat> {
         self.0.split(1).map(Seat)
     }
 }
 
 impl Crew {
     pub(crate) fn new(concurrency: usize) -> Self {
-        let places = Arc::new(Semaphore::new(concurrency));
+        let (places, turns) = (Arc::new(Semaphore::new(concurrency)), Arc::new(Semaphore::new(1)));
         let all = u32::try_from(concurrency).unwrap_or(u32::MAX);
-        Crew { inner: Arc::new(Inner { places, all, abandoned: watch::Sender::new(false) }) }
-    }
-
-    /// Waits until no handler is at work, and keeps others from beginning. Handlers that go on for
-    /// longer than `within` are not waited for: then it is one place, beside theirs. `None` once all
-    /// were let go.
-    pub(crate) async fn alone(&self, clock: &Clock, within: Duration) -> Option<Seat> {
-        let all = Arc::clone(&self.inner.places).acquire_many_owned(self.inner.all);
-        match clock.timeout(within, all).await {
-            Some(all) => all.ok().map(Seat),
-            None => self.seat().await,
-        }
+        let abandoned = watch::Sender::new(false);
+        Crew { inner: Arc::new(Inner { places, all, turns, abandoned }) }
     }
 
     /// Waits for a place; `None` once all were let go.
@@ -160,11 +153,12 @@ impl Crew {
     /// Lets go of all handlers: they are dropped where they stand.
     pub(crate) fn abandon(&self) {
         self.inner.places.close();
+        self.inner.turns.close();
         self.inner.abandoned.send_replace(true);
     }
 
     /// Whether all handlers were let go.
-    pub(crate) fn is_let_go(&self) -> bool {
+    fn is_let_go(&self) -> bool {
         self.inner.places.is_closed()
     }
 

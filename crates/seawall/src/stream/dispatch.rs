@@ -8,7 +8,6 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
-    time::Duration,
 };
 
 use futures_util::{
@@ -31,12 +30,6 @@ use super::{
 
 /// Entries whose handlers share a task at most.
 const TOGETHER: usize = 32;
-
-/// How long an entry that has to be alone waits for handlers that are at work, and how long others wait
-/// until it is settled: a handler that hangs holds up nothing else.
-const ALONE_WITHIN: Duration = Duration::from_secs(10);
-/// The pause after Redis did not take a note.
-const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// An entry that was given to a handler.
 pub(super) struct Holding {
@@ -127,11 +120,12 @@ impl<T: Send + 'static> Dispatcher<T> {
     /// crew was let go.
     async fn begin_alone(&self, taken: Taken) -> Option<()> {
         let Some(mut taken) = self.admit(taken) else { return Some(()) };
-        let (place, clock) = (taken.place, &self.post.clock);
-        let mut all = self.crew.alone(clock, ALONE_WITHIN).await?;
-        let seat = all.split()?;
+        let place = taken.place;
+        let turn = self.crew.turn(&self.post.clock).await?;
         taken.attempts = taken.attempts.begun_alone();
-        if !self.note(place, taken.attempts).await? {
+        let note = [(place, Some(taken.attempts))];
+        let noted = || async { Ok(self.post.renew(place.stream, &note).await?.is_empty()) };
+        if !turn.note(noted).await? {
             self.post.hand.release([place]);
             return Some(());
         }
@@ -146,28 +140,12 @@ impl<T: Send + 'static> Dispatcher<T> {
             Handler::Batch(handler) => call(|| handler(vec![delivery])),
         };
         let verdicts = self.verdicts.clone();
-        self.crew.work(seat, handler, move |outcome| {
+        let then = move |outcome| {
             // The settler ends after the handlers.
             let _ = verdicts.send(Verdict { of: smallvec![holding], outcome });
-        });
-        let _ = clock.timeout(ALONE_WITHIN, ended).await;
-        drop(all);
+        };
+        turn.work(handler, then, ended).await;
         Some(())
-    }
-
-    /// Notes that an attempt is begun alone; false when the entry is another worker's. It is repeated
-    /// until Redis answers, and nothing else begins meanwhile: a note whose reply was lost would be
-    /// blamed on its entry if another one ended the process. `None` once the crew was let go.
-    async fn note(&self, place: Place, attempts: Attempts) -> Option<bool> {
-        while !self.crew.is_let_go() {
-            match self.post.renew(place.stream, &[(place, Some(attempts))]).await {
-                Ok(lost) => return Some(lost.is_empty()),
-                Err(error) => tracing::debug!(entry = %place.id, %error, "not begun yet"),
-            }
-            // Real time: what is waited for is the network.
-            tokio::time::sleep(NOTE_AGAIN_AFTER).await;
-        }
-        None
     }
 
     /// Begins a handler for each entry, a share of them in one task: there are tasks for every core, and
