@@ -16,7 +16,7 @@ use super::sabotage::Bug;
 use super::{
     attempts::Attempts,
     delivery::Outcome,
-    dispatch::{Holding, Verdict},
+    dispatch::{Began, Holding, Verdict},
     hand::Place,
     intake::{AT_ONCE, Known, Post, Taken},
 };
@@ -33,6 +33,13 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Attempts to settle what is left when the worker ends.
 const LAST_ATTEMPTS: usize = 3;
+
+/// What Redis has not been told of an attempt that has ended.
+struct Note {
+    attempts: Attempts,
+    /// Nothing else begins after one that was begun alone before its end is known to Redis.
+    _began: Began,
+}
 
 /// An entry that waits for another attempt.
 struct Waiting {
@@ -51,7 +58,7 @@ pub(super) struct Settler<T> {
     acks: Vec<Holding>,
     parks: Vec<(Holding, String)>,
     /// Attempts that Redis has not been told of.
-    notes: BTreeMap<Place, Attempts>,
+    notes: BTreeMap<Place, Note>,
     waiting: BTreeMap<(Moment, Place), Waiting>,
     renew_at: Moment,
     /// Not before this is anything sent that failed.
@@ -184,11 +191,12 @@ impl<T> Settler<T> {
 
     fn wait(&mut self, holding: Holding, after: Duration, attempts: Attempts) {
         self.post.meter.retried(1);
-        self.notes.insert(holding.place, attempts);
-        self.post.hand.rest(holding.place);
-        let room = if self.waiting.len() < MAX_WAITING { None } else { holding.room };
+        let Holding { place, began, room, .. } = holding;
+        self.notes.insert(place, Note { attempts, _began: began });
+        self.post.hand.rest(place);
+        let room = if self.waiting.len() < MAX_WAITING { None } else { room };
         let due = self.post.clock.now() + after;
-        self.waiting.insert((due, holding.place), Waiting { attempts, room });
+        self.waiting.insert((due, place), Waiting { attempts, room });
     }
 
     /// Acknowledges and parks what is to be.
@@ -224,7 +232,8 @@ impl<T> Settler<T> {
 
     /// Notes attempts that have ended; true when something has to be sent again.
     async fn note(&mut self) -> bool {
-        let notes: Vec<_> = self.notes.iter().map(|(place, one)| (*place, Some(*one))).collect();
+        let notes: Vec<_> =
+            self.notes.iter().map(|(place, note)| (*place, Some(note.attempts))).collect();
         // By place, so those of a stream are together.
         for group in notes.chunk_by(|one, other| one.0.stream == other.0.stream) {
             for some in group.chunks(AT_ONCE) {

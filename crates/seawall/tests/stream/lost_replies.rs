@@ -7,7 +7,7 @@ use std::{
 };
 
 use seawall::{
-    Seawall,
+    Seawall, cmd,
     stream::{Delivery, Outcome, Stream, WorkerBuilder},
 };
 use seawall_testkit::{
@@ -107,5 +107,68 @@ async fn lost_replies_under_one_name_are_no_attempts() {
     let _ = dying.abandon().await;
     proxy.drop_reply(scripts(&stream).times(LOST));
     let _ = all_are_handled(builder(&stream, 1).consumer("c"), &stream).await;
+    seawall.shutdown().await;
+}
+
+/// The counter that Redis keeps of a pending entry.
+async fn counter(seawall: &Seawall, stream: &Stream<u64>, id: &str) -> u64 {
+    let (key, mut pending) = (stream.key(), cmd("XPENDING"));
+    pending.arg(key).arg("g").arg(id).arg(id).arg(1);
+    let held: Vec<(String, String, u64, u64)> =
+        seawall.link().query(key, &pending).await.expect("answered");
+    held.first().map(|entry| entry.3).expect("it is pending")
+}
+
+/// One that was begun alone and is to be tried again: Redis is told before anything else begins, which
+/// might end the process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_one_that_was_begun_alone_is_noted_before_others_begin() {
+    const ENDED_UNCOUNTED: u64 = 3;
+    let (server, proxy, seawall, stream) = begin("noted").await;
+    let direct = Seawall::connect(&server.url()).await.expect("in");
+    // It was delivered to a consumer that will never be heard of again.
+    let mut create = cmd("XGROUP");
+    create.arg("CREATE").arg(stream.key()).arg("g").arg("0");
+    direct.link().send(stream.key(), &create).await.expect("made");
+    let mut read = cmd("XREADGROUP");
+    read.arg("GROUP").arg("g").arg("dead").arg("COUNT").arg(1);
+    read.arg("STREAMS").arg(stream.key()).arg(">");
+    direct.link().send(stream.key(), &read).await.expect("read");
+    let mut first = cmd("XPENDING");
+    first.arg(stream.key()).arg("g").arg("-").arg("+").arg(1);
+    let first: Vec<(String, String, u64, u64)> =
+        direct.link().query(stream.key(), &first).await.expect("answered");
+    let id = first[0].0.clone();
+    // Redis does not take the note for a while.
+    let note = |command: &[Vec<u8>]| {
+        command[0].to_ascii_uppercase().starts_with(b"EVAL")
+            && command
+                .last()
+                .is_some_and(|counter| *counter == ENDED_UNCOUNTED.to_string().into_bytes())
+    };
+    proxy.fail_with(On::any().when(note).key_prefix(stream.key()).times(4), "ERR not now");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (noted, watched) = (Arc::clone(&seen), stream.clone());
+    let worker = builder(&stream, 1).run(move |delivery: Delivery<u64>| {
+        let (noted, watched, direct, id) =
+            (Arc::clone(&noted), watched.clone(), direct.clone(), id.clone());
+        async move {
+            if *delivery.payload() == 0 {
+                // The others are read meanwhile.
+                while !watched.status("g").await.is_ok_and(|status| status.pending == ENTRIES) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                return Outcome::Postpone(Duration::from_secs(3_600));
+            }
+            let counter = counter(&direct, &watched, &id).await;
+            noted.lock().expect("no panic").push(counter);
+            Outcome::Done
+        }
+    });
+    let worker = worker.expect("valid");
+    eventually("the others are handled", async || worker.counts().handled == ENTRIES - 1).await;
+    let seen = seen.lock().expect("no panic").clone();
+    assert!(seen.iter().all(|counter| *counter == ENDED_UNCOUNTED), "{seen:?}");
+    let _ = worker.abandon().await;
     seawall.shutdown().await;
 }
