@@ -24,6 +24,7 @@ use super::{
     policy::{Algorithm, Policy},
 };
 use crate::{
+    Seawall,
     clock::{Clock, Moment},
     error::{Error, Result},
     key::{KeyPart, with_prefix},
@@ -50,6 +51,7 @@ struct Inner {
 }
 
 struct Shared {
+    seawall: Seawall,
     link: Link,
     algorithm: Algorithm,
     patience: Duration,
@@ -79,6 +81,7 @@ impl Limiter {
             *end = b':';
         }
         let shared = Shared {
+            seawall: settings.seawall.clone(),
             link: settings.seawall.link().clone(),
             algorithm: whole,
             patience: settings.patience,
@@ -177,11 +180,14 @@ impl Inner {
         if !away.may_ask(now) {
             return self.without_redis(shared, key, cost);
         }
-        let Some(asking) = away.silence.ask(&shared.link, key, shared.patience) else {
+        let Some(asking) = away.silence.ask(&shared.seawall, key, shared.patience) else {
             return self.behind(shared);
         };
-        let heard = || shared.link.pulse(key, false).map(|pulse| pulse.heard);
-        let heard_before = heard();
+        let pulse = || shared.link.pulse(key, false);
+        let before = pulse();
+        // A connection that is gone, or another one, says nothing of the one that was waited for.
+        let others_were_answered =
+            || pulse().zip(before).is_some_and(|(now, before)| now.goes_on_after(before));
         // Boxed: callers nest this future in theirs, and the client's below it is deep.
         let reply = tokio::select! {
             biased;
@@ -201,9 +207,9 @@ impl Inner {
                 Ok(decision)
             }
             Err(Error::Closed) => Err(Error::Closed),
-            // Others were answered while this one waited for as long as the connection does.
+            // While this one waited for as long as the connection does.
             Err(Error::Indeterminate { waited, .. })
-                if waited >= shared.link.response_timeout() && heard() != heard_before =>
+                if waited >= shared.link.response_timeout() && others_were_answered() =>
             {
                 tracing::debug!(limiter = %self.name, "refused: this process is behind");
                 self.behind(shared)

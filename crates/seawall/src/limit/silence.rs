@@ -7,6 +7,9 @@
 //! read and had nothing is silent; one in which it was not read, because other tasks were first, says
 //! nothing of the server. A patience full of silent slices without a byte between them is silence.
 //!
+//! It looks in the handle's own runtime, as the connections do: that of a check may stand still while checks
+//! of another one wait.
+//!
 //! The engine inside this process is never silent: when it is behind, so is the process.
 //!
 //! Invariant: while a check waits for another process, somebody looks.
@@ -21,7 +24,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::link::Link;
+use crate::{Seawall, link::Link};
 
 /// Checks of one limiter that may wait for a server. Fewer than a connection takes, so that a flood of
 /// them is noticed here.
@@ -66,7 +69,7 @@ impl Silence {
     /// Enters a check that is about to ask the server of `key`; `None` when too many wait already.
     pub(super) fn ask(
         self: &Arc<Self>,
-        link: &Link,
+        seawall: &Seawall,
         key: &[u8],
         patience: Duration,
     ) -> Option<Asking<'_>> {
@@ -74,10 +77,17 @@ impl Silence {
         if self.asking.fetch_add(1, Ordering::SeqCst) >= MAX_ASKING {
             return None;
         }
-        let watched = self.watched.load(Ordering::SeqCst) || link.is_embedded();
+        let watched = self.watched.load(Ordering::SeqCst) || seawall.link().is_embedded();
         if !watched && !self.watched.swap(true, Ordering::SeqCst) {
-            let (silence, link, key) = (Arc::clone(self), link.clone(), key.to_vec());
-            tokio::spawn(Watch { silence, link, key, left: false }.run(patience));
+            let (silence, link, key) = (Arc::clone(self), seawall.link().clone(), key.to_vec());
+            let watch = Watch { silence, link, key, left: false };
+            let mut stop = seawall.stopping();
+            seawall.spawn_at_home(async move {
+                tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => {}
+                    () = watch.run(patience) => {}
+                }
+            });
         }
         Some(asking)
     }

@@ -436,7 +436,7 @@ impl Link {
         let dialer = self.inner.route.dialer();
         let waited = dialer.connect_timeout + dialer.response_timeout * 2;
         tokio::time::timeout(waited, work).await.unwrap_or_else(|_| {
-            let cause = "the runtime of the handle does not run".into();
+            let cause = "nothing came from the handle's runtime, where its connections are".into();
             Err(Error::Indeterminate { waited, cause })
         })
     }

@@ -61,6 +61,8 @@ pub(crate) struct Wire {
 }
 
 struct Shared {
+    /// Of the connection; no other has it.
+    number: u64,
     outbox: Mutex<Outbox>,
     driver: AtomicWaker,
     /// Counts what was read from the server.
@@ -118,6 +120,17 @@ impl Caller {
 }
 
 impl Shared {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Shared {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            outbox: Mutex::default(),
+            driver: AtomicWaker::new(),
+            heard: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+        }
+    }
+
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,31 +141,23 @@ impl Shared {
 /// that is behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pulse {
+    connection: u64,
     pub(crate) heard: u64,
     pub(crate) looked: u64,
+}
+
+impl Pulse {
+    /// Whether something came after `earlier`, and on the same connection.
+    pub(crate) fn goes_on_after(self, earlier: Pulse) -> bool {
+        self.connection == earlier.connection && self.heard != earlier.heard
+    }
 }
 
 impl Wire {
     /// Talks over a stream. Replies are waited for at most this long.
     pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
-        let shared = Arc::new(Shared {
-            outbox: Mutex::default(),
-            driver: AtomicWaker::new(),
-            heard: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
-        });
-        let driver = Driver {
-            shared: Arc::clone(&shared),
-            stream,
-            replies: Replies::default(),
-            waiting: VecDeque::new(),
-            late: 0,
-            outgoing: Vec::new(),
-            written: 0,
-            held_back: false,
-            patience,
-            timer: None,
-        };
+        let shared = Arc::new(Shared::new());
+        let driver = Driver::new(Arc::clone(&shared), stream, patience);
         let driver = tokio::spawn(driver.run()).abort_handle();
         Wire { shared, driver }
     }
@@ -165,7 +170,8 @@ impl Wire {
 
     /// What came so far.
     pub(crate) fn pulse(&self) -> Pulse {
-        Pulse { heard: self.heard(), looked: self.shared.looked.load(Ordering::Relaxed) }
+        let looked = self.shared.looked.load(Ordering::Relaxed);
+        Pulse { connection: self.shared.number, heard: self.heard(), looked }
     }
 
     /// Has the connection read once more.
@@ -242,6 +248,8 @@ struct Driver {
     written: usize,
     /// Others were let run before the commands that are there now are written.
     held_back: bool,
+    /// More may have come than was read so far.
+    unread: bool,
     patience: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -254,6 +262,22 @@ impl Drop for Driver {
 }
 
 impl Driver {
+    fn new(shared: Arc<Shared>, stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
+        Driver {
+            shared,
+            stream,
+            replies: Replies::default(),
+            waiting: VecDeque::new(),
+            late: 0,
+            outgoing: Vec::new(),
+            written: 0,
+            held_back: false,
+            unread: false,
+            patience,
+            timer: None,
+        }
+    }
+
     async fn run(mut self) {
         let cause: Arc<str> = poll_fn(|cx| self.poll(cx)).await.into();
         tracing::debug!(%cause, "a connection ended");
@@ -289,7 +313,10 @@ impl Driver {
         if let Poll::Ready(Err(error)) = self.write(cx) {
             return Poll::Ready(error.to_string());
         }
-        self.watch_the_time(cx);
+        // Nobody is late whose reply is here: after a standstill of this process there may be many.
+        if !self.unread {
+            self.watch_the_time(cx);
+        }
         Poll::Pending
     }
 
@@ -313,10 +340,12 @@ impl Driver {
             if answered == ANSWERS_AT_ONCE {
                 // Those who were answered run first; what they send is written without delay.
                 self.held_back = true;
+                self.unread = true;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             let read = poll_read_buf(Pin::new(&mut self.stream), cx, self.replies.room());
+            self.unread = false;
             if read.is_pending() {
                 self.shared.looked.fetch_add(1, Ordering::Relaxed);
             }

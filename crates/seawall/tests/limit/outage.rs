@@ -247,3 +247,48 @@ async fn who_wants_to_know_is_told_that_redis_is_away() {
     assert!(said.is_outage(), "{said}");
     seawall.shutdown().await;
 }
+
+/// The connection gives up before anybody has noticed that the server is silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_for_longer_than_replies_may_take_is_away() {
+    let server = ServerProcess::redis().expect("it starts");
+    let proxy = FaultProxy::start(server.port()).expect("it starts");
+    let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(500));
+    let seawall = builder.connect().await.expect("it answers");
+    let rate = Rate::per_hour(1_000).burst(50);
+    let limiter = seawall.limiter("api", rate).patience(Duration::from_secs(600));
+    let limiter = limiter.build().expect("valid");
+    let asked_once = limiter.check("user", 0).await.expect("valid");
+    assert!(asked_once.is_allowed());
+    proxy.black_hole();
+    for _ in 0..5 {
+        assert!(allowed(&limiter).await, "the share of this process has room");
+    }
+    seawall.shutdown().await;
+}
+
+/// The runtime of the first check is not driven any more; checks of another one are watched all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_is_noticed_though_the_first_runtime_stands_still() {
+    let server = ServerProcess::redis().expect("it starts");
+    let proxy = FaultProxy::start(server.port()).expect("it starts");
+    // Longer than the test is patient: whoever waits for the time-out waits too long.
+    let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_secs(600));
+    let seawall = builder.connect().await.expect("it answers");
+    let rate = Rate::per_hour(1_000).burst(50);
+    let limiter = seawall.limiter("api", rate).patience(Duration::from_millis(50));
+    let limiter = limiter.build().expect("valid");
+    let first = limiter.clone();
+    let stands_still = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        assert!(runtime.block_on(allowed(&first)));
+        runtime
+    });
+    let stands_still = stands_still.await.expect("no panic");
+    proxy.black_hole();
+    let answered = tokio::time::timeout(Duration::from_secs(60), allowed(&limiter)).await;
+    assert!(answered.expect("noticed"), "the share of this process has room");
+    stands_still.shutdown_background();
+    seawall.shutdown().await;
+}

@@ -106,3 +106,34 @@ async fn beyond_the_bound_callers_are_refused_at_once_and_nothing_of_theirs_is_s
     server.write_all(b":7\r\n").await.expect("written");
     assert_eq!(next.await.expect("it ran").expect("answered"), Reply::Int(7));
 }
+
+/// The process stood still for longer than anybody waits, and the replies came meanwhile.
+#[tokio::test]
+async fn nobody_is_late_whose_reply_is_here() {
+    const CALLERS: usize = 200;
+    let (ours, mut server) = duplex(1 << 16);
+    let shared = Arc::new(Shared::new());
+    let mut driver = Driver::new(Arc::clone(&shared), Box::new(ours), None);
+    let mut answers = Vec::new();
+    for _ in 0..CALLERS {
+        let (answer, reply) = oneshot::channel();
+        let mut outbox = shared.outbox();
+        cmd("PING").write_packed_command(&mut outbox.bytes);
+        outbox.callers.push(Caller::One(answer));
+        answers.push(reply);
+    }
+    while driver.waiting.len() < CALLERS {
+        assert!(poll_fn(|cx| Poll::Ready(driver.poll(cx))).await.is_pending());
+    }
+    read_pings(&mut server, CALLERS).await;
+    server.write_all(&b":0\r\n".repeat(CALLERS)).await.expect("written");
+    driver.patience = Some(Duration::ZERO);
+    while !driver.waiting.is_empty() {
+        assert!(poll_fn(|cx| Poll::Ready(driver.poll(cx))).await.is_pending());
+        // The timer rings.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for answer in answers {
+        assert_eq!(answer.await.expect("told").expect("answered"), Reply::Int(0));
+    }
+}
