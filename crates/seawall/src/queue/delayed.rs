@@ -404,7 +404,8 @@ impl<T: DeserializeOwned> Delayed<T> {
                 None => claiming.await,
                 Some(until) => tokio::time::timeout_at(until, claiming)
                     .await
-                    .unwrap_or_else(|_| Err(Error::Unavailable("a shard is too slow".into()))),
+                    // What it took is leased.
+                    .unwrap_or_else(|_| Err(too_slow(self.core.terms.lease / 4))),
             };
             match claimed {
                 Ok((claimed, next)) => {
@@ -454,6 +455,11 @@ fn answered<T>(replies: Vec<Result<T>>) -> Result<(Vec<T>, Vec<FailedShard>)> {
         return Err(failed.swap_remove(0).error);
     }
     Ok((answers, failed))
+}
+
+/// A shard did not answer for this long, or less, while jobs of others were in hand.
+fn too_slow(waited: Duration) -> Error {
+    Error::Indeterminate { waited, cause: "a shard is too slow".into() }
 }
 
 fn encode(payload: &impl Serialize) -> Result<Vec<u8>> {
