@@ -26,6 +26,7 @@ use super::{
     reference::Reference,
     sale::{MAX_UNITS, millis},
     settle::{Answered, Verdict},
+    sweeper::Asked,
 };
 use crate::{
     error::{Error, Result},
@@ -188,6 +189,7 @@ impl Inner {
         if want.units == 0 || want.units > MAX_UNITS {
             return Err(Error::Invalid(format!("1 to {MAX_UNITS} units can be held")));
         }
+        let _asked = Asked(self);
         let home = want.reference.home(self.shards.len());
         let words = match self.take_at(home, want).await {
             Err(Error::Unavailable(_)) => return Ok(Held::Unavailable),

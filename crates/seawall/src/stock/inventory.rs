@@ -156,6 +156,7 @@ impl InventoryBuilder {
             name: String::from_utf8_lossy(&sku.0).into_owned(),
             // Not all processes begin at the same shard.
             turn: AtomicUsize::new(usize::try_from(rand::random::<u32>()).unwrap_or(0)),
+            holds: AtomicUsize::new(0),
             shards,
             rounds: self.rounds,
             kept: self.kept,
@@ -206,8 +207,10 @@ pub(super) struct Inner {
     pub(super) link: Link,
     pub(super) name: String,
     pub(super) shards: Vec<Shard>,
-    /// Counts the holds that began here.
-    pub(super) turn: AtomicUsize,
+    /// Where the next home is looked for.
+    turn: AtomicUsize,
+    /// Counts the holds that were asked for here.
+    pub(super) holds: AtomicUsize,
     pub(super) rounds: u64,
     pub(super) kept: Duration,
     #[cfg(feature = "sabotage")]

@@ -22,7 +22,7 @@ const IDLE_TURN: Duration = Duration::from_secs(1);
 struct Idle {
     count: Arc<AtomicUsize>,
     shards: usize,
-    /// How many holds had begun here.
+    /// How many holds had been asked for here.
     holds: usize,
     next: usize,
     waited: Duration,
@@ -48,7 +48,7 @@ impl Idle {
 
     /// Whether it stays idle after this much more time.
     async fn stays(&mut self, inner: &Inner, passed: Duration) -> bool {
-        if inner.turn.load(Ordering::Relaxed) != self.holds {
+        if inner.holds.load(Ordering::SeqCst) != self.holds {
             return false;
         }
         self.waited += passed;
@@ -65,6 +65,16 @@ impl Idle {
 impl Drop for Idle {
     fn drop(&mut self) {
         self.count.fetch_sub(self.shards, Ordering::Relaxed);
+    }
+}
+
+/// Counts a hold that is asked for here once it is over, also when it is dropped: then its units are held
+/// already, and whoever swept before without finding them goes on sweeping.
+pub(super) struct Asked<'a>(pub(super) &'a Inner);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.holds.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -85,7 +95,7 @@ pub(super) async fn keep_sweeping(
             continue;
         }
         idle = None;
-        let holds = inner.turn.load(Ordering::Relaxed);
+        let holds = inner.holds.load(Ordering::SeqCst);
         match inner.sweep().await {
             Ok(true) if is_free(&inner).await => {
                 idle = Some(Idle::begin(&idle_shards, &inner, holds));
@@ -106,4 +116,44 @@ async fn is_free(inner: &Inner) -> bool {
         }
     }
     true
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::testing::Stage;
+
+    const EVERY: Duration = Duration::from_millis(100);
+    /// So many that the idle look does not soon come to the one that matters.
+    const SHARDS: usize = 200;
+
+    /// Moves time on until so many shards are idle.
+    async fn until_idle(stage: &Stage, shards: usize) {
+        for _ in 0..1_000 {
+            if stage.seawall().idle_shards().load(Ordering::Relaxed) == shards {
+                return;
+            }
+            stage.advance(EVERY / 10).await;
+            // Real time: others have their turn.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("it is not so that {shards} shards are idle");
+    }
+
+    #[tokio::test]
+    async fn a_hold_with_a_reference_that_was_kept_wakes_it() {
+        let stage = Stage::start().await.expect("it starts");
+        let builder = stage.seawall().inventory("sku").shards(SHARDS).sweep_every(EVERY);
+        let stock = builder.open().await.expect("answered");
+        let _ = stock.receive("first", 10 * SHARDS as u64).await.expect("received");
+        let reference = stock.reference("order").expect("a name");
+        until_idle(&stage, SHARDS).await;
+        let held = stock.hold(&reference, 1, Duration::from_secs(3_600)).await.expect("answered");
+        assert!(held.is_yours(), "{held:?}");
+        until_idle(&stage, 0).await;
+        // Woken for nothing: it goes back to sleep.
+        let _ = stock.release(&reference).await.expect("answered");
+        until_idle(&stage, SHARDS).await;
+        stage.shutdown().await;
+    }
 }
