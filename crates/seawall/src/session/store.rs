@@ -98,7 +98,7 @@ pub struct Session<M> {
 pub struct SessionInfo {
     /// Its public name.
     pub id: SessionId,
-    /// When it was opened, in milliseconds of the server's clock.
+    /// When it was opened, in milliseconds of the server's clock, reckoned by the longest lifetime of today.
     pub opened: i64,
     /// When it ends at the latest.
     pub until: i64,
@@ -131,18 +131,23 @@ pub enum Restore {
 enum Step {
     /// It is being opened, for the longest lifetime from now.
     Opening,
-    /// It is being restored, and ends then.
+    /// It is being restored, and ends then, or after the longest lifetime from now.
     Returning(i64),
-    /// It was opened, and ends then; unless its entry was taken out meanwhile.
-    Open(i64),
-    /// It was restored, and ends then.
+    /// It was opened; unless its entry was taken out meanwhile.
+    Open,
+    /// It was restored, and ends as it was said before.
     Back(i64),
 }
 
 /// Outcome of entering a session in its user's index.
 enum Entered {
-    /// It is there, and ends then at the latest.
-    Until(i64),
+    /// It is there.
+    There {
+        /// When it ends at the latest.
+        until: i64,
+        /// Its score without the half: not before its end.
+        score: i64,
+    },
     /// Its entry was taken out while it was being opened, or it was the oldest of too many.
     Ended,
 }
@@ -175,7 +180,7 @@ impl<M: Member> Sessions<M> {
     /// Opens a session under this token; false if it was ended meanwhile, and is gone.
     async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<bool> {
         let (id, link) = (token.id(), self.settings.seawall.link());
-        let Entered::Until(until) = self.enter(user, &id, Step::Opening).await? else {
+        let Entered::There { until, .. } = self.enter(user, &id, Step::Opening).await? else {
             return Ok(false);
         };
         let mut call = OPEN.on(&[self.key(&id)?]).arg(millis(self.settings.idle));
@@ -185,15 +190,15 @@ impl<M: Member> Sessions<M> {
         }
         link.run(&call).await?;
         // Again, and as an open one: whoever ends sessions finds it from now on.
-        match self.enter(user, &id, Step::Open(until)).await? {
-            Entered::Until(_) => Ok(true),
+        match self.enter(user, &id, Step::Open).await? {
+            Entered::There { .. } => Ok(true),
             Entered::Ended => self.delete(&id).await.map(|()| false),
         }
     }
 
     /// Puts a session back that Redis has lost, by somebody's record of it. It lives on from now, until
-    /// `until` at most, in milliseconds of the server's clock. One that is there is left as it is. May
-    /// be repeated.
+    /// `until` at most, in milliseconds of the server's clock, and no longer than the longest lifetime
+    /// from now. One that is there is left as it is. May be repeated.
     ///
     /// The record decides whether there is such a session: take it out of there before you end the
     /// session, [`bar`](Self::bar) it, then [`revoke`](Self::revoke) it, and nobody who has read the
@@ -210,21 +215,24 @@ impl<M: Member> Sessions<M> {
         fields: &Fields,
     ) -> Result<Restore> {
         check(fields)?;
-        let _ = self.enter(user, id, Step::Returning(until)).await?;
+        let Entered::There { score, .. } = self.enter(user, id, Step::Returning(until)).await?
+        else {
+            return Ok(Restore::Ended);
+        };
         let mut call = RESTORE.on(&[self.key(id)?, self.bar_key(id)?]);
         call = call.arg(millis(self.settings.idle)).arg(until).arg(self.slide_after());
-        call = call.arg(&*user.to_member()?);
+        call = call.arg(millis(self.settings.longest)).arg(&*user.to_member()?);
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
         let there: u8 = self.settings.seawall.link().eval(&call).await?;
         if there == 0 {
-            let entry = (id.clone(), until as f64 + 0.5);
+            let entry = (id.clone(), score as f64 + 0.5);
             self.drop_entries(&self.index(user)?, &[entry]).await?;
             return Ok(Restore::Ended);
         }
         Ok(match self.enter(user, id, Step::Back(until)).await? {
-            Entered::Until(_) => Restore::Restored,
+            Entered::There { .. } => Restore::Restored,
             Entered::Ended => Restore::Ended,
         })
     }
@@ -247,7 +255,8 @@ impl<M: Member> Sessions<M> {
         let (settings, link) = (&self.settings, self.settings.seawall.link());
         #[cfg(feature = "sabotage")]
         if settings.bug == Some(super::Bug::NotInTheIndex) {
-            return Ok(Entered::Until(link.server_millis() + millis(settings.longest)));
+            let until = link.server_millis() + millis(settings.longest);
+            return Ok(Entered::There { until, score: until });
         }
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
@@ -255,22 +264,23 @@ impl<M: Member> Sessions<M> {
         let call = match step {
             Step::Opening => call.arg("").arg(0),
             Step::Returning(until) => call.arg(until).arg(0),
-            Step::Open(until) => call.arg(until).arg(1),
+            Step::Open => call.arg("").arg(1),
             Step::Back(until) => call.arg(until).arg(2),
         };
         let mut reply = link.eval::<Vec<Value>>(&call).await?.into_iter();
-        let until: i64 = redis::from_redis_value(reply.next().unwrap_or(Value::Int(0)))?;
+        let mut number = || redis::from_redis_value::<i64>(reply.next().unwrap_or(Value::Int(0)));
+        let (until, score) = (number()?, number()?);
         if until <= 0 {
             return Ok(Entered::Ended);
         }
         if let Some(all) = reply.next() {
-            let spared = matches!(step, Step::Open(_)).then_some(id);
+            let spared = matches!(step, Step::Open).then_some(id);
             let all = entries(redis::from_redis_value(all)?);
             if self.end_oldest(&index, &all, spared).await?.iter().any(|(ended, _)| ended == id) {
                 return Ok(Entered::Ended);
             }
         }
-        Ok(Entered::Until(until))
+        Ok(Entered::There { until, score })
     }
 
     /// Ends the oldest of a user's open sessions, as many as there are too many; returns them. Those that
@@ -285,7 +295,8 @@ impl<M: Member> Sessions<M> {
     ) -> Result<Vec<(SessionId, f64)>> {
         let link = self.settings.seawall.link();
         let now = link.server_millis();
-        let young = (now + millis(self.settings.longest) - HALF_OPEN_FOR) as f64;
+        let newest = now + millis(self.settings.longest);
+        let young = (newest - HALF_OPEN_FOR) as f64..(newest + HALF_OPEN_FOR) as f64;
         let (mut live, mut gone) = (Vec::new(), Vec::new());
         for slice in all.chunks(SLICE) {
             let commands = slice.iter().map(|(id, _)| self.on_session("EXISTS", id));
@@ -293,13 +304,16 @@ impl<M: Member> Sessions<M> {
             for (entry, reply) in slice.iter().zip(replies) {
                 let is_there = redis::from_redis_value::<u8>(reply?)? == 1;
                 // Whoever began to open one may have died.
-                match (is_half_open(entry) && entry.1 > young, is_there) {
+                match (is_half_open(entry) && young.contains(&entry.1), is_there) {
                     (true, _) => {}
                     (false, true) => live.push(entry.clone()),
                     (false, false) => gone.push(entry.clone()),
                 }
             }
         }
+        // By their ends; those that end later than any that is opened now are the oldest: they were
+        // opened when the longest lifetime was a longer one.
+        live.sort_by_key(|(_, score)| *score < young.end);
         let over = live.len().saturating_sub(self.settings.most);
         live.retain(|(id, _)| Some(id) != spared);
         live.truncate(over);
@@ -495,9 +509,11 @@ impl<M: Member> Sessions<M> {
             for ((id, until), reply) in slice.iter().zip(replies) {
                 let left: i64 = redis::from_redis_value(reply?)?;
                 if let Ok(left) = u64::try_from(left) {
+                    // One that was opened for longer says only that it was before now.
+                    let opened = *until as i64 - millis(self.settings.longest);
                     live.push(SessionInfo {
                         id: id.clone(),
-                        opened: *until as i64 - millis(self.settings.longest),
+                        opened: opened.min(link.server_millis()),
                         until: *until as i64,
                         idle_left: Duration::from_millis(left),
                     });

@@ -15,6 +15,7 @@ on_every_backend! {
     all_sessions_of_a_user_end_while_others_are_opened
     a_lost_session_is_restored_unless_it_was_ended
     only_the_oldest_of_those_that_live_are_too_many
+    a_shorter_lifetime_holds_from_then_on
 }
 
 fn fields(role: &str) -> Fields {
@@ -291,4 +292,50 @@ async fn settings_that_make_no_sense_are_named() {
         stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
     assert!(left.is_empty(), "{left:?}");
     stage.shutdown().await;
+}
+
+/// The same sessions, opened for longer before.
+async fn a_shorter_lifetime_holds_from_then_on(setup: Setup) {
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    let seawall = setup.connect().await;
+    let sessions = |longest| seawall.sessions::<u64>("web").per_user(3).longest(longest).build();
+    let (before, now) = (sessions(7 * DAY).expect("valid"), sessions(DAY).expect("valid"));
+    let load = async |token: &Token| now.load(token).await.expect("answered").found();
+    let oldest = before.open(&42, &fields("user")).await.expect("answered");
+    let until = load(&oldest).await.expect("open").until;
+    let tomorrow = until - 6 * DAY.as_millis() as i64;
+    // However long the machine takes for this test.
+    let about_tomorrow = tomorrow..tomorrow + 3_600_000;
+    let second = now.open(&42, &fields("user")).await.expect("answered");
+    let session = load(&second).await.expect("open");
+    assert!(about_tomorrow.contains(&session.until), "{} after {tomorrow}", session.until);
+    // One that comes back lives no longer either.
+    let restored = Token::parse(&"1".repeat(32)).expect("well formed");
+    let back = now.restore(&restored.id(), &42, until, &fields("user")).await.expect("answered");
+    assert_eq!(back, Restore::Restored);
+    let session = load(&restored).await.expect("restored");
+    assert!(about_tomorrow.contains(&session.until), "{} after {tomorrow}", session.until);
+    // Whoever ends all finds the one that lives longest, to its end.
+    let key = setup.entry("session-of:{web:42}");
+    let ends: i64 = {
+        let (link, mut ask) = (seawall.link(), cmd("PTTL"));
+        ask.arg(&key);
+        let left: i64 = link.query(key.as_bytes(), &ask).await.expect("a time");
+        link.server_millis() + left
+    };
+    assert!(ends > until - 3_600_000, "the index ends {ends}, a session {until}");
+    // One that is there is not lost from the list before its end by a record that says less.
+    let back = now.restore(&oldest.id(), &42, tomorrow, &fields("user")).await.expect("answered");
+    assert_eq!(back, Restore::Restored);
+    let listed = now.list(&42).await.expect("answered");
+    let listed = listed.iter().find(|info| info.id == oldest.id()).expect("in the list");
+    assert_eq!(listed.until, until);
+    // The oldest is the one that was opened first, not the one that ends first.
+    let newest = now.open(&42, &fields("user")).await.expect("answered");
+    assert_eq!(load(&oldest).await, None);
+    for token in [&second, &restored, &newest] {
+        assert!(load(token).await.is_some());
+    }
+    assert_eq!(now.revoke_all(&42).await.expect("answered"), 3);
+    seawall.shutdown().await;
 }

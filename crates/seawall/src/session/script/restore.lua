@@ -2,7 +2,7 @@
 --
 -- KEYS  1 session, 2 bar
 -- ARGV  1 idle lifetime in ms, 2 when it ends at the latest, in ms, 3 after how many ms a read extends
---       it, 4 user, 5… fields and values
+--       it, 4 longest lifetime from now in ms, 5 user, 6… fields and values
 -- Returns 1 when it is there, also by somebody else; 0 when it is barred or its end has come.
 --
 -- Atomic, because one that is ended between the look at its bar and the writing would live on, and one
@@ -11,11 +11,11 @@ if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local last = tonumber(ARGV[2])
+local last = math.min(tonumber(ARGV[2]), now + ARGV[4])
 local left = math.min(tonumber(ARGV[1]), last - now)
 if left <= 0 then return 0 end
 local slide = now + left < last and now + ARGV[3] or last
-redis.call('HSET', KEYS[1], '~user', ARGV[4], '~until', string.format('%.0f', last),
-  '~slide', string.format('%.0f', slide), unpack(ARGV, 5))
+redis.call('HSET', KEYS[1], '~user', ARGV[5], '~until', string.format('%.0f', last),
+  '~slide', string.format('%.0f', slide), unpack(ARGV, 6))
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
 return 1
