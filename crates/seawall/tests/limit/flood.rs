@@ -67,7 +67,9 @@ async fn a_flood_admits_no_more_than_the_limit_on_a_cluster() {
 #[tokio::test]
 async fn a_process_that_stands_still_does_not_take_redis_for_away() {
     let server = ServerProcess::redis().expect("it starts");
-    let seawall = Seawall::connect(&server.url()).await.expect("it answers");
+    // Whoever waits for longer than this is refused, which is another matter.
+    let builder = Seawall::builder(&server.url()).response_timeout(Duration::from_secs(120));
+    let seawall = builder.connect().await.expect("it answers");
     let patience = Duration::from_millis(100);
     let window = Window::of(50, Duration::from_secs(3_600));
     for choice in [WhenAway::LocalShare, WhenAway::Refuse, WhenAway::Fail] {

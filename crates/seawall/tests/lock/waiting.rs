@@ -54,20 +54,27 @@ async fn a_lost_message_costs_at_most_the_cap() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let a = Seawall::connect(&server.url()).await.expect("connected");
     let b = Seawall::connect(&proxy.url()).await.expect("connected");
-    let held = take(&a.lock("x")).await;
+    let lease = Duration::from_secs(600);
+    let mut held = Vec::new();
+    for name in ["soon", "late"] {
+        held.push(take(&a.lock(name).lease(lease)).await);
+    }
     proxy.drop_pushes(1.0);
-    let cap = Duration::from_millis(700);
-    let waiting = tokio::spawn({
-        let lock = b.lock("x").look_every(cap);
-        async move { wait_for(&lock).await }
-    });
-    eventually("the waiter listens", async || b.link().hub().channels() == 1).await;
+    let wait = |name: &str, cap: Duration| {
+        let lock = b.lock(name).look_every(cap);
+        tokio::spawn(async move { wait_for(&lock).await })
+    };
+    // One looks soon, and one not before the test is over.
+    let (soon, late) = (wait("soon", Duration::from_millis(200)), wait("late", lease));
+    eventually("both listen", async || b.link().hub().channels() == 2).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let began = Instant::now();
-    assert_eq!(held.release().await.expect("answered"), Release::Released);
-    let guard = waiting.await.expect("it waited");
-    assert!(began.elapsed() < cap + Duration::from_millis(300), "{:?}", began.elapsed());
-    assert!(proxy.lost_pushes() > 0, "the message was lost");
+    for held in held {
+        assert_eq!(held.release().await.expect("answered"), Release::Released);
+    }
+    let guard = tokio::time::timeout(PATIENCE, soon).await.expect("it looks").expect("it waited");
+    eventually("both messages were lost", async || proxy.lost_pushes() >= 2).await;
+    assert!(!late.is_finished(), "nobody has told it");
+    late.abort();
     // With messages it is a matter of two round trips.
     proxy.heal();
     drop(guard);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use seawall::{
-    Seawall,
+    Seawall, cmd,
     queue::{Delayed, Job},
     stream::Outcome,
 };
@@ -28,7 +28,8 @@ use crate::{
 
 const VARIABLE: &str = "SEAWALL_QUEUE_POISON";
 const ITEMS: u64 = 40;
-const LEASE: Duration = Duration::from_millis(400);
+/// Of a worker that is alive none ends, however busy the machine is.
+const LEASE: Duration = Duration::from_secs(4);
 
 /// What a trial is about.
 #[derive(Debug, Clone)]
@@ -195,9 +196,9 @@ async fn items_that_are_claimed_by_hand_and_abort_their_process_die_alone() {
 async fn lost_replies_of_claims_are_no_attempts() {
     let server = ServerProcess::redis().expect("a server");
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
-    let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(500));
+    let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE);
     let seawall = builder.connect().await.expect("in");
-    let builder = seawall.delayed_queue::<u64>("lost").lease(Duration::from_millis(100));
+    let builder = seawall.delayed_queue::<u64>("lost").lease(LEASE);
     let queue = builder.attempts(1).build().expect("valid");
     // From here on the server knows the script: no reply that is lost says only that it does not.
     assert!(queue.claim(1).await.expect("answered").jobs.is_empty());
@@ -206,7 +207,8 @@ async fn lost_replies_of_claims_are_no_attempts() {
     }
     let script = |command: &[Vec<u8>]| command[0].to_ascii_uppercase().starts_with(b"EVAL");
     // Claims name the counter of tokens.
-    proxy.drop_reply(On::any().when(script).key_prefix("delayed:{lost}:last").times(8));
+    let counter = "delayed:{lost}:last";
+    let lost = proxy.drop_reply(On::any().when(script).key_prefix(counter));
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
     let worker = queue.worker().poll(Duration::from_millis(50)).run(move |job: Job<u64>| {
@@ -214,6 +216,21 @@ async fn lost_replies_of_claims_are_no_attempts() {
         async { Outcome::Done }
     });
     let worker = worker.expect("valid");
+    let direct = Seawall::connect(&server.url()).await.expect("in");
+    eventually("an item was taken more often than it may be tried", async || {
+        // Its lease has ended before, says the half in its note, and there is another one.
+        let ask = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
+                     local note = redis.call('HGET', KEYS[2], id) \
+                     if note and note:sub(-2) == '.5' then return 1 end \
+                   end \
+                   return 0";
+        let mut eval = cmd("EVAL");
+        eval.arg(ask).arg(2).arg("delayed:{lost}:leased").arg("delayed:{lost}:notes");
+        direct.link().query::<u64>(counter.as_bytes(), &eval).await.expect("answered") == 1
+    })
+    .await;
+    assert!(seen.lock().expect("no panic").is_empty(), "nobody learnt of them");
+    proxy.remove(lost);
     eventually("all are done", async || {
         let status = queue.status().await;
         status.is_ok_and(|status| status.waiting + status.leased == 0)
@@ -222,5 +239,6 @@ async fn lost_replies_of_claims_are_no_attempts() {
     assert_eq!(queue.status().await.expect("answered").dead, 0);
     assert_eq!(seen.lock().expect("no panic").len() as u64, ITEMS);
     worker.stop().await;
+    direct.shutdown().await;
     seawall.shutdown().await;
 }
