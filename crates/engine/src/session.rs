@@ -247,11 +247,13 @@ impl Session {
         self.input.len() + self.parser.held_bytes()
     }
 
-    /// Bytes that this client holds: input, output here and in the host, a queued transaction.
+    /// Bytes that this client holds: input, output here and in the host with what is known of its
+    /// replies, a queued transaction.
     pub(crate) fn memory(&self) -> usize {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.bytes);
         let input = self.input.capacity() + self.parser.held_bytes();
-        SESSION_BYTES + input + self.output.held_bytes() + self.unsent + queued
+        let acks = self.acks.capacity() * size_of::<Ack>();
+        SESSION_BYTES + input + self.output.held_bytes() + acks + self.unsent + queued
     }
 
     /// Subscriptions of the classic kinds, the number that SUBSCRIBE answers.

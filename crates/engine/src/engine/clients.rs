@@ -79,8 +79,13 @@ impl Engine {
     /// Ends the clients that hold most, until all together are below `maxmemory-clients`.
     pub(crate) fn evict_clients(&mut self) {
         let Some(bound) = self.client_memory_bound() else { return };
-        let mut gone = 0;
-        // What a client that ends holds is free once the host has dropped it.
+        if self.client_bytes <= bound {
+            return;
+        }
+        // What a client that ends holds is free once the host has dropped it, and is on nobody else's
+        // account until then.
+        let ending = self.sessions.iter().filter(|(_, state)| state.doomed);
+        let mut gone: usize = ending.map(|(_, state)| state.counted).sum();
         while self.client_bytes.saturating_sub(gone) > bound {
             let largest = self
                 .sessions
@@ -92,7 +97,8 @@ impl Engine {
             let memory = self.sessions[session].memory();
             self.stats.evicted_clients += 1;
             self.doom(session, &format!("evicted with {memory} bytes, all clients hold too much"));
-            gone += self.sessions[session].memory();
+            self.recount(session);
+            gone += self.sessions[session].counted;
         }
     }
 }

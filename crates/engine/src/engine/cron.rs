@@ -9,11 +9,11 @@ use super::Engine;
 
 /// Between two looks at everything.
 const CRON_MS: i64 = 100;
-/// Segments of a database looked at in one slice of expiry.
+/// Segments of a database looked at in one round of expiry.
 const EXPIRE_SEGMENTS: usize = 4096;
 /// Segments after which the clock is looked at.
 const EXPIRE_AT_ONCE: usize = 64;
-/// Time that one slice of expiry may take; what is due and left follows with the next.
+/// Time that expiry may take in one round, in all databases; what is due and left follows with the next.
 const EXPIRE_NANOS: u64 = 5_000_000;
 
 impl Engine {
@@ -50,15 +50,27 @@ impl Engine {
         self.evict_clients();
         let frozen = self.pause.is_some();
         if self.settings.active_expire && !frozen {
-            for db in 0..self.dbs.len() as u32 {
-                self.expire_slice(db, now);
+            self.expire_slices(now);
+        }
+    }
+
+    /// Removes keys whose time has passed, within a bound of time for all databases together: where one
+    /// ends it, the next round begins behind that one.
+    fn expire_slices(&mut self, now: i64) {
+        let until = self.clock.monotonic_nanos().saturating_add(EXPIRE_NANOS);
+        let count = self.dbs.len();
+        let first = self.expire_first % count;
+        for db in (first..count).chain(0..first) {
+            self.expire_slice(db as u32, now, until);
+            if self.clock.monotonic_nanos() >= until {
+                self.expire_first = db + 1;
+                return;
             }
         }
     }
 
     /// Removes keys of one database whose time has passed, within a bound of work and of time.
-    fn expire_slice(&mut self, db: u32, now: i64) {
-        let started = self.clock.monotonic_nanos();
+    fn expire_slice(&mut self, db: u32, now: i64, until: u64) {
         for _ in 0..EXPIRE_SEGMENTS / EXPIRE_AT_ONCE {
             let state = &mut self.dbs[db as usize];
             if state.expiring() == 0 {
@@ -72,8 +84,7 @@ impl Engine {
             for entry in due {
                 self.expired(db, entry.key());
             }
-            let nanos = self.clock.monotonic_nanos().saturating_sub(started);
-            if step.next_segment == 0 || nanos >= EXPIRE_NANOS {
+            if step.next_segment == 0 || self.clock.monotonic_nanos() >= until {
                 return;
             }
         }

@@ -165,6 +165,8 @@ pub struct Engine {
     pub(crate) garbage: Heap,
     pub(crate) host: HostInfo,
     pub(crate) last_cron_ms: i64,
+    /// The database that expiry begins with.
+    pub(crate) expire_first: usize,
     /// When the operator was last told of a client that speaks HTTP.
     pub(crate) http_warned_ms: Option<i64>,
     /// DEBUG PAUSE-CRON: the regular work is left undone.
@@ -213,6 +215,7 @@ impl Engine {
             garbage: Heap::default(),
             host: HostInfo::default(),
             last_cron_ms: 0,
+            expire_first: 0,
             http_warned_ms: None,
             cron_paused: false,
         }

@@ -154,3 +154,20 @@ async fn consumers_that_are_killed_lose_nothing() {
 async fn the_checker_notices_an_acknowledgement_before_the_work() {
     assert!(lost(4, "ack-first").await > 0);
 }
+
+/// A Redis that may not grow takes no more items, and keeps what it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_takes_no_items() {
+    let server = ServerProcess::redis().expect("a server");
+    let seawall = Seawall::connect(&server.url()).await.expect("in");
+    let queue = queue(&seawall);
+    add(&queue, 0).await;
+    let mut operator = server.connect().expect("connected");
+    operator.call(&["CONFIG", "SET", "maxmemory", "1"]).expect("answered");
+    let error = queue.add("i-1", &1, Duration::ZERO).await.expect_err("it is full");
+    assert!(error.is_code("OOM"), "{error}");
+    operator.call(&["CONFIG", "SET", "maxmemory", "0"]).expect("answered");
+    add(&queue, 1).await;
+    assert_eq!(queue.status().await.expect("answered").waiting, 2);
+    seawall.shutdown().await;
+}

@@ -175,3 +175,19 @@ async fn a_session_that_was_ended_while_it_was_opened_is_an_error() {
     direct.shutdown().await;
     seawall.shutdown().await;
 }
+
+/// A Redis that may not grow opens no session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_opens_no_session() {
+    let server = ServerProcess::redis().expect("a server");
+    let seawall = Seawall::connect(&server.url()).await.expect("in");
+    let sessions = seawall.sessions::<u64>("full").build().expect("valid");
+    let token = sessions.open(&1, &Fields::new()).await.expect("opened");
+    let mut operator = server.connect().expect("connected");
+    operator.call(&["CONFIG", "SET", "maxmemory", "1"]).expect("answered");
+    let error = sessions.open(&1, &Fields::new()).await.expect_err("it is full");
+    assert!(error.is_code("OOM"), "{error}");
+    assert!(sessions.load(&token).await.expect("answered").found().is_some());
+    assert_eq!(sessions.list(&1).await.expect("answered").len(), 1);
+    seawall.shutdown().await;
+}

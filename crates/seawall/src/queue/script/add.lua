@@ -38,8 +38,9 @@ for index = 3, #ARGV, 3 do
   elseif finished and tonumber(finished) >= oldest then
     outcome = 'finished'
   else
-    redis.call('ZREM', KEYS[4], id)
+    -- First what a full Redis refuses: behind another write it would be taken.
     redis.call('HSET', KEYS[3], id, ARGV[index + 1])
+    redis.call('ZREM', KEYS[4], id)
     redis.call('ZADD', KEYS[1], string.format('%.0f', due), id)
     if not earliest or due < earliest then
       earliest, wake = due, true

@@ -15,8 +15,8 @@
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local function text(number) return string.format('%.0f', number) end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
 local known = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if known and tonumber(known) <= now then known = false end
 if ARGV[5] == '1' and not known then return {'0'} end
 local most = now + ARGV[2]
 local last = math.min(tonumber(ARGV[4]) or most, most)
@@ -34,8 +34,10 @@ elseif ARGV[4] == '' then
   if same then score = math.max(score, math.floor(same) + 1) end
 end
 redis.call('ZADD', KEYS[1], text(score) .. (ARGV[5] == '0' and '.5' or ''), ARGV[1])
+-- After what a full Redis refuses: behind another write that would be taken.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
 local highest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2]
-redis.call('PEXPIREAT', KEYS[1], text(math.floor(highest) + 1))
+if highest then redis.call('PEXPIREAT', KEYS[1], text(math.floor(highest) + 1)) end
 local ends = {text(last), text(score)}
 if ARGV[5] ~= '0' and redis.call('ZCARD', KEYS[1]) > tonumber(ARGV[3]) then
   ends[3] = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
