@@ -126,19 +126,22 @@ async fn the_end_of_one_that_was_begun_alone_is_noted_before_others_begin() {
     const ENDED_UNCOUNTED: u64 = 3;
     let (server, proxy, seawall, stream) = begin("noted").await;
     let direct = Seawall::connect(&server.url()).await.expect("in");
-    // It was delivered to a consumer that will never be heard of again.
+    // The first was delivered to a consumer that will never be heard of again; the others are settled.
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(stream.key()).arg("g").arg("0");
     direct.link().send(stream.key(), &create).await.expect("made");
     let mut read = cmd("XREADGROUP");
-    read.arg("GROUP").arg("g").arg("dead").arg("COUNT").arg(1);
-    read.arg("STREAMS").arg(stream.key()).arg(">");
+    read.arg("GROUP").arg("g").arg("dead").arg("STREAMS").arg(stream.key()).arg(">");
     direct.link().send(stream.key(), &read).await.expect("read");
-    let mut first = cmd("XPENDING");
-    first.arg(stream.key()).arg("g").arg("-").arg("+").arg(1);
-    let first: Vec<(String, String, u64, u64)> =
-        direct.link().query(stream.key(), &first).await.expect("answered");
-    let id = first[0].0.clone();
+    let mut pending = cmd("XPENDING");
+    pending.arg(stream.key()).arg("g").arg("-").arg("+").arg(ENTRIES);
+    let pending: Vec<(String, String, u64, u64)> =
+        direct.link().query(stream.key(), &pending).await.expect("answered");
+    let mut ids = pending.into_iter().map(|entry| entry.0);
+    let id = ids.next().expect("the first");
+    let mut settle = cmd("XACK");
+    settle.arg(stream.key()).arg("g").arg(ids.collect::<Vec<_>>());
+    direct.link().send(stream.key(), &settle).await.expect("settled");
     // Redis does not take the note for a while.
     let note = |command: &[Vec<u8>]| {
         command[0].to_ascii_uppercase().starts_with(b"EVAL")
@@ -154,7 +157,10 @@ async fn the_end_of_one_that_was_begun_alone_is_noted_before_others_begin() {
             (Arc::clone(&noted), watched.clone(), direct.clone(), id.clone());
         async move {
             if *delivery.payload() == 0 {
-                // The others are read meanwhile.
+                // Others come, and are read meanwhile.
+                for number in 1..ENTRIES {
+                    watched.append(&number).await.expect("appended");
+                }
                 while !watched.status("g").await.is_ok_and(|status| status.pending == ENTRIES) {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
