@@ -17,6 +17,9 @@ use seawall_server::{
 };
 use support::{ask, client, eventually, expect, request, serve};
 
+/// INFO is brought up to date once a second.
+const TOLD_WITHIN: Duration = Duration::from_millis(1_200);
+
 /// A disk on which a log is put in place only when it is let through.
 #[derive(Debug, Clone)]
 struct Gated {
@@ -137,12 +140,14 @@ fn info_tells_the_longest_turn() {
     let server = serve();
     let mut stream = client(&server);
     let slow = "for i = 1, 3000000 do end return 1";
-    ask(&mut stream, &["EVAL", slow, "0"], ":1\r\n");
     eventually("it is told", || {
+        // Something else may take longer when the machine is busy: then it is tried again.
+        ask(&mut stream, &["CONFIG", "RESETSTAT"], "+OK\r\n");
+        ask(&mut stream, &["EVAL", slow, "0"], ":1\r\n");
+        std::thread::sleep(TOLD_WITHIN);
         let usec: u64 = info(&mut stream, "longest_turn_usec").parse().expect("a number");
-        usec > 1_000
+        usec > 1_000 && info(&mut stream, "longest_turn_duty") == "requests"
     });
-    assert_eq!(info(&mut stream, "longest_turn_duty"), "requests");
     let first: u64 = info(&mut stream, "longest_turn_usec").parse().expect("a number");
     ask(&mut stream, &["CONFIG", "RESETSTAT"], "+OK\r\n");
     assert!(info(&mut stream, "longest_turn_usec").parse::<u64>().expect("a number") < first);

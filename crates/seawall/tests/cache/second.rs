@@ -35,7 +35,7 @@ async fn read(cache: &Cache<u64, u64>, source: &Arc<AtomicU64>) -> Option<u64> {
 async fn a_lagging_source_is_asked_again(setup: Setup) {
     let seawall = setup.connect().await;
     let lag = Duration::from_millis(300);
-    let builder = seawall.cache("lag").fresh_for(LONG).second_invalidation_after(lag * 2);
+    let builder = seawall.cache("lag").fresh_for(LONG).second_invalidation_after(lag * 10);
     let cache: Cache<u64, u64> = builder.build().expect("options agree");
     let replica = Arc::new(AtomicU64::new(1));
     assert_eq!(read(&cache, &replica).await, Some(1));

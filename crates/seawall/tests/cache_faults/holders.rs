@@ -24,6 +24,8 @@ const VARIABLE: &str = "SEAWALL_CACHE_HOLDER";
 const KEY: u64 = 1;
 const CALLERS: u64 = 2500;
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Short for a load, long for a machine that is busy.
+const LEASE: Duration = Duration::from_secs(3);
 
 /// A process that holds a lease for ever; as a test without the variable it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,11 +112,13 @@ async fn a_killed_holder_is_noticed_on_the_engine() {
     engine.shutdown().await;
 }
 
-fn short(seawall: &Seawall) -> Cache<u64, u64> {
+fn short(seawall: &Seawall, lease: Duration) -> Cache<u64, u64> {
     seawall
         .cache("short")
         .level1_bytes(0)
-        .lease_for(Duration::from_millis(600))
+        .lease_for(lease)
+        .load_within(PATIENCE)
+        .deadline(PATIENCE * 2)
         .build()
         .expect("options agree")
 }
@@ -124,7 +128,7 @@ fn short(seawall: &Seawall) -> Cache<u64, u64> {
 async fn a_load_outlives_its_first_lease() {
     let server = ServerProcess::redis().expect("redis-server starts");
     let proxy = FaultProxy::start(server.port()).expect("a free port");
-    let one = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(150));
+    let one = Seawall::builder(&proxy.url()).response_timeout(LEASE / 6);
     let one = one.connect().await.expect("connected");
     let two = Seawall::connect(&server.url()).await.expect("connected");
     let loads = Arc::new(AtomicU64::new(0));
@@ -132,11 +136,11 @@ async fn a_load_outlives_its_first_lease() {
         let loads = Arc::clone(loads);
         move || async move {
             loads.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            tokio::time::sleep(LEASE * 3).await;
             Ok::<_, io::Error>(Loaded::Found(7))
         }
     };
-    let (first, second) = (short(&one), short(&two));
+    let (first, second) = (short(&one, LEASE), short(&two, LEASE));
     let holder = tokio::spawn({
         let (cache, load) = (first.clone(), load(&loads));
         async move { cache.get_or_load(&KEY, load).await }
@@ -158,18 +162,18 @@ async fn a_load_outlives_its_first_lease() {
 async fn a_killed_lease_stays_dead() {
     let server = ServerProcess::redis().expect("redis-server starts");
     let seawall = Seawall::connect(&server.url()).await.expect("connected");
-    let cache = short(&seawall);
+    let cache = short(&seawall, LEASE);
     let holder = tokio::spawn({
         let cache = cache.clone();
         async move {
             let load = || async {
-                tokio::time::sleep(Duration::from_secs(2)).await;
+                tokio::time::sleep(LEASE * 2).await;
                 Ok::<_, io::Error>(Loaded::Found(1))
             };
             cache.get_or_load(&KEY, load).await
         }
     });
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    tokio::time::sleep(LEASE * 3 / 2).await;
     let applied = cache.invalidate(&KEY).await.expect("a key");
     assert!(matches!(applied, Invalidation::Applied(_)));
     assert!(holder.await.expect("no panic").is_ok());
@@ -197,7 +201,7 @@ async fn renewals_of_a_batch_are_few() {
         let behind = keys.and_then(|keys: usize| words.get(3 + keys));
         behind.is_some_and(|word| word == b"600" || word == b"60000")
     }));
-    for (cache, takes) in [(long, 300), (short(&seawall), 1500)] {
+    for (cache, takes) in [(long, 300), (short(&seawall, Duration::from_millis(600)), 1500)] {
         let keys: Vec<u64> = (0..KEYS).collect();
         let load = move |keys: Vec<u64>| async move {
             tokio::time::sleep(Duration::from_millis(takes)).await;
