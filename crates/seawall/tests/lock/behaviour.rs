@@ -178,7 +178,11 @@ async fn names_are_any_bytes(ground: Ground) {
 async fn options_that_make_no_sense_are_refused() {
     let a = Seawall::connect("embedded:").await.expect("connected");
     let held = take(&a.fair_lock("x")).await;
-    let quorum = Seawall::quorum_lock(&[a.clone(), a.clone(), a.clone()], "x").expect("three");
+    let mut primaries = vec![a.clone()];
+    for _ in 0..2 {
+        primaries.push(Seawall::connect("embedded:").await.expect("connected"));
+    }
+    let quorum = Seawall::quorum_lock(&primaries, "x").expect("three");
     for pause in [Duration::ZERO, Duration::from_hours(25), Duration::MAX] {
         let error = a.fair_lock("x").look_every(pause).acquire(PATIENCE).await;
         assert!(error.expect_err("refused").to_string().contains("look_every"));
@@ -199,5 +203,7 @@ async fn options_that_make_no_sense_are_refused() {
     });
     assert_eq!(held.release().await.expect("answered"), Release::Released);
     drop(waiting.await.expect("it waited").expect("it came free"));
-    a.shutdown().await;
+    for primary in &primaries {
+        primary.shutdown().await;
+    }
 }
