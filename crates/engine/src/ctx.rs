@@ -237,17 +237,7 @@ impl Ctx<'_> {
     /// Sets a string and leaves the lifetime as it is.
     pub(crate) fn set_string_keep_ttl(&mut self, key: &[u8], bytes: &[u8]) {
         let idle = evict::fresh(self.engine.settings.maxmemory_policy, self.now);
-        if bytes.len() >= LARGE_STRING
-            && let Some(large) = self.engine.arrived(bytes)
-        {
-            let shared = Arc::clone(&large);
-            let done = self.db().edit_string(key, |entry| {
-                entry.set_large(shared);
-                entry.idle = idle;
-            });
-            if done.is_none() {
-                self.insert(Entry::new(key, Value::Large(large)));
-            }
+        if bytes.len() >= LARGE_STRING && self.keep_arrived(key, bytes, idle) {
             return;
         }
         let done = self.db().edit_string(key, |entry| {
@@ -257,6 +247,21 @@ impl Ctx<'_> {
         if done.is_none() {
             self.insert(Entry::string(key, bytes));
         }
+    }
+
+    /// Sets a large string that lies in a buffer of its own already; no when it does not.
+    #[cold]
+    fn keep_arrived(&mut self, key: &[u8], bytes: &[u8], idle: u32) -> bool {
+        let Some(large) = self.engine.arrived(bytes) else { return false };
+        let shared = Arc::clone(&large);
+        let done = self.db().edit_string(key, |entry| {
+            entry.set_large(shared);
+            entry.idle = idle;
+        });
+        if done.is_none() {
+            self.insert(Entry::new(key, Value::Large(large)));
+        }
+        true
     }
 
     /// As [`Ctx::set_string_keep_ttl`], but a number stays text.

@@ -139,7 +139,7 @@ impl Entry {
     pub(crate) fn set_text(&mut self, bytes: &[u8]) {
         let key_len = self.key_len as usize;
         if bytes.len() >= LARGE_STRING {
-            self.set_own(Value::string(bytes.to_vec()));
+            self.set_large(Arc::new(bytes.to_vec()));
         } else if self.block.len() == key_len + bytes.len() {
             self.block[key_len..].copy_from_slice(bytes);
             self.value = Value::Embedded;
@@ -157,6 +157,7 @@ impl Entry {
     }
 
     /// Replaces the value by a large string that is here already.
+    #[cold]
     pub(crate) fn set_large(&mut self, bytes: Arc<Vec<u8>>) {
         self.set_own(Value::Large(bytes));
     }
@@ -185,7 +186,6 @@ impl Entry {
     }
 
     /// Lets a string that has grown large be shared from now on.
-    #[inline]
     fn settle(&mut self) {
         if let Value::Raw(bytes) = &mut self.value
             && bytes.len() >= LARGE_STRING
@@ -297,7 +297,9 @@ impl Db {
         let (entry, heap) = self.table.at_mut(self.table.locate(key)?);
         let before = entry.heap_bytes();
         let result = edit(entry);
-        entry.settle();
+        if let Value::Raw(_) = entry.value {
+            entry.settle();
+        }
         *heap = (*heap + entry.heap_bytes()).saturating_sub(before);
         Some(result)
     }
