@@ -1,4 +1,4 @@
-//! A Redis-compatible engine as a deterministic function: no I/O, no clock, no threads.
+//! A Redis-compatible engine as a deterministic function: no I/O, no threads; time is handed in.
 //!
 //! Hosts hold a [`Core`], open sessions, feed them bytes and drain output and log; see
 //! `seawall-server` for the one that has sockets.

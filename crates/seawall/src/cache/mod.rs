@@ -1,4 +1,4 @@
-//! A cache in two levels that never serves what was invalidated.
+//! A cache in two levels whose strong reads never return what was invalidated.
 //!
 //! Every answer to penetration, breakdown, avalanche and inconsistency meets in one read path
 //! ([`Cache::get_or_load`]) and one write path ([`Cache::write`], [`Cache::invalidate`]).
