@@ -144,7 +144,7 @@ fn info_tells_the_longest_turn() {
         // Something else may take longer when the machine is busy: then it is tried again.
         ask(&mut stream, &["CONFIG", "RESETSTAT"], "+OK\r\n");
         ask(&mut stream, &["EVAL", slow, "0"], ":1\r\n");
-        std::thread::sleep(TOLD_WITHIN);
+        thread::sleep(TOLD_WITHIN);
         let usec: u64 = info(&mut stream, "longest_turn_usec").parse().expect("a number");
         usec > 1_000 && info(&mut stream, "longest_turn_duty") == "requests"
     });
