@@ -40,7 +40,9 @@ fn fill(host: &Host) {
         set.push(padded(number));
         zset.extend([number.to_string(), padded(number)]);
         list.push(padded(number));
+        host.run(&format!("XADD x {}-1 f {}", number + 1, padded(number)));
     }
+    host.run("XGROUP CREATE x g 0");
     [hash, set, zset, list].iter().for_each(|args| feed(host, args));
     host.run("SETRANGE s 1500000 x");
     host.run("PEXPIRE h 5000000");
@@ -51,7 +53,7 @@ fn fill(host: &Host) {
 fn command(random: &mut Random) -> String {
     let (number, other) = (random.below(ELEMENTS), random.below(ELEMENTS));
     let (member, rare) = (padded(number), random.below(40) == 0);
-    match random.below(30) {
+    match random.below(38) {
         0 => format!("HSET h {number} changed {other} {member}"),
         1 => format!("HDEL h {number} {other}"),
         2 => format!("HINCRBY h c{} 7", number % 50),
@@ -90,6 +92,19 @@ fn command(random: &mut Random) -> String {
                 .to_owned()
         }
         29 if rare && number % 8 == 0 => ["FLUSHDB", "SWAPDB 0 1"][other as usize % 2].to_owned(),
+        30 => format!("XADD x * f {member}"),
+        31 => format!("XADD x MAXLEN = {} * f {other}", ELEMENTS - 200),
+        32 => format!("XDEL x {}-1 {}-1", 1 + number, 1 + other),
+        33 => format!("XTRIM x MINID = {}-1", number % 300),
+        34 => format!("XREADGROUP GROUP g c{} COUNT {} STREAMS x >", number % 3, 1 + number % 40),
+        35 => format!("XACK x g {}-1 {}-1", 1 + number % 500, 1 + other % 500),
+        36 => format!("XCLAIM x g c9 0 {}-1 {}-1", 1 + number % 500, 1 + other % 500),
+        37 if rare => {
+            ["XGROUP CREATE x g2 5-1", "XGROUP DESTROY x g2", "XTRIM x MAXLEN 0", "DEL x"]
+                [number as usize % 4]
+                .to_owned()
+        }
+        37 => format!("XADD x NOMKSTREAM * f {member}"),
         _ => format!("SET small{} {other}", number % 20),
     }
 }
@@ -194,6 +209,9 @@ fn the_engine_is_held_for_a_bounded_piece_of_work() {
             host.run("SPOP e");
             host.run("ZPOPMIN z");
             host.run("APPEND s more");
+            host.run("XADD x MAXLEN = 5990 * f new");
+            host.run(&format!("XDEL x {}-1", number * 3));
+            host.run("XREADGROUP GROUP g c COUNT 2 STREAMS x >");
         }
         let most = watched.most.load(Ordering::Relaxed);
         assert!(most <= MOST_BYTES, "{most} bytes were encoded in one slice");

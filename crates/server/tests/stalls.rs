@@ -143,6 +143,7 @@ fn info_tells_the_longest_turn() {
     eventually("it is told", || {
         // Something else may take longer when the machine is busy: then it is tried again.
         ask(&mut stream, &["CONFIG", "RESETSTAT"], "+OK\r\n");
+        thread::sleep(TOLD_WITHIN);
         ask(&mut stream, &["EVAL", slow, "0"], ":1\r\n");
         thread::sleep(TOLD_WITHIN);
         let usec: u64 = info(&mut stream, "longest_turn_usec").parse().expect("a number");

@@ -6,6 +6,7 @@
 //! |-----------------------|-------------------------------------------|---------------------------------|
 //! | hash, set, sorted set | elements whose place in the table is passed | those it names are written again, as they are now |
 //! | list                  | the first elements                        | at the head it is repeated, at the tail it is skipped |
+//! | stream                | the oldest entries                        | what it deletes is noted; see `stream` |
 //! | string                | all of it, at once: the buffer is shared  | nothing; see [`Frozen`]         |
 //!
 //! The engine is past *all* changes when the host looks at some of them. That is why elements are
@@ -13,12 +14,13 @@
 //! little early, it does no harm. A change that names no elements (by rank, or a new value) begins the
 //! key anew.
 //!
-//! Limit: a stream is dumped in one slice, and so is a key that had to be begun anew too often.
+//! Limit: a key that had to be begun anew too often is dumped in one slice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::collection;
+use super::stream::Front;
 use super::{dump, dump_lifetime};
 use crate::args::is;
 use crate::effects::{Effects, Operation};
@@ -26,6 +28,7 @@ use crate::engine::Engine;
 use crate::keyspace::Entry;
 use crate::number::parse_i64;
 use crate::value::list::List;
+use crate::value::stream::StreamId;
 use crate::value::table::Item;
 use crate::value::{Kind, Value};
 
@@ -49,6 +52,8 @@ pub struct Part {
     behind: u64,
     /// Elements that were changed since the last slice.
     named: HashSet<Box<[u8]>>,
+    /// How far a stream is.
+    front: Front,
     restarts: u32,
 }
 
@@ -57,7 +62,8 @@ impl Part {
     #[must_use]
     pub fn new(db: u32, key: &[u8]) -> Part {
         let key = Box::from(key);
-        Part { db, key, done: 0, behind: 0, named: HashSet::new(), restarts: 0 }
+        let (named, front) = (HashSet::new(), Front::default());
+        Part { db, key, done: 0, behind: 0, named, front, restarts: 0 }
     }
 
     /// Begins anew: what is dumped of it is deleted.
@@ -65,6 +71,7 @@ impl Part {
         out.push(self.db, &[b"DEL", &*self.key]);
         self.done = 0;
         self.named.clear();
+        self.front = Front::default();
         self.restarts += 1;
     }
 }
@@ -152,7 +159,11 @@ impl Engine {
                         expires_at: entry.expires_at(),
                     });
                 }
-                Value::Int(_) | Value::Embedded | Value::Raw(_) | Value::Stream(_) => {
+                Value::Stream(stream) => {
+                    // Any number but 0: it is begun.
+                    u64::from(!part.front.dump(stream, (db, key), enough, out))
+                }
+                Value::Int(_) | Value::Embedded | Value::Raw(_) => {
                     dump(entry, db, out);
                     return Slice::Done;
                 }
@@ -195,6 +206,13 @@ impl Engine {
                 out.copy(operation);
                 return true;
             }
+            // New entries come later, and groups are dumped last.
+            (Value::Stream(_), b"xadd" | b"xtrim" | b"xgroup" | b"xack" | b"xclaim") => {
+                return true;
+            }
+            (Value::Stream(_), b"xdel") => {
+                return args[2..].iter().all(|id| part.follow_deletion(id));
+            }
             (Value::List(_), _) => return part.follow_list(name, &args, operation, out),
             _ => return false,
         };
@@ -231,6 +249,10 @@ impl Engine {
 }
 
 impl Part {
+    fn follow_deletion(&mut self, id: &[u8]) -> bool {
+        StreamId::parse(id, 0).map(|id| self.front.deleted(id)).is_some()
+    }
+
     /// The file holds the first `done` elements.
     fn follow_list(
         &mut self,
