@@ -3,8 +3,7 @@
 //! Scripts run outside the engine's lock, on the thread that fed them: `redis.call` takes the lock
 //! for one command. Meanwhile the engine knows that a script runs (`Engine::script`), so that
 //! requests of other sessions wait, or, when the script is past its time, are told so; that is how
-//! SCRIPT KILL can arrive. Nothing here needs more than one thread; it only allows it: a host whose
-//! caller must not be held up runs a script that may be long elsewhere ([`Core::feed_briefly`]).
+//! SCRIPT KILL can arrive. Nothing here needs more than one thread; it only allows it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -16,16 +15,6 @@ use crate::script::{self, Finished, LogLevel, ScriptHost, ScriptJob, Tick, Vm};
 use crate::session::{Peer, SessionId};
 
 type BusyHook = Box<dyn Fn() + Send + Sync>;
-
-/// A script that has begun and waits to be run.
-#[must_use = "until it has ended, no other requests are executed"]
-pub struct Script(Box<ScriptJob>);
-
-impl std::fmt::Debug for Script {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Script")
-    }
-}
 
 /// An engine that can be shared between threads.
 pub struct Core {
@@ -81,20 +70,6 @@ impl Core {
         self.drive(engine, job);
     }
 
-    /// As [`Core::feed`], but stops in front of a script that is not known to end soon. The host gives
-    /// it to [`Core::run`], on a thread that may be held up.
-    pub fn feed_briefly(&self, id: SessionId, input: &[u8]) -> Option<Script> {
-        let mut engine = self.engine();
-        engine.refresh_time();
-        let job = engine.feed(id, input);
-        self.drive_while(engine, job, |engine, job| engine.scripts.is_quick(job))
-    }
-
-    /// Runs a script that [`Core::feed_briefly`] stopped at, and what waited for it.
-    pub fn run(&self, script: Script) {
-        self.drive(self.engine(), Some(script.0));
-    }
-
     /// Does what time demands; to be called every 100 ms and at [`Engine::next_deadline`].
     pub fn tick(&self) {
         let mut engine = self.engine();
@@ -110,29 +85,14 @@ impl Core {
     }
 
     /// Runs scripts until none is left to run.
-    fn drive<'a>(&'a self, engine: MutexGuard<'a, Engine>, job: Option<Box<ScriptJob>>) {
-        let left = self.drive_while(engine, job, |_, _| true);
-        debug_assert!(left.is_none(), "all are run");
-    }
-
-    /// Runs scripts until none is left, or one that is not to be run here.
-    fn drive_while<'a>(
-        &'a self,
-        mut engine: MutexGuard<'a, Engine>,
-        mut job: Option<Box<ScriptJob>>,
-        here: impl Fn(&Engine, &ScriptJob) -> bool,
-    ) -> Option<Script> {
+    fn drive<'a>(&'a self, mut engine: MutexGuard<'a, Engine>, mut job: Option<Box<ScriptJob>>) {
         while let Some(script) = job {
-            if !here(&engine, &script) {
-                return Some(Script(script));
-            }
             drop(engine);
             let finished = self.run_script(*script);
             engine = self.engine();
             job = engine.script_done(&finished);
         }
         engine.broadcast_invalidations();
-        None
     }
 
     fn run_script(&self, job: ScriptJob) -> Finished {

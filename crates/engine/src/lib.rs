@@ -51,7 +51,7 @@ mod wait;
 pub use clock::{Clock, ManualClock};
 pub use command::compatibility::compatibility_page;
 pub use config::{OutputLimit, Settings};
-pub use drive::{Core, Script};
+pub use drive::Core;
 pub use dump::{Cursor, Frozen, Part, Reach, Slice, Touch};
 pub use engine::{Engine, HostInfo, HostRequest, Logging, Options, Replay};
 pub use garbage::Garbage;

@@ -21,14 +21,13 @@ use std::{
     task::Waker,
 };
 
-use seawall_engine::{Core, Engine, Garbage, HostRequest, Script, SessionId};
+use seawall_engine::{Core, Engine, Garbage, HostRequest, SessionId};
 
 use crate::{
     cleaner::Cleaner,
     journal::Journal,
     limits,
     notice::{Level, Notices},
-    runner::Runner,
 };
 
 /// Takes a lock whose holder may have panicked: the data behind it is lists that stay usable.
@@ -99,7 +98,6 @@ pub(crate) struct Hub {
     /// A script was cut short while ending; nothing is logged from there on.
     abandoned: AtomicBool,
     cleaner: Cleaner,
-    pub(crate) runner: Runner,
     stopping: AtomicBool,
     stopped: AtomicBool,
 }
@@ -112,7 +110,6 @@ pub(crate) struct Settled {
     pub(crate) position: u64,
     wakers: Vec<Waker>,
     wake_loop: bool,
-    loop_has_work: bool,
     garbage: Vec<Garbage>,
 }
 
@@ -133,7 +130,6 @@ impl Hub {
             held: Mutex::default(),
             refusing: AtomicBool::new(false),
             cleaner: Cleaner::default(),
-            runner: Runner::default(),
             abandoned: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
@@ -191,21 +187,13 @@ impl Hub {
                 _ => {}
             }
         }
-        let earlier = engine
-            .next_deadline()
-            .is_some_and(|deadline| deadline < self.sleeps_until.load(Ordering::Relaxed));
-        // The loop itself need not be woken.
-        settled.wake_loop = own.is_some() && (for_loop || earlier);
-        settled.loop_has_work = for_loop || earlier;
+        if own.is_some() {
+            let earlier = engine
+                .next_deadline()
+                .is_some_and(|deadline| deadline < self.sleeps_until.load(Ordering::Relaxed));
+            settled.wake_loop = for_loop || earlier;
+        }
         settled
-    }
-
-    /// Runs a script of an in-process caller that may take its time, and wakes whom it concerns.
-    pub(crate) fn run_script(&self, script: Script) {
-        self.core.run(script);
-        let mut settled = self.settle(&mut self.core.engine(), None);
-        settled.wake_loop = settled.loop_has_work;
-        self.finish(settled);
     }
 
     /// Does what must not be done under the engine's lock: writes the log, wakes tasks.

@@ -28,7 +28,6 @@ pub mod log;
 mod notice;
 mod process;
 mod requests;
-mod runner;
 mod server;
 mod sockets;
 mod turns;

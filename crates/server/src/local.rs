@@ -2,8 +2,7 @@
 //!
 //! Writing feeds the engine on the caller's own thread, so when the write returns the reply is
 //! usually there already and the next read takes it. A read that finds nothing leaves its waker with
-//! the hub, which wakes it when another session, the event loop or a timer produces output. A script
-//! that is not known to end soon runs elsewhere (`runner`), so that the caller's thread is not held up.
+//! the hub, which wakes it when another session, the event loop or a timer produces output.
 //!
 //! The session's whole output is swapped for an empty one, if possible by the very write that
 //! produced it, and served piece by piece without a lock. The two buffers go back and forth and keep
@@ -30,8 +29,7 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// Dropping it closes the session, as closing a socket would.
 ///
 /// # Cancel safety
-/// A write is executed when `poll_write` returns, or goes on by itself if it runs a script; dropping
-/// the future later undoes nothing.
+/// A write is executed when `poll_write` returns; dropping the future later undoes nothing.
 pub struct LocalStream {
     hub: Arc<Hub>,
     session: SessionId,
@@ -195,12 +193,9 @@ impl AsyncWrite for LocalStream {
                 return Poll::Pending;
             }
         }
-        let script = hub.core.feed_briefly(this.session, buf);
+        hub.core.feed(this.session, buf);
         let settled = this.collect(&hub, &mut hub.core.engine());
         hub.finish(settled);
-        if let Some(script) = script {
-            hub.runner.run(&hub, script);
-        }
         // A task that reads on another thread waits for what this write produced.
         let reader = lock(&this.waiting).reader.take();
         if let Some(reader) = reader {

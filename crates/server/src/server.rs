@@ -201,7 +201,6 @@ impl Handle {
             self.hub.stop();
             // The thread catches its panics and reports them through `end`.
             let _ = thread.join();
-            self.hub.runner.end();
         }
     }
 }

@@ -5,7 +5,7 @@ mod support;
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use seawall_server::{Config, Handle, LocalStream, Server};
@@ -13,7 +13,6 @@ use support::{PATIENCE, ask, client, eventually, expect, read_to_end, request};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     runtime::Builder,
-    time::timeout,
 };
 
 const BUSY: &str = "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or \
@@ -87,47 +86,6 @@ fn a_script_in_process_is_killed_from_a_socket() {
     wait_until_busy(&server);
     ask(&mut client(&server), &["SCRIPT", "KILL"], "+OK\r\n");
     assert_eq!(hanging.join().expect("no panic"), b"-ERR Scrip");
-}
-
-/// One thread for everything: the script must not hold it.
-#[tokio::test]
-async fn a_script_in_process_holds_no_other_task() {
-    let server = serve();
-    let mut hanging = server.connect();
-    let mut other = server.connect();
-    hanging.write_all(&request(&FOREVER)).await.expect("the engine takes input");
-    let mut reply = [0; 10];
-    let early = timeout(Duration::from_millis(1), hanging.read_exact(&mut reply)).await;
-    assert!(early.is_err(), "timers run, and there is no reply");
-    // Requests wait until the script is past its time, then they are told.
-    other.write_all(&request(&["GET", "key"])).await.expect("the engine takes input");
-    let mut busy = vec![0; BUSY.len()];
-    let told = timeout(PATIENCE, other.read_exact(&mut busy)).await;
-    told.expect("others are told").expect("the engine answers");
-    assert_eq!(String::from_utf8_lossy(&busy), BUSY);
-    other.write_all(&request(&["SCRIPT", "KILL"])).await.expect("the engine takes input");
-    let mut ok = [0; 5];
-    other.read_exact(&mut ok).await.expect("the engine answers");
-    assert_eq!(&ok, b"+OK\r\n");
-    let ended = timeout(PATIENCE, hanging.read_exact(&mut reply)).await;
-    ended.expect("the script ends").expect("the engine answers");
-    assert_eq!(&reply, b"-ERR Scrip");
-}
-
-#[tokio::test]
-async fn a_script_that_ended_soon_runs_on_its_callers_thread() {
-    let server = serve();
-    let mut stream = server.connect();
-    for _ in 0..3 {
-        // What is behind it waits for it, wherever it runs.
-        let eval = request(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "n"]);
-        stream.write_all(&eval).await.expect("the engine takes input");
-        stream.write_all(&request(&["PING"])).await.expect("the engine takes input");
-        let mut reply = [0; 11];
-        let read = timeout(PATIENCE, stream.read_exact(&mut reply)).await;
-        read.expect("a reply comes").expect("the engine answers");
-        assert_eq!(&reply[4..], b"+PONG\r\n");
-    }
 }
 
 #[test]

@@ -301,7 +301,6 @@ impl Engine {
     fn count_script(&mut self, job: &ScriptJob, script: &ScriptRun) {
         let nanos = self.clock.monotonic_nanos().saturating_sub(script.started_nanos);
         self.stats.commands[job.command.id as usize].nanos += nanos;
-        self.scripts.took(job, nanos);
         if self.settings.slowlog_log_slower_than >= 0
             && nanos / 1000 >= self.settings.slowlog_log_slower_than as u64
             && self.sessions.contains(job.session)

@@ -3,11 +3,11 @@
 //! Invariant: every function belongs to exactly one library; names of functions
 //! are unique among all libraries.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::RegisteredFunction;
-use super::job::{ScriptJob, Work};
+use super::job::ScriptJob;
 use super::shebang::{self, ScriptFlags};
 
 /// Hexadecimal SHA1 of a script.
@@ -77,51 +77,13 @@ pub(crate) struct ScriptStore {
     /// Libraries that are gone but that an interpreter may still hold.
     retired: Vec<LibraryId>,
     pub(crate) pending: Option<Box<ScriptJob>>,
-    /// Code that has always ended soon.
-    quick: HashSet<Code>,
-}
-
-/// Names code that clients run.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Code {
-    Script(Sha),
-    Function(LibraryId, Vec<u8>),
-}
-
-impl Code {
-    /// `None` for code that has no time to be slow.
-    fn of(work: &Work) -> Option<Code> {
-        match work {
-            Work::Eval { sha, .. } => Some(Code::Script(*sha)),
-            Work::CallFunction { id, function, .. } => Some(Code::Function(*id, function.clone())),
-            Work::Compile { .. } | Work::LoadLibrary { .. } => None,
-        }
-    }
 }
 
 impl ScriptStore {
-    /// Whether a job is known to end soon.
-    pub(crate) fn is_quick(&self, job: &ScriptJob) -> bool {
-        Code::of(&job.work).is_none_or(|code| self.quick.contains(&code))
-    }
-
-    /// Remembers how long a job took.
-    pub(crate) fn took(&mut self, job: &ScriptJob, nanos: u64) {
-        /// Longer than this nobody who shares a thread with the script should wait.
-        const QUICK_NANOS: u64 = 5_000_000;
-        let Some(code) = Code::of(&job.work) else { return };
-        if nanos > QUICK_NANOS {
-            self.quick.remove(&code);
-        } else if !self.quick.contains(&code) {
-            self.quick.insert(code);
-        }
-    }
-
     /// Forgets all scripts.
     pub(crate) fn flush_scripts(&mut self) {
         self.by_sha.clear();
         self.generation += 1;
-        self.quick.clear();
     }
 
     /// Forgets all libraries.
@@ -130,7 +92,6 @@ impl ScriptStore {
         self.owners.clear();
         self.retired.clear();
         self.library_generation += 1;
-        self.quick.clear();
     }
 
     /// A number for a library that is about to be loaded.

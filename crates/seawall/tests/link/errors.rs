@@ -145,26 +145,3 @@ async fn callers_who_give_up_do_not_take_the_connection_from_others() {
     assert_eq!(proxy.accepted(), opened + 1, "one attempt was enough for all");
     seawall.shutdown().await;
 }
-
-/// On one thread, which the script must not hold.
-#[tokio::test]
-async fn an_endless_script_in_the_process_is_given_up_and_can_be_ended() {
-    const LIMIT: Duration = Duration::from_secs(20);
-    let builder = Seawall::builder("embedded:").response_timeout(Duration::from_millis(200));
-    let seawall = builder.connect().await.expect("in");
-    let link = seawall.link();
-    let threshold = cmd("CONFIG").arg("SET").arg("lua-time-limit").arg(20).to_owned();
-    link.send(b"k", &threshold).await.expect("set");
-    let forever = cmd("EVAL").arg("while true do end").arg(0).to_owned();
-    let get = cmd("GET").arg("k").to_owned();
-    let both = futures_util::future::join(link.send(b"k", &forever), link.send(b"k", &get));
-    let (caller, other) = tokio::time::timeout(LIMIT, both).await.expect("both are told");
-    assert!(caller.expect_err("it does not end").is_indeterminate());
-    assert!(other.is_err(), "{other:?}");
-    let kill = cmd("SCRIPT").arg("KILL").to_owned();
-    let mut lane = link.lane(b"k").await.expect("a lane");
-    let killed: String = lane.send(&kill, LIMIT).await.expect("it is past its time");
-    assert_eq!(killed, "OK");
-    recovers(&seawall, LIMIT).await;
-    seawall.shutdown().await;
-}
