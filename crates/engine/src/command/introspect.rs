@@ -112,7 +112,7 @@ const NO_KEYS_FOUND: Error = Error::fixed("ERR Invalid arguments specified for c
 
 /// The keys of the request that follows; it must have some unless its command may do without.
 fn inner_keys(command: CommandRef, args: &[&[u8]]) -> Result<Vec<FoundKey>, Error> {
-    let keys = find_keys(command, args).ok_or(NO_KEYS_FOUND)?;
+    let keys = find_keys(command, args).unwrap_or_default();
     if keys.is_empty() && !command.has(flag::NO_MANDATORY_KEYS) {
         return Err(NO_KEYS_FOUND);
     }

@@ -176,7 +176,14 @@ async fn the_engine_is_compared_when_it_starts_again() {
         assert!(reserve(&sale, 1).await.receipt().is_some());
         seawall.shutdown().await;
     }
-    let seawall = connect(&url).await;
+    // The folder is free when the last task that knew the handle has ended.
+    let mut again = None;
+    eventually("it starts again", async || {
+        again = Seawall::connect(&url).await.ok();
+        again.is_some()
+    })
+    .await;
+    let seawall = again.expect("just looked at");
     let sale = sale(&seawall);
     assert_eq!(reserve(&sale, 2).await, Reserved::Unvouched);
     assert_eq!(sale.vouch(compare(&sale, 1..=1)).await.expect("compared"), Some(()));
