@@ -4,7 +4,10 @@
 mod clients;
 mod conformance;
 mod differential;
+mod durability;
+mod keys;
 mod lifecycle;
+mod syncs;
 
 use seawall_testkit::{ServerBuilder, ServerProcess};
 

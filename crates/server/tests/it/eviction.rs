@@ -1,10 +1,6 @@
 //! The eight eviction policies, each beside redis-server: which keys may go, which go first, and what
 //! is answered when nothing may go.
 
-#[path = "support/redis.rs"]
-mod redis_server;
-mod support;
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -12,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use redis_server::Redis;
-use support::{client, request, serve};
+use crate::redis_server::Redis;
+use crate::support::{client, request, serve};
 
 /// Keys of each kind at the start.
 const KEYS: usize = 400;

@@ -3,10 +3,7 @@
 //! Random commands of every type run between the slices of a rewrite; many touch several keys, so
 //! that they straddle the cursor. Seeds are printed; `SEAWALL_SOAK=1` runs twenty times as many.
 
-#[path = "support/living.rs"]
-mod living;
-
-use living::{Host, Random, restart, state};
+use crate::living::{Host, Random, restart, state};
 use seawall_server::log::sim::SimDisk;
 use seawall_server::log::{Rewrite, Step, Target};
 

@@ -1,19 +1,17 @@
 //! A large value is shared between the keyspace and the replies that carry it. Nobody notices: a reply
 //! is what the value was when it was asked for, whatever becomes of the key before it is read.
 
-mod support;
-
 use std::{
     io::{Read, Write},
     net::TcpStream,
     sync::Arc,
 };
 
+use crate::support::{ask, client, eventually, expect, request, serve};
 use seawall_server::{
     Config, Handle, Server,
     log::{open_journal_on, sim::SimDisk},
 };
-use support::{ask, client, eventually, expect, request, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// More than the kernel holds of one connection's output.
@@ -190,7 +188,7 @@ fn an_argument_that_arrives_counts_and_is_bounded() {
     let mut greedy = client(&server);
     // The server may close before it has all.
     let _ = greedy.write_all(&request(&["SET", "k", &half]));
-    assert!(support::read_to_end(&mut greedy).is_empty());
+    assert!(crate::support::read_to_end(&mut greedy).is_empty());
     ask(&mut stream, &["STRLEN", "k"], &format!(":{LARGE}\r\n"));
 }
 

@@ -1,15 +1,13 @@
 //! Scripts that never end: everybody else is told, and anybody can end them.
 
-mod support;
-
 use std::{
     io::{Read, Write},
     net::TcpStream,
     time::Instant,
 };
 
+use crate::support::{PATIENCE, ask, client, eventually, expect, read_to_end, request};
 use seawall_server::{Config, Handle, LocalStream, Server};
-use support::{PATIENCE, ask, client, eventually, expect, read_to_end, request};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     runtime::Builder,

@@ -1,8 +1,6 @@
 //! Nobody on a socket waits for the disk: while a rewrite puts its file in place, reads are answered.
 //! What the loop was busy with longest is in INFO.
 
-mod support;
-
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -11,11 +9,11 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{ask, client, eventually, expect, request, serve};
 use seawall_server::{
     Config, Server,
     log::{Disk, DiskFile, LOG_FILE, open_journal_on, sim::SimDisk},
 };
-use support::{ask, client, eventually, expect, request, serve};
 
 /// INFO is brought up to date once a second.
 const TOLD_WITHIN: Duration = Duration::from_millis(1_200);

@@ -1,11 +1,9 @@
 //! Memory of removed data goes back to the system although nobody asks for anything any more, with the
 //! allocator of the program.
 
-mod support;
-
 use std::{fs, io::Write};
 
-use support::{ask, client, eventually, request, serve};
+use crate::support::{ask, client, eventually, request, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -30,7 +28,7 @@ fn fill(stream: &mut std::net::TcpStream) {
             let mut stream = stream.try_clone().expect("a socket");
             move || stream.write_all(&bytes).expect("the server reads")
         });
-        support::expect(stream, &"+OK\r\n".repeat(5000));
+        crate::support::expect(stream, &"+OK\r\n".repeat(5000));
         writer.join().expect("no panic");
     }
 }

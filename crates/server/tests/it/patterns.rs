@@ -1,17 +1,13 @@
 //! Lua's patterns beside redis-server: random subjects, patterns and replacements, byte for byte.
 
-#[path = "support/redis.rs"]
-mod redis_server;
-mod support;
-
 use std::{
     hash::{BuildHasher, RandomState},
     io::{Read, Write},
     net::TcpStream,
 };
 
-use redis_server::Redis;
-use support::{client, request, serve};
+use crate::redis_server::Redis;
+use crate::support::{client, request, serve};
 
 /// Cases of one run.
 const CASES: usize = 6_000;

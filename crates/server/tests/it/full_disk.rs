@@ -1,8 +1,6 @@
 //! A disk that takes no more: every write in flight is answered, by an error that says that it is in
 //! memory and not in the log; what a restart then finds; and how it goes on when there is room again.
 
-mod support;
-
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -10,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::support::{PATIENCE, ask, client, eventually, expect, request};
 use seawall_server::{
     Config, Handle, Server,
     log::{
@@ -17,7 +16,6 @@ use seawall_server::{
         sim::{Faults, SimDisk},
     },
 };
-use support::{PATIENCE, ask, client, eventually, expect, request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const POLICIES: [&str; 3] = ["always", "everysec", "no"];
@@ -153,7 +151,8 @@ fn transactions_scripts_and_waiters_are_answered() {
             1 => assert_confession(&line(&mut writer)),
             // A reply that was written in several steps cannot be exchanged: the client is cut off.
             2 => {
-                let told = String::from_utf8_lossy(&support::read_to_end(&mut writer)).into_owned();
+                let told =
+                    String::from_utf8_lossy(&crate::support::read_to_end(&mut writer)).into_owned();
                 assert!(!told.contains(":1\r\n"), "{told}");
                 continue;
             }

@@ -1,14 +1,12 @@
 //! Connections inside the process: with redis-rs, with each other, with sockets, by the thousand.
 
-mod support;
-
 use std::{io::Write, time::Duration};
 
+use crate::support::{PATIENCE, ask, client, eventually, expect, request, serve};
 use redis::{
     AsyncCommands, AsyncConnectionConfig, RedisConnectionInfo, aio::MultiplexedConnection,
 };
 use seawall_server::{Config, Handle, LocalStream, Server};
-use support::{PATIENCE, ask, client, eventually, expect, request, serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     task::JoinSet,

@@ -1,7 +1,5 @@
 //! The event loop over real sockets: order, fragments, volume, many clients, endings.
 
-mod support;
-
 use std::{
     io::{Read, Write},
     net::Shutdown,
@@ -9,8 +7,8 @@ use std::{
     thread,
 };
 
+use crate::support::{ask, client, eventually, expect, read_to_end, request, serve};
 use seawall_server::{Config, Server, StartError};
-use support::{ask, client, eventually, expect, read_to_end, request, serve};
 
 #[test]
 fn a_pipeline_is_answered_in_order() {

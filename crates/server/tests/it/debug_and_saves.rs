@@ -1,19 +1,17 @@
 //! DEBUG is off unless it was allowed; BGSAVE, BGREWRITEAOF and INFO say the same; wrong save points
 //! are refused.
 
-mod support;
-
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
     sync::{Arc, Condvar, Mutex},
 };
 
+use crate::support::{ask, client, eventually, request, serve};
 use seawall_server::{
     Config, Handle, Server,
     log::{Disk, DiskFile, SNAPSHOT_FILE, open_journal_on, sim::SimDisk},
 };
-use support::{ask, client, eventually, request, serve};
 
 const NO_DEBUG: &str = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \
                         \"local\", you can run it from a local connection, otherwise you need to set \

@@ -1,7 +1,5 @@
 //! Bounds on clients, and replies that wait for the log.
 
-mod support;
-
 use std::{
     io::Write,
     sync::{
@@ -15,7 +13,7 @@ use seawall_engine::ManualClock;
 use seawall_server::{Config, Handle, Journal, JournalError, Listener, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use support::{ask, client, eventually, expect, read_to_end, request, serve};
+use crate::support::{ask, client, eventually, expect, read_to_end, request, serve};
 
 #[test]
 fn one_client_too_many_is_told_so() {

@@ -1,7 +1,5 @@
 //! What the server's tests share: raw sockets, so that a test sees the very bytes.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
-
 use std::{
     io::{Read, Write},
     net::TcpStream,

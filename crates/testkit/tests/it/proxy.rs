@@ -236,6 +236,34 @@ fn stalled_bytes_arrive_later() {
 }
 
 #[test]
+fn what_is_held_holds_up_its_own_connection_only() {
+    let stand = Stand::new();
+    let (mut held, mut other) = (stand.client(), stand.client());
+    let rule = stand.proxy.hold_request(On::command("INCR").once());
+    held.send(&["PING"]).unwrap();
+    held.send(&["INCR", "n"]).unwrap();
+    held.send(&["GET", "n"]).unwrap();
+    eventually("it is held", || stand.proxy.held() == 1);
+    assert_eq!(held.read().unwrap().text(), "PONG", "what came before it went on");
+    assert_eq!(held.read_within(SILENCE).unwrap(), None);
+    assert_eq!(other.call(&["INCR", "n"]).unwrap(), Reply::Int(1));
+    stand.proxy.remove(rule);
+    assert_eq!(held.read().unwrap(), Reply::Int(2));
+    assert_eq!(held.read().unwrap().text(), "2");
+
+    stand.proxy.hold_reply(On::command("INCR").once());
+    held.send(&["INCR", "n"]).unwrap();
+    held.send(&["GET", "n"]).unwrap();
+    eventually("its reply is held", || stand.proxy.held() == 1);
+    assert_eq!(held.read_within(SILENCE).unwrap(), None);
+    assert_eq!(other.call(&["INCR", "n"]).unwrap(), Reply::Int(4), "it was carried out");
+    stand.proxy.heal();
+    assert_eq!(held.read().unwrap(), Reply::Int(3));
+    held.read().unwrap();
+    assert_eq!(stand.proxy.held(), 0);
+}
+
+#[test]
 fn a_delay_is_a_latency_and_not_a_lower_throughput() {
     let stand = Stand::new();
     let mut client = stand.client();

@@ -1,19 +1,15 @@
 //! What clients leave unread is memory: it is counted, bounds see it, and who holds too much goes.
 //! Beside redis-server wherever it does the same.
 
-#[path = "support/redis.rs"]
-mod redis_server;
-mod support;
-
 use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
 };
 
-use redis_server::Redis;
+use crate::redis_server::Redis;
+use crate::support::{PATIENCE, ask, client, eventually, read_to_end, request, serve};
 use seawall_server::Handle;
-use support::{PATIENCE, ask, client, eventually, read_to_end, request, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MIB: usize = 1 << 20;
@@ -186,7 +182,7 @@ fn a_large_value_is_held_once() {
     drop(value);
     let before = peak_bytes();
     stream.write_all(&bytes).expect("the server reads");
-    support::expect(&mut stream, "+OK\r\n");
+    crate::support::expect(&mut stream, "+OK\r\n");
     drop(bytes);
     let stored = peak_bytes() - before;
     assert!(stored < LARGE * 3 / 2, "SET took {} MiB", stored / MIB);

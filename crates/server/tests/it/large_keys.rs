@@ -1,13 +1,10 @@
 //! Large keys in a rewrite: dumped in slices of bounded work, and whatever changes them meanwhile, a
 //! restart finds what the engine held. `SEAWALL_SOAK=1` runs twenty times as many lives.
 
-#[path = "support/living.rs"]
-mod living;
-
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use living::{Host, Random, restart, state};
+use crate::living::{Host, Random, restart, state};
 use seawall_engine::effects::{Effects, Operation};
 use seawall_engine::{Cursor, Part, Reach, Slice, Touch};
 use seawall_server::log::sim::SimDisk;

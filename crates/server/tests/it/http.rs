@@ -1,19 +1,15 @@
 //! A client that speaks HTTP is cut off, as by redis-server, and nothing behind its first telling
 //! line runs: a web page can make a browser send a body of its choice to any loopback port.
 
-#[path = "support/redis.rs"]
-mod redis_server;
-mod support;
-
 use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     sync::{Arc, Mutex},
 };
 
-use redis_server::Redis;
+use crate::redis_server::Redis;
+use crate::support::{PATIENCE, ask, client, read_to_end, request, serve};
 use seawall_server::{Config, Handle, Level, LocalStream, Notices, Server};
-use support::{PATIENCE, ask, client, read_to_end, request, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// What browsers and curl send, and what an attacker would.
