@@ -3,6 +3,7 @@
 
 use clap::Args;
 
+use crate::mutants;
 use crate::outcome::Outcome;
 use crate::shell::{cargo, step};
 
@@ -19,10 +20,12 @@ pub(crate) struct Options {
     screens: bool,
 }
 
-/// Writes docs/compatibility.md from the command table, and docs/screens from the page.
+/// Writes docs/compatibility.md from the command table, docs/mutants.md from the patches, and docs/screens
+/// from the page.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let args = ["test", "--quiet", "--package", "seawall-engine", "--test", "compatibility"];
+    let args = ["test", "--quiet", "--package", "seawall-engine", "--test", "it", "compatibility"];
     step("docs/compatibility.md", cargo(&args).env(WRITE, "1"))?;
+    mutants::write_page()?;
     if options.screens {
         let args = ["test", "--quiet", "--package", "seawall-cli", "--test", "browser"];
         let mut tests = cargo(&args);

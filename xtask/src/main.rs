@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask test | setup | soak | bench | redis-suite | docs | record`.
+//! The project's own tasks: `cargo xtask test | setup | soak | mutants | bench | redis-suite | docs | record`.
 //!
 //! One program instead of shell scripts, so that every task runs the same on a developer's machine
 //! and in CI. Each task shows progress, keeps its full output under `target/xtask`, and an error
@@ -8,6 +8,7 @@
 
 mod bench;
 mod docs;
+mod mutants;
 mod outcome;
 mod record;
 mod setup;
@@ -37,6 +38,8 @@ enum Task {
     Setup,
     /// Run the large counts and keep their figures under target/soak
     Soak(soak::Options),
+    /// Plant each bug of mutants/ and check that its test fails
+    Mutants(mutants::Options),
     /// Measure side by side: the engine, the toolkit; writes pages under docs/
     Bench(bench::Options),
     /// Score the engine with Redis' own test suite, in external mode
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Setup => setup::run(),
         Task::Soak(options) => soak::run(&options),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
         Task::Docs(options) => docs::run(&options),

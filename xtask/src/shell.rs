@@ -14,6 +14,8 @@ use crate::outcome::{Context, Failure, Outcome};
 
 /// Lines of output that a failed step shows.
 const SHOWN_LINES: usize = 80;
+/// How often a step that takes long shows its last line where there is no terminal for a spinner.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 
 /// The top folder of the project.
 pub(crate) fn root() -> PathBuf {
@@ -118,6 +120,7 @@ pub(crate) fn run_logged(name: &str, command: &mut Command) -> Outcome<(bool, Ve
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let spinner = spinner(name);
+    let (started, mut shown_at) = (Instant::now(), Instant::now());
     let mut lines = Vec::new();
     let mut reader = BufReader::new(reader);
     let mut raw = Vec::new();
@@ -126,6 +129,10 @@ pub(crate) fn run_logged(name: &str, command: &mut Command) -> Outcome<(bool, Ve
         raw.clear();
         writeln!(file, "{line}")?;
         spinner.set_message(line.clone());
+        if spinner.is_hidden() && shown_at.elapsed() >= SIGN_OF_LIFE {
+            shown_at = Instant::now();
+            println!("      {name}, {:.0} s: {}", started.elapsed().as_secs_f64(), line.trim());
+        }
         lines.push(line);
     }
     let status = child.wait()?;

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use seawall_testkit::ServerBuilder;
 use seawall_testkit::differential::{Differential, Limits};
 
+use crate::mutants;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{bar, cargo, release_binary, target};
 use crate::test::step_of_tests;
@@ -50,7 +51,8 @@ enum Subject {
 /// Tests that run a twentieth of their counts unless they are told otherwise: what they show, and the
 /// words behind `cargo`.
 const TESTS: &[(&str, &str)] = &[
-    ("power cuts, bit flips, full disks", "test -p seawall-server --lib --test recovery*"),
+    ("power cuts, bit flips", "test -p seawall-server --lib"),
+    ("recovery and full disks", "test -p seawall-server --test it recovery"),
     ("a million visitors", "test --release -p seawall --test social a_million_visitors"),
     ("random histories from their log", "test -p seawall-engine --lib dump"),
     ("hot keys: ten million names in bounded memory", "test --release -p seawall --lib hotkey"),
@@ -62,7 +64,7 @@ const TESTS: &[(&str, &str)] = &[
         "campaigns: streams, delayed queue, sessions, ten minutes each",
         "test -p seawall --test stream --test queue --test session campaign:: -- --nocapture --test-threads=1",
     ),
-    ("kills under load", "test -p seawall-cli --test durability"),
+    ("kills under load", "test -p seawall-cli --test it durability::"),
     (
         "killed stream workers against their ledger",
         "test -p seawall --test stream kills -- --test-threads=1",
@@ -101,6 +103,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             let words: Vec<&str> = words.split_whitespace().collect();
             step_of_tests(name, cargo(&words).env("SEAWALL_SOAK", "1"))?;
         }
+        mutants::run_all()?;
     }
     let ours = match (options.server, &options.binary) {
         (Subject::Redis, _) => ServerBuilder::redis(),

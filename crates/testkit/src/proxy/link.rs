@@ -19,12 +19,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
+#[cfg(unix)]
+use socket2::{Domain, SockAddr, Type};
+use socket2::{SockRef, Socket};
 
 use super::frame::{self, Front};
 use super::pending::{Arrival, Pending};
 use super::rules::{Fate, Flow};
 use super::shared::{Direction, Shared};
+use crate::client::Address;
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -49,7 +52,7 @@ enum Event {
 pub(super) struct Link {
     id: u64,
     client: TcpStream,
-    server: TcpStream,
+    server: Socket,
     dead: AtomicBool,
     /// Bytes were swallowed: what follows cannot be understood any more.
     pub(super) broken: AtomicBool,
@@ -63,18 +66,16 @@ pub(super) struct Link {
 impl Link {
     /// Takes a client's connection on.
     pub(super) fn open(id: u64, client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
-        let upstream = SocketAddr::from((Ipv4Addr::LOCALHOST, shared.upstream));
-        let server = match TcpStream::connect_timeout(&upstream, CONNECT_LIMIT) {
+        let server = match connect(&shared.upstream) {
             Ok(server) => server,
             Err(error) => {
                 reset(&client);
                 return Err(error);
             }
         };
-        for stream in [&client, &server] {
-            stream.set_nodelay(true)?;
-            stream.set_write_timeout(Some(WRITE_PATIENCE))?;
-        }
+        client.set_nodelay(true)?;
+        client.set_write_timeout(Some(WRITE_PATIENCE))?;
+        server.set_write_timeout(Some(WRITE_PATIENCE))?;
         let link = Arc::new(Self {
             id,
             client,
@@ -140,7 +141,7 @@ impl Link {
     }
 
     /// Moves what arrives into the queue.
-    fn read(&self, mut from: &TcpStream, queue: &SyncSender<Event>) {
+    fn read(&self, mut from: impl Read, queue: &SyncSender<Event>) {
         let mut chunk = vec![0; CHUNK_BYTES];
         while !self.is_dead() {
             match from.read(&mut chunk) {
@@ -226,6 +227,13 @@ impl Link {
                 self.cut();
                 return false;
             }
+            if let Fate::HoldRequest(rule) = fate {
+                // What came before it is on its way.
+                if self.write(&self.server, &std::mem::take(&mut outgoing)).is_err() {
+                    return false;
+                }
+                self.shared.hold(rule, &self.dead);
+            }
             if !command.is_empty() {
                 self.pending().push(&command, fate.clone());
             }
@@ -286,6 +294,13 @@ impl Link {
                     self.cut();
                     return false;
                 }
+                Arrival::Answer(Fate::HoldReply(rule)) | Arrival::Part(Fate::HoldReply(rule)) => {
+                    if self.write(&self.client, &std::mem::take(&mut outgoing)).is_err() {
+                        return false;
+                    }
+                    self.shared.hold(rule, &self.dead);
+                    outgoing.extend_from_slice(bytes);
+                }
                 Arrival::Message(channel) if self.shared.rules().loses_push(&channel) => {}
                 _ => outgoing.extend_from_slice(bytes),
             }
@@ -295,7 +310,7 @@ impl Link {
     }
 
     /// Writes everything, unless the connection is cut meanwhile.
-    fn write(&self, mut to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, mut to: impl Write, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match to.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -312,6 +327,23 @@ impl Link {
 
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn connect(upstream: &Address) -> io::Result<Socket> {
+    match upstream {
+        Address::Tcp(port) => {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+            let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
+            stream.set_nodelay(true)?;
+            Ok(stream.into())
+        }
+        #[cfg(unix)]
+        Address::Unix(path) => {
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            socket.connect(&SockAddr::unix(path)?)?;
+            Ok(socket)
+        }
     }
 }
 

@@ -65,10 +65,19 @@ impl FaultProxy {
     ///
     /// When no port is free.
     pub fn start(upstream_port: u16) -> io::Result<Self> {
+        Self::in_front_of(Address::Tcp(upstream_port))
+    }
+
+    /// A proxy to the server at `upstream`, which may be a unix socket, as that of an embedded engine.
+    ///
+    /// # Errors
+    ///
+    /// When no port is free.
+    pub fn in_front_of(upstream: Address) -> io::Result<Self> {
         let given = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(upstream_port));
         let (listener, port) = door::listen()?;
-        let shared = Arc::new(Shared::new(upstream_port, seed));
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(port));
+        let shared = Arc::new(Shared::new(upstream, seed));
         let door = Some(door::attend(listener, port, Arc::clone(&shared))?);
         Ok(Self { port, seed, shared, door })
     }
@@ -125,6 +134,24 @@ impl FaultProxy {
         self.shared.rules().add(on, Fate::Answer(bytes))
     }
 
+    /// The command waits in the proxy, with all that follows it on its connection, until the rule is
+    /// taken back; then it goes on to the server. Other connections are not held up.
+    pub fn hold_request(&self, on: On) -> RuleId {
+        self.shared.rules().add_named(on, Fate::HoldRequest)
+    }
+
+    /// The command is carried out; its reply waits in the proxy, with all that follows it on its
+    /// connection, until the rule is taken back. Other connections are not held up.
+    pub fn hold_reply(&self, on: On) -> RuleId {
+        self.shared.rules().add_named(on, Fate::HoldReply)
+    }
+
+    /// How many requests and replies are held by such rules now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.shared.held.load(Ordering::SeqCst)
+    }
+
     /// Messages of subscriptions and invalidations are swallowed silently with this probability.
     pub fn drop_pushes(&self, probability: f64) {
         self.lose_pushes(PushLoss { prefix: Vec::new(), probability, times: u64::MAX });
@@ -143,6 +170,7 @@ impl FaultProxy {
     /// Takes one rule back.
     pub fn remove(&self, rule: RuleId) {
         self.shared.rules().remove(rule);
+        self.shared.changed();
     }
 
     /// Everything takes this much longer in one direction.

@@ -150,6 +150,10 @@ pub(super) enum Fate {
     LoseRequest,
     /// It never arrives, and is answered with these bytes.
     Answer(Vec<u8>),
+    /// It arrives when this rule is taken back.
+    HoldRequest(RuleId),
+    /// It is carried out, its reply arrives when this rule is taken back.
+    HoldReply(RuleId),
 }
 
 /// Names a rule, to take it back.
@@ -228,6 +232,15 @@ impl Rules {
         id
     }
 
+    /// Adds a rule whose fate names the rule itself.
+    pub(super) fn add_named(&mut self, on: On, fate: impl FnOnce(RuleId) -> Fate) -> RuleId {
+        self.add(on, fate(RuleId(self.next_id)))
+    }
+
+    pub(super) fn has(&self, id: RuleId) -> bool {
+        self.faults.iter().any(|(own, ..)| *own == id)
+    }
+
     pub(super) fn remove(&mut self, id: RuleId) {
         self.faults.retain(|(own, ..)| *own != id);
     }
@@ -253,7 +266,7 @@ impl Rules {
             .iter_mut()
             .find_map(|(_, on, fate)| (on.matches(command) && on.takes(rng)).then(|| fate.clone()));
         let fate = hit.unwrap_or(Fate::Pass);
-        if matches!(fate, Fate::Pass | Fate::LoseReply) {
+        if !matches!(fate, Fate::LoseRequest | Fate::Answer(_)) {
             let name = command.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
             let name = String::from_utf8_lossy(&name).into_owned();
             *self.passed.entry(name).or_default() += 1;

@@ -2,12 +2,16 @@
 //! anything changed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::link::Link;
-use super::rules::{Flow, Rules};
+use super::rules::{Flow, RuleId, Rules};
+use crate::client::Address;
+
+/// Only a bound: whatever ends a wait rings the bell.
+const ROUND: Duration = Duration::from_secs(60);
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +34,7 @@ pub(super) enum Door {
 }
 
 pub(super) struct Shared {
-    pub(super) upstream: u16,
+    pub(super) upstream: Address,
     rules: Mutex<Rules>,
     links: Mutex<HashMap<u64, Arc<Link>>>,
     /// What is wanted of the door, and what it is.
@@ -38,10 +42,11 @@ pub(super) struct Shared {
     bell: Condvar,
     bell_lock: Mutex<u64>,
     pub(super) accepted: AtomicU64,
+    pub(super) held: AtomicUsize,
 }
 
 impl Shared {
-    pub(super) fn new(upstream: u16, seed: u64) -> Self {
+    pub(super) fn new(upstream: Address, seed: u64) -> Self {
         Self {
             upstream,
             rules: Mutex::new(Rules::new(seed)),
@@ -50,6 +55,7 @@ impl Shared {
             bell: Condvar::new(),
             bell_lock: Mutex::new(0),
             accepted: AtomicU64::new(0),
+            held: AtomicUsize::new(0),
         }
     }
 
@@ -89,6 +95,13 @@ impl Shared {
         }
     }
 
+    /// Waits until this rule is taken back, or the connection is gone.
+    pub(super) fn hold(&self, rule: RuleId, dead: &AtomicBool) {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        while !self.wait_until(ROUND, || dead.load(Ordering::SeqCst) || !self.rules().has(rule)) {}
+        self.held.fetch_sub(1, Ordering::SeqCst);
+    }
+
     /// Holds bytes back that arrived at `arrived` for as long as the rules say, which may change
     /// meanwhile; what is to become of them, or `None` when their connection is gone.
     pub(super) fn wait(
@@ -97,8 +110,6 @@ impl Shared {
         arrived: Instant,
         dead: &AtomicBool,
     ) -> Option<Flow> {
-        /// Only a bound: whatever ends the wait rings the bell.
-        const ROUND: Duration = Duration::from_secs(60);
         loop {
             if dead.load(Ordering::SeqCst) {
                 return None;

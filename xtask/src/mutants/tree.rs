@@ -1,0 +1,100 @@
+//! A second work tree of the last commit, where planted bugs are applied one after the other.
+//!
+//! It shares the target folder with the project, so that dependencies are built once. Cargo names what it
+//! builds by a package's place inside its workspace and takes the library of one tree for that of the
+//! other; a setting of the profile that differs keeps the project's own crates apart.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::patch::Mutant;
+use crate::outcome::{Context, Failure, Outcome};
+use crate::shell::{cargo, root, target};
+
+/// Any number that nobody else builds with.
+const CODEGEN_UNITS: u32 = 203;
+
+/// The scratch work tree.
+pub(super) struct Tree {
+    folder: PathBuf,
+    /// What keeps its crates apart from the project's.
+    apart: Vec<String>,
+}
+
+impl Tree {
+    /// Checks the last commit out, into the place where the last run left its tree.
+    pub(super) fn check_out() -> Outcome<Self> {
+        let tree = Tree { folder: target().join("mutants"), apart: apart()? };
+        if tree.folder.join(".git").exists() {
+            let head = run(git_in(root()).args(["rev-parse", "HEAD"]))?;
+            tree.reset()?;
+            run(tree.git().args(["checkout", "--quiet", "--detach", head.trim()]))?;
+        } else {
+            // A folder that was deleted by hand is still in git's list.
+            run(git_in(root()).args(["worktree", "prune"]))?;
+            let mut add = git_in(root());
+            add.args(["worktree", "add", "--quiet", "--detach"]).arg(&tree.folder).arg("HEAD");
+            run(&mut add)?;
+        }
+        Ok(tree)
+    }
+
+    /// Plants a bug, and no other.
+    pub(super) fn plant(&self, mutant: &Mutant) -> Outcome {
+        self.reset()?;
+        run(self.git().arg("apply").arg(&mutant.path)).map(drop).map_err(|error| {
+            Failure::new(format!(
+                "{error}\n  the code has changed since this patch was made: apply it by hand and write \
+                 the diff anew"
+            ))
+        })
+    }
+
+    /// Takes all bugs out. Files that did not change keep their times, so that cargo builds only what
+    /// a patch touched.
+    pub(super) fn reset(&self) -> Outcome {
+        run(self.git().args(["checkout", "--quiet", "--", "."])).map(drop)
+    }
+
+    /// A cargo command in this tree.
+    pub(super) fn cargo(&self, args: &[&str]) -> Command {
+        let [subcommand, rest @ ..] = args else { return cargo(args) };
+        let mut command = cargo(&[subcommand]);
+        for setting in &self.apart {
+            command.args(["--config", setting]);
+        }
+        command.args(rest).current_dir(&self.folder).env("CARGO_TARGET_DIR", target());
+        command
+    }
+
+    fn git(&self) -> Command {
+        git_in(self.folder.clone())
+    }
+}
+
+/// A setting for each crate of the project.
+fn apart() -> Outcome<Vec<String>> {
+    let mut settings = Vec::new();
+    for entry in fs::read_dir(root().join("crates"))? {
+        let manifest = fs::read_to_string(entry?.path().join("Cargo.toml"))?;
+        let name = manifest.lines().find_map(|line| line.strip_prefix("name = "));
+        let name = name.unwrap_or_default().trim_matches('"');
+        settings.push(format!("profile.dev.package.{name}.codegen-units={CODEGEN_UNITS}"));
+    }
+    Ok(settings)
+}
+
+fn git_in(folder: PathBuf) -> Command {
+    let mut git = Command::new("git");
+    git.current_dir(folder);
+    git
+}
+
+fn run(command: &mut Command) -> Outcome<String> {
+    let output = command.output().context("cannot run git")?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(Failure::new(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
