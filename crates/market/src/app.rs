@@ -33,7 +33,7 @@ use crate::{
     notes::Notes,
     orders::Orders,
     payments::{Payments, SimulatedPayments},
-    sales::{self, CrashPoints, Sales, jobs::Workers},
+    sales::{self, Sales, jobs::Workers},
     shops::{self, Shops},
     stats::Stats,
     submissions,
@@ -194,14 +194,6 @@ pub struct Parts {
     pub sender: Option<Arc<dyn SmsSender>>,
     /// What takes money and gives it back; a simulation without it.
     pub payments: Option<Arc<dyn Payments>>,
-    /// Where workers and requests are killed; nowhere without it.
-    pub crash_points: CrashPoints,
-    /// A bug in orders of goods.
-    #[cfg(feature = "sabotage")]
-    pub goods_bug: Option<crate::orders::sabotage::Bug>,
-    /// A bug in what is owed to Redis.
-    #[cfg(feature = "sabotage")]
-    pub debts_bug: Option<debts::Bug>,
 }
 
 /// The running service, without a socket.
@@ -224,8 +216,6 @@ impl App {
         let db = Arc::new(Db::open(&config.database).await?);
         let payments = parts.payments.unwrap_or_else(|| Arc::new(SimulatedPayments::default()));
         let debts = Debts::new(&db, seawall.link());
-        #[cfg(feature = "sabotage")]
-        let debts = debts.spoiled(parts.debts_bug);
         let config = Arc::new(config);
         let context = Context { config, seawall, db, debts, payments, instance };
         prepare(&context).await?;
@@ -241,18 +231,13 @@ impl App {
         notes.take_ids_in_hand().await?;
         let inboxes = Inboxes::new(&context)?;
         let follows = Follows::new(&context, &accounts, &inboxes, notes.events())?;
-        let crash_points = parts.crash_points;
-        let feed = Feed::new(&context, &notes, &follows, &inboxes, crash_points.clone());
-        let feed = Arc::new(feed);
-        let sales = Arc::new(Sales::new(&context, crash_points.clone())?);
+        let feed = Arc::new(Feed::new(&context, &notes, &follows, &inboxes));
+        let sales = Arc::new(Sales::new(&context)?);
         sales.open_sales().await?;
 
         let goods = Arc::new(Goods::new(&context)?);
         let carts = Arc::new(Carts::new(&context, &goods)?);
-        let orders = Orders::new(&context, &goods, &carts, crash_points)?;
-        #[cfg(feature = "sabotage")]
-        let orders = orders.spoiled(parts.goods_bug);
-        let orders = Arc::new(orders);
+        let orders = Arc::new(Orders::new(&context, &goods, &carts)?);
 
         let settler = Arc::new(Settler {
             context: context.clone(),
@@ -319,6 +304,14 @@ impl App {
     /// [`Error::Unavailable`] when a store is away.
     pub async fn compare_sales(&self) -> Result<()> {
         self.state.sales.reconcile_all().await
+    }
+
+    /// Compares stock in Redis with the database and repairs it, now instead of in a while.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when a store is away.
+    pub async fn compare_stock(&self) -> Result<()> {
+        self.state.goods.compare_all().await
     }
 
     /// From now on `/readyz` says that the process is ending.

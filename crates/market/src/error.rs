@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use seawall::cache::CacheError;
+use seawall::cache::{CacheError, WriteError};
 
 /// Why a request was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +105,16 @@ impl From<seawall::Error> for Error {
             }
             // A server that refuses (out of memory, read-only) is as good as away for the caller.
             _ => Error::Unavailable { what: "Redis", cause: error.to_string() },
+        }
+    }
+}
+
+impl From<WriteError<Error>> for Error {
+    fn from(error: WriteError<Error>) -> Self {
+        match error {
+            WriteError::Work(error) => error,
+            WriteError::NotRun(error) | WriteError::NotInvalidated(error) => error.into(),
+            error => Error::Internal(error.to_string()),
         }
     }
 }

@@ -42,11 +42,8 @@
 /// The name of the lock under which big keys are looked for.
 pub const BIG_KEYS_LOCK: &str = "big-keys";
 
-/// The name of the lock under which one process does a round of a job.
-#[must_use]
-pub fn job_lock(job: &str) -> String {
-    format!("job:{job}")
-}
+/// The name of the lock whose holder does the jobs of the whole fleet.
+pub const LEADER_LOCK: &str = "jobs";
 
 /// The name of the lock under which the stock of a SKU is rebuilt.
 #[must_use]

@@ -13,7 +13,7 @@ mod check;
 pub mod checkins;
 pub mod config;
 pub mod db;
-pub mod debts;
+mod debts;
 mod demo;
 pub mod error;
 pub mod feed;

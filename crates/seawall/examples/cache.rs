@@ -41,7 +41,7 @@ async fn select_many(ids: Vec<u64>) -> io::Result<std::collections::HashMap<u64,
     Ok(ids.into_iter().map(|id| (id, format!("shop {id}"))).collect())
 }
 
-async fn update(_name: &str) -> Result<(), seawall::Error> {
+async fn update(_name: &str) -> io::Result<()> {
     Ok(())
 }
 

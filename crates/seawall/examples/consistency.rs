@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     has_read.acquire().await?.forget();
 
     // Meanwhile the price is changed. This kills the reader's lease.
-    let ((), done) = prices.write(&1, async { Ok::<_, seawall::Error>(()) }).await?;
+    let ((), done) = prices.write(&1, async { Ok::<_, io::Error>(()) }).await?;
     say(&format!("written: {done:?}"));
 
     // Now the reader wants to store what it read. Redis refuses: its lease is gone.

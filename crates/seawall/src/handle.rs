@@ -1,24 +1,23 @@
 //! The handle that everything starts from: the link, the prefix, the tasks, and their end in order.
 
 mod builder;
+mod slots;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::task::TaskTracker;
 
 pub use self::builder::Builder;
+use self::slots::Slots;
 use crate::{
-    cache::{counters::Counters, level1_budget::Budget},
     clock::Clock,
     error::Result,
-    hotkey::HotKeys,
     key::{self, KeyPart},
     link::Link,
-    lock::Keeper,
 };
 
 /// A connection to Redis and everything built on it; a cheap clone.
@@ -46,18 +45,12 @@ struct Inner {
     prefix: String,
     stop: watch::Sender<bool>,
     tasks: TaskTracker,
-    /// Renews locks; there once the first lock was taken.
-    keeper: OnceLock<Arc<Keeper>>,
-    /// Reads the message counters of all caches; there once the first cache was built.
-    counters: OnceLock<Arc<Counters>>,
+    /// What capabilities keep for this connection.
+    slots: Slots,
     /// What the first levels of all caches may hold together.
-    level1_budget: Arc<Budget>,
-    /// How many shards of inventories nobody uses at the moment: their sweepers take turns.
-    idle_shards: Arc<AtomicUsize>,
+    level1_bytes: u64,
     /// The runtime in which the handle was connected.
     runtime: tokio::runtime::Handle,
-    /// Finds hot keys; there once the first cache was built.
-    hot: OnceLock<HotKeys>,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<Arc<seawall_server::Handle>>>,
 }
@@ -79,6 +72,15 @@ impl Seawall {
     /// [`Error::Unavailable`](crate::Error::Unavailable) when nobody answers.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
+    }
+
+    /// Makes the handle without waiting for Redis; see [`Builder::connect_lazy`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a URL that makes no sense, and outside a Tokio
+    /// runtime.
+    pub fn connect_lazy(url: &str) -> Result<Self> {
+        Self::builder(url).connect_lazy()
     }
 
     /// Begins a connection with settings of one's own.
@@ -135,29 +137,15 @@ impl Seawall {
         };
     }
 
-    /// What reads the message counters of this handle's caches.
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
-        self.inner.counters.get_or_init(|| Counters::new(self.inner.link.clone()))
-    }
-
-    /// How many shards of this handle's inventories are idle.
-    pub(crate) fn idle_shards(&self) -> &Arc<AtomicUsize> {
-        &self.inner.idle_shards
+    /// What a capability keeps for this connection: one value of each type, made when it is first
+    /// asked for.
+    pub(crate) fn slot<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        self.inner.slots.get_or_make(make)
     }
 
     /// What the first levels of this handle's caches may hold together.
-    pub(crate) fn level1_budget(&self) -> &Arc<Budget> {
-        &self.inner.level1_budget
-    }
-
-    /// What renews and gives back this handle's locks; its task starts with the first use.
-    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
-        self.inner.keeper.get_or_init(|| Keeper::start(self))
-    }
-
-    /// What finds this handle's hot keys; its tasks start with the first cache.
-    pub(crate) fn hot(&self) -> &HotKeys {
-        self.inner.hot.get_or_init(|| HotKeys::new(self))
+    pub(crate) fn level1_bytes(&self) -> u64 {
+        self.inner.level1_bytes
     }
 
     /// Turns true when the handle is shut down.

@@ -4,6 +4,8 @@
 //! change the slot that the key lies in: `%`, `:`, `{` and `}` inside a part are written as `%25`,
 //! `%3A`, `%7B` and `%7D`. All other bytes stand as they are; keys need not be text.
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
@@ -52,7 +54,7 @@ impl KeyBuffer {
     }
 }
 
-/// Something that can be part of a key: numbers, text, bytes, and tuples of these.
+/// Something that can be part of a key: numbers, text, bytes, addresses, and tuples of these.
 ///
 /// ```
 /// use seawall::key::KeyPart;
@@ -127,6 +129,31 @@ impl<T: KeyPart + ?Sized> KeyPart for &T {
     }
 }
 
+impl<const N: usize> KeyPart for [u8; N] {
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self);
+    }
+}
+
+impl KeyPart for bool {
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(if *self { b"true" } else { b"false" });
+    }
+}
+
+impl KeyPart for char {
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
+/// As people write it, so `::1` becomes `%3A%3A1`.
+impl KeyPart for IpAddr {
+    fn write(&self, key: &mut KeyBuffer) {
+        key.push_part(self.to_string().as_bytes());
+    }
+}
+
 macro_rules! numbers {
     ($($number:ty),*) => {$(
         impl KeyPart for $number {
@@ -155,6 +182,8 @@ tuples! {
     A B;
     A B C;
     A B C D;
+    A B C D E;
+    A B C D E F;
 }
 
 #[cfg(test)]
@@ -169,6 +198,12 @@ mod tests {
         let huge = "x".repeat(MAX_KEY_BYTES + 1);
         assert!(huge.to_key().expect_err("huge").to_string().contains("digest"));
         assert!(with_prefix(b"cache:", "").is_err());
+    }
+
+    #[test]
+    fn every_kind_of_part_is_written_as_people_write_it() {
+        let key = (true, 'ä', [1u8, b':'], "::1".parse::<IpAddr>().expect("an address"), -7, "x");
+        assert_eq!(key.to_key().expect("a key"), "true:ä:\u{1}%3A:%3A%3A1:-7:x".as_bytes());
     }
 
     proptest! {

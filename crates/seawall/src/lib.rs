@@ -32,9 +32,7 @@
 pub mod bigkey;
 pub mod bloom;
 pub mod cache;
-pub mod clock;
 pub mod error;
-pub mod guard;
 mod handle;
 pub mod hotkey;
 pub mod id;
@@ -59,6 +57,8 @@ pub use handle::{Builder, Seawall};
 pub use key::KeyPart;
 pub use link::{Link, Script, Topology};
 pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};
+#[doc(inline)]
+pub use seawall_resilience::{self as guard, clock};
 
 /// The README's examples are tests.
 #[cfg(all(doctest, feature = "embedded"))]

@@ -28,14 +28,6 @@ use crate::{
     error::Result,
 };
 
-/// A bug that can be planted, to prove that tests notice (feature `sabotage`).
-#[cfg(feature = "sabotage")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bug {
-    /// Debts are not written: what Redis was not told dies with the process.
-    NothingWritten,
-}
-
 /// A copy that did not follow the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Debt {
@@ -100,34 +92,16 @@ impl Debt {
 pub(crate) struct Debts {
     db: Arc<Db>,
     link: Link,
-    #[cfg(feature = "sabotage")]
-    bug: Option<Bug>,
 }
 
 impl Debts {
     pub(crate) fn new(db: &Arc<Db>, link: &Link) -> Self {
-        Debts {
-            db: Arc::clone(db),
-            link: link.clone(),
-            #[cfg(feature = "sabotage")]
-            bug: None,
-        }
-    }
-
-    /// Plants a bug.
-    #[cfg(feature = "sabotage")]
-    pub(crate) fn spoiled(mut self, bug: Option<Bug>) -> Self {
-        self.bug = bug;
-        self
+        Debts { db: Arc::clone(db), link: link.clone() }
     }
 
     /// Writes what Redis could not be told. To be called after the commit and before the answer,
     /// which is an error when this is.
     pub(crate) async fn owe(&self, debts: &[Debt]) -> Result<()> {
-        #[cfg(feature = "sabotage")]
-        if self.bug == Some(Bug::NothingWritten) {
-            return Ok(());
-        }
         if debts.is_empty() {
             return Ok(());
         }

@@ -26,7 +26,6 @@ use crate::{
     jobs::Jobs,
     keys,
     notes::events::Event,
-    sales::CrashPoint,
 };
 
 /// The consumer group.
@@ -156,8 +155,6 @@ impl Feed {
                 }
             };
             reached(&missed)?;
-            // Killed there, this event is never settled from here.
-            self.crash_points.pass(CrashPoint::FanOut).await;
         }
     }
 

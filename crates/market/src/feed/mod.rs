@@ -29,7 +29,6 @@ use crate::{
     follows::Follows,
     http::PAGE_ROWS,
     notes::{Notes, View},
-    sales::CrashPoints,
 };
 
 /// How much is read of each list: first a little, and more if that does not make a page.
@@ -80,7 +79,6 @@ pub struct Feed {
     notes: Arc<Notes>,
     follows: Follows,
     inboxes: Inboxes,
-    crash_points: CrashPoints,
 }
 
 impl Feed {
@@ -89,14 +87,12 @@ impl Feed {
         notes: &Arc<Notes>,
         follows: &Follows,
         inboxes: &Inboxes,
-        crash_points: CrashPoints,
     ) -> Self {
         Feed {
             context: context.clone(),
             notes: Arc::clone(notes),
             follows: follows.clone(),
             inboxes: inboxes.clone(),
-            crash_points,
         }
     }
 

@@ -173,43 +173,49 @@ pub(super) struct Level {
     pub(super) going: i64,
 }
 
-/// The levels of SKUs after this one, in order, all at one moment.
-pub(super) async fn levels(db: &Db, after: i64, most: u32) -> Result<Vec<(u64, Level)>> {
-    let mut reading = db.snapshot().await?;
-    let stock =
-        sqlx::query("SELECT sku_id, num FROM inventory WHERE sku_id > ? ORDER BY sku_id LIMIT ?")
+/// SKUs that have stock, in order, after this one.
+pub(super) async fn stocked_after(db: &Db, after: i64, most: u32) -> Result<Vec<u64>> {
+    let query =
+        sqlx::query("SELECT sku_id FROM inventory WHERE sku_id > ? ORDER BY sku_id LIMIT ?")
             .bind(after)
-            .bind(i64::from(most))
-            .fetch_all(&mut *reading)
-            .await?;
-    let open = sqlx::query(
-        "SELECT sku_id, \
-         CAST(SUM(CASE WHEN delta > 0 THEN delta ELSE 0 END) AS SIGNED) AS coming, \
-         CAST(SUM(CASE WHEN delta < 0 THEN -delta ELSE 0 END) AS SIGNED) AS going \
-         FROM inventory_log WHERE applied = 0 GROUP BY sku_id",
-    )
-    .fetch_all(&mut *reading)
-    .await?;
-    reading.commit().await?;
-    let mut moving = HashMap::new();
-    for row in &open {
-        let level = (row.try_get::<i64, _>("coming")?, row.try_get::<i64, _>("going")?);
-        moving.insert(row.try_get::<i64, _>("sku_id")?, level);
-    }
-    stock
-        .iter()
-        .map(|row| {
-            let sku: i64 = row.try_get("sku_id")?;
-            let (coming, going) = moving.get(&sku).copied().unwrap_or_default();
-            Ok((unsigned(sku), Level { num: row.try_get("num")?, coming, going }))
-        })
-        .collect()
+            .bind(i64::from(most));
+    ids(query.fetch_all(db.read()).await?.iter())
 }
 
-/// The level of one SKU; 0 where it has none.
+/// SKUs whose stock moved since then, each once.
+pub(super) async fn moved_since(db: &Db, since: i64, most: u32) -> Result<Vec<u64>> {
+    let query = sqlx::query(
+        "SELECT DISTINCT sku_id FROM inventory_log WHERE applied IN (0, 1) AND create_time >= ? \
+         LIMIT ?",
+    )
+    .bind(since)
+    .bind(i64::from(most));
+    ids(query.fetch_all(db.read()).await?.iter())
+}
+
+fn ids<'a>(rows: impl Iterator<Item = &'a AnyRow>) -> Result<Vec<u64>> {
+    rows.map(|row| Ok(unsigned(row.try_get("sku_id")?))).collect()
+}
+
+/// The level of one SKU at one moment; 0 where it has none.
 pub(super) async fn level(db: &Db, sku: u64) -> Result<Level> {
-    let found = levels(db, id(sku) - 1, 1).await?;
-    Ok(found.first().filter(|(at, _)| *at == sku).map_or_else(Level::default, |(_, level)| *level))
+    let mut reading = db.snapshot().await?;
+    let stock = sqlx::query("SELECT num FROM inventory WHERE sku_id = ?").bind(id(sku));
+    let stock = stock.fetch_optional(&mut *reading).await?;
+    let open = sqlx::query(
+        "SELECT \
+         CAST(COALESCE(SUM(CASE WHEN delta > 0 THEN delta ELSE 0 END), 0) AS SIGNED) AS coming, \
+         CAST(COALESCE(SUM(CASE WHEN delta < 0 THEN -delta ELSE 0 END), 0) AS SIGNED) AS going \
+         FROM inventory_log WHERE applied = 0 AND sku_id = ?",
+    );
+    let open = open.bind(id(sku)).fetch_one(&mut *reading).await?;
+    reading.commit().await?;
+    let Some(stock) = stock else { return Ok(Level::default()) };
+    Ok(Level {
+        num: stock.try_get("num")?,
+        coming: open.try_get("coming")?,
+        going: open.try_get("going")?,
+    })
 }
 
 fn movement(row: &AnyRow) -> Result<Movement> {

@@ -24,8 +24,6 @@ pub(crate) mod http;
 mod jobs;
 mod life;
 mod list;
-#[cfg(feature = "sabotage")]
-pub mod sabotage;
 mod store;
 
 use std::sync::Arc;
@@ -45,7 +43,6 @@ use crate::{
         movement::{Movement, Reason, reference},
         stock::Holding,
     },
-    sales::{CrashPoint, CrashPoints},
     submissions::IdempotencyKey,
 };
 
@@ -128,22 +125,11 @@ pub struct Orders {
     goods: Arc<Goods>,
     carts: Arc<Carts>,
     lists: Lists,
-    crash_points: CrashPoints,
-    #[cfg(feature = "sabotage")]
-    bug: Option<sabotage::Bug>,
 }
 
 impl Orders {
-    pub(crate) fn new(
-        context: &Context,
-        goods: &Arc<Goods>,
-        carts: &Arc<Carts>,
-        crash_points: CrashPoints,
-    ) -> Result<Self> {
+    pub(crate) fn new(context: &Context, goods: &Arc<Goods>, carts: &Arc<Carts>) -> Result<Self> {
         Ok(Orders {
-            crash_points,
-            #[cfg(feature = "sabotage")]
-            bug: None,
             goods: Arc::clone(goods),
             carts: Arc::clone(carts),
             lists: Lists::new(&context.seawall, &context.db)?,
@@ -239,14 +225,8 @@ impl Orders {
             items: quote.items.iter().zip(homes).map(item).collect(),
         };
         let movements = self.movements(&order, Reason::Sale).await?;
-        #[cfg(not(feature = "sabotage"))]
-        let recorded = movements.as_slice();
-        #[cfg(feature = "sabotage")]
-        let recorded = self.record_early(&movements).await?;
-        self.crash_points.pass(CrashPoint::GoodsHeld).await;
-        match store::place(&self.context.db, &order, key.as_str(), recorded).await? {
+        match store::place(&self.context.db, &order, key.as_str(), &movements).await? {
             Placed::Now => {
-                self.crash_points.pass(CrashPoint::GoodsWritten).await;
                 self.goods.stocks().follow(&movements).await;
                 self.clear_cart(order.user, quote).await;
                 let listed = social::Order { id: order.id, time: now };

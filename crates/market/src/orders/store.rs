@@ -86,16 +86,6 @@ pub(super) async fn place(
     turn.commit().await.map(|()| Placed::Now)
 }
 
-/// Records movements without their order.
-#[cfg(feature = "sabotage")]
-pub(super) async fn record_alone(db: &Db, movements: &[Movement], now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
-    for movement in movements {
-        let _: Recorded = record(turn.query(), movement, now).await?;
-    }
-    turn.commit().await
-}
-
 async fn insert_items(connection: &mut AnyConnection, order: &Order) -> Result<()> {
     let rows = vec![format!("({})", marks(8)); order.items.len()].join(", ");
     let text = format!(

@@ -13,11 +13,10 @@ use std::{
     time::Duration,
 };
 
-use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream};
-use tokio::{sync::watch, task::JoinHandle};
+use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream, Worker};
 
 use super::{
-    Brought, Order, Sales, Status,
+    Order, Sales, Status,
     gate::{VOUCHER, number},
     millis, place, store,
 };
@@ -47,7 +46,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// How often each round is made.
 const TIME_OUTS: Duration = Duration::from_secs(5);
 const REFUNDS: Duration = Duration::from_secs(2);
-const PARKED: Duration = Duration::from_secs(2);
+const PARKED: Duration = Duration::from_secs(10);
 const COMPARISONS: Duration = Duration::from_secs(30);
 /// Orders that one transaction of a round ends.
 const AT_ONCE: u32 = 200;
@@ -58,20 +57,16 @@ const MONEY_BACK_WITHIN: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The workers of this process.
 #[derive(Debug)]
-pub struct Workers {
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
-}
+pub struct Workers(Worker);
 
 impl Workers {
     /// Starts them. `instance` names this process, the same after a restart.
     pub(crate) fn start(sales: &Arc<Sales>, instance: &str) -> Result<Self> {
-        let (kill, mut killed) = watch::channel(false);
         let handler = {
             let sales = Arc::clone(sales);
             move |batch: Vec<Delivery<Order>>| {
-                let (sales, kill) = (Arc::clone(&sales), kill.clone());
-                async move { sales.handle(batch, &kill).await }
+                let sales = Arc::clone(&sales);
+                async move { sales.handle(batch).await }
             }
         };
         let seawall = &sales.context.seawall;
@@ -85,31 +80,13 @@ impl Workers {
             .parked_limit(MAX_PARKED)
             .drain_limit(DRAIN_LIMIT)
             .run_batches(handler)?;
-        let (stop, mut stopped) = watch::channel(false);
-        let task = tokio::spawn(async move {
-            let dies = async {
-                // The sender lives in the worker's handler.
-                let _ = killed.wait_for(|killed| *killed).await;
-            };
-            let ends = async {
-                let _ = stopped.wait_for(|stop| *stop).await;
-            };
-            let drained = tokio::select! {
-                biased;
-                () = dies => worker.abandon().await,
-                () = ends => worker.stop().await,
-            };
-            tracing::debug!(?drained, "the order workers ended");
-        });
-        Ok(Workers { stop, task })
+        Ok(Workers(worker))
     }
 
     /// Lets the workers write what they have in hand, and ends them.
     pub(crate) async fn stop(self) {
-        self.stop.send_replace(true);
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the order workers did not end well");
-        }
+        let drained = self.0.stop().await;
+        tracing::debug!(?drained, "the order workers ended");
     }
 }
 
@@ -144,15 +121,11 @@ impl Sales {
         keys.into_iter().map(|key| Ok(self.context.seawall.stream_at(key, order)?)).collect()
     }
 
-    async fn handle(&self, batch: Vec<Delivery<Order>>, kill: &watch::Sender<bool>) -> Outcome {
+    async fn handle(&self, batch: Vec<Delivery<Order>>) -> Outcome {
         let orders: Vec<Order> = batch.into_iter().map(Delivery::into_payload).collect();
         self.pace.turn(orders.len()).await;
         match self.bring(&orders).await {
-            Ok(Brought::Settled) => Outcome::Done,
-            Ok(Brought::Killed) => {
-                kill.send_replace(true);
-                std::future::pending().await
-            }
+            Ok(()) => Outcome::Done,
             Err(Error::Unavailable { what, cause }) => {
                 tracing::warn!(what, cause, orders = orders.len(), "orders wait");
                 Outcome::Postpone(PAUSE)

@@ -17,7 +17,6 @@
 //!
 //! Deliberately absent: redeeming a voucher at the shop (USED is a status that nothing sets yet).
 
-mod crash;
 mod gate;
 pub(crate) mod http;
 pub mod jobs;
@@ -32,10 +31,7 @@ use std::{cmp::Reverse, time::Duration};
 
 use seawall::stock::Reserved;
 
-pub use self::{
-    crash::{CrashPoint, CrashPoints},
-    order::{Order, Status},
-};
+pub use self::order::{Order, Status};
 use self::{
     gate::{Gate, Opening},
     pace::Pace,
@@ -60,25 +56,14 @@ pub struct Sales {
     gate: Gate,
     ids: seawall::id::Ids,
     pace: Pace,
-    crash_points: CrashPoints,
-}
-
-/// What became of orders that were brought to the database.
-#[derive(Debug)]
-#[must_use]
-enum Brought {
-    /// The database has decided about each, and Redis knows.
-    Settled,
-    /// A crash point said so.
-    Killed,
 }
 
 impl Sales {
-    pub(crate) fn new(context: &Context, crash_points: CrashPoints) -> Result<Self> {
+    pub(crate) fn new(context: &Context) -> Result<Self> {
         let gate = Gate::new(context)?;
         let ids = context.seawall.ids("order").build()?;
         let pace = Pace::new(context.config.orders_per_second);
-        Ok(Sales { context: context.clone(), gate, ids, pace, crash_points })
+        Ok(Sales { context: context.clone(), gate, ids, pace })
     }
 
     /// Opens every sale that is not over, from the database, where Redis does not have it.
@@ -204,39 +189,32 @@ impl Sales {
     /// # Errors
     /// [`Error::Unavailable`]: a store is away, nothing is lost. Others: one of them cannot be written;
     /// the rest is settled.
-    async fn bring(&self, orders: &[Order]) -> Result<Brought> {
+    async fn bring(&self, orders: &[Order]) -> Result<()> {
         let db = &*self.context.db;
-        match place::place_all(db, orders, self.context.now(), &self.crash_points).await? {
-            AllPlaced::Kept => {
-                self.gate.confirm(orders).await?;
-                return Ok(Brought::Settled);
-            }
-            AllPlaced::Killed => return Ok(Brought::Killed),
+        match place::place_all(db, orders, self.context.now()).await? {
+            AllPlaced::Kept => return self.gate.confirm(orders).await,
             AllPlaced::OneByOne => {}
         }
-        let mut failed = Ok(Brought::Settled);
+        let mut failed = Ok(());
         for order in orders {
             match self.bring_one(order).await {
-                Ok(Brought::Settled) => {}
+                Ok(()) => {}
                 Err(error) if !matches!(error, Error::Unavailable { .. }) => {
                     tracing::error!(order = order.id, %error, "an order cannot be written");
                     failed = Err(error);
                 }
-                end => return end,
+                Err(error) => return Err(error),
             }
         }
         failed
     }
 
-    async fn bring_one(&self, order: &Order) -> Result<Brought> {
-        let now = self.context.now();
-        match place::place(&self.context.db, order, now, &self.crash_points).await? {
-            Placed::Kept => self.gate.confirm(std::slice::from_ref(order)).await?,
-            Placed::Duplicate { has } => self.gate.refuse_duplicate(order, has).await?,
-            Placed::SoldOut => self.gate.refuse_sold_out(order).await?,
-            Placed::Killed => return Ok(Brought::Killed),
+    async fn bring_one(&self, order: &Order) -> Result<()> {
+        match place::place(&self.context.db, order, self.context.now()).await? {
+            Placed::Kept => self.gate.confirm(std::slice::from_ref(order)).await,
+            Placed::Duplicate { has } => self.gate.refuse_duplicate(order, has).await,
+            Placed::SoldOut => self.gate.refuse_sold_out(order).await,
         }
-        Ok(Brought::Settled)
     }
 }
 

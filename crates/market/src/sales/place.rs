@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use sqlx::Row as _;
 
-use super::{CrashPoint, CrashPoints, Order, Status, store};
+use super::{Order, Status, store};
 use crate::{
     db::{Db, Turn, id, is_taken, unsigned},
     error::Result,
@@ -33,8 +33,6 @@ pub(super) enum Placed {
     },
     /// There was no unit left.
     SoldOut,
-    /// A crash point said so.
-    Killed,
 }
 
 /// What became of many reservations in one transaction.
@@ -45,17 +43,10 @@ pub(super) enum AllPlaced {
     Kept,
     /// One of them meets a rule; nothing was written.
     OneByOne,
-    /// A crash point said so.
-    Killed,
 }
 
 /// Writes reservations as orders, in one transaction with the stock: all or none.
-pub(super) async fn place_all(
-    db: &Db,
-    orders: &[Order],
-    now: i64,
-    crash: &CrashPoints,
-) -> Result<AllPlaced> {
+pub(super) async fn place_all(db: &Db, orders: &[Order], now: i64) -> Result<AllPlaced> {
     let mut units: BTreeMap<u64, i64> = BTreeMap::new();
     for order in orders {
         *units.entry(order.voucher_id).or_default() += 1;
@@ -77,21 +68,14 @@ pub(super) async fn place_all(
             Err(error) => return Err(error.into()),
         }
     }
-    if crash.kills(CrashPoint::BeforeCommit) {
-        return Ok(AllPlaced::Killed);
-    }
     turn.commit().await?;
-    if crash.kills(CrashPoint::AfterCommit) {
-        return Ok(AllPlaced::Killed);
-    }
     Ok(AllPlaced::Kept)
 }
 
 /// Writes one reservation as an order, or finds out why it cannot be one.
-pub(super) async fn place(db: &Db, order: &Order, now: i64, crash: &CrashPoints) -> Result<Placed> {
-    match place_all(db, std::slice::from_ref(order), now, crash).await? {
+pub(super) async fn place(db: &Db, order: &Order, now: i64) -> Result<Placed> {
+    match place_all(db, std::slice::from_ref(order), now).await? {
         AllPlaced::Kept => Ok(Placed::Kept),
-        AllPlaced::Killed => Ok(Placed::Killed),
         AllPlaced::OneByOne => refuse(db, order, now).await,
     }
 }

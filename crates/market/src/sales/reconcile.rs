@@ -77,9 +77,8 @@ impl Sales {
         let old = self.context.now() - millis(TOO_OLD);
         for order in self.gate.waiting_since(old).await? {
             tracing::warn!(order = order.id, "the database had not heard of an order");
-            // Killed or refused: the next round finds it again, or it waits no longer.
             match self.bring_one(&order).await {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(error @ Error::Unavailable { .. }) => return Err(error),
                 // One that cannot be written must not keep the others from it.
                 Err(error) => {

@@ -3,24 +3,22 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use axum::http::Method;
 use seawall::testing::Stage;
-use seawall_market::{
-    Parts,
-    sales::{CrashPoint, CrashPoints},
-};
-use seawall_testkit::backend::Backend;
+use seawall_market::Parts;
+use seawall_testkit::{backend::Backend, proxy::On};
 use serde_json::{Value, json};
 
 use crate::{
     follows::follow,
     market::{Market, PATIENCE, on_each_backend},
     notes::{flush, ids, publish, send, ticking},
+    victim::Victim,
 };
 
 on_each_backend!(
@@ -192,28 +190,32 @@ async fn nobody_misses_an_author_who_has_become_popular(backend: Backend) {
     market.shutdown().await;
 }
 
+/// It dies when it has put a note into the inboxes and acknowledges that.
 async fn a_killed_worker_loses_nothing(backend: Backend) {
-    let kills = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&kills);
-    let crashes = CrashPoints::new(move |here| {
-        here == CrashPoint::FanOut && count.fetch_add(1, Ordering::SeqCst) == 0
+    let (victim, stores) = Victim::on(backend).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&done);
+    let acknowledges = On::command("XACK").key_prefix("stream:{notes}").when(move |_| {
+        seen.store(true, Ordering::SeqCst);
+        true
     });
-    let market = Market::with_crashes(backend, crashes).await;
-    let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
-    page(&market, &ada, None).await;
-    let note = publish(&market, &bo, "The worker dies").await;
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while kills.load(Ordering::SeqCst) == 0 {
-        assert!(tokio::time::Instant::now() < deadline, "no worker came to the crash point");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    victim.proxy.fail_with(acknowledges, "LOADING not now");
+    let publishing = async |market: Arc<Market>| {
+        let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
+        page(&market, &ada, None).await;
+        let note = publish(&market, &bo, "The worker dies").await;
+        (ada, note)
+    };
+    let (ada, note) = victim.inside(publishing).await;
+    stores.until("it to acknowledge", async |_| done.load(Ordering::SeqCst)).await;
+    victim.kill().await;
     let pending = async |market: &Market| -> i64 {
         let (count, ..): (i64, Value3, Value3, Value3) =
             market.redis(&["XPENDING", "stream:{notes}", "feed"]).await;
         count
     };
-    assert_eq!(pending(&market).await, 1, "it was not acknowledged");
-    let restarted = market.restarted().await;
+    assert_eq!(pending(&stores).await, 1, "it was not acknowledged");
+    let restarted = stores.restarted().await;
     newest_is(&restarted, &ada, &note).await;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while pending(&restarted).await > 0 {
@@ -222,8 +224,8 @@ async fn a_killed_worker_loses_nothing(backend: Backend) {
     }
     let mut all = vec![note];
     all.extend(expected());
-    // Not shut down: the worker that was killed does not end in order either.
     assert_eq!(scroll(&restarted, &ada, async |_| {}).await, all, "once");
+    restarted.shutdown().await;
 }
 
 /// Whatever a reply has there.

@@ -3,30 +3,22 @@
 //! A request runs in a runtime of its own, and the death of a process is the end of that runtime: all
 //! of its tasks are gone where they are, and nothing is cleaned up.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use seawall::testing::Stage;
-use seawall_market::{
-    Parts,
-    orders::sabotage::Bug,
-    sales::{CrashPoint, CrashPoints},
-};
+use seawall_testkit::backend::Backend;
 use serde_json::json;
-use tokio::{runtime::Runtime, sync::Notify};
 use tower::ServiceExt as _;
 
 use crate::{
     cart::add,
     goods_orders::{check_out, levels, order, order_request, page},
-    market::{Market, PATIENCE},
+    market::{Market, PATIENCE, on_each_backend},
     notes::ticking,
+    victim::{Victim, kill, process},
 };
+
+on_each_backend!(an_order_that_dies_after_it_is_written_stands);
 
 /// Units of the SKU that is bought.
 const UNITS: i64 = 300;
@@ -34,12 +26,6 @@ const UNITS: i64 = 300;
 const HOLDS_END: Duration = Duration::from_secs(61);
 /// How far time goes at once: jobs have to get their rounds done before their locks end.
 const STEP: Duration = Duration::from_millis(200);
-
-/// A process of one thread.
-fn process() -> Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().expect("a runtime")
-}
 
 /// Whether every unit is on hand or in an order, by the database, and Redis says the same.
 async fn even(market: &Market) -> Result<(), String> {
@@ -71,37 +57,37 @@ async fn end(market: Market, stage: &Stage) {
     ticking(stage, market.shutdown()).await;
 }
 
-/// A market whose first order dies at a point, with what its buyer knows.
-async fn dies_at(point: CrashPoint, bug: Option<Bug>, stage: &Stage) -> (Market, String, String) {
-    let reached = Arc::new(Notify::new());
-    let crash_points = {
-        let (reached, is_first) = (Arc::clone(&reached), AtomicBool::new(true));
-        CrashPoints::new(move |at| {
-            let kills = at == point && is_first.swap(false, Ordering::SeqCst);
-            if kills {
-                reached.notify_one();
-            }
-            kills
-        })
-    };
-    let parts = Parts { crash_points, goods_bug: bug, ..Parts::default() };
-    let market = Market::on_stage_of(stage, parts, &[]).await;
+/// Somebody who has seven units in the cart: token and checkout.
+async fn quoted(market: &Market) -> (String, String) {
     let token = market.log_in("10000000002").await;
-    add(&market, &token, 1, 7).await.ok();
-    let checkout = check_out(&market, &token).await;
+    add(market, &token, 1, 7).await.ok();
+    let checkout = check_out(market, &token).await;
+    // Whoever brings a SKU's stock to Redis writes to the database as well.
+    assert_eq!(levels(market, 1).await["total"]["left"], UNITS);
+    (token, checkout)
+}
+
+/// A market whose first order dies when it is about to be written, with what its buyer knows.
+async fn dies_unwritten(stage: &Stage) -> (Market, String, String) {
+    let market = Market::on_stage_and_mariadb(stage).await;
+    let (token, checkout) = quoted(&market).await;
+    let held = market.hold_up_orders().await;
     let process = process();
     let request = order_request(&token, "once", &json!({"checkoutId": checkout}));
     process.spawn(market.router().oneshot(request));
-    reached.notified().await;
-    process.shutdown_background();
+    market.until_held_up().await;
+    kill(process).await;
+    held.close().await;
+    let levels = levels(&market, 1).await;
+    assert_eq!(levels["total"]["held"], 7);
+    assert_eq!(levels["num"], UNITS, "units have left without an order");
     (market, token, checkout)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_dies_before_it_is_written_gives_its_units_back() {
     let stage = Stage::start().await.expect("it starts");
-    let (market, token, checkout) = dies_at(CrashPoint::GoodsHeld, None, &stage).await;
-    assert_eq!(levels(&market, 1).await["total"]["held"], 7);
+    let (market, token, checkout) = dies_unwritten(&stage).await;
     until_even(&market, &stage).await;
     assert_eq!(levels(&market, 1).await["num"], UNITS);
     let body = json!({"checkoutId": checkout});
@@ -112,7 +98,7 @@ async fn an_order_that_dies_before_it_is_written_gives_its_units_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_dies_while_its_units_are_held_is_placed_by_its_repetition() {
     let stage = Stage::start().await.expect("it starts");
-    let (market, token, checkout) = dies_at(CrashPoint::GoodsHeld, None, &stage).await;
+    let (market, token, checkout) = dies_unwritten(&stage).await;
     let body = json!({"checkoutId": checkout});
     for _ in 0..2 {
         assert_eq!(order(&market, &token, "once", &body).await.ok().text(), checkout);
@@ -122,34 +108,28 @@ async fn an_order_that_dies_while_its_units_are_held_is_placed_by_its_repetition
     end(market, &stage).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_that_dies_after_it_is_written_stands() {
-    let stage = Stage::start().await.expect("it starts");
-    let (market, token, checkout) = dies_at(CrashPoint::GoodsWritten, None, &stage).await;
-    until_even(&market, &stage).await;
+/// It dies before Redis is told that the units are sold.
+async fn an_order_that_dies_after_it_is_written_stands(backend: Backend) {
+    let (victim, stores) = Victim::on(backend).await;
+    let quote = async |market: Arc<Market>| quoted(&market).await;
+    let (token, checkout) = victim.inside(quote).await;
+    let held = stores.hold_up_orders().await;
     let body = json!({"checkoutId": checkout});
+    victim.begin(victim.router().oneshot(order_request(&token, "once", &body)));
+    let are_held = async |market: Arc<Market>| levels(&market, 1).await["total"]["held"] == 7;
+    stores.until("the units to be held", async |_| victim.inside(are_held).await).await;
+    victim.proxy.black_hole();
+    held.close().await;
+    let written = "SELECT COUNT(*) FROM orders WHERE idempotency_key = 'once'";
+    stores.until("the order to be written", async |stores| stores.sql(written).await == 1).await;
+    victim.kill().await;
+
+    let market = stores.restarted().await;
+    market.until("everything to be even", async |market| even(market).await.is_ok()).await;
     assert_eq!(order(&market, &token, "once", &body).await.ok().text(), checkout);
     assert!(page(&market, &token, None).await.contains(&checkout));
     assert_eq!(levels(&market, 1).await["num"], UNITS - 7);
-    end(market, &stage).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stock_that_leaves_before_its_order_is_noticed() {
-    let stage = Stage::start().await.expect("it starts");
-    let bug = Some(Bug::StockBeforeOrder);
-    let (market, _, _) = dies_at(CrashPoint::GoodsHeld, bug, &stage).await;
-    stage.advance(HOLDS_END).await;
-    market
-        .until("Redis to follow the database", async |market| {
-            stage.advance(STEP).await;
-            let levels = levels(market, 1).await;
-            levels["total"]["held"] == 0 && levels["total"]["left"] == levels["num"]
-        })
-        .await;
-    let odd = even(&market).await.expect_err("seven units are nowhere");
-    assert!(odd.contains("0 units are in orders"), "{odd}");
-    end(market, &stage).await;
+    market.shutdown().await;
 }
 
 /// Whatever the requests are at when their process dies.

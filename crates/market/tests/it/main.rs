@@ -34,4 +34,5 @@ mod shops;
 mod stats;
 mod strangers;
 mod uploads;
+mod victim;
 mod vouchers;

@@ -9,7 +9,7 @@ use axum::{
 };
 use http_body_util::BodyExt as _;
 use seawall::{Seawall, testing::Stage};
-use seawall_market::{App, Config, Parts, config::Sources, sales::CrashPoints};
+use seawall_market::{App, Config, Parts, config::Sources};
 use seawall_testkit::{
     FaultProxy, MariaDb, TestDatabase,
     backend::{Backend, Stand},
@@ -101,6 +101,16 @@ impl Market {
         Self::with(backend, Parts::default(), &[]).await
     }
 
+    /// The stores of a market, which others run.
+    pub(crate) fn of_stores(
+        seawall: Seawall,
+        dir: Arc<TempDir>,
+        database: Arc<Database>,
+        stand: Stand,
+    ) -> Self {
+        Market { router: Router::new(), app: None, seawall, dir, database, _stand: Some(stand) }
+    }
+
     /// A market on an engine whose time is in the test's hands.
     pub(crate) async fn on_stage(stage: &Stage) -> Self {
         Self::on_stage_with(stage, &[]).await
@@ -122,10 +132,11 @@ impl Market {
         Self::start(stage.seawall().clone(), dir, database, parts, settings).await
     }
 
-    /// A market whose workers are killed at crash points.
-    pub(crate) async fn with_crashes(backend: Backend, crashes: CrashPoints) -> Self {
-        let parts = Parts { crash_points: crashes, ..Parts::default() };
-        Self::with(backend, parts, &[]).await
+    /// The same on MariaDB.
+    pub(crate) async fn on_stage_and_mariadb(stage: &Stage) -> Self {
+        let dir = new_dir();
+        let database = Arc::new(Database::beside(Backend::Redis, &dir));
+        Self::start(stage.seawall().clone(), dir, database, Parts::default(), &[]).await
     }
 
     /// A market with parts and settings of the test's own.
@@ -351,6 +362,30 @@ impl Market {
         pool
     }
 
+    /// Keeps orders from being written until the pool is closed: at MariaDB each transaction gets as far
+    /// as the row of its order, at SQLite none can begin.
+    pub(crate) async fn hold_up_orders(&self) -> sqlx::AnyPool {
+        if let Database::Sqlite(_) = *self.database {
+            return self.hold_up_writers().await;
+        }
+        let pool = self.pool().await;
+        let mut connection = pool.acquire().await.expect("a connection");
+        let lock = "LOCK TABLES voucher_order READ, orders READ";
+        sqlx::raw_sql(lock).execute(&mut *connection).await.expect("the lock");
+        drop(connection);
+        pool
+    }
+
+    /// Waits until a transaction waits for [`Market::hold_up_orders`]; SQLite does not tell.
+    pub(crate) async fn until_held_up(&self) {
+        if let Database::Sqlite(_) = *self.database {
+            return;
+        }
+        let waiting = "SELECT COUNT(*) FROM information_schema.processlist \
+                       WHERE db = DATABASE() AND state LIKE 'Waiting for table%lock'";
+        self.until("an order to be held up", async |market| market.sql(waiting).await > 0).await;
+    }
+
     async fn pool(&self) -> sqlx::AnyPool {
         sqlx::AnyPool::connect(self.database.url()).await.expect("it is there")
     }
@@ -369,6 +404,12 @@ impl Market {
     pub(crate) async fn compare_sales(&self) {
         let app = self.app.as_ref().expect("it runs");
         app.compare_sales().await.expect("both answer");
+    }
+
+    /// Compares stock in Redis with the database.
+    pub(crate) async fn compare_stock(&self) {
+        let app = self.app.as_ref().expect("it runs");
+        app.compare_stock().await.expect("both answer");
     }
 
     /// Units of a sale, by Redis.

@@ -1,11 +1,13 @@
 //! Redis and the database that do not agree about a sale: the database is right.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
-use seawall_market::sales::CrashPoints;
 use seawall_testkit::backend::Backend;
 
-use crate::market::{Market, PATIENCE, on_each_backend};
+use crate::{
+    market::{Market, on_each_backend},
+    sales_workers::Left,
+};
 
 on_each_backend!(
     what_redis_was_not_told_or_forgot_is_repaired,
@@ -18,14 +20,6 @@ const STOCK: &str = "SELECT stock FROM seckill_voucher WHERE voucher_id = 1";
 const SALE: &str = "sale:{1}:1";
 const BUYERS: &str = "sale:{1}:1:buyers";
 const RECEIPTS: &str = "sale:{1}:1:receipts";
-
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while !is_so().await {
-        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 /// Three orders, of users 1 to 3.
 async fn three_orders(market: &Market) -> (Vec<String>, Vec<String>) {
@@ -113,24 +107,15 @@ async fn units_that_are_not_there_are_taken_out_before_they_sell(backend: Backen
 }
 
 async fn an_order_that_vanished_from_the_stream_is_brought_to_the_database(backend: Backend) {
-    let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
-    let token = market.log_in("10000000001").await;
-    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
-    until("delivered", async || {
-        let groups: i64 = market.redis(&["XLEN", "sale:{1}"]).await;
-        let rows: Vec<(String, String, u64, u64)> =
-            market.redis(&["XPENDING", "sale:{1}", "orders", "-", "+", "1"]).await;
-        groups == 1 && rows.len() == 1
-    })
-    .await;
-    let _: i64 = market.redis(&["DEL", "sale:{1}"]).await;
+    let Left { stores, order, token } = Left::on(backend).await;
+    assert_eq!(stores.redis::<i64>(&["DEL", "sale:{1}"]).await, 1);
     // As if it had been reserved long ago.
-    let _: i64 = market.redis(&["HSET", "sale:{1}:waiting", &order, "1000 1 1 1"]).await;
-    market.get(&format!("/voucher-order/{order}"), &token).await.ok();
-    let colleague = market.colleague().await;
+    let _: i64 = stores.redis(&["HSET", "sale:{1}:waiting", &order, "1000 1 1 1"]).await;
+    let colleague = stores.colleague().await;
+    colleague.get(&format!("/voucher-order/{order}"), &token).await.ok();
     colleague.compare_sales().await;
     colleague.all_settled().await;
     assert_eq!(colleague.settled(&order, &token).await, "UNPAID");
-    assert_eq!((market.stock(1).await, market.sql(STOCK).await), (99, 99));
+    assert_eq!((stores.stock(1).await, stores.sql(STOCK).await), (99, 99));
     colleague.shutdown().await;
 }

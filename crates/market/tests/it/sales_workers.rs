@@ -1,20 +1,17 @@
 //! Workers that die, and entries that nobody can handle.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use seawall_market::{
-    Parts,
-    sales::{CrashPoint, CrashPoints},
-};
+use seawall_market::Parts;
 use seawall_testkit::backend::Backend;
 
-use crate::market::{Market, PATIENCE, on_each_backend};
+use crate::{
+    market::{Market, PATIENCE, on_each_backend},
+    victim::Victim,
+};
 
 on_each_backend!(
     killed_before_the_commit,
@@ -26,56 +23,100 @@ on_each_backend!(
     orders_are_written_no_faster_than_they_may,
 );
 
+const ROWS: &str = "SELECT COUNT(*) FROM voucher_order";
+
+/// An order in the hands of a worker that cannot write it.
+struct InHand {
+    victim: Victim,
+    stores: Market,
+    order: String,
+    token: String,
+    held: sqlx::AnyPool,
+}
+
+impl InHand {
+    async fn on(backend: Backend) -> Self {
+        let (victim, stores) = Victim::on(backend).await;
+        let token = victim.inside(async |market| market.log_in("10000000001").await).await;
+        let held = stores.hold_up_orders().await;
+        let buyer = token.clone();
+        let buy = async move |market: Arc<Market>| {
+            market.post("/voucher-order/seckill/1", &buyer).await.ok().text()
+        };
+        let order = victim.inside(buy).await;
+        delivered(&stores).await;
+        stores.until_held_up().await;
+        InHand { victim, stores, order, token, held }
+    }
+
+    /// Its worker dies.
+    async fn left(self) -> Left {
+        let InHand { victim, stores, order, token, held } = self;
+        victim.kill().await;
+        held.close().await;
+        Left { stores, order, token }
+    }
+}
+
+/// An order whose worker has died, before its row was committed.
+pub(crate) struct Left {
+    pub(crate) stores: Market,
+    pub(crate) order: String,
+    pub(crate) token: String,
+}
+
+impl Left {
+    pub(crate) async fn on(backend: Backend) -> Self {
+        InHand::on(backend).await.left().await
+    }
+}
+
 async fn killed_before_the_commit(backend: Backend) {
-    killed_at(CrashPoint::BeforeCommit, backend, 0).await;
+    let in_hand = InHand::on(backend).await;
+    // The client was told this id: it can be found all the time.
+    let (path, token) = (format!("/voucher-order/{}", in_hand.order), in_hand.token.clone());
+    in_hand.victim.inside(async move |market| drop(market.get(&path, &token).await.ok())).await;
+    let left = in_hand.left().await;
+    assert_eq!(left.stores.sql(ROWS).await, 0);
+    finished(left).await;
 }
 
 async fn killed_after_the_commit(backend: Backend) {
-    killed_at(CrashPoint::AfterCommit, backend, 1).await;
+    let InHand { victim, stores, order, token, held } = InHand::on(backend).await;
+    // Redis is told nothing any more.
+    victim.proxy.black_hole();
+    held.close().await;
+    stores.until("the row to be committed", async |stores| stores.sql(ROWS).await == 1).await;
+    victim.kill().await;
+    finished(Left { stores, order, token }).await;
 }
 
-/// The first order kills its worker; a restart finishes it, and nothing happens twice.
-async fn killed_at(point: CrashPoint, backend: Backend, rows_then: i64) {
-    let kills = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&kills);
-    let crashes =
-        CrashPoints::new(move |here| here == point && count.fetch_add(1, Ordering::SeqCst) == 0);
-    let market = Market::with_crashes(backend, crashes).await;
-    let token = market.log_in("10000000001").await;
-    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while kills.load(Ordering::SeqCst) == 0 {
-        assert!(tokio::time::Instant::now() < deadline, "no worker came to the crash point");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let pending: i64 = market.redis(&["XLEN", "sale:{1}"]).await;
+/// A restart finishes what a dead worker left, and nothing happens twice.
+async fn finished(left: Left) {
+    let Left { stores, order, token } = left;
+    let pending: i64 = stores.redis(&["XLEN", "sale:{1}"]).await;
     assert_eq!(pending, 1, "it was not acknowledged");
-    assert_eq!(market.sql("SELECT COUNT(*) FROM voucher_order").await, rows_then);
-    // The client was told this id: it can be found all the time.
-    market.get(&format!("/voucher-order/{order}"), &token).await.ok();
-
-    let restarted = market.restarted().await;
+    let restarted = stores.restarted().await;
+    restarted.get(&format!("/voucher-order/{order}"), &token).await.ok();
     assert_eq!(restarted.settled(&order, &token).await, "UNPAID");
     restarted.all_settled().await;
-    assert_eq!(restarted.sql("SELECT COUNT(*) FROM voucher_order").await, 1);
+    assert_eq!(restarted.sql(ROWS).await, 1);
     assert_eq!(restarted.sql("SELECT stock FROM seckill_voucher WHERE voucher_id = 1").await, 99);
     assert_eq!(restarted.stock(1).await, 99);
     restarted.shutdown().await;
 }
 
 async fn a_colleague_takes_over_what_a_dead_worker_left(backend: Backend) {
-    let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
-    let token = market.log_in("10000000001").await;
-    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
-    let (id, name) = delivered(&market).await;
+    let Left { stores, order, token } = Left::on(backend).await;
+    let (id, name) = delivered(&stores).await;
     // As if it had been left for a minute.
     let key = "sale:{1}";
     let _: seawall::Value =
-        market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "IDLE", "60000"]).await;
-    let colleague = market.colleague().await;
+        stores.redis(&["XCLAIM", key, "orders", &name, "0", &id, "IDLE", "60000"]).await;
+    let colleague = stores.colleague().await;
     assert_eq!(colleague.settled(&order, &token).await, "UNPAID");
     colleague.all_settled().await;
-    assert_eq!(colleague.sql("SELECT COUNT(*) FROM voucher_order").await, 1);
+    assert_eq!(colleague.sql(ROWS).await, 1);
     assert_eq!(colleague.stock(1).await, 99);
     colleague.shutdown().await;
 }
@@ -126,20 +167,16 @@ async fn what_cannot_be_understood_is_parked_and_others_go_on(backend: Backend) 
 /// An entry that was begun alone too often, as after a crash each time: the counter of the pending list says
 /// that the last of five attempts has no end (docs/streams.md).
 async fn what_always_fails_is_parked_after_its_last_delivery(backend: Backend) {
-    let market = Market::with_crashes(backend, CrashPoints::new(|_| true)).await;
-    let token = market.log_in("10000000001").await;
-    let order = market.post("/voucher-order/seckill/1", &token).await.ok().text();
+    let Left { stores, order, token } = Left::on(backend).await;
     let key = "sale:{1}";
-    let (id, name) = delivered(&market).await;
+    let (id, name) = delivered(&stores).await;
     let _: seawall::Value =
-        market.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "12"]).await;
-    let restarted = market.restarted().await;
+        stores.redis(&["XCLAIM", key, "orders", &name, "0", &id, "RETRYCOUNT", "12"]).await;
+    let restarted = stores.restarted().await;
     restarted.all_settled().await;
-    let dead: i64 = market.redis(&["XLEN", "sale:{1}:parked"]).await;
+    let dead: i64 = stores.redis(&["XLEN", "sale:{1}:parked"]).await;
     assert_eq!(dead, 1);
-    // The crash point is after the commit here, or the row says that it failed: never nothing.
-    let status = restarted.settled(&order, &token).await;
-    assert_eq!(status, "FAILED");
+    assert_eq!(restarted.settled(&order, &token).await, "FAILED");
     // Its unit is for sale again, and the user may buy again.
     assert_eq!(restarted.stock(1).await, 100);
     assert_eq!(restarted.sql("SELECT stock FROM seckill_voucher WHERE voucher_id = 1").await, 100);

@@ -9,7 +9,6 @@
 mod bucketed;
 pub(crate) mod parts;
 mod report;
-mod sabotage;
 mod unlink;
 
 pub use bucketed::{
@@ -18,8 +17,6 @@ pub use bucketed::{
 };
 pub use report::BigValue;
 pub(crate) use report::Report;
-#[doc(hidden)]
-pub use sabotage::{BucketBug, PartsBug};
 pub use unlink::{Unlinked, unlink_slowly};
 
 /// No command moves more bytes than this.

@@ -32,7 +32,6 @@ use redis::{Cmd, cmd};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::PartsBug;
 use crate::{
     error::{Error, Result},
     link::{Link, Reply},
@@ -114,18 +113,12 @@ pub(crate) struct Parts {
     prefix: String,
     part_bytes: usize,
     in_flight: Semaphore,
-    bug: Option<PartsBug>,
 }
 
 impl Parts {
     /// `prefix` is what the parts' names begin with.
-    pub(crate) fn new(
-        link: Link,
-        prefix: String,
-        part_bytes: usize,
-        bug: Option<PartsBug>,
-    ) -> Self {
-        Parts { link, prefix, part_bytes, in_flight: Semaphore::new(PARTS_IN_FLIGHT), bug }
+    pub(crate) fn new(link: Link, prefix: String, part_bytes: usize) -> Self {
+        Parts { link, prefix, part_bytes, in_flight: Semaphore::new(PARTS_IN_FLIGHT) }
     }
 
     /// The size above which a value is cut.
@@ -138,27 +131,13 @@ impl Parts {
     /// # Errors
     /// As [`Link::send`]; what was written by then is removed, or ends by itself.
     pub(crate) async fn write(&self, bytes: &[u8], lifetime: Duration) -> Result<Manifest> {
-        let id = if self.bug == Some(PartsBug::InPlace) { 0 } else { rand::random() };
-        let manifest = Manifest::of(bytes, self.part_bytes, id)?;
-        if self.bug == Some(PartsBug::ManifestFirst) {
-            let late: Vec<(Vec<u8>, Cmd)> = bytes
-                .chunks(self.part_bytes)
-                .enumerate()
-                .map(|(index, part)| self.set(&manifest, index, part, lifetime))
-                .collect();
-            let link = self.link.clone();
-            tokio::spawn(async move {
-                for (key, set) in late {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                    let _ = link.send(&key, &set).await;
-                }
-            });
-            return Ok(manifest);
-        }
+        let manifest = Manifest::of(bytes, self.part_bytes, rand::random())?;
         let written = stream::iter(bytes.chunks(self.part_bytes).enumerate())
             .map(Ok)
             .try_for_each_concurrent(PARTS_AT_ONCE, async |(index, part)| {
-                let (key, set) = self.set(&manifest, index, part, lifetime);
+                let key = self.name(&manifest, index);
+                let mut set = cmd("SET");
+                set.arg(&key).arg(part).arg("PX").arg(millis(lifetime));
                 self.send(&key, &set).await.map(drop)
             })
             .await;
@@ -167,19 +146,6 @@ impl Parts {
             return Err(error);
         }
         Ok(manifest)
-    }
-
-    fn set(
-        &self,
-        manifest: &Manifest,
-        index: usize,
-        part: &[u8],
-        lifetime: Duration,
-    ) -> (Vec<u8>, Cmd) {
-        let key = self.name(manifest, index);
-        let mut set = cmd("SET");
-        set.arg(&key).arg(part).arg("PX").arg(millis(lifetime));
-        (key, set)
     }
 
     /// Puts a value together behind what `into` holds already; `None` when a part is gone or is not
@@ -210,8 +176,8 @@ impl Parts {
             }
         }
         let whole = &into[start..];
-        let right = self.bug == Some(PartsBug::InPlace)
-            || (whole.len() as u64 == manifest.total_bytes && xxh3_128(whole) == manifest.checksum);
+        let right =
+            whole.len() as u64 == manifest.total_bytes && xxh3_128(whole) == manifest.checksum;
         Ok(right.then_some(into))
     }
 
@@ -227,9 +193,6 @@ impl Parts {
 
     /// Lets parts end after a grace time: readers may still hold their manifest.
     pub(crate) async fn retire(&self, manifest: &Manifest) {
-        if self.bug == Some(PartsBug::InPlace) {
-            return;
-        }
         self.each(manifest, |key| expire(key, GRACE, "LT")).await;
     }
 

@@ -12,8 +12,6 @@ use std::{
 
 use redis::Value;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     control::{Control, Generation, Place},
     shape::Shape,
@@ -44,8 +42,6 @@ impl Seawall {
             name: name.into(),
             expected,
             false_positives: 0.01,
-            #[cfg(feature = "sabotage")]
-            bug: None,
             key: PhantomData,
         }
     }
@@ -58,8 +54,6 @@ pub struct BloomBuilder<K> {
     name: String,
     expected: u64,
     false_positives: f64,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
     key: PhantomData<fn(&K)>,
 }
 
@@ -85,8 +79,6 @@ impl<K: KeyPart> BloomBuilder<K> {
                 shape,
                 false_positives: self.false_positives,
                 warned: AtomicU64::new(0),
-                #[cfg(feature = "sabotage")]
-                bug: self.bug,
                 over_full,
             }),
             key: PhantomData,
@@ -124,8 +116,6 @@ pub(super) struct Inner {
     /// The generation of which it was said that it is too full.
     warned: AtomicU64,
     over_full: metrics::Counter,
-    #[cfg(feature = "sabotage")]
-    bug: Option<Bug>,
 }
 
 /// What a filter says of a key.
@@ -205,10 +195,6 @@ impl<K: KeyPart> Bloom<K> {
             let mut gone = false;
             for (reply, places) in self.inner.run(&GET, current, keys).await? {
                 match redis::from_redis_value::<Option<Vec<u8>>>(reply)? {
-                    #[cfg(feature = "sabotage")]
-                    None if self.inner.bug == Some(Bug::MissingIsEmpty) => {
-                        places.into_iter().for_each(|place| answers[place] = Answer::Absent);
-                    }
                     None => gone = true,
                     Some(bits) => {
                         for (place, bit) in places.into_iter().zip(bits) {
@@ -247,10 +233,6 @@ impl<K: KeyPart> Bloom<K> {
                 let set = self.inner.set(generation, keys).await?;
                 done.insert(generation.number, set.inserted);
                 stale |= is_current(&control, generation) && !set.complete;
-                #[cfg(feature = "sabotage")]
-                if self.inner.bug == Some(Bug::IgnoreMarks) {
-                    continue;
-                }
                 stale |= set.marks.iter().any(|mark| !done.contains_key(mark));
             }
             if !stale {

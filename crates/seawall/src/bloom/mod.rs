@@ -38,14 +38,10 @@
 mod control;
 mod filter;
 mod rebuild;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod shape;
 mod status;
 
 pub use filter::{Answer, Bloom, BloomBuilder, Insert};
 pub use rebuild::{BloomSink, Created, Rebuild};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub(crate) use shape::hash64;
 pub use status::BloomStatus;

@@ -33,14 +33,11 @@ use std::{
 
 use futures_util::FutureExt;
 use metrics::Counter;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::{Cache, LoadError, Read, Source, audit_work, many::LoadMany};
-use crate::{
-    error::{Error, Result},
-    key::KeyPart,
-};
+use super::{Cache, CacheKey, CacheValue, LoadError, Read, Source, audit_work, many::LoadMany};
+use crate::error::{Error, Result};
 
 /// How long after a difference was found the entry is looked at again.
 pub(super) const SECOND_LOOK: Duration = Duration::from_secs(1);
@@ -77,20 +74,20 @@ impl<K, V> Default for Tap<K, V> {
 
 impl<K: Clone, V> Tap<K, V> {
     /// A read that is about to be answered.
-    pub(super) fn see(&self, key: &K, read: &Read<V>) {
+    pub(super) fn see<Q: ToOwned<Owned = K> + ?Sized>(&self, key: &Q, read: &Read<V>) {
         let threshold = self.threshold.load(Ordering::Relaxed);
         if threshold != 0 && rand::random::<u64>() <= threshold {
-            self.sample(key, read);
+            self.sample(key.to_owned(), read);
         }
     }
 
     #[cold]
-    fn sample(&self, key: &K, read: &Read<V>) {
+    fn sample(&self, key: K, read: &Read<V>) {
         if !matches!(read.source, Source::Level1 | Source::Level2) {
             return;
         }
         if let Some(line) = &*self.lock() {
-            let sample = Sample { key: key.clone(), seen: read.value.clone() };
+            let sample = Sample { key, seen: read.value.clone() };
             match line.samples.try_send(sample) {
                 Ok(()) => line.findings.change(|report| report.sampled += 1),
                 Err(_) => line.findings.drop_one(),
@@ -199,8 +196,8 @@ pub struct Auditor<K, V> {
 
 impl<K, V> Cache<K, V>
 where
-    K: KeyPart + Clone + Eq + Hash + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + PartialEq + Send + Sync + 'static,
+    K: CacheKey + Eq + Hash,
+    V: CacheValue + PartialEq,
 {
     /// Begins an audit: a part of this process' hits is compared with what `load` says (which leaves
     /// out keys that do not exist). Loads go through the cache's governor. `load` must read what
@@ -242,8 +239,8 @@ where
 
 impl<K, V> AuditorBuilder<K, V>
 where
-    K: KeyPart + Clone + Eq + Hash + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + PartialEq + Send + Sync + 'static,
+    K: CacheKey + Eq + Hash,
+    V: CacheValue + PartialEq,
 {
     /// Which part of the hits is taken; 0.001 without it.
     pub fn sample(mut self, rate: f64) -> Self {

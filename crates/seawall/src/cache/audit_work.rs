@@ -10,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::mpsc;
 
 use super::{
-    Cache, Freshness, Inner,
+    Cache, CacheKey, CacheValue, Freshness, Inner,
     audit::{Findings, SECOND_LOOK, Sample, THIRD_LOOK},
     many::LoadMany,
 };
-use crate::{clock::Moment, key::KeyPart};
+use crate::clock::Moment;
 
 /// Keys that one load of the source is asked for.
 const BATCH: usize = 64;
@@ -60,8 +59,8 @@ pub(super) async fn audit<K, V>(
     samples: mpsc::Receiver<Sample<K, V>>,
     findings: Arc<Findings<K>>,
 ) where
-    K: KeyPart + Clone + Eq + Hash + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + PartialEq + Send + Sync + 'static,
+    K: CacheKey + Eq + Hash,
+    V: CacheValue + PartialEq,
 {
     let mut stop = cache.inner.seawall.stopping();
     let tapped = Arc::clone(&cache.inner);
@@ -81,8 +80,8 @@ pub(super) async fn audit<K, V>(
 
 impl<K, V> Work<K, V>
 where
-    K: KeyPart + Clone + Eq + Hash + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + PartialEq + Send + Sync + 'static,
+    K: CacheKey + Eq + Hash,
+    V: CacheValue + PartialEq,
 {
     async fn run(mut self, mut samples: mpsc::Receiver<Sample<K, V>>) {
         let clock = self.cache.inner.clock.clone();

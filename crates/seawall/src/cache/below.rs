@@ -6,17 +6,15 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use serde::{Serialize, de::DeserializeOwned};
-
 use super::{
-    CacheError, Freshness, Inner, Mode, Read, Source, Subject, WhenBusy,
+    CacheError, CacheKey, CacheValue, Freshness, Inner, Mode, Read, Source, Subject, WhenBusy,
     flight::{Fault, Flight, Landing},
     load::{LoaderSlot, Order, Purpose},
     product::Stale,
     read::Looked,
     read_types::Entry,
 };
-use crate::{clock::Moment, error::Error, key::KeyPart};
+use crate::{clock::Moment, error::Error};
 
 /// How often a reader looks again because what it waited for was not for it.
 const MAX_LOOKS: u32 = 16;
@@ -31,11 +29,7 @@ pub(super) struct Reader<V> {
     pub(super) deadline: Moment,
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Everything below the first level. `None` only without a loader.
     pub(super) async fn read_below(
         this: &Arc<Self>,

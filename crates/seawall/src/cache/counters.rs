@@ -13,6 +13,7 @@ use redis::{Cmd, Value, cmd};
 use tokio::sync::oneshot;
 
 use crate::{
+    Seawall,
     bigkey::MAX_COMMAND_MEMBERS,
     error::{Error, Result},
     link::{Link, Topology},
@@ -30,8 +31,10 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new(link: Link) -> Arc<Self> {
-        Arc::new(Counters { link, asked: Mutex::default() })
+    /// What reads the message counters of all caches of a handle.
+    pub(super) fn of(seawall: &Seawall) -> Arc<Self> {
+        let new = || Counters { link: seawall.link().clone(), asked: Mutex::default() };
+        seawall.slot(|| Arc::new(new()))
     }
 
     /// The number of the last message that was sent, 0 when there was none yet; `None` when Redis does

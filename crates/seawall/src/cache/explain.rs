@@ -8,13 +8,13 @@
 //! may be nobody's business who reads logs, and what other processes' first levels hold, which only
 //! they know.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Borrow, fmt, time::Duration};
 
 use redis::{Value, cmd};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
 use super::{
-    Cache, FilterStatus, Inner, Subject,
+    Cache, CacheKey, CacheValue, FilterStatus, Inner, KeyRef, Subject,
     below::flight_key,
     codec::describe,
     envelope::{Header, Kind},
@@ -22,7 +22,7 @@ use super::{
     parted::manifest,
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     guard::BreakerState,
     hotkey::{HotKey, HotReason},
     key::KeyPart,
@@ -129,11 +129,7 @@ pub struct FilterOpinion {
     pub status: FilterStatus,
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Tells where a key stands on every level. Changes nothing.
     ///
     /// ```
@@ -149,11 +145,18 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a key that makes no sense. That Redis could not
-    /// be asked is part of the answer.
-    pub async fn explain(&self, key: &K) -> Result<Explanation> {
+    /// [`Error::Invalid`] for a key that makes no sense, [`Error::Closed`] when the handle was shut down.
+    /// That Redis could not be asked is part of the answer.
+    pub async fn explain<Q>(&self, key: &Q) -> Result<Explanation>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         let inner = &self.inner;
         let subject = inner.subject(key)?;
+        if inner.repairs.has_ended() {
+            return Err(Error::Closed);
+        }
         let entry = subject.entry();
         let (level2, stamp) = inner.explain_level2(&subject).await;
         let now = inner.clock.now();

@@ -34,14 +34,15 @@ use std::{
 
 use arc_swap::ArcSwap;
 use metrics::{Counter, Gauge};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use super::{
-    Cache, Freshness, Inner, Read, Source, Version,
+    Cache, CacheKey, CacheValue, Freshness, Inner, Read, Source, Version,
     attention::Attention,
     filter_keys::{Bits, KeyFilter, KeySink},
     life::Life,
+    loader::contained,
     names::Names,
 };
 use crate::{
@@ -213,8 +214,9 @@ pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
             let mut losses = filter.losses.subscribe();
             filter.begin(&bits);
             let sink = KeySink::new(&bits, &names);
+            let stream = Arc::clone(&plan.stream);
             let streamed = tokio::select! {
-                streamed = (plan.stream)(sink) => streamed,
+                streamed = contained(move || stream(sink)) => streamed,
                 _ = losses.changed() => {
                     tracing::debug!(cache = names.name(), "a filter's build was interrupted");
                     continue;
@@ -224,7 +226,8 @@ pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
                 Ok(()) => {
                     let found = bits.keys();
                     let roomy = usize::try_from(found / 4 * 5).unwrap_or(usize::MAX);
-                    expected = roomy.clamp(plan.expected, plan.expected.saturating_mul(MAX_GROWTH));
+                    let most = plan.expected.saturating_mul(MAX_GROWTH).min(plan.most_keys());
+                    expected = roomy.clamp(plan.expected, most);
                     let used = filter.finish(&bits);
                     tracing::debug!(cache = names.name(), found, used, "a filter was built");
                     pause = FIRST_PAUSE;
@@ -246,11 +249,7 @@ pub(super) async fn keep<K: KeyPart + Send + Sync + 'static>(
     }
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Waits until the filter was built for the first time; not at all without one.
     pub async fn filter_ready(&self) {
         if let Some(filter) = &self.inner.filter {

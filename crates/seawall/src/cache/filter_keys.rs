@@ -20,6 +20,9 @@ use futures_util::{FutureExt, future::BoxFuture};
 use super::{LoadError, names::Names};
 use crate::{error::Result, key::KeyPart};
 
+/// The most memory that the filter of one cache may take, twice while it is built anew.
+const MAX_BYTES: u64 = 1 << 30;
+
 type StreamKeys<K> =
     Arc<dyn Fn(KeySink<K>) -> BoxFuture<'static, Result<(), LoadError>> + Send + Sync>;
 
@@ -87,6 +90,14 @@ impl<K: KeyPart + Send + Sync + 'static> KeyFilter<K> {
         self
     }
 
+    /// How many keys fit into the most that a filter may take.
+    pub(super) fn most_keys(&self) -> usize {
+        let ln2 = std::f64::consts::LN_2;
+        let bits_per_key = -self.false_positives.ln() / (ln2 * ln2);
+        // Truncation is meant; a float beyond all integers becomes the largest one.
+        (MAX_BYTES as f64 * 8.0 / bits_per_key) as usize
+    }
+
     pub(super) fn check(&self) -> std::result::Result<(), String> {
         if self.expected == 0 {
             return Err("filter: expected_items is 0, nothing would fit".into());
@@ -95,6 +106,16 @@ impl<K: KeyPart + Send + Sync + 'static> KeyFilter<K> {
             return Err(format!(
                 "filter: false_positives is {}, it must be above 0 and below 1",
                 self.false_positives
+            ));
+        }
+        if self.expected > self.most_keys() {
+            return Err(format!(
+                "filter: {} keys at {} take more than the {} MiB that are allowed, which hold {} keys; a \
+                 filter in Redis (`bloom`) is shared by all processes",
+                self.expected,
+                self.false_positives,
+                MAX_BYTES >> 20,
+                self.most_keys()
             ));
         }
         if self.rebuild_every < Duration::from_secs(1) {

@@ -8,12 +8,17 @@
 //! Limit: the tags of an entry cannot be told from its key in Redis. Entries of caches with tags are
 //! not fetched ahead; they are kept from their first read on.
 
-use std::{sync::Arc, time::Duration};
-
-use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    borrow::Borrow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{
-    Cache, CacheError, Freshness, Inner, Read, Source, Subject,
+    Cache, CacheError, CacheKey, CacheValue, Freshness, Inner, KeyRef, Read, Source, Subject,
     envelope::{Header, Kind},
     level2::Lease,
     load::new_token,
@@ -25,9 +30,8 @@ use crate::{
     hotkey::{
         HotKey, HotKeys, Shelf,
         copies::{COPY, COPY_FOR},
-        sabotage,
     },
-    key::{KeyBuffer, KeyPart},
+    key::KeyBuffer,
 };
 
 /// What a cache knows of hot keys.
@@ -35,6 +39,8 @@ pub(super) struct Heat {
     pub(super) keys: HotKeys,
     pub(super) counts: bool,
     pub(super) hot_only: bool,
+    /// Whether anything was read past the usual hit in memory since this was last asked.
+    pub(super) asked: AtomicBool,
 }
 
 impl Heat {
@@ -46,6 +52,7 @@ impl Heat {
 
     /// Counts a read.
     pub(super) fn count(&self, entry: &[u8]) {
+        self.asked.store(true, Ordering::Relaxed);
         if self.wants() {
             self.keys.sample(entry);
         }
@@ -57,17 +64,17 @@ impl Heat {
     }
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Declares a key hot for this long from now, whatever the counts say: every process fetches its
     /// entry and keeps it. To be called again when it is to last longer.
     ///
     /// # Errors
     /// As [`HotKeys::declare`].
-    pub async fn declare_hot(&self, key: &K, lasting: Duration) -> Result<()> {
+    pub async fn declare_hot<Q>(&self, key: &Q, lasting: Duration) -> Result<()>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         let subject = self.inner.subject(key)?;
         self.inner.heat.keys.declare(subject.entry(), lasting).await
     }
@@ -76,17 +83,17 @@ where
     ///
     /// # Errors
     /// As [`HotKeys::undeclare`].
-    pub async fn undeclare_hot(&self, key: &K) -> Result<bool> {
+    pub async fn undeclare_hot<Q>(&self, key: &Q) -> Result<bool>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         let subject = self.inner.subject(key)?;
         self.inner.heat.keys.undeclare(subject.entry()).await
     }
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// An answer without Redis, when a hot key has had its share: the older copy, or a refusal.
     pub(super) fn ration(
         &self,
@@ -153,13 +160,8 @@ where
             // Nobody is to wait for a copy that does not come.
             return self.level2.release(name, token).await;
         };
-        sabotage::between().await;
-        let token = if sabotage::copies_without_lease() {
-            Vec::new()
-        } else {
-            token.to_be_bytes().to_vec()
-        };
-        let call = COPY.on(&[name]).arg(token).arg(entry).arg(left.as_millis() as u64);
+        let call = COPY.on(&[name]).arg(&token.to_be_bytes()[..]).arg(entry);
+        let call = call.arg(left.as_millis() as u64);
         self.level2.guarded(name, self.level2.link.run(&call)).await.map(drop)
     }
 
@@ -203,20 +205,13 @@ where
         }
         let looked = self.look_level2(&subject, Freshness::Cached).await;
         let Ok((Some(found), _)) = looked.found else { return };
-        sabotage::between().await;
-        let ticket =
-            if sabotage::takes_tickets_late() { Some(level1.ticket(entry)) } else { looked.ticket };
         if looked.at < found.fresh_until && !found.invalidated {
-            self.keep(&subject, &found, ticket);
+            self.keep(&subject, &found, looked.ticket);
         }
     }
 }
 
-impl<K, V> Shelf for Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Shelf for Inner<K, V> {
     fn version(&self, entry: &[u8]) -> u64 {
         let copy = self.level1.as_ref().and_then(|level1| level1.peek(entry));
         let now = self.clock.now();
@@ -230,6 +225,10 @@ where
                 this.fetch(hot).await;
             }
         });
+    }
+
+    fn was_read(&self) -> bool {
+        self.heat.asked.swap(false, Ordering::Relaxed)
     }
 
     fn cool(&self, entry: &[u8]) {

@@ -6,9 +6,11 @@
 //! full, at most every [`SETTLE_EVERY`].
 
 use std::{
-    sync::{Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::{Duration, Instant},
 };
+
+use crate::Seawall;
 
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
 /// Which part of its fair share a first level is granted before it uses any.
@@ -46,7 +48,12 @@ struct Share {
 }
 
 impl Budget {
-    pub(crate) fn new(total: u64) -> Self {
+    /// What the first levels of all caches of a handle may hold together.
+    pub(super) fn of(seawall: &Seawall) -> Arc<Self> {
+        seawall.slot(|| Arc::new(Budget::new(seawall.level1_bytes())))
+    }
+
+    pub(super) fn new(total: u64) -> Self {
         Budget { total, state: Mutex::default() }
     }
 

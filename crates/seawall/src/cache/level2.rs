@@ -313,10 +313,9 @@ impl Level2 {
     }
 
     /// Stores in the first of the keys.
-    pub(super) fn fill_call(&self, keys: &[&[u8]], token: Option<u64>, fill: &Fill) -> Call {
-        let token = token.map(|token| token.to_be_bytes().to_vec()).unwrap_or_default();
+    pub(super) fn fill_call(&self, keys: &[&[u8]], token: u64, fill: &Fill) -> Call {
         FILL.on(keys)
-            .arg(super::sabotage::lease_check(token))
+            .arg(&token.to_be_bytes()[..])
             .arg(&[kind_byte(fill.kind), fill.codec][..])
             .arg(millis(fill.fresh_for))
             .arg(millis(fill.stale_for))
@@ -326,13 +325,8 @@ impl Level2 {
             .arg(self.names.wake(keys[0]))
     }
 
-    /// Stores under a lease, or whatever is there without one; `None` when the lease is gone.
-    pub(super) async fn fill(
-        &self,
-        key: &[u8],
-        token: Option<u64>,
-        fill: &Fill,
-    ) -> Result<Option<Stored>> {
+    /// Stores under a lease; `None` when it is gone.
+    pub(super) async fn fill(&self, key: &[u8], token: u64, fill: &Fill) -> Result<Option<Stored>> {
         let call = self.fill_call(&[key], token, fill);
         self.stored(self.guarded(key, self.link.run(&call)).await?).await
     }
@@ -356,10 +350,8 @@ impl Level2 {
             });
             let (now, later) = rest.split_at(fits.count().max(1));
             rest = later;
-            let calls: Vec<Call> = now
-                .iter()
-                .map(|(key, token, fill)| self.fill_call(&[key], Some(*token), fill))
-                .collect();
+            let calls: Vec<Call> =
+                now.iter().map(|(key, token, fill)| self.fill_call(&[key], *token, fill)).collect();
             for reply in self.run_guarded(&calls).await {
                 stored.push(match reply {
                     Ok(reply) => self.stored(reply).await,

@@ -29,11 +29,6 @@ pub(super) struct Invalidated {
 impl Level2 {
     /// Drops entries and kills their leases, then tells every first level.
     pub(super) async fn invalidate(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
-        if super::sabotage::announces_first()
-            && let Err(error) = self.announce(&about_keys(&keys)).await
-        {
-            return Invalidated { version: 0, done: Vec::new(), left: keys, error: Some(error) };
-        }
         if self.link.topology() == Topology::Cluster {
             return self.invalidate_spread(keys, keep).await;
         }
@@ -53,7 +48,7 @@ impl Level2 {
         for (index, chunk) in keys.chunks(BATCH).enumerate() {
             let mut names: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
             // The message goes with the last of them: by then all entries are gone.
-            if index + 1 == chunks && !super::sabotage::announces_first() {
+            if index + 1 == chunks {
                 names.push(self.names.counter());
             }
             let call = self.invalidate_call(&names, chunk.len(), keep, &message);
@@ -89,9 +84,6 @@ impl Level2 {
         }
         let told = async {
             self.drop_copies(&all.done).await?;
-            if super::sabotage::announces_first() {
-                return Ok(());
-            }
             self.announce(&about_keys(&all.done)).await
         };
         if let Err(error) = told.await {
@@ -114,9 +106,6 @@ impl Level2 {
     /// Drops whatever copies these entries have, and kills the leases of those that are being made.
     pub(super) async fn drop_copies(&self, keys: &[Vec<u8>]) -> Result<()> {
         let Some(copies) = &self.copies else { return Ok(()) };
-        if crate::hotkey::sabotage::skips_copies() {
-            return Ok(());
-        }
         let names = copies.names(keys);
         let calls: Vec<Call> =
             names.iter().map(|name| self.invalidate_call(&[name], 1, false, b"")).collect();

@@ -8,10 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Serialize, de::DeserializeOwned};
-
 use super::{
-    CacheError, Inner, Subject,
+    CacheError, CacheKey, CacheValue, Inner, Subject,
     flight::{Fault, Pilot},
     leases::Holding,
     level1::Ticket,
@@ -24,7 +22,7 @@ pub(super) use super::{
     loader::{LoaderSlot, not_modified},
     product::moment,
 };
-use crate::{error::Error, key::KeyPart, retry::Doubt};
+use crate::{error::Error, retry::Doubt};
 
 /// What a load is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,11 +131,7 @@ impl Claim {
     }
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Makes a load happen and lands it.
     pub(super) async fn fly(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>) {
         let Order { subject, stamp, purpose, .. } = &order;
@@ -362,7 +356,7 @@ where
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
             let sent = Instant::now();
-            match self.level2.fill(subject.entry(), Some(token), fill).await {
+            match self.level2.fill(subject.entry(), token, fill).await {
                 Err(error)
                     if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
                 {

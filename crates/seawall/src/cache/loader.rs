@@ -14,10 +14,9 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use serde::{Serialize, de::DeserializeOwned};
 
-use super::{CacheError, Inner, LoadError, Loaded};
-use crate::{error::Error, guard::CallError, key::KeyPart};
+use super::{CacheError, CacheKey, CacheValue, Inner, LoadError, Loaded};
+use crate::{error::Error, guard::CallError};
 
 /// What is called with the value that is to be replaced, where one is known.
 pub(super) type Loader<V> =
@@ -54,11 +53,7 @@ pub(super) struct Product<V> {
     pub(super) cost: Duration,
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Calls the loader through the governor.
     pub(super) async fn call(
         &self,
@@ -167,6 +162,13 @@ impl<T> Future for Caught<T> {
             Err(panic) => Err(Arc::new(panic) as LoadError),
         }))
     }
+}
+
+/// Runs something of the caller's; a panic is an error.
+pub(super) fn contained<T>(
+    work: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+) -> impl Future<Output = Result<T, LoadError>> {
+    Caught::new(Contained(Some(work)))
 }
 
 /// A loader panicked.

@@ -8,10 +8,10 @@
 use std::{collections::HashMap, error::Error as StdError, hash::Hash, sync::Arc};
 
 use futures_util::{FutureExt, future::join_all};
-use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, CacheError, Freshness, LoadError, Loaded, Mode, Read, Source, Subject,
+    Cache, CacheError, CacheKey, CacheValue, Freshness, LoadError, Loaded, Mode, Read, Source,
+    Subject,
     flight::{Fault, Pilot},
     leases::Holding,
     level1::Ticket,
@@ -22,7 +22,7 @@ use super::{
     read::Admission,
     read_types::Entry,
 };
-use crate::{error::Error, key::KeyPart};
+use crate::error::Error;
 
 /// A loader of many keys, as the batch keeps it.
 pub(super) type LoadMany<K, V> = Arc<
@@ -77,8 +77,8 @@ struct Open {
 
 impl<K, V> Cache<K, V>
 where
-    K: KeyPart + Clone + Eq + Hash + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+    K: CacheKey + Eq + Hash,
+    V: CacheValue,
 {
     /// The values of many keys, in their order. `load` is called with the keys that no level has
     /// and nobody else is loading; what it leaves out is missing.

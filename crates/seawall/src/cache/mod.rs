@@ -12,9 +12,10 @@ mod attention;
 mod audit;
 mod audit_work;
 mod below;
+mod bounds;
 mod breakers;
 mod codec;
-pub(crate) mod counters;
+mod counters;
 mod envelope;
 mod explain;
 mod filter;
@@ -23,7 +24,7 @@ mod flight;
 mod heat;
 mod leases;
 mod level1;
-pub(crate) mod level1_budget;
+mod level1_budget;
 mod level2;
 mod level2_invalidate;
 mod level2_replies;
@@ -49,7 +50,6 @@ mod repair_file;
 mod repair_log;
 mod repair_queue;
 mod repair_task;
-pub mod sabotage;
 mod settings;
 mod shape;
 mod sweep;
@@ -58,11 +58,12 @@ mod write;
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicBool},
     time::Duration,
 };
 
 pub use audit::{AuditReport, Auditor, AuditorBuilder};
+pub use bounds::{CacheKey, CacheValue, KeyRef};
 pub use codec::Codec;
 pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2State};
 pub use filter::FilterStatus;
@@ -72,17 +73,18 @@ pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
 pub use repair_file::FileRepairLog;
 pub use repair_log::{LogFuture, RepairLog, RepairRow};
-use serde::{Serialize, de::DeserializeOwned};
-pub use write::Invalidation;
+pub use write::{Invalidation, WriteError};
 
 use self::{
     attention::Attention,
     codec::Format,
+    counters::Counters,
     filter::Filter,
     flight::Flights,
     heat::Heat,
     leases::Leases,
     level1::{Level1, Memory},
+    level1_budget::Budget,
     level2::Level2,
     life::Alive,
     listener::Holds,
@@ -172,18 +174,14 @@ impl Seawall {
     /// the same settings.
     pub fn cache<K, V>(&self, name: &str) -> CacheBuilder<K, V>
     where
-        K: KeyPart + Clone + Send + Sync + 'static,
-        V: Serialize + DeserializeOwned + Send + Sync + 'static,
+        K: CacheKey,
+        V: CacheValue,
     {
         CacheBuilder::new(self.clone(), name)
     }
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     fn open(
         seawall: Seawall,
         name: &str,
@@ -194,7 +192,7 @@ where
         let link = seawall.link().clone();
         let plan = settings.big;
         let part_prefix = Names::part_prefix(seawall.prefix(), name);
-        let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes, plan.bug);
+        let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes);
         let mut level2 = Level2::new(link, names, parts, format.shape, settings.lease_for);
         // One server has nothing to spread over.
         if settings.copies > 0 && seawall.link().topology() == Topology::Cluster {
@@ -202,9 +200,9 @@ where
         }
         let level2 = Arc::new(level2);
         let attention = Arc::new(Attention::new());
-        let budget = seawall.level1_budget();
+        let budget = Budget::of(&seawall);
         let level1 = (settings.level1_bytes.min(budget.total()) > 0).then(|| {
-            let (budget, most) = (Arc::clone(budget), settings.level1_bytes);
+            let most = settings.level1_bytes;
             let memory = Memory { budget, weight: settings.level1_weight, most };
             let prefix_bytes = level2.names.entry_prefix().len();
             Level1::open(prefix_bytes, &memory, Arc::clone(&attention))
@@ -227,7 +225,7 @@ where
             let listener = listener::listen(
                 Arc::clone(&level2),
                 Holds { level1, filter, attention },
-                Arc::clone(seawall.counters()),
+                Counters::of(&seawall),
                 Arc::clone(&metrics),
                 seawall.clock().clone(),
                 alive.life(&seawall),
@@ -267,6 +265,7 @@ where
             keys: seawall.hot_keys(),
             counts: settings.hot_rules.count_reads(),
             hot_only: settings.level1_keeps == Level1Keeps::HotOnly,
+            asked: AtomicBool::new(false),
         };
         let flights: Arc<Flights<V>> = Arc::default();
         let inner = Inner {
@@ -308,16 +307,17 @@ where
 }
 
 impl<K: KeyPart, V> Inner<K, V> {
-    fn subject(&self, key: &K) -> Result<Subject> {
+    fn subject(&self, key: &(impl KeyRef<K> + ?Sized)) -> Result<Subject> {
         Ok(self.subject_of(self.level2.names.entry(key)?, key))
     }
 
-    fn subject_of(&self, entry: KeyBuffer, key: &K) -> Subject {
+    fn subject_of(&self, entry: KeyBuffer, key: &(impl KeyRef<K> + ?Sized)) -> Subject {
         if self.settings.tags.is_none() && !self.settings.clearable {
             return Subject { entry, generations: Vec::new(), tags: None };
         }
         let names = &self.level2.names;
-        let tags = self.settings.tags.as_ref().map(|tags| tags(key)).unwrap_or_default();
+        let tags =
+            self.settings.tags.as_ref().map(|tags| tags(&key.to_owned())).unwrap_or_default();
         let mut generations: Vec<Vec<u8>> = tags.iter().map(|tag| names.tag(tag)).collect();
         if self.settings.clearable {
             generations.push(names.generation().to_vec());

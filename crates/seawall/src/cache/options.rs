@@ -2,10 +2,8 @@
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
-use serde::{Serialize, de::DeserializeOwned};
-
 use super::{
-    Cache,
+    Cache, CacheKey, CacheValue,
     codec::{Codec, Format},
     filter_keys::KeyFilter,
     repair_log::RepairLog,
@@ -17,7 +15,6 @@ use crate::{
     guard::Governor,
     handle::Seawall,
     hotkey::HotRules,
-    key::KeyPart,
 };
 
 /// What happens when a value's lifetime is over.
@@ -111,11 +108,7 @@ pub struct CacheBuilder<K, V> {
     shape: PhantomData<fn() -> V>,
 }
 
-impl<K, V> CacheBuilder<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     pub(super) fn new(seawall: Seawall, name: &str) -> Self {
         CacheBuilder {
             seawall,
@@ -336,13 +329,6 @@ where
     /// no command moves more; 512 KiB without it.
     pub fn split_above_bytes(mut self, bytes: usize) -> Self {
         self.settings.big.split_above_bytes = bytes;
-        self
-    }
-
-    /// Plants a bug in how values are cut, to prove that a checker notices.
-    #[cfg(feature = "sabotage")]
-    pub fn sabotage_parts(mut self, bug: crate::bigkey::PartsBug) -> Self {
-        self.settings.big.bug = Some(bug);
         self
     }
 

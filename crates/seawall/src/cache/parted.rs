@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::cmd;
-use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, Inner, Subject,
+    Cache, CacheKey, CacheValue, Inner, Subject,
     codec::IN_PARTS,
     envelope::{HEADER_BYTES, Header, Kind},
     level2::Fill,
@@ -27,7 +26,6 @@ use crate::{
         parts::{GRACE, Manifest},
     },
     error::Result,
-    key::KeyPart,
 };
 
 /// Where the header says how the value is written.
@@ -57,11 +55,7 @@ pub(super) fn manifest(raw: &[u8]) -> Option<(Manifest, u64)> {
     Some((in_parts.then(|| Manifest::read(bytes)).flatten()?, header.version))
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// The biggest values that this handle stored in the last ten minutes, of those above
     /// `warn_above_bytes`; the biggest first.
     ///
@@ -81,11 +75,7 @@ where
     }
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Cuts a value that is too large: writes its parts, and leaves the manifest to be stored.
     pub(super) async fn cut(&self, entry: &[u8], mut fill: Fill) -> Result<Fill> {
         let parts = &self.level2.parts;

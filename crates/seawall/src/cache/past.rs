@@ -11,10 +11,8 @@
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
-use serde::{Serialize, de::DeserializeOwned};
-
 use super::{
-    Cache, CacheError, Freshness, Inner, Loaded, Read, Source, Subject,
+    Cache, CacheError, CacheKey, CacheValue, Freshness, Inner, Loaded, Read, Source, Subject,
     flight::{Fault, Flight, Joined, Pilot},
     level1::Ticket,
     load::LoaderSlot,
@@ -22,17 +20,13 @@ use super::{
     many::{LoadMany, one_of_many},
     read_types::Entry,
 };
-use crate::{clock::Moment, key::KeyPart};
+use crate::clock::Moment;
 
 /// How often a reader joins a load. One covers it; more come only when loads end without a word,
 /// which is when the handle shuts down.
 const MAX_JOINS: u32 = 4;
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// What the source says, for a reader with this number.
     pub(super) async fn read_past(
         self: &Arc<Self>,
@@ -42,7 +36,7 @@ where
         loader: &LoaderSlot<V>,
         deadline: Moment,
     ) -> Result<Read<V>, CacheError> {
-        let strict = matches!(freshness, Freshness::Strong | Freshness::After(_));
+        let strict = !freshness.asks_memory();
         for _ in 0..MAX_JOINS {
             let copy = || self.past_copy(subject.entry(), freshness);
             let (flight, pilot) = match self.past.board(subject.entry(), began, strict, copy) {
@@ -94,7 +88,7 @@ where
 
     fn past_entry(&self, entry: &[u8], freshness: Freshness) -> Option<Entry<V>> {
         let level1 = self.level1.as_ref()?;
-        if freshness == Freshness::Strong {
+        if !freshness.asks_memory() {
             return None;
         }
         let waits = self.repairs.concerns(entry);
@@ -165,8 +159,8 @@ struct Boarded<K, V> {
 
 impl<K, V> Cache<K, V>
 where
-    K: KeyPart + Clone + Eq + Hash + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
+    K: CacheKey + Eq + Hash,
+    V: CacheValue,
 {
     /// The same for some keys of a batch: one call of the loader for those that nobody else loads.
     /// Keys without an answer are to be read by themselves.

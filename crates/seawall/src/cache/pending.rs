@@ -6,13 +6,10 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, de::DeserializeOwned};
-
-use super::{Inner, Invalidation, OnInvalidate, Version, repair_queue::Bump};
+use super::{CacheKey, CacheValue, Inner, Invalidation, OnInvalidate, Version, repair_queue::Bump};
 use crate::{
     bigkey::MAX_COMMAND_MEMBERS,
     error::{Error, Result},
-    key::KeyPart,
     retry::midway,
 };
 
@@ -22,21 +19,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Something that must happen even if its caller goes away: what is left of it when this is dropped is
 /// handed to the repair queue.
-pub(super) struct Pending<'a, K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+pub(super) struct Pending<'a, K: CacheKey, V: CacheValue> {
     inner: &'a Inner<K, V>,
     entries: Vec<Vec<u8>>,
     bump: Option<Bump>,
 }
 
-impl<'a, K, V> Pending<'a, K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
     /// These entries must not be read any more as they are.
     pub(super) fn entries(inner: &'a Inner<K, V>, entries: Vec<Vec<u8>>) -> Self {
         Pending { inner, entries, bump: None }
@@ -109,11 +98,7 @@ where
     }
 }
 
-impl<K, V> Drop for Pending<'_, K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Drop for Pending<'_, K, V> {
     fn drop(&mut self) {
         if !self.entries.is_empty() {
             let entries = std::mem::take(&mut self.entries);

@@ -6,17 +6,15 @@ use std::{
     time::Duration,
 };
 
-use serde::{Serialize, de::DeserializeOwned};
-
 use super::{
-    Inner, Loaded, Subject,
+    CacheKey, CacheValue, Inner, Loaded, Subject,
     envelope::Kind,
     level2::{Fill, Stored},
     loader::{Product, panic_text},
     read_types::{Entry, Tags},
     settings::LONGEST,
 };
-use crate::{clock::Moment, error::Error, key::KeyPart};
+use crate::{clock::Moment, error::Error};
 
 /// What a load is to replace, as its reader saw it.
 #[derive(Debug)]
@@ -42,11 +40,7 @@ pub(super) enum Prepared<V> {
     NotModified,
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// What is to be done with what a loader found.
     pub(super) fn prepare(
         &self,

@@ -7,14 +7,12 @@
 //! invalidation kills. A first step that comes late has no second one. A write of a versioned source
 //! ([`Cache::put_if_newer`]) needs no lease: its version decides.
 
-use serde::{Serialize, de::DeserializeOwned};
-
-use std::time::Duration;
+use std::{borrow::Borrow, time::Duration};
 
 use redis::Value;
 
 use super::{
-    Cache, Inner, Invalidation, Subject, Version,
+    Cache, CacheKey, CacheValue, Inner, Invalidation, KeyRef, Subject, Version,
     envelope::Kind,
     level2::{Fill, Level2, Versioned, millis},
     load::new_token,
@@ -23,7 +21,6 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    key::KeyPart,
     link::Script,
     retry::midway,
 };
@@ -68,11 +65,7 @@ enum Put {
     TookTooLong,
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Stores a value that the caller knows to be the newest. Where several may write at once, prefer
     /// [`Cache::write`] or [`Cache::put_if_newer`].
     ///
@@ -88,7 +81,11 @@ where
     /// what it leaves open, a value that others were not told of or the lease that readers wait for,
     /// the repair queue ends by an invalidation; so it does after an error that leaves this open. A
     /// request that arrives after that may keep readers waiting for up to two time-outs of a reply.
-    pub async fn put(&self, key: &K, value: &V) -> Result<Version> {
+    pub async fn put<Q>(&self, key: &Q, value: &V) -> Result<Version>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         let inner = &self.inner;
         let subject = inner.subject(key)?;
         let encoded = inner.format.encode(value)?;
@@ -148,12 +145,16 @@ where
     ///
     /// # Errors
     /// As [`Cache::put`].
-    pub async fn put_if_newer(
+    pub async fn put_if_newer<Q>(
         &self,
-        key: &K,
+        key: &Q,
         version: u64,
         value: Option<&V>,
-    ) -> Result<PutOutcome> {
+    ) -> Result<PutOutcome>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         if version == 0 {
             return Err(Error::Invalid(
                 "versions of a source start at 1; 0 means that there is none".into(),
@@ -205,11 +206,7 @@ where
     }
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     fn written(&self, codec: u8, bytes: Vec<u8>, stamp: u64) -> Fill {
         Fill {
             kind: Kind::Value,
@@ -256,7 +253,7 @@ impl Level2 {
         fill: &Fill,
         message: &[u8],
     ) -> Result<Put> {
-        let call = self.fill_call(&self.written_keys(key), Some(token), fill);
+        let call = self.fill_call(&self.written_keys(key), token, fill);
         let call = call.arg(self.names.channel()).arg(message);
         let mut reply: Vec<Value> = self.guarded(key, self.link.eval(&call)).await?;
         if reply.len() == 4 {

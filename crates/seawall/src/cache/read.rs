@@ -1,12 +1,12 @@
 //! The read path: what callers ask for, the look into memory and the look into Redis.
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{borrow::Borrow, error::Error as StdError, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Cache, CacheError, Freshness, Inner, Loaded, Read, Source, Subject,
+    Cache, CacheError, CacheKey, CacheValue, Freshness, Inner, KeyRef, Loaded, Read, Source,
+    Subject,
     below::Reader,
     envelope::{Header, Kind},
     level1::Ticket,
@@ -22,11 +22,7 @@ use crate::{
     key::{KeyBuffer, KeyPart},
 };
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// The value, from the first level that has it; loaded when none has.
     ///
     /// However many callers in however many processes ask for an absent key at once, the loader of
@@ -37,8 +33,10 @@ where
     ///
     /// # Cancel safety
     /// A load that began goes on and is stored; others who wait for it are not affected.
-    pub async fn get_or_load<F, Fut, E>(&self, key: &K, load: F) -> Result<Read<V>, CacheError>
+    pub async fn get_or_load<Q, F, Fut, E>(&self, key: &Q, load: F) -> Result<Read<V>, CacheError>
     where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
@@ -54,13 +52,15 @@ where
     ///
     /// # Errors
     /// As [`Cache::get_or_load`].
-    pub async fn get_or_load_as<F, Fut, E>(
+    pub async fn get_or_load_as<Q, F, Fut, E>(
         &self,
         freshness: Freshness,
-        key: &K,
+        key: &Q,
         load: F,
     ) -> Result<Read<V>, CacheError>
     where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
         F: FnOnce() -> Fut + Send + 'static,
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
@@ -98,13 +98,15 @@ where
     ///
     /// # Errors
     /// As [`Cache::get_or_load`].
-    pub async fn get_or_revalidate<F, Fut, E>(
+    pub async fn get_or_revalidate<Q, F, Fut, E>(
         &self,
         freshness: Freshness,
-        key: &K,
+        key: &Q,
         load: F,
     ) -> Result<Read<V>, CacheError>
     where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
         F: FnOnce(Option<Arc<V>>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
@@ -117,13 +119,16 @@ where
 
     /// Everything that is not a fresh copy in memory, for a reader who may have had its share of a
     /// hot key before. Boxed, so that such a hit does not carry what only the others need.
-    pub(super) fn get_admitted<'a>(
+    pub(super) fn get_admitted<'a, Q>(
         &'a self,
         freshness: Freshness,
-        key: &'a K,
+        key: &'a Q,
         admission: Admission,
         loader: impl FnOnce() -> Loader<V> + Send + 'a,
-    ) -> BoxFuture<'a, Result<Read<V>, CacheError>> {
+    ) -> BoxFuture<'a, Result<Read<V>, CacheError>>
+    where
+        Q: KeyRef<K> + ?Sized,
+    {
         let inner = &self.inner;
         Box::pin(async move {
             let subject = inner.subject(key)?;
@@ -156,7 +161,11 @@ where
     ///
     /// # Errors
     /// [`CacheError::Redis`] when Redis failed and the first level has nothing.
-    pub async fn get(&self, key: &K) -> Result<Option<Read<V>>, CacheError> {
+    pub async fn get<Q>(&self, key: &Q) -> Result<Option<Read<V>>, CacheError>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         self.get_as(Freshness::Cached, key).await
     }
 
@@ -164,20 +173,24 @@ where
     ///
     /// # Errors
     /// As [`Cache::get`].
-    pub async fn get_as(
+    pub async fn get_as<Q>(
         &self,
         freshness: Freshness,
-        key: &K,
-    ) -> Result<Option<Read<V>>, CacheError> {
+        key: &Q,
+    ) -> Result<Option<Read<V>>, CacheError>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         let read = self.get_untapped(freshness, key).await?;
         Ok(read.inspect(|read| self.inner.tap.see(key, read)))
     }
 
     /// The same for the auditor, whose own reads are not to be audited.
-    pub(super) async fn get_untapped(
+    pub(super) async fn get_untapped<Q: KeyRef<K> + ?Sized>(
         &self,
         freshness: Freshness,
-        key: &K,
+        key: &Q,
     ) -> Result<Option<Read<V>>, CacheError> {
         let inner = &self.inner;
         let subject = inner.subject(key)?;
@@ -195,19 +208,18 @@ where
     }
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// The usual case: a fresh copy in memory. The key's bytes stay where they are written, nothing
     /// is prepared for the other cases, and the clock may be a few milliseconds behind: moving things
     /// around took longer than finding the copy.
     #[inline]
-    fn hit_level1(&self, key: &K, freshness: Freshness) -> Option<Read<V>> {
+    fn hit_level1<Q>(&self, key: &Q, freshness: Freshness) -> Option<Read<V>>
+    where
+        Q: KeyRef<K> + ?Sized,
+    {
         let level1 = self.level1.as_ref()?;
         // The filter and the repair queue know whole entries.
-        if freshness == Freshness::Strong || self.filter.is_some() || !self.repairs.is_empty() {
+        if !freshness.asks_memory() || self.filter.is_some() || !self.repairs.is_empty() {
             return None;
         }
         let mut id = KeyBuffer::default();
@@ -226,7 +238,7 @@ where
 
     /// Counts a read of a key whose entry was not needed otherwise.
     #[inline(never)]
-    fn count_read(&self, key: &K) {
+    fn count_read(&self, key: &(impl KeyPart + ?Sized)) {
         if let Ok(entry) = self.level2.names.entry(key) {
             self.heat.keys.sample(entry.as_bytes());
         }
@@ -244,7 +256,7 @@ where
             return (Some(read), None);
         }
         let Some(level1) = &self.level1 else { return (None, None) };
-        if freshness == Freshness::Strong {
+        if !freshness.asks_memory() {
             return (None, None);
         }
         // While an invalidation waits, only what was loaded past the cache after it: see `past`.

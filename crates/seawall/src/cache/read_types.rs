@@ -36,7 +36,7 @@ pub enum Freshness {
     StaleOk,
     /// No older than this.
     Within(Duration),
-    /// At least as new as a write of one's own: see [`Version`].
+    /// At least as new as a write of one's own: see [`Version`]. Redis is asked, not the first level.
     After(Version),
     /// Nothing older than what was true when this read began: the first level is not asked, and no
     /// value past its lifetime is given.
@@ -251,6 +251,16 @@ impl<V> Entry<V> {
 }
 
 impl Freshness {
+    /// Whether a copy in this process' memory may answer at all.
+    ///
+    /// Versions are times of the server that has the key. When a slot moves to a server whose clock is
+    /// behind, or a clock is set back, a write may get a version below that of an older copy. Only the
+    /// server itself can tell them apart: it raises the version of what it has.
+    #[inline]
+    pub(super) fn asks_memory(self) -> bool {
+        !matches!(self, Freshness::Strong | Freshness::After(_))
+    }
+
     /// Whether a copy, usable or past its time, of this version and age is new enough for anybody
     /// but a strong reader.
     #[inline]

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use super::{repair_queue::Bump, sabotage};
+use super::repair_queue::Bump;
 use crate::clock::{Clock, Moment};
 
 /// How long an invalidation is remembered: longer than a fail-over takes.
@@ -45,9 +45,6 @@ impl Recent {
     }
 
     fn extend(&self, done: impl Iterator<Item = Done>, now: Moment) {
-        if sabotage::forgets_at_once() {
-            return;
-        }
         let mut recent = self.lock();
         recent.extend(done.map(|done| (now, done)));
         let beyond = recent.len().saturating_sub(MAX_ENTRIES);

@@ -9,7 +9,6 @@ use super::{
     repair_log::RepairLog,
 };
 use crate::{
-    bigkey::PartsBug,
     guard::Governor,
     hotkey::{HotRules, copies::MAX_COPIES},
     key::KeyPart,
@@ -54,7 +53,6 @@ pub(super) struct Settings<K> {
 pub(super) struct BigPlan {
     pub(super) warn_above_bytes: usize,
     pub(super) split_above_bytes: usize,
-    pub(super) bug: Option<PartsBug>,
 }
 
 /// From 1 KiB to what fits into one command with its key and header.
@@ -93,7 +91,7 @@ impl<K> Default for Settings<K> {
             hot_rules: HotRules::default(),
             level1_keeps: Level1Keeps::Everything,
             copies: 0,
-            big: BigPlan { warn_above_bytes: 64 << 10, split_above_bytes: 512 << 10, bug: None },
+            big: BigPlan { warn_above_bytes: 64 << 10, split_above_bytes: 512 << 10 },
         }
     }
 }

@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, de::DeserializeOwned};
-
 use super::{
-    Inner, Subject,
+    CacheKey, CacheValue, Inner, Subject,
     load::{LoaderSlot, Order, Purpose},
     product::Stale,
     read_types::Entry,
 };
-use crate::{clock::Moment, key::KeyPart};
+use crate::clock::Moment;
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Whether fresh entries that are read want looking after.
     pub(super) fn is_tended(&self) -> bool {
         self.settings.sliding || self.settings.early_refresh.is_some()

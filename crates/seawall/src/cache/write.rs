@@ -4,18 +4,15 @@
 //! queue. It counts as done only when it is [`Invalidation::Applied`]; until then this process at
 //! least reads that key past the cache.
 
-use serde::{Serialize, de::DeserializeOwned};
+use std::borrow::Borrow;
 
 use super::{
-    Cache, Inner, Version,
+    Cache, CacheKey, CacheValue, Inner, KeyRef, Version,
     messages::{about_all, about_tag, tag_hash},
     pending::Pending,
     repair_queue::Bump,
 };
-use crate::{
-    error::{Error, Result},
-    key::KeyPart,
-};
+use crate::error::{Error, Result};
 
 /// How far an invalidation got.
 ///
@@ -27,7 +24,7 @@ use crate::{
 /// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
 /// shops.put(&42, &"tea house".to_owned()).await?;
 ///
-/// let update = async { Ok::<_, Error>(()) }; // in real life: update shop set name = …
+/// let update = async { Ok::<_, std::io::Error>(()) }; // in real life: update shop set name = …
 /// let ((), done) = shops.write(&42, update).await?;
 /// match done {
 ///     Invalidation::Applied(version) => {
@@ -49,38 +46,49 @@ pub enum Invalidation {
     Queued,
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+/// Why [`Cache::write`] has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError<E> {
+    /// The work failed. It may have changed the source before it did, so the entry was invalidated.
+    #[error("the write failed: {0}")]
+    Work(#[source] E),
+    /// The work never ran: the key makes no sense, or the handle was shut down.
+    #[error("nothing was written: {0}")]
+    NotRun(#[source] Error),
+    /// The work succeeded, but the handle was shut down meanwhile: nothing will invalidate the entry.
+    #[error("written, but not invalidated: {0}")]
+    NotInvalidated(#[source] Error),
+}
+
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Changes the source, then invalidates.
     ///
     /// The entry is invalidated whatever `work` says: an error may come after the change was made.
     ///
     /// # Errors
-    /// Those of `work`. A key that makes no sense is refused before `work` runs, and so is everything
-    /// after the handle was shut down; [`Error::Closed`] after `work` means that the handle was shut
-    /// down meanwhile and nothing will invalidate the entry.
+    /// [`WriteError`], which keeps the error of `work` as it is and says whether `work` ran.
     ///
     /// # Cancel safety
     /// Dropping the future while `work` runs or after it hands the invalidation to the repair queue.
-    pub async fn write<T, E>(
+    pub async fn write<Q, T, E>(
         &self,
-        key: &K,
+        key: &Q,
         work: impl Future<Output = std::result::Result<T, E>>,
-    ) -> std::result::Result<(T, Invalidation), E>
+    ) -> std::result::Result<(T, Invalidation), WriteError<E>>
     where
-        E: From<Error>,
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
     {
-        let entry = self.inner.subject(key)?.entry().to_vec();
+        let entry = self.entry_name(key).map_err(WriteError::NotRun)?;
         if self.inner.repairs.has_ended() {
-            return Err(Error::Closed.into());
+            return Err(WriteError::NotRun(Error::Closed));
         }
         let mut pending = Pending::entries(&self.inner, vec![entry]);
         let value = work.await;
         let applied = pending.invalidate().await;
-        value.and_then(|value| Ok((value, applied?)))
+        let value = value.map_err(WriteError::Work)?;
+        Ok((value, applied.map_err(WriteError::NotInvalidated)?))
     }
 
     /// Makes sure that nobody reads what this key held: see [`Invalidation`].
@@ -91,7 +99,11 @@ where
     ///
     /// # Cancel safety
     /// Dropping the future hands the invalidation to the repair queue.
-    pub async fn invalidate(&self, key: &K) -> Result<Invalidation> {
+    pub async fn invalidate<Q>(&self, key: &Q) -> Result<Invalidation>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         let subject = self.inner.subject(key)?;
         Pending::entries(&self.inner, vec![subject.entry().to_vec()]).invalidate().await
     }
@@ -114,7 +126,11 @@ where
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key that makes no sense.
-    pub fn entry_name(&self, key: &K) -> Result<Vec<u8>> {
+    pub fn entry_name<Q>(&self, key: &Q) -> Result<Vec<u8>>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
         Ok(self.inner.subject(key)?.entry().to_vec())
     }
 
@@ -178,11 +194,7 @@ where
     }
 }
 
-impl<K, V> Inner<K, V>
-where
-    K: KeyPart + Clone + Send + Sync + 'static,
-    V: Serialize + DeserializeOwned + Send + Sync + 'static,
-{
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     pub(super) fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
         for entry in entries {
             if let Some(level1) = &self.level1 {

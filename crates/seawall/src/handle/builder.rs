@@ -4,7 +4,7 @@ use std::{
     fmt,
     ops::RangeInclusive,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -12,9 +12,8 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use super::{Inner, Seawall};
+use super::{Inner, Seawall, slots::Slots};
 use crate::{
-    cache::level1_budget::Budget,
     clock::Clock,
     error::{Error, Result},
     link::{
@@ -188,11 +187,23 @@ impl Builder {
         self
     }
 
-    /// Connects.
+    /// Connects, and waits for the first answer.
     ///
     /// # Errors
     /// As [`Seawall::connect`].
     pub async fn connect(self) -> Result<Seawall> {
+        let limit = self.connect_timeout;
+        let seawall = self.connect_lazy()?;
+        first_answer(seawall.link(), limit).await?;
+        Ok(seawall)
+    }
+
+    /// Makes the handle without waiting for Redis, for a service that must start while it is down. The
+    /// first command connects; until one succeeds, everything behaves as in an outage.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that make no sense, and outside a Tokio runtime.
+    pub fn connect_lazy(self) -> Result<Seawall> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
             Error::Invalid(
                 "connect() must run on a Tokio runtime, on which connections and tasks live".into(),
@@ -216,6 +227,13 @@ impl Builder {
         let target = Target::parse(&self.url)?;
         let stop = watch::Sender::new(false);
         let tasks = TaskTracker::new();
+        #[cfg(feature = "embedded")]
+        if self.engine_socket.is_some() && !matches!(target.place, Place::Embedded(_)) {
+            return Err(Error::Invalid(
+                "engine_socket is for `embedded:` URLs: other servers have their own sockets"
+                    .into(),
+            ));
+        }
         #[cfg(feature = "embedded")]
         let engine = match &target.place {
             Place::Embedded(dir) => Some(Arc::new(self.start_engine(dir.as_deref())?)),
@@ -255,8 +273,7 @@ impl Builder {
                 (Route::Single(node), Topology::Sentinel)
             }
             Place::Cluster(seeds) => {
-                let cluster = Cluster::open(Arc::clone(&dialer), seeds).await?;
-                let cluster = Arc::new(cluster);
+                let cluster = Arc::new(Cluster::new(Arc::clone(&dialer), seeds));
                 let keep = Cluster::keep(Arc::downgrade(&cluster));
                 tasks.spawn(until_stopped(stop.subscribe(), keep));
                 (Route::Cluster(cluster), Topology::Cluster)
@@ -265,7 +282,6 @@ impl Builder {
         let (link, hub_task) =
             Link::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
         tasks.spawn(hub_task);
-        first_answer(&link, self.connect_timeout).await?;
         tasks.spawn(until_stopped(stop.subscribe(), keep_offset(link.clone())));
         tasks.spawn(until_stopped(stop.subscribe(), keep_counts(link.clone())));
         tasks.spawn(close_with_the_runtime(link.clone(), stop.clone()));
@@ -275,12 +291,9 @@ impl Builder {
                 prefix: self.prefix,
                 stop,
                 tasks,
-                keeper: OnceLock::new(),
-                counters: OnceLock::new(),
-                level1_budget: Arc::new(Budget::new(self.level1_bytes)),
-                idle_shards: Arc::default(),
+                slots: Slots::default(),
+                level1_bytes: self.level1_bytes,
                 runtime,
-                hot: OnceLock::new(),
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),
             }),

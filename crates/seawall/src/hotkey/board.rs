@@ -44,7 +44,8 @@ impl Hot {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         bucket.try_take(1).map_err(|refusal| match refusal {
             Refusal::RetryAfter(time) => time,
-            Refusal::TooMany { .. } => Duration::from_secs(1),
+            // One token always fits.
+            _ => Duration::from_secs(1),
         })
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Two tasks for each handle. One reports every 100 ms, if there is anything to report: the heaviest
 //! keys of the sketch, and those that are hot already. The other hears who became hot or cool. What
-//! was said while nobody heard is made up for by lists: after every reconnect, and every second as
-//! long as something is hot.
+//! was said while nobody heard is made up for by lists: all of them after every reconnect; every second
+//! those of keys that are known to be hot, and, in a process that reads, a few others in turn, because a
+//! message that was lost names nothing to look for.
 //!
 //! Without Redis a process decides with its own reads. What it could not report is dropped, and so
 //! is what was counted before a pause: neither an outage nor a stopped process ends in a flood.
@@ -35,6 +36,8 @@ static REPORT: Script = Script::new(include_str!("script/report.lua"));
 const TICK: Duration = Duration::from_millis(100);
 /// How often hot keys are looked up as long as there are any.
 const LOOK: Duration = Duration::from_secs(1);
+/// How many lists a process that reads looks at in turn each time: all of them in four seconds.
+const IN_TURN: u64 = 2;
 /// Keys in one report, besides those that are hot.
 const MAX_CANDIDATES: usize = 64;
 /// A process that has less than this part of the threshold's reads keeps them for itself: so many
@@ -68,6 +71,8 @@ struct Reporter {
     windows: HashMap<Box<[u8]>, (Window, u32)>,
     last: Moment,
     next_look: Moment,
+    /// Whose turn it is among the lists.
+    turn: u64,
     pause: Duration,
     not_before: Moment,
 }
@@ -81,6 +86,7 @@ pub(super) async fn report(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
         windows: HashMap::new(),
         last: now,
         next_look: now,
+        turn: rand::random_range(0..SHARDS),
         pause: TICK,
         not_before: now,
     };
@@ -159,10 +165,16 @@ impl Reporter {
             }
         }
         let hot = self.shared.board.all();
-        if !hot.is_empty() && now >= self.next_look && now >= self.not_before {
+        if now >= self.next_look && now >= self.not_before {
             self.next_look = now + LOOK.mul_f64(0.8 + 0.4 * rand::random::<f64>());
-            let shards: HashSet<u64> = hot.iter().map(|hot| shard(&hot.known.bytes)).collect();
-            look(&self.shared, &shards.into_iter().collect::<Vec<_>>()).await;
+            let mut shards: HashSet<u64> = hot.iter().map(|hot| shard(&hot.known.bytes)).collect();
+            if self.shared.was_read() {
+                shards.extend((0..IN_TURN).map(|next| (self.turn + next) % SHARDS));
+                self.turn = (self.turn + IN_TURN) % SHARDS;
+            }
+            if !shards.is_empty() {
+                look(&self.shared, &shards.into_iter().collect::<Vec<_>>()).await;
+            }
         }
         let now = self.shared.clock.now();
         let over = |hot: &&Arc<Hot>| hot.until <= now;

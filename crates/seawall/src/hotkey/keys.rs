@@ -72,10 +72,6 @@ pub struct HotKeys {
 }
 
 impl HotKeys {
-    pub(crate) fn new(seawall: &Seawall) -> Self {
-        HotKeys { shared: Arc::new(Shared::new(seawall)) }
-    }
-
     /// Takes a cache in; the first one starts the tasks.
     pub(crate) fn join(&self, seawall: &Seawall, member: Member) {
         let shared = &self.shared;
@@ -201,7 +197,8 @@ impl Seawall {
     /// The hot keys of this handle's caches.
     #[must_use]
     pub fn hot_keys(&self) -> HotKeys {
-        self.hot().clone()
+        let shared = self.slot(|| Arc::new(Shared::new(self)));
+        HotKeys { shared }
     }
 }
 

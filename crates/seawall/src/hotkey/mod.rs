@@ -28,7 +28,6 @@ pub(crate) mod copies;
 mod fleet;
 mod keys;
 mod rule;
-pub mod sabotage;
 mod shared;
 mod sketch;
 mod window;

@@ -43,6 +43,8 @@ pub(crate) trait Shelf: Send + Sync {
     fn warm(self: Arc<Self>, entries: Vec<HotKey>);
     /// An entry is no longer hot.
     fn cool(&self, entry: &[u8]);
+    /// Whether anything was read past its memory since this was last asked.
+    fn was_read(&self) -> bool;
 }
 
 /// A cache and its rules.
@@ -142,6 +144,13 @@ impl Shared {
     fn concerns(&self, key: &[u8]) -> bool {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         members.iter().any(|member| key.starts_with(&member.entry_prefix))
+    }
+
+    /// Whether a cache of this process was read past its memory since this was last asked.
+    pub(super) fn was_read(&self) -> bool {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        let shelves = members.iter().filter_map(|member| member.shelf.upgrade());
+        shelves.filter(|shelf| shelf.was_read()).count() > 0
     }
 
     /// The caches that have this key.

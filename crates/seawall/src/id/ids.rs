@@ -20,8 +20,6 @@ use std::{
 use metrics::Counter;
 use tokio::sync::oneshot;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::{Bug, PLAIN_COUNTER};
 use super::{
     day::day,
     ident::{EPOCH_SECONDS, Id},
@@ -73,8 +71,6 @@ struct Inner {
     handed_out: Counter,
     fetches: Counter,
     failures: Counter,
-    #[cfg(feature = "sabotage")]
-    bug: Option<Bug>,
 }
 
 impl Seawall {
@@ -87,8 +83,6 @@ impl Seawall {
             smallest: 64,
             largest: 65_536,
             freshness: Duration::from_secs(10),
-            #[cfg(feature = "sabotage")]
-            bug: None,
         }
     }
 }
@@ -101,8 +95,6 @@ pub struct IdsBuilder {
     smallest: u64,
     largest: u64,
     freshness: Duration,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
 }
 
 impl IdsBuilder {
@@ -157,8 +149,6 @@ impl IdsBuilder {
             failures: metrics::counter!("seawall_id_segment_failures_total", "name" => label()),
             seawall: self.seawall,
             name: self.name,
-            #[cfg(feature = "sabotage")]
-            bug: self.bug,
         };
         Ok(Ids { inner: Arc::new(inner) })
     }
@@ -235,12 +225,7 @@ impl Inner {
     async fn ask(&self, order: Order) -> Result<Segment> {
         let asked = self.seawall.clock().now();
         let Order { count, floor } = order;
-        let script = &SEGMENT;
-        #[cfg(feature = "sabotage")]
-        let script = if self.bug == Some(Bug::PlainCounter) { &PLAIN_COUNTER } else { script };
-        #[cfg(feature = "sabotage")]
-        let floor = if self.bug == Some(Bug::ForgetFloor) { 0 } else { floor };
-        let call = script
+        let call = SEGMENT
             .on(&[self.mark_key.clone(), self.day_key()])
             .arg(EPOCH_SECONDS)
             .arg(count)
@@ -252,8 +237,6 @@ impl Inner {
         if second > u64::from(u32::MAX >> 1) || sequence + count > 1 << 32 {
             return Err(Error::unexpected(format!("no segment begins at {second} {sequence}")));
         }
-        #[cfg(feature = "sabotage")]
-        let count = if self.bug == Some(Bug::DoubleSegment) { count * 2 } else { count };
         Ok(Segment::new((second << 32) + sequence, count, asked))
     }
 

@@ -24,14 +24,10 @@
 mod day;
 mod ident;
 mod ids;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod segment;
 mod snowflake;
 mod supply;
 
 pub use ident::{EPOCH_SECONDS, Id, IdParts};
 pub use ids::{Ids, IdsBuilder};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use snowflake::{Snowflake, SnowflakeParts};

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{Limiter, policy::Policy};
 use crate::{
     Seawall,
@@ -38,8 +36,6 @@ impl Seawall {
             patience: Duration::from_millis(250),
             remember: true,
             subjects: 65_536,
-            #[cfg(feature = "sabotage")]
-            bug: None,
         }
     }
 }
@@ -56,8 +52,6 @@ pub struct LimiterBuilder {
     pub(super) patience: Duration,
     pub(super) remember: bool,
     pub(super) subjects: usize,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
 }
 
 impl LimiterBuilder {
@@ -117,8 +111,6 @@ impl LimiterBuilder {
     pub fn build(self) -> Result<Limiter> {
         let whole = self.policy.algorithm(1)?;
         let share = self.policy.algorithm(self.instances)?;
-        #[cfg(feature = "sabotage")]
-        let share = if self.bug == Some(Bug::WholeShare) { whole } else { share };
         if self.patience.is_zero() {
             return Err(Error::Invalid("patience is zero: Redis could never answer".into()));
         }

@@ -14,8 +14,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use metrics::Counter;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     away::{PAUSE, Parts},
     builder::{LimiterBuilder, WhenAway},
@@ -46,8 +44,6 @@ struct Inner {
     shared: Option<Shared>,
     local: Cells,
     outcomes: Outcomes,
-    #[cfg(feature = "sabotage")]
-    bug: Option<Bug>,
 }
 
 struct Shared {
@@ -97,8 +93,6 @@ impl Limiter {
             clock: settings.seawall.clock().clone(),
             shared: (!settings.local).then_some(shared),
             local: Cells::new(share, settings.subjects),
-            #[cfg(feature = "sabotage")]
-            bug: settings.bug,
         };
         Limiter { inner: Arc::new(inner) }
     }
@@ -235,8 +229,6 @@ impl Inner {
     }
 
     async fn ask(&self, shared: &Shared, key: &[u8], cost: u64) -> Result<Decision> {
-        #[cfg(feature = "sabotage")]
-        let cost = if self.bug == Some(Bug::ChargeNothing) { 0 } else { cost };
         let call = match &shared.algorithm {
             Algorithm::Gcra(rate) => rate.call(key, cost),
             Algorithm::Window(window) => window.call(key, cost),
@@ -264,10 +256,6 @@ impl Inner {
 
     fn without_redis(&self, shared: &Shared, key: &[u8], cost: u64) -> Result<Decision> {
         self.outcomes.stood_in.increment(1);
-        #[cfg(feature = "sabotage")]
-        if self.bug == Some(Bug::FailOpen) {
-            return Ok(Decision::allowed(self.policy.most(), 0));
-        }
         match shared.when_away {
             WhenAway::LocalShare => Ok(self.local_decision(key, cost)),
             WhenAway::Refuse => Ok(Decision::Limited { retry_after: PAUSE }),

@@ -34,8 +34,6 @@ mod layer;
 mod limiter;
 mod local;
 mod policy;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod silence;
 mod window;
 
@@ -45,5 +43,3 @@ pub use decision::Decision;
 pub use layer::{Limit, LimitLayer};
 pub use limiter::Limiter;
 pub use policy::{Policy, Rate, Window};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;

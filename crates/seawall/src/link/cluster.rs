@@ -70,10 +70,11 @@ impl Map {
 }
 
 impl Cluster {
-    /// Reads the map through the first of these hosts that answers.
-    pub(crate) async fn open(dialer: Arc<Dialer>, seeds: Vec<Host>) -> Result<Self> {
+    /// A Cluster whose map is read when it is first needed, through the first of these hosts that
+    /// answers.
+    pub(crate) fn new(dialer: Arc<Dialer>, seeds: Vec<Host>) -> Self {
         let empty = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };
-        let cluster = Cluster {
+        Cluster {
             dialer,
             seeds,
             map: ArcSwap::from_pointee(empty),
@@ -81,9 +82,7 @@ impl Cluster {
             doubt: tokio::sync::Notify::new(),
             seen: watch::Sender::new(0),
             strangers: Strangers::default(),
-        };
-        cluster.read_map().await?;
-        Ok(cluster)
+        }
     }
 
     /// Sends one command to the node that has the key.

@@ -80,6 +80,8 @@ struct Inner {
     capabilities: OnceCell<Capabilities>,
     /// Server's clock minus ours, in microseconds.
     offset_micros: AtomicI64,
+    /// Whether that was ever measured.
+    knows_clock: AtomicBool,
     faults: Faults,
     closed: AtomicBool,
     /// The runtime that the connections' tasks run on.
@@ -159,6 +161,7 @@ impl Link {
             clock,
             capabilities: OnceCell::new(),
             offset_micros: AtomicI64::new(0),
+            knows_clock: AtomicBool::new(false),
             faults,
             closed: AtomicBool::new(false),
             home: tokio::runtime::Handle::try_current().ok().map(|home| home.id()),
@@ -183,6 +186,7 @@ impl Link {
     pub(crate) async fn fetch(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
         self.inner.commands.count();
         self.admit()?;
+        self.learn_clock().await?;
         // Redis does not answer an empty request: every later reply would go to the wrong caller.
         if command.args_iter().len() == 0 {
             return Err(Error::Invalid("a command without a name".into()));
@@ -221,7 +225,11 @@ impl Link {
             return Vec::new();
         }
         (0..count).for_each(|_| self.inner.commands.count());
-        if let Err(error) = self.admit() {
+        let admitted = match self.admit() {
+            Ok(()) => self.learn_clock().await,
+            refused => refused,
+        };
+        if let Err(error) = admitted {
             return vec![Err(error); count];
         }
         if commands.iter().any(|(_, command)| command.args_iter().len() == 0) {
@@ -409,6 +417,7 @@ impl Link {
         let first = self.inner.route.node(b"").await?;
         let offset = first.measure_offset(&self.inner.clock).await?;
         self.inner.offset_micros.store(offset, Ordering::Relaxed);
+        self.inner.knows_clock.store(true, Ordering::Relaxed);
         if let Route::Cluster(cluster) = &self.inner.route {
             let nodes = cluster.nodes();
             let others = nodes.iter().filter(|node| node.number() != first.number());
@@ -418,6 +427,19 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Measures the servers' clocks before the first command of a handle that was made without waiting:
+    /// what is read before would be judged by a clock that may be far off.
+    async fn learn_clock(&self) -> Result<()> {
+        if self.inner.knows_clock.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Box::pin(self.in_time(self.measure_offset())).await.map_err(|error| match error {
+            // It was not the caller's command that may have been carried out.
+            Error::Indeterminate { cause, .. } => Error::Unavailable(cause),
+            error => error,
+        })
     }
 
     /// The time-out for replies.

@@ -70,7 +70,7 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) fn new(seawall: &Seawall, claim: Claim) -> Self {
-        let keeper = Arc::clone(seawall.keeper());
+        let keeper = Keeper::of(seawall);
         Pending { keeper, clock: seawall.clock().clone(), claim: Some(claim), sent: false }
     }
 
@@ -98,8 +98,6 @@ impl Pending {
         } else if self.clock.lease_now() >= validity(before, self.claim().plan.lease) {
             return Ok(None);
         }
-        #[cfg(feature = "sabotage")]
-        let answer = super::sabotage::spoil(&self.claim().plan, answer);
         Ok(Some(answer))
     }
 
@@ -145,7 +143,7 @@ pub(super) async fn try_acquire(
 ) -> Result<Attempt> {
     let claim = Claim::new(plan, owner.unwrap_or_else(OwnerId::random));
     let mut pending = Pending::new(seawall, claim);
-    let keeper = Arc::clone(seawall.keeper());
+    let keeper = Keeper::of(seawall);
     match pending.attempt(seawall, false).await? {
         (Some(Answer::Held(token)), before) => {
             keeper.metrics.acquired.increment(1);
@@ -174,7 +172,7 @@ pub(super) async fn try_all(
     for (mut pending, reply) in pending.into_iter().zip(replies) {
         attempts.push(match pending.judge(reply, before, false)? {
             Some(Answer::Held(token)) => {
-                seawall.keeper().metrics.acquired.increment(1);
+                Keeper::of(seawall).metrics.acquired.increment(1);
                 Attempt::Acquired(Guard::new(seawall, pending.held(), token, before))
             }
             Some(Answer::Busy { free_in }) => Attempt::Busy { retry_after: free_in },
@@ -195,7 +193,7 @@ pub(super) async fn acquire(
     let clock = seawall.clock();
     let began = clock.now();
     let deadline = began + within;
-    let keeper = Arc::clone(seawall.keeper());
+    let keeper = Keeper::of(seawall);
     let claim = Claim::new(plan, owner.unwrap_or_else(OwnerId::random));
     // A fair lock has its line at the server.
     let mut own = None;
@@ -288,6 +286,6 @@ pub(super) fn jittered(cap: Duration) -> Duration {
 
 /// A hold made of a claim that the server confirmed.
 pub(super) fn hold(seawall: &Seawall, claim: Claim, token: super::Token, before: Moment) -> Hold {
-    let losses = seawall.keeper().metrics.lost.clone();
+    let losses = Keeper::of(seawall).metrics.lost.clone();
     Hold::new(claim, token, before, seawall.clock().clone(), losses)
 }

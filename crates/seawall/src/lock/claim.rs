@@ -84,8 +84,6 @@ pub(super) struct Plan {
     /// Longest pause between two looks while waiting.
     pub(super) look_every: Duration,
     pub(super) replicas: Option<Replicas>,
-    #[cfg(feature = "sabotage")]
-    pub(super) sabotage: Option<super::sabotage::Sabotage>,
 }
 
 impl Plan {
@@ -219,10 +217,6 @@ impl Claim {
 
     /// The call that gives it back, or up; harmless when it is not held.
     pub(super) fn release(&self) -> Call {
-        #[cfg(feature = "sabotage")]
-        if let Some(call) = self.plan.sabotage.and_then(|fault| fault.release(&self.plan.key)) {
-            return call;
-        }
         let plan = &*self.plan;
         let suffixed = |suffix| plan.suffixed(suffix);
         let key = plan.key.to_vec();
@@ -303,13 +297,6 @@ impl Claim {
 
 /// The call that renews these holds, each for its lease.
 pub(super) fn renew(holds: &[(&Claim, Duration)]) -> Call {
-    #[cfg(feature = "sabotage")]
-    if let [(claim, lease), ..] = holds
-        && let Some(fault) = claim.plan.sabotage
-        && let Some(call) = fault.renew(&claim.plan.key, &claim.owner_text, &claim.hold, *lease)
-    {
-        return call;
-    }
     let mut keys = Vec::with_capacity(holds.len() * 2);
     let mut shapes = Vec::with_capacity(holds.len());
     for (claim, _) in holds {
@@ -339,8 +326,6 @@ pub(super) mod tests {
             renewed: true,
             look_every: Duration::from_secs(1),
             replicas: None,
-            #[cfg(feature = "sabotage")]
-            sabotage: None,
         };
         Claim::new(Arc::new(plan), OwnerId::random())
     }

@@ -17,7 +17,7 @@ use super::{
     acquire,
     claim::{self, Claim},
     hold::Hold,
-    keeper::Ticket,
+    keeper::{Keeper, Ticket},
     owner::OwnerId,
     token::Token,
 };
@@ -87,7 +87,7 @@ impl Guard {
     pub(super) fn new(seawall: &Seawall, claim: Claim, token: Token, before: Moment) -> Self {
         let renewed = claim.plan.renewed;
         let hold = Arc::new(acquire::hold(seawall, claim, token, before));
-        let ticket = renewed.then(|| seawall.keeper().keep(&hold));
+        let ticket = renewed.then(|| Keeper::of(seawall).keep(&hold));
         let held = Held {
             seawall: seawall.clone(),
             hold,
@@ -215,7 +215,7 @@ impl Guard {
         // Not there the second time, and it cannot have expired yet: the first was carried out.
         let released = found == 1 || (doubt.exists() && !held.hold.is_lost());
         if released {
-            held.seawall.keeper().metrics.released.increment(1);
+            Keeper::of(&held.seawall).metrics.released.increment(1);
             Ok(Release::Released)
         } else {
             held.hold.lose();
@@ -236,7 +236,7 @@ impl Held {
     /// The renewals go by the lease of now.
     fn keep_anew(&self) {
         if let Some(ticket) = *self.ticket() {
-            self.seawall.keeper().keep_anew(ticket);
+            Keeper::of(&self.seawall).keep_anew(ticket);
         }
     }
 
@@ -252,7 +252,7 @@ impl Held {
 
     fn stop_keeping(&self) {
         if let Some(ticket) = self.ticket().take() {
-            self.seawall.keeper().stop_keeping(ticket);
+            Keeper::of(&self.seawall).stop_keeping(ticket);
         }
     }
 }
@@ -266,7 +266,7 @@ impl Drop for Guard {
         held.stop_keeping();
         if !held.settled.load(Ordering::Acquire) {
             let until = held.hold.forgotten(held.seawall.clock().lease_now());
-            held.seawall.keeper().give_up(held.hold.claim.clone(), until);
+            Keeper::of(&held.seawall).give_up(held.hold.claim.clone(), until);
         }
     }
 }

@@ -84,8 +84,7 @@ impl Hold {
     /// The term, after a look at the clock.
     fn term(&self) -> MutexGuard<'_, Term> {
         let mut term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
-        let over = term.until.is_some_and(|until| self.clock.lease_now() >= until);
-        if over && !self.trusts_itself_for_ever() {
+        if term.until.is_some_and(|until| self.clock.lease_now() >= until) {
             self.end(&mut term);
         }
         term
@@ -184,28 +183,11 @@ impl Hold {
             tokio::pin!(sooner);
             sooner.as_mut().enable();
             let Some(until) = self.term().until else { return };
-            if self.trusts_itself_for_ever() {
-                sooner.await;
-                continue;
-            }
             tokio::select! {
                 () = sooner => {}
                 () = self.clock.sleep_until_lease(until) => {}
             }
         }
-    }
-
-    /// A planted fault: the holder never looks at its own clock.
-    #[cfg(feature = "sabotage")]
-    fn trusts_itself_for_ever(&self) -> bool {
-        use super::sabotage::Sabotage::{RenewalRecreatesKey, ValidityIgnored};
-        matches!(self.claim.plan.sabotage, Some(ValidityIgnored | RenewalRecreatesKey))
-    }
-
-    #[cfg(not(feature = "sabotage"))]
-    #[expect(clippy::unused_self, reason = "with the feature `sabotage` it looks at itself")]
-    fn trusts_itself_for_ever(&self) -> bool {
-        false
     }
 }
 

@@ -107,8 +107,12 @@ pub(super) struct Metrics {
 }
 
 impl Keeper {
-    /// The keeper of a handle, and its task begun.
-    pub(crate) fn start(seawall: &Seawall) -> Arc<Self> {
+    /// The keeper of a handle; its task starts with the first use.
+    pub(super) fn of(seawall: &Seawall) -> Arc<Self> {
+        seawall.slot(|| Self::start(seawall))
+    }
+
+    fn start(seawall: &Seawall) -> Arc<Self> {
         let keeper = Arc::new(Keeper {
             link: seawall.link().clone(),
             clock: seawall.clock().clone(),

@@ -33,14 +33,12 @@ mod owner;
 mod quorum;
 mod replicas;
 mod rw;
-#[cfg(feature = "sabotage")]
-pub mod sabotage;
 mod token;
 
 pub use acquire::Attempt;
 use claim::Kind;
 pub use guard::{Extension, Guard, Release};
-pub(crate) use keeper::Keeper;
+use keeper::Keeper;
 pub use latch::{Latch, LatchState, Participant, Waited};
 pub use multi::{MultiAttempt, MultiGuard, MultiLock};
 pub use mutex::{Lock, With};
@@ -103,6 +101,6 @@ impl Seawall {
     /// How many holds of this handle are being renewed.
     #[must_use]
     pub fn renewed_locks(&self) -> usize {
-        self.keeper().renewed_count()
+        Keeper::of(self).renewed_count()
     }
 }

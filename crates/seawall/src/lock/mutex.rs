@@ -70,8 +70,6 @@ impl Lock {
                 renewed: true,
                 look_every: LOOK_EVERY,
                 replicas: None,
-                #[cfg(feature = "sabotage")]
-                sabotage: None,
             })
         });
         Lock { seawall: seawall.clone(), plan, owner: None }
@@ -109,13 +107,6 @@ impl Lock {
     #[must_use]
     pub fn replicas(self, count: u32, limit: Duration) -> Self {
         self.change(|plan| plan.replicas = Some(Replicas { count, limit }))
-    }
-
-    /// Switches a protection off.
-    #[cfg(feature = "sabotage")]
-    #[must_use]
-    pub fn sabotage(self, fault: super::sabotage::Sabotage) -> Self {
-        self.change(|plan| plan.sabotage = Some(fault))
     }
 
     pub(super) fn change(mut self, change: impl FnOnce(&mut Plan)) -> Self {

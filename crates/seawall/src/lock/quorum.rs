@@ -30,6 +30,7 @@ use super::{
     acquire::{Pending, jittered},
     claim::{Answer, Claim, Kind, Plan},
     guard::{Extension, Guard, Release},
+    keeper::Keeper,
     mutex::Lock,
     owner::OwnerId,
     token::Token,
@@ -284,7 +285,8 @@ impl QuorumLock {
         let first = &self.primaries[0];
         let clock = first.clock();
         let deadline = clock.now() + within;
-        let line = first.keeper().lines.turn(Arc::clone(&plans[0].key));
+        let keeper = Keeper::of(first);
+        let line = keeper.lines.turn(Arc::clone(&plans[0].key));
         let Some(_turn) = clock.timeout(within, line).await else {
             return Ok(QuorumAttempt::Busy { unreachable: 0 });
         };

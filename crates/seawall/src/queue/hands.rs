@@ -22,8 +22,6 @@ use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     decode::decode,
     delayed::Core,
@@ -208,16 +206,9 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         {
             seats.push(seat);
         }
-        #[cfg(feature = "sabotage")]
-        let terms = match self.settings.bug {
-            Some(Bug::NoLease) => super::shard::Terms { lease: Duration::ZERO, ..self.core.terms },
-            _ => self.core.terms,
-        };
-        #[cfg(not(feature = "sabotage"))]
-        let terms = self.core.terms;
         let count = seats.len();
         let core = Arc::clone(&self.core);
-        let claiming = core.shards[self.shard].claim(count, true, terms);
+        let claiming = core.shards[self.shard].claim(count, true, core.terms);
         tokio::pin!(claiming);
         // Real time: what is waited for is the network.
         let claimed = match tokio::time::timeout(SEATS_KEPT_FOR, &mut claiming).await {
@@ -284,11 +275,6 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
     }
 
     async fn begin(&mut self, job: Job<T>, seat: Seat) {
-        #[cfg(feature = "sabotage")]
-        if self.settings.bug == Some(Bug::AckFirst) {
-            let item = [(&*job.id, job.token)];
-            let _ = self.core.shards[self.shard].ack(&item, self.core.terms).await;
-        }
         let (id, token, attempts) = (job.id.clone(), job.token, job.attempts);
         let say = self.say.clone();
         let handler = Arc::clone(&self.handler);

@@ -39,8 +39,6 @@ mod delayed;
 mod hands;
 mod job;
 mod listed;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod shard;
 mod worker;
 
@@ -51,6 +49,4 @@ pub use job::{
     Whereabouts,
 };
 pub use listed::{Finished, Listed, ListedConsumer, Taken};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use worker::{DelayedWorker, DelayedWorkerBuilder};

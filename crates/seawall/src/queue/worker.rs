@@ -6,8 +6,6 @@ use futures_util::FutureExt as _;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     delayed::{Core, Delayed},
     hands::{Handler, Hands},
@@ -28,15 +26,13 @@ pub(super) struct Settings {
     pub(super) poll: Duration,
     pub(super) retry_after: Duration,
     pub(super) drain_limit: Duration,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
 }
 
 /// Settings of a [`DelayedWorker`].
 pub struct DelayedWorkerBuilder<T> {
     seawall: Seawall,
     core: Arc<Core>,
-    pub(super) settings: Settings,
+    settings: Settings,
     payload: PhantomData<fn() -> T>,
 }
 
@@ -50,8 +46,6 @@ impl<T> DelayedWorkerBuilder<T> {
                 poll: Duration::from_secs(1),
                 retry_after: Duration::from_secs(1),
                 drain_limit: Duration::from_secs(10),
-                #[cfg(feature = "sabotage")]
-                bug: None,
             },
             payload: PhantomData,
         }

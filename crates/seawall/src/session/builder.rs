@@ -21,8 +21,6 @@ impl Seawall {
             longest: Duration::from_secs(7 * 24 * 3600),
             slides: 8,
             most: 100,
-            #[cfg(feature = "sabotage")]
-            bug: None,
             user: PhantomData,
         }
     }
@@ -37,8 +35,6 @@ pub struct SessionsBuilder<M> {
     pub(super) longest: Duration,
     pub(super) slides: u32,
     pub(super) most: usize,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<super::Bug>,
     user: PhantomData<fn(M) -> M>,
 }
 

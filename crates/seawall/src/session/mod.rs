@@ -26,13 +26,9 @@
 //! Index and session lie in different slots, so that sessions spread over a Cluster.
 
 mod builder;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod store;
 mod token;
 
 pub use builder::SessionsBuilder;
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use store::{Fields, Load, Restore, Revoke, Session, SessionInfo, Sessions};
 pub use token::{SessionId, Token};

@@ -253,11 +253,6 @@ impl<M: Member> Sessions<M> {
     /// too many; one that came back may be the oldest itself.
     async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Entered> {
         let (settings, link) = (&self.settings, self.settings.seawall.link());
-        #[cfg(feature = "sabotage")]
-        if settings.bug == Some(super::Bug::NotInTheIndex) {
-            let until = link.server_millis() + millis(settings.longest);
-            return Ok(Entered::There { until, score: until });
-        }
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
         let call = call.arg(millis(settings.longest)).arg(settings.most);

@@ -20,8 +20,6 @@ use std::marker::PhantomData;
 
 use redis::{Value, cmd};
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     Cursor, Inbox, Post, SLICE, Scroll,
     cursor::page_call,
@@ -102,10 +100,6 @@ impl<M: Member> InboxOf<M> {
                 pulled.len()
             )));
         }
-        #[cfg(feature = "sabotage")]
-        let after = self.inbox.template.bug.map_or(after.cloned(), |bug| bug.misplace(after));
-        #[cfg(feature = "sabotage")]
-        let after = after.as_ref();
         let boxes: Vec<&InboxOf<M>> = std::iter::once(self).chain(pulled).collect();
         let mut sources = Vec::with_capacity(boxes.len());
         for slice in boxes.chunks(PULLED_AT_ONCE) {
@@ -137,12 +131,6 @@ impl<M: Member> InboxOf<M> {
             None => from,
             Some((_, smallest)) => {
                 let here = items.iter().filter(|(_, time)| time == smallest).count() as u64;
-                #[cfg(feature = "sabotage")]
-                let from = if self.inbox.template.bug == Some(Bug::OffsetOfThisPageOnly) {
-                    Scroll { offset: 0, ..from }
-                } else {
-                    from
-                };
                 let before = if *smallest == from.max { from.offset } else { 0 };
                 Scroll { max: *smallest, offset: here + before }
             }

@@ -62,7 +62,7 @@ impl Seawall {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Likes<M> {
-    pub(super) template: Template,
+    template: Template,
     spread: u16,
     member: PhantomData<fn(M) -> M>,
 }
@@ -172,17 +172,8 @@ impl<M: Member> LikesOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn toggle(&self, member: &M) -> Result<Toggle> {
-        let click = || format!("{:032x}", rand::random::<u128>());
-        let reference = click();
-        again(TOGGLE_ATTEMPTS, || async {
-            #[cfg(feature = "sabotage")]
-            let reference = match self.template.bug {
-                Some(super::Bug::AnotherClick) => click(),
-                _ => reference.clone(),
-            };
-            self.toggle_once(member, &reference).await
-        })
-        .await
+        let reference = format!("{:032x}", rand::random::<u128>());
+        again(TOGGLE_ATTEMPTS, || self.toggle_once(member, &reference)).await
     }
 
     /// Turns it round, once for each reference of this member: a client that names its click can repeat

@@ -35,8 +35,6 @@ mod order_page;
 mod places;
 mod places_source;
 mod rebuild;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod sign_follow;
 mod sign_in;
 mod template;
@@ -55,8 +53,6 @@ pub use order_index::{Add, Audit, Order, OrderIndex, OrderIndexBuilder, OrdersOf
 pub use order_page::OrderPage;
 pub use places::{Nearby, Place, Places, PlacesIn, Point, Resolved};
 pub use places_source::PlacesAudit;
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use sign_in::{Calendar, Sign, SignIns, SignInsOf};
 pub use timeline::{Newest, TimelineBuilder, TimelineOf, Timelines};
 pub use visits::{Visits, VisitsOf};

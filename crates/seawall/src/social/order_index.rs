@@ -240,10 +240,6 @@ impl<M: Member> OrdersOf<M> {
             match link.eval::<Option<u8>>(&call).await {
                 Ok(Some(1)) => return Ok(Add::Added),
                 Ok(Some(_)) => return Ok(Add::Already),
-                #[cfg(feature = "sabotage")]
-                Ok(None) if self.inner.template.bug == Some(super::Bug::AddAnyway) => {
-                    return super::sabotage::add_anyway(link, &self.keys, order).await;
-                }
                 Ok(None) => return Ok(Add::NotLoaded),
                 Err(Error::Closed) => return Err(Error::Closed),
                 Err(error) if attempt == ATTEMPTS => break doubt.report(error),

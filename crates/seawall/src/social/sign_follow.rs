@@ -86,10 +86,6 @@ impl SignInsOf {
         link.send(&marker, &begin).await?;
         let days = load().await.map_err(source_error)?;
         self.restore(&days).await?;
-        #[cfg(feature = "sabotage")]
-        if self.template.bug == Some(super::Bug::EndEveryDoubt) {
-            return link.send(&marker, cmd("SET").arg(&marker).arg(WHOLE)).await.map(drop);
-        }
         let call = BELIEVE.on(&[&marker]).arg(&token).arg(WHOLE);
         // Refused: it is doubted, or another one reads it. What was read is copied all the same.
         link.run(&call.arg(BELIEVED.as_millis() as u64)).await.map(drop)

@@ -53,7 +53,7 @@ impl Seawall {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SignIns<M> {
-    pub(super) template: Template,
+    template: Template,
     member: PhantomData<fn(M) -> M>,
 }
 

@@ -19,19 +19,11 @@ pub(super) struct Template {
     seawall: Seawall,
     kind: &'static str,
     name: String,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<super::Bug>,
 }
 
 impl Template {
     pub(super) fn new(seawall: &Seawall, kind: &'static str, name: impl Into<String>) -> Self {
-        Template {
-            seawall: seawall.clone(),
-            kind,
-            name: name.into(),
-            #[cfg(feature = "sabotage")]
-            bug: None,
-        }
+        Template { seawall: seawall.clone(), kind, name: name.into() }
     }
 
     /// The key of a subject. Whatever is appended to it lies in the same slot.

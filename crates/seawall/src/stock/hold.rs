@@ -18,8 +18,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     inventory::{Inner, Inventory},
     record::{Part, Record, Standing, written},
@@ -227,11 +225,6 @@ impl Inner {
     /// What a record at its home means to one who wants units.
     fn held(&self, home: usize, words: &[String]) -> Result<Held> {
         let record = Record::from_answer(words)?;
-        #[cfg(feature = "sabotage")]
-        if self.bug == Some(Bug::RefuseTheLastUnit) && words.get(5).is_some_and(|left| left == "0")
-        {
-            return Ok(Held::SoldOut { left: 0 });
-        }
         Ok(match record.standing {
             Standing::Held => {
                 let mut parts = record.parts.clone();
@@ -398,10 +391,6 @@ impl Inner {
         let mut told = self.settle(reference, attempt, &parts, Verdict::Back).await;
         told.answered.extend(empty);
         self.note_answers(reference, attempt, &told.answered).await;
-        #[cfg(feature = "sabotage")]
-        if self.bug == Some(Bug::UndoTwice) {
-            super::sabotage::undo_again(self, asked).await;
-        }
         Ok(())
     }
 }

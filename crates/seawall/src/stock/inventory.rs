@@ -26,13 +26,11 @@ use std::{
     time::Duration,
 };
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     layout::{self, MAX_SHARDS},
     reference::Reference,
     sale::{ATTEMPTS, millis},
-    sweeper,
+    sweeper::{self, IdleShards},
 };
 use crate::{
     Seawall,
@@ -66,8 +64,6 @@ impl Seawall {
             rounds: 10,
             kept: Duration::from_secs(7 * 24 * 3600),
             sweep: Duration::from_secs(1),
-            #[cfg(feature = "sabotage")]
-            bug: None,
         }
     }
 }
@@ -91,8 +87,6 @@ pub struct InventoryBuilder {
     rounds: u64,
     kept: Duration,
     sweep: Duration,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
 }
 
 impl InventoryBuilder {
@@ -160,10 +154,8 @@ impl InventoryBuilder {
             shards,
             rounds: self.rounds,
             kept: self.kept,
-            #[cfg(feature = "sabotage")]
-            bug: self.bug,
         });
-        let idle = Arc::clone(self.seawall.idle_shards());
+        let idle = IdleShards::of(&self.seawall);
         let sweeping = sweeper::keep_sweeping(Arc::downgrade(&inner), self.sweep, idle);
         let mut stop = self.seawall.stopping();
         self.seawall.spawn_at_home(async move {
@@ -213,8 +205,6 @@ pub(super) struct Inner {
     pub(super) holds: AtomicUsize,
     pub(super) rounds: u64,
     pub(super) kept: Duration,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
 }
 
 /// What a shard answered.

@@ -22,8 +22,6 @@ mod receive;
 mod reconcile;
 mod record;
 mod reference;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod sale;
 mod sale_repair;
 mod sale_replies;
@@ -43,8 +41,6 @@ pub use receive::{Received, share};
 pub use reconcile::{Difference, Repair};
 pub use record::{Part, Standing};
 pub use reference::{MAX_REFERENCE_BYTES, Reference};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use sale::{FlashSale, FlashSaleBuilder};
 pub use sale_types::{
     Adopted, Changed, Confirmed, Corrected, GaveBack, Holding, HoldingState, MAX_ORDER_FIELDS,

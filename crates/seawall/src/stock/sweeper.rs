@@ -14,13 +14,24 @@ use std::{
 };
 
 use super::inventory::Inner;
+use crate::Seawall;
 
 /// How far looks at idle shards of one handle lie apart.
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
+/// How many shards of a handle's inventories nobody uses at the moment: their sweepers take turns.
+#[derive(Debug, Default)]
+pub(super) struct IdleShards(AtomicUsize);
+
+impl IdleShards {
+    pub(super) fn of(seawall: &Seawall) -> Arc<Self> {
+        seawall.slot(Arc::default)
+    }
+}
+
 /// Counts an inventory's shards among the idle ones, as long as it lives.
 struct Idle {
-    count: Arc<AtomicUsize>,
+    count: Arc<IdleShards>,
     shards: usize,
     /// How many holds had been asked for here.
     holds: usize,
@@ -29,9 +40,9 @@ struct Idle {
 }
 
 impl Idle {
-    fn begin(count: &Arc<AtomicUsize>, inner: &Inner, holds: usize) -> Self {
+    fn begin(count: &Arc<IdleShards>, inner: &Inner, holds: usize) -> Self {
         let shards = inner.shards.len();
-        count.fetch_add(shards, Ordering::Relaxed);
+        count.0.fetch_add(shards, Ordering::Relaxed);
         // Not all inventories, nor all processes, begin at the same time or shard.
         let next = usize::try_from(rand::random::<u32>()).unwrap_or(0) % shards;
         let waited = Duration::ZERO;
@@ -42,7 +53,7 @@ impl Idle {
 
     /// How long until it is this inventory's turn again.
     fn pause(&self) -> Duration {
-        let all = u32::try_from(self.count.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let all = u32::try_from(self.count.0.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         IDLE_TURN * all / u32::try_from(self.shards).unwrap_or(u32::MAX)
     }
 
@@ -64,7 +75,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        self.count.fetch_sub(self.shards, Ordering::Relaxed);
+        self.count.0.fetch_sub(self.shards, Ordering::Relaxed);
     }
 }
 
@@ -82,7 +93,7 @@ impl Drop for Asked<'_> {
 pub(super) async fn keep_sweeping(
     inventory: Weak<Inner>,
     every: Duration,
-    idle_shards: Arc<AtomicUsize>,
+    idle_shards: Arc<IdleShards>,
 ) {
     let mut idle: Option<Idle> = None;
     loop {
@@ -130,7 +141,7 @@ mod tests {
     /// Moves time on until so many shards are idle.
     async fn until_idle(stage: &Stage, shards: usize) {
         for _ in 0..1_000 {
-            if stage.seawall().idle_shards().load(Ordering::Relaxed) == shards {
+            if IdleShards::of(stage.seawall()).0.load(Ordering::Relaxed) == shards {
                 return;
             }
             stage.advance(EVERY / 10).await;

@@ -4,8 +4,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     delivery::{Delivery, Outcome},
     producer::Stream,
@@ -83,15 +81,6 @@ pub(super) struct Settings {
     pub(super) retention: Retention,
     pub(super) parked_limit: u64,
     pub(super) drain_limit: Duration,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<Bug>,
-}
-
-#[cfg(feature = "sabotage")]
-impl Settings {
-    pub(super) fn has(&self, bug: Bug) -> bool {
-        self.bug == Some(bug)
-    }
 }
 
 impl Seawall {
@@ -116,8 +105,6 @@ impl Seawall {
             retention: Retention::default(),
             parked_limit: 0,
             drain_limit: Duration::from_secs(10),
-            #[cfg(feature = "sabotage")]
-            bug: None,
         };
         let streams = streams.into_iter().collect();
         WorkerBuilder { seawall: self.clone(), streams, settings }
@@ -128,7 +115,7 @@ impl Seawall {
 pub struct WorkerBuilder<T> {
     seawall: Seawall,
     streams: Vec<Stream<T>>,
-    pub(super) settings: Settings,
+    settings: Settings,
 }
 
 impl<T> WorkerBuilder<T> {

@@ -17,8 +17,6 @@ use futures_util::{
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     attempts::Attempts,
     builder::{Each, Handler},
@@ -133,8 +131,6 @@ impl<T: Send + 'static> Dispatcher<T> {
         let Some((holding, delivery)) = self.open(taken, Began::Alone(settled)) else {
             return Some(());
         };
-        #[cfg(feature = "sabotage")]
-        self.acknowledge_early(vec![place]).await;
         let handler = match self.handler.clone() {
             Handler::Each(handler) => call(|| handler(delivery)),
             Handler::Batch(handler) => call(|| handler(vec![delivery])),
@@ -159,8 +155,6 @@ impl<T: Send + 'static> Dispatcher<T> {
                 return Some(());
             }
             let seat = self.crew.seat().await?;
-            #[cfg(feature = "sabotage")]
-            self.acknowledge_early(jobs.iter().map(|(holding, _)| holding.place).collect()).await;
             let (handler, verdicts) = (Arc::clone(handler), self.verdicts.clone());
             let begin = move |delivery| call(|| handler(delivery));
             self.crew.work_through(seat, jobs, begin, move |of, outcome| {
@@ -200,24 +194,12 @@ impl<T: Send + 'static> Dispatcher<T> {
         handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
     ) -> Option<()> {
         let seat = self.crew.seat().await?;
-        #[cfg(feature = "sabotage")]
-        self.acknowledge_early(of.iter().map(|holding| holding.place).collect()).await;
         let verdicts = self.verdicts.clone();
         self.crew.work(seat, call(handler), move |outcome| {
             // The settler ends after the handlers.
             let _ = verdicts.send(Verdict { of, outcome });
         });
         Some(())
-    }
-
-    #[cfg(feature = "sabotage")]
-    async fn acknowledge_early(&self, places: Vec<Place>) {
-        if self.post.settings.has(Bug::AckBeforeCommit) {
-            for place in places {
-                let (key, ack) = self.post.acknowledgement(&[place]);
-                let _ = self.post.link.send(&key, &ack).await;
-            }
-        }
     }
 
     fn open_together(&self, taken: Taken) -> Option<(Holding, Delivery<T>)> {
@@ -227,8 +209,6 @@ impl<T: Send + 'static> Dispatcher<T> {
     /// An entry that is there and has attempts left; any other gets its verdict here.
     fn admit(&self, taken: Taken) -> Option<Taken> {
         let limit = self.post.settings.deliveries;
-        #[cfg(feature = "sabotage")]
-        let limit = if self.post.settings.has(Bug::NoLimit) { u64::MAX } else { limit };
         let outcome = match (&taken.fields, taken.attempts) {
             // Somebody deleted it: there is nothing left to handle.
             (None, _) => Outcome::Done,

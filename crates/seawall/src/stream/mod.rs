@@ -51,8 +51,6 @@ mod intake;
 mod parked;
 mod producer;
 mod reader;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod settle;
 mod status;
 mod worker;
@@ -62,7 +60,5 @@ pub use delivery::{Delivery, Outcome};
 pub use entry::{EntryId, Fields};
 pub use parked::{Parked, Redriven};
 pub use producer::{Appended, MAX_PAYLOAD_BYTES, Stream};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use status::{Counts, Status, StreamStatus};
 pub use worker::{Drained, Worker};

@@ -12,8 +12,6 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use redis::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     builder::Retention,
     entry::EntryId,
@@ -226,14 +224,8 @@ impl<T> Reader<T> {
     /// What has to be done every so often. Only what entries depend on is a reason to begin anew.
     async fn look(&mut self) -> Result<()> {
         let post = Arc::clone(&self.post);
-        #[cfg(feature = "sabotage")]
-        let claims = !post.settings.has(Bug::NoClaim);
-        #[cfg(not(feature = "sabotage"))]
-        let claims = true;
         for stream in 0..post.streams.len() {
-            if claims {
-                self.claim(stream).await?;
-            }
+            self.claim(stream).await?;
         }
         self.trim().await;
         let now = post.clock.now();
@@ -275,13 +267,6 @@ impl<T> Reader<T> {
         }
         self.trimmed_at = settled;
         for stream in &self.post.streams {
-            #[cfg(feature = "sabotage")]
-            if self.post.settings.has(Bug::TrimBlindly) {
-                let mut trim = redis::cmd("XTRIM");
-                let _ =
-                    stream.link.send(&stream.key, trim.arg(&stream.key).arg("MAXLEN").arg(0)).await;
-                continue;
-            }
             if let Err(error) = stream.trim(self.post.settings.retention).await {
                 tracing::debug!(stream = %stream.name, %error, "not trimmed");
                 return;

@@ -11,8 +11,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
-#[cfg(feature = "sabotage")]
-use super::sabotage::Bug;
 use super::{
     attempts::Attempts,
     delivery::Outcome,
@@ -158,8 +156,6 @@ impl<T> Settler<T> {
     /// Decides what a verdict means for each of its entries.
     fn sort(&mut self, verdict: Verdict) {
         let limit = self.post.settings.deliveries;
-        #[cfg(feature = "sabotage")]
-        let limit = if self.post.settings.has(Bug::NoLimit) { u64::MAX } else { limit };
         // Of several that failed together nobody knows which it was: each is tried by itself next.
         let together = verdict.of.len() > 1;
         for holding in verdict.of {

@@ -63,7 +63,7 @@ pub struct Surveyed {
 #[must_use]
 pub struct Survey {
     seawall: Seawall,
-    pub(super) route: Route,
+    route: Route,
     thresholds: Thresholds,
     separator: u8,
     samples: u32,

@@ -28,8 +28,6 @@ mod pace;
 mod place;
 mod rdb;
 mod report;
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod scan;
 mod seen;
 mod skew;
@@ -49,8 +47,6 @@ pub use listen::{Listen, MAX_LINES, MAX_LISTEN};
 pub use place::{Role, Source};
 pub use rdb::{NEWEST_REDIS, NEWEST_VALKEY, RdbEnd, RdbError, RdbProgress, RdbSurvey};
 pub use report::{Asked, IDLE_DAYS, Report, Totals};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Bug;
 pub use scan::Progress;
 pub use skew::SkewSurvey;
 pub use skew_report::{NodeShare, Ratio, SkewReport, SlotShare};

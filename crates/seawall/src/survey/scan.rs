@@ -32,8 +32,6 @@ pub(super) struct Route {
     pub(super) rate: u64,
     pub(super) source: Source,
     pub(super) latency_limit: Duration,
-    #[cfg(feature = "sabotage")]
-    pub(super) bug: Option<super::Bug>,
 }
 
 impl Default for Route {
@@ -44,8 +42,6 @@ impl Default for Route {
             rate: 10_000,
             source: Source::default(),
             latency_limit: Duration::from_millis(50),
-            #[cfg(feature = "sabotage")]
-            bug: None,
         }
     }
 }
@@ -179,10 +175,6 @@ impl Walk {
         let (cursor, keys): (u64, Vec<Vec<u8>>) = place.lane.send(&command, COMMAND_LIMIT).await?;
         self.cursor = cursor;
         self.begun = true;
-        #[cfg(feature = "sabotage")]
-        if keys.is_empty() && self.route.bug == Some(super::Bug::EmptyPageIsTheEnd) {
-            self.cursor = 0;
-        }
         let returned = keys.len() as u64;
         // A filter hides from us what the server looked at all the same.
         let filtered = self.route.pattern.is_some() || self.route.kind.is_some();

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seawall::{Seawall, bigkey::PartsBug, cache::Cache, cmd};
+use seawall::{Seawall, cache::Cache, cmd};
 use seawall_testkit::{
     ServerProcess,
     backend::Backend,
@@ -17,7 +17,6 @@ use seawall_testkit::{
 
 use crate::{
     content::{content, version_of},
-    eventually::eventually,
     keyspace::keys,
     setup::Setup,
 };
@@ -132,35 +131,24 @@ async fn a_value_of_20_mb_is_never_torn_cluster() {
     replaced_while_it_is_read(Backend::Cluster).await;
 }
 
-/// The same checker, on a smaller value and with a bug.
-async fn with_a_bug(bug: PartsBug) -> Seen {
-    let setup = Setup::new(Backend::Redis, "planted");
+/// A smaller value in smaller parts, replaced more often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_in_small_parts_is_never_torn() {
+    let setup = Setup::new(Backend::Redis, "small");
     let seawall = setup.connect().await;
     let builder = seawall.cache("huge").level1_bytes(0).split_above_bytes(50_000);
-    let cache: Cache<u64, String> = builder.sabotage_parts(bug).build().expect("options agree");
+    let cache: Cache<u64, String> = builder.build().expect("options agree");
     cache.put(&7, &content(1, 1 << 20)).await.expect("stored");
-    eventually("the first one is whole", async || matches!(cache.get(&7).await, Ok(Some(_)))).await;
     let readers = Readers::start(&cache);
     for version in 2..30 {
         readers.after(4).await;
         cache.put(&7, &content(version, 1 << 20)).await.expect("stored");
     }
     let seen = readers.end().await;
+    assert!(seen.torn.is_empty(), "half of a value was read: {seen:?}");
+    assert_eq!(seen.backwards, 0, "{seen:?}");
+    assert_eq!(seen.missing, 0, "a value that was there was not to be had: {seen:?}");
     seawall.shutdown().await;
-    seen
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_manifest_before_its_parts_is_noticed() {
-    let seen = with_a_bug(PartsBug::ManifestFirst).await;
-    assert!(seen.missing > 0, "a value that was there was not to be had: {seen:?}");
-    assert!(seen.torn.is_empty(), "but never half of it: {seen:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn parts_that_are_overwritten_in_place_are_noticed() {
-    let seen = with_a_bug(PartsBug::InPlace).await;
-    assert!(!seen.torn.is_empty(), "{seen:?}");
 }
 
 /// Parts vanish, replies are lost and writers die in the middle: readers get all or nothing.

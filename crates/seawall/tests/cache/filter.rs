@@ -111,7 +111,7 @@ async fn what_is_created_becomes_known_everywhere(setup: Setup) {
     let written = first
         .write(&77, async {
             table.lock().expect("no panic holds it").insert(77);
-            Ok::<_, seawall::Error>(())
+            Ok::<_, io::Error>(())
         })
         .await;
     assert!(written.is_ok());
@@ -176,13 +176,44 @@ async fn without_redis_everything_passes_and_a_failing_source_is_tried_again() {
     stage.shutdown().await;
 }
 
+/// A panic is a failure like any other: the next build makes up for it.
+#[tokio::test]
+async fn a_source_that_panics_is_tried_again() {
+    let stage = seawall::testing::Stage::start().await.expect("an engine");
+    let builds = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = Arc::clone(&builds);
+    let filter = KeyFilter::new(100, move |sink: KeySink<u64>| {
+        let build = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        // Before there is a future, and while it runs.
+        assert_ne!(build, 0, "the first build panics");
+        async move {
+            tokio::task::yield_now().await;
+            assert_ne!(build, 1, "the second build panics");
+            (0..build).for_each(|id| sink.add(&id));
+            Ok::<_, io::Error>(())
+        }
+    });
+    let cache: Cache<u64, u64> =
+        stage.seawall().cache("p").filter(filter).build().expect("options agree");
+    until("built at the third try", async || {
+        stage.advance(Duration::from_millis(200)).await;
+        cache.filter_status().is_some_and(|status| status.certain)
+    })
+    .await;
+    assert_eq!(read(&cache, &rows([]), 77).await, (None, Source::Filtered));
+    assert_eq!(builds.load(std::sync::atomic::Ordering::SeqCst), 3);
+    stage.shutdown().await;
+}
+
 #[tokio::test]
 async fn settings_that_make_no_sense_are_refused() {
     let seawall = seawall::Seawall::connect("embedded:").await.expect("an engine");
     let table = rows([]);
-    let none = KeyFilter::new(0, |_: KeySink<u64>| async { Ok::<_, io::Error>(()) });
+    let sized = |keys| KeyFilter::new(keys, |_: KeySink<u64>| async { Ok::<_, io::Error>(()) });
     for (filter, word) in [
-        (none, "expected_items"),
+        (sized(0), "expected_items"),
+        (sized(1_000_000_000_000), "1024 MiB"),
+        (sized(usize::MAX), "1024 MiB"),
         (filter_of(&table).false_positives(0.0), "false_positives"),
         (filter_of(&table).false_positives(f64::NAN), "false_positives"),
         (filter_of(&table).rebuild_every(Duration::ZERO), "rebuild_every"),

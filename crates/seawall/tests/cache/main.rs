@@ -3,6 +3,8 @@
 mod alone;
 mod audit;
 mod batch;
+#[path = "../support/eventually.rs"]
+mod eventually;
 mod explain;
 mod filter;
 mod leaving;

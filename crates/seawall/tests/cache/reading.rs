@@ -26,6 +26,27 @@ on_every_backend! {
     undecodable_entries_are_misses
     a_busy_reader_does_as_it_was_told
     strange_keys_are_keys_or_refused
+    a_key_may_be_borrowed
+}
+
+/// A `&str` names the same entry as the `String`, for tags too.
+async fn a_key_may_be_borrowed(setup: Setup) {
+    let seawall = setup.connect().await;
+    let cache: Cache<String, u64> =
+        seawall.cache("borrowed").tags(|key: &String| vec![key.clone()]).build().expect("tags");
+    let read = cache.get_or_load("tea", || async { found(1) }).await.expect("loaded");
+    assert_eq!(read.source, Source::Loaded);
+    for freshness in [Freshness::Cached, Freshness::Strong] {
+        let owned = cache.get_as(freshness, &"tea".to_owned()).await.expect("an answer");
+        let borrowed = cache.get_as(freshness, "tea").await.expect("an answer");
+        assert_eq!(owned.and_then(|read| read.value).as_deref(), Some(&1));
+        assert_eq!(borrowed.and_then(|read| read.value).as_deref(), Some(&1));
+    }
+    cache.clear_tag("tea").await.expect("it answers");
+    assert!(cache.get("tea").await.expect("an answer").is_none());
+    cache.put("tea", &2).await.expect("it answers");
+    let ((), _) = cache.write("tea", async { Ok::<_, io::Error>(()) }).await.expect("written");
+    assert!(cache.get(&"tea".to_owned()).await.expect("an answer").is_none());
 }
 
 fn found<V>(value: V) -> Result<Loaded<V>, io::Error> {

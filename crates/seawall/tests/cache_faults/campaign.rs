@@ -6,9 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seawall::cache::sabotage::CacheSabotage;
-use seawall_testkit::proxy::Direction;
-
 use crate::{
     chance::Chance,
     database::{Database, Phase, Tally},
@@ -19,10 +16,9 @@ use crate::{
 
 /// Nothing stale is left this long after healing.
 const HEALED: Duration = Duration::from_secs(5);
-/// How long first levels are watched while messages get lost.
+/// How long first levels are watched while messages get lost, and how many of them do.
 const CALM: Duration = Duration::from_secs(4);
-/// How long a planted bug is looked for then: it shows by chance, in some of the writes.
-const SEARCH: Duration = Duration::from_secs(60);
+const LOST_MESSAGES: f64 = 0.3;
 /// A campaign that does not get on is a failed one.
 const LIMIT: Duration = Duration::from_secs(200);
 const SEED_VARIABLE: &str = "SEAWALL_ORACLE_SEED";
@@ -38,33 +34,15 @@ pub(crate) struct Plan {
     pub(crate) workers: u64,
     pub(crate) keys: u64,
     pub(crate) level1: bool,
-    pub(crate) sabotage: CacheSabotage,
-    /// Ends as soon as a violation was found: for planted bugs.
-    pub(crate) until_violation: bool,
     pub(crate) breaks: bool,
     /// Whether reads must be right while things break, and not only after healing.
     pub(crate) strict: bool,
-    /// How many messages get lost after healing, where first levels must still converge.
-    pub(crate) lost_messages: f64,
-    /// How much longer every request takes then: what happens in two steps gets a gap between them.
-    pub(crate) delay: Duration,
 }
 
 impl Plan {
     pub(crate) fn new(reads: u64, level1: bool) -> Self {
         let soak = if std::env::var_os("SEAWALL_SOAK").is_some() { 50 } else { 1 };
-        Plan {
-            reads: reads * soak,
-            workers: 3,
-            keys: 24,
-            level1,
-            sabotage: CacheSabotage::None,
-            until_violation: false,
-            breaks: true,
-            strict: true,
-            lost_messages: 0.3,
-            delay: Duration::ZERO,
-        }
+        Plan { reads: reads * soak, workers: 3, keys: 24, level1, breaks: true, strict: true }
     }
 }
 
@@ -147,14 +125,14 @@ pub(crate) async fn run(
         level1: plan.level1,
         load_ms: 12,
         pause_ms: 40,
-        sabotage: plan.sabotage,
         strict: plan.strict,
         seed,
     };
     let mut workers: Vec<Worker> = (0..plan.workers).map(|number| task.start(number)).collect();
     let mut chance = Chance::new(seed);
     let mut faults = BTreeMap::new();
-    let found = |database: &Database| plan.until_violation && database.violations() > 0;
+    // Nothing that comes after a violation matters.
+    let found = |database: &Database| database.violations() > 0;
     let mut turned = false;
     let seconds = std::env::var(SECONDS_VARIABLE).ok().and_then(|text| text.parse().ok());
     let budget = seconds.map_or(Duration::MAX, Duration::from_secs);
@@ -188,13 +166,11 @@ pub(crate) async fn run(
         tokio::time::sleep(HEALED).await;
         // Messages get lost without a sign, Redis answers: first levels converge within a second.
         for proxy in ground.proxies() {
-            proxy.drop_pushes(plan.lost_messages);
-            proxy.delay(Direction::Requests, plan.delay);
+            proxy.drop_pushes(LOST_MESSAGES);
         }
         database.enter(Phase::Calm);
         let calm = Instant::now();
-        let watched = if plan.until_violation { SEARCH } else { CALM };
-        while calm.elapsed() < watched && !found(&database) {
+        while calm.elapsed() < CALM && !found(&database) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         ground.heal();
@@ -218,7 +194,7 @@ pub(crate) async fn run(
     database.enter(Phase::Stop);
     let lost: u64 = ground.proxies().iter().map(|proxy| proxy.lost_pushes()).sum();
     faults.insert("messages lost", lost);
-    if plan.until_violation {
+    if found(&database) {
         drop(workers);
     } else {
         tokio::task::spawn_blocking(|| workers.into_iter().for_each(Worker::join))

@@ -19,7 +19,7 @@ use seawall::{
     Error,
     cache::{
         Cache, CacheError, Freshness, Invalidation, Loaded, OnInvalidate, PutOutcome, Read, Source,
-        Version, WhenBusy,
+        Version, WhenBusy, WriteError,
     },
 };
 
@@ -307,7 +307,13 @@ impl Party {
         };
         let done = if with_work {
             let done = leave_after(polls, self.cache.write(&key, work)).await;
-            done.map(|done| done.map(|(_, applied)| applied))
+            let why = |error| match error {
+                WriteError::Work(error)
+                | WriteError::NotRun(error)
+                | WriteError::NotInvalidated(error) => error,
+                error => panic!("{error}"),
+            };
+            done.map(|done| done.map(|(_, applied)| applied).map_err(why))
         } else {
             let _ = work.await;
             leave_after(polls, self.cache.invalidate(&key)).await

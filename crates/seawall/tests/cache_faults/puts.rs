@@ -8,20 +8,14 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, sabotage::CacheSabotage},
+    cache::{Cache, Freshness, Invalidation, Level2State, Loaded},
 };
 use seawall_testkit::{
     ServerProcess,
     proxy::{FaultProxy, On},
 };
 
-use crate::{
-    eventually::{PATIENCE, eventually},
-    process::{Worker, task},
-};
-
-/// Tells a process of this binary to plant the bug.
-const VARIABLE: &str = "SEAWALL_CACHE_PLANTED";
+use crate::eventually::{PATIENCE, eventually};
 
 /// The steps of a write, by what they look like on the wire: `EVALSHA`, digest, count, then the key and
 /// two arguments, or key and counter and ten arguments.
@@ -102,20 +96,6 @@ async fn a_write_that_comes_late_stores_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reservation_that_comes_late_stores_nothing() {
     assert_eq!(deliver_late(Step::Reserve).await, Some(2));
-}
-
-/// The same in a process where the bug is planted; as a test without the variable it does nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn planted() {
-    if task(VARIABLE).is_some() {
-        CacheSabotage::FillWithoutLease.plant();
-        assert_eq!(deliver_late(Step::Fill).await, Some(1), "the bug shows");
-    }
-}
-
-#[test]
-fn a_write_without_a_lease_is_found() {
-    Worker::start("puts::planted", VARIABLE, &["yes".to_owned()]).join();
 }
 
 /// The lease was taken and the value refused: readers do not wait for the lease to end.

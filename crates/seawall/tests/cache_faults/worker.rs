@@ -12,10 +12,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{
-        Cache, CacheError, FileRepairLog, Freshness, Invalidation, Loaded, Read, Source,
-        sabotage::CacheSabotage,
-    },
+    cache::{Cache, CacheError, FileRepairLog, Freshness, Invalidation, Loaded, Read, Source},
 };
 
 use crate::{
@@ -45,7 +42,6 @@ pub(crate) struct Task {
     pub(crate) load_ms: u64,
     /// The longest pause of a writer.
     pub(crate) pause_ms: u64,
-    pub(crate) sabotage: CacheSabotage,
     /// Whether reads are checked while things break.
     pub(crate) strict: bool,
     pub(crate) seed: u64,
@@ -64,7 +60,6 @@ impl Task {
             self.level1.to_string(),
             self.load_ms.to_string(),
             self.pause_ms.to_string(),
-            format!("{:?}", self.sabotage),
             self.strict.to_string(),
             self.seed.to_string(),
             number.to_string(),
@@ -119,17 +114,11 @@ async fn work() {
         level1,
         load,
         pause,
-        planted,
         strict,
         seed,
         number,
-    ] = words.split(' ').collect::<Vec<_>>().try_into().expect("fourteen words");
+    ] = words.split(' ').collect::<Vec<_>>().try_into().expect("thirteen words");
     let figure = |text: &str| text.parse::<u64>().expect("a number");
-    for fault in CacheSabotage::ALL {
-        if format!("{fault:?}") == planted {
-            fault.plant();
-        }
-    }
     let (level1, number) = (level1 == "true", figure(number));
     let seawall = connect(url, prefix).await;
     let log = Path::new(folder).join(format!("repairs-{number}"));
@@ -322,14 +311,8 @@ impl Party {
             let pause = chance.below(self.pause_ms * slower) + 1;
             tokio::time::sleep(Duration::from_millis(pause)).await;
             let (version, outcome) = if chance.below(2) == 0 {
-                let commit = async {
-                    let version = self.database.commit(key).await;
-                    version.map_err(|error| seawall::Error::Unavailable(error.to_string().into()))
-                };
-                match self.cache.write(&key, commit).await {
-                    Ok(written) => written,
-                    Err(error) => return Err(io::Error::other(error)),
-                }
+                let commit = self.database.commit(key);
+                self.cache.write(&key, commit).await.map_err(io::Error::other)?
             } else {
                 let version = self.database.commit(key).await?;
                 (version, self.cache.invalidate(&key).await.map_err(io::Error::other)?)

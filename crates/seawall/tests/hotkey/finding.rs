@@ -14,6 +14,7 @@ use seawall::{
     hotkey::{HotEvent, HotReason, HotRule, HotRules},
     testing::Stage,
 };
+use seawall_testkit::{FaultProxy, ServerProcess};
 
 use crate::setup::{Setup, on_every_backend};
 
@@ -142,6 +143,39 @@ async fn an_invalidation_reaches_every_process_and_the_key_stays_hot(setup: Setu
     }
     let hot = second.hot_keys().find(setup.entry("hot:1").as_bytes());
     assert!(hot.is_some(), "invalidated, and still hot");
+    second.shutdown().await;
+    first.shutdown().await;
+}
+
+/// A message that was lost names nothing to look for; a process that reads finds the key in a list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_whose_message_was_lost_is_held_by_all_who_read() {
+    let server = ServerProcess::redis().expect("it starts");
+    let proxy = FaultProxy::start(server.port()).expect("it starts");
+    let first = Seawall::connect(&server.url()).await.expect("it answers");
+    let second = Seawall::connect(&proxy.url()).await.expect("it answers");
+    for (key, rules) in [(1, HotRules::off()), (2, HotRules::default())] {
+        let (one, other) = (hot_only(&first, rules.clone()), hot_only(&second, rules));
+        one.put(&key, &10).await.expect("stored");
+        // It listens.
+        until("a message comes through", async || {
+            one.declare_hot(&(key + 100), SECOND).await.expect("declared");
+            second.hot_keys().find(format!("hot:{}", key + 100).as_bytes()).is_some()
+        })
+        .await;
+        until("nothing is hot there", async || second.hot_keys().status().hot == 0).await;
+        proxy.drop_pushes(1.0);
+        one.declare_hot(&key, 60 * SECOND).await.expect("declared");
+        until("it is held there too", async || {
+            let _ = other.get(&(key + 200)).await.expect("an answer");
+            held(&other, key).await
+        })
+        .await;
+        assert!(proxy.lost_pushes() > 0, "the message was not lost");
+        proxy.heal();
+        assert!(one.undeclare_hot(&key).await.expect("taken back"));
+        until("it is let go", async || !held(&other, key).await).await;
+    }
     second.shutdown().await;
     first.shutdown().await;
 }

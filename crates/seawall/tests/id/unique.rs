@@ -2,11 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use seawall::{
-    Seawall, cmd,
-    id::{Bug, IdsBuilder},
-    testing::Stage,
-};
+use seawall::{Seawall, cmd, id::IdsBuilder, testing::Stage};
 use seawall_testkit::backend::Backend;
 
 use super::{
@@ -80,22 +76,11 @@ async fn cluster() {
     on(Backend::Cluster).await;
 }
 
-/// While time stands still, only the mark keeps the processes apart.
-async fn without_time(build: impl Fn(IdsBuilder) -> IdsBuilder) -> Result<usize, String> {
-    let stage = Stage::start().await.expect("it starts");
-    let verdict = storm([stage.seawall(); HANDLES], build).await;
-    stage.shutdown().await;
-    verdict
-}
-
+/// Only the mark keeps the processes apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_are_unique_while_time_stands_still() {
-    let count = without_time(|builder| builder.smallest_segment(4)).await;
+    let stage = Stage::start().await.expect("it starts");
+    let count = storm([stage.seawall(); HANDLES], |builder| builder.smallest_segment(4)).await;
+    stage.shutdown().await;
     assert_eq!(count, Ok(HANDLES * TASKS_EACH * IDS_EACH));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_checker_sees_segments_that_overlap() {
-    let verdict = without_time(|builder| builder.sabotage(Bug::DoubleSegment)).await;
-    assert!(verdict.is_err(), "{verdict:?}");
 }

@@ -3,9 +3,12 @@
 
 mod durations;
 mod errors;
+#[path = "../support/eventually.rs"]
+mod eventually;
 mod guests;
 mod hub;
 mod lanes;
+mod lazy;
 mod metered;
 mod moves;
 #[path = "../support/process.rs"]

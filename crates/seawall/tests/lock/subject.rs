@@ -6,7 +6,7 @@ use seawall::{
     Error, Seawall,
     lock::{
         Attempt, Extension, Guard, Lock, MultiAttempt, MultiGuard, OwnerId, QuorumAttempt,
-        QuorumGuard, Release, Token, sabotage::Sabotage,
+        QuorumGuard, Release, Token,
     },
 };
 
@@ -77,12 +77,11 @@ pub(crate) struct Subject {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) handles: Vec<Seawall>,
-    pub(crate) sabotage: Option<Sabotage>,
 }
 
 impl Subject {
     pub(crate) fn new(kind: Kind, name: &str, handles: Vec<Seawall>) -> Self {
-        Subject { kind, name: name.to_owned(), handles, sabotage: None }
+        Subject { kind, name: name.to_owned(), handles }
     }
 
     /// Tries once without a time, and waits at most so long with one.
@@ -106,30 +105,11 @@ impl Subject {
             Kind::ReadWrite if !shared => READERS,
             _ => 1,
         };
-        let attempt = self.acquire_one(lock, settings, within).await?;
+        let attempt = acquire_one(lock, settings, within).await?;
         Ok(attempt.acquired().map(|guard| {
             let owner = guard.owner().to_string();
             Held { grip: Grip::One(guard), weight, owner, fixed: settings.fixed }
         }))
-    }
-
-    async fn acquire_one(
-        &self,
-        lock: Lock,
-        settings: Settings,
-        within: Option<Duration>,
-    ) -> Result<Attempt, Error> {
-        let mut lock = lock.lease(settings.lease).look_every(settings.look_every);
-        if settings.fixed {
-            lock = lock.fixed();
-        }
-        if let Some(fault) = self.sabotage {
-            lock = lock.sabotage(fault);
-        }
-        match within {
-            None => lock.try_acquire().await,
-            Some(within) => lock.acquire(within).await,
-        }
     }
 
     async fn acquire_several(
@@ -171,6 +151,21 @@ impl Subject {
             fixed: false,
         };
         Ok(QuorumAttempt::acquired(attempt).map(held))
+    }
+}
+
+async fn acquire_one(
+    lock: Lock,
+    settings: Settings,
+    within: Option<Duration>,
+) -> Result<Attempt, Error> {
+    let mut lock = lock.lease(settings.lease).look_every(settings.look_every);
+    if settings.fixed {
+        lock = lock.fixed();
+    }
+    match within {
+        None => lock.try_acquire().await,
+        Some(within) => lock.acquire(within).await,
     }
 }
 

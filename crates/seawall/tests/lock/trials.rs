@@ -1,6 +1,6 @@
 //! Holders that are stopped, killed, cut off and not told; servers that are restarted. What their
-//! history says must be true each time, and must not be when a protection is switched off. All of them
-//! make their leases longer and shorter while they hold.
+//! history says must be true each time. Unless a trial says otherwise, all of them make their leases longer
+//! and shorter while they hold.
 //!
 //! Every trial goes on until enough has happened, however fast or slow the machine is.
 
@@ -10,7 +10,6 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
-use seawall::lock::sabotage::Sabotage;
 use seawall_testkit::{SentinelSet, ServerBuilder};
 use tempfile::TempDir;
 
@@ -30,8 +29,8 @@ const ROUNDS: usize = 3;
 const MEANWHILE: usize = 10;
 /// How many holders make their lease longer.
 const EXTENDED: usize = 20;
-/// How often a planted bug gets its chance.
-const CHANCES: usize = 10;
+/// How often a holder wakes up where that could do harm.
+const CHANCES: usize = 3;
 
 struct Trial<S> {
     site: S,
@@ -48,7 +47,7 @@ impl<S> Trial<S> {
             folder: folder.path().to_owned(),
             lease: LEASE,
             hold: Duration::from_millis(4),
-            sabotage: None,
+            extends: true,
             resource_looks: true,
         };
         Trial { site, task, _folder: folder }
@@ -65,18 +64,24 @@ impl<S> Trial<S> {
 
     /// Waits until there are more such lines in the history than there were.
     fn await_more(&self, what: &str, than: usize, so: impl Fn(&str) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        self.await_within(PATIENCE, what, than, so);
+    }
+
+    fn await_within(&self, limit: Duration, what: &str, than: usize, so: impl Fn(&str) -> bool) {
+        let deadline = Instant::now() + limit;
         while self.count(&so) <= than {
-            assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+            assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
             thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Waits until each of the busy has held: all are connected.
+    /// Waits until each of the busy has held: all are connected. Most locks are not fair, so on a busy
+    /// machine one of them may be passed over for long.
     fn await_all(&self, workers: &[Worker]) {
         for name in 0..workers.len() {
             let valid = format!("busy-{name} valid");
-            self.await_more("all are connected", 0, |line| line.contains(&valid));
+            let limit = PATIENCE * 6;
+            self.await_within(limit, "all are connected", 0, |line| line.contains(&valid));
         }
     }
 
@@ -186,58 +191,45 @@ fn a_stopped_holder_is_told_and_refused_on_a_cluster() {
     stop_a_holder(Site::cluster(), Kind::Mutex);
 }
 
-/// The same with a bug: whether the checker says what it must.
-fn is_found(sabotage: Option<Sabotage>, resource_looks: bool, verdict: &str) {
+/// What is wrong when a holder wakes up, again and again, in the middle of what others hold. They hold
+/// for long enough to be hit there, and nobody changes a lease: that would hide what a wake-up does.
+fn faults_of_wake_ups(resource_looks: bool) -> Vec<String> {
     let mut trial = Trial::new(Site::redis(), Kind::Mutex);
     trial.task.resource_looks = resource_looks;
-    trial.task.sabotage = sabotage;
-    if sabotage.is_some() {
-        // Long enough for the fault to hit somebody in the middle of it.
-        trial.task.hold = Duration::from_millis(60);
-    }
+    trial.task.hold = Duration::from_millis(60);
+    trial.task.extends = false;
     let sleeper = trial.task.start("sleeper", Role::Sleeper);
     trial.await_more("it holds", 0, |line| line.contains("sleeper valid"));
-    let _workers = trial.busy(3);
-    let found = || trial.history().faults().iter().any(|fault| fault.contains(verdict));
+    // Replies take longer than a look: whoever wakes up looks before the server can tell it anything.
+    trial.site.slow_replies(Duration::from_millis(5));
+    let mut workers = trial.busy(3);
     for _ in 0..CHANCES {
+        trial.stop_while_it_holds(&sleeper);
         let others = trial.count(is_acquired_by_another);
-        trial.stop(&sleeper);
         trial.await_more("others go on", others + 2, is_acquired_by_another);
         sleeper.signal(Signal::CONT);
         let moment = Instant::now() + LEASE * 2;
         while Instant::now() < moment {
-            if found() {
-                return;
+            let faults = trial.history().faults();
+            if !faults.is_empty() {
+                return faults;
             }
             thread::sleep(Duration::from_millis(10));
         }
     }
-    panic!("the checker did not find {sabotage:?}: {:?}", trial.history().faults());
+    workers.push(sleeper);
+    trial.end(workers).faults()
 }
 
 #[test]
-fn the_checker_notices_a_holder_without_a_clock() {
-    is_found(Some(Sabotage::ValidityIgnored), true, "two at once");
-}
-
-#[test]
-fn the_checker_notices_a_release_without_an_owner() {
-    is_found(Some(Sabotage::ReleaseWithoutOwnerCheck), true, "two at once");
-}
-
-#[test]
-fn the_checker_notices_a_renewal_that_makes_the_key_again() {
-    is_found(Some(Sabotage::RenewalRecreatesKey), true, "two at once");
-}
-
-#[test]
-fn the_checker_notices_tokens_that_do_not_rise() {
-    is_found(Some(Sabotage::TokenStandsStill), true, "tokens do not rise");
+fn a_holder_that_wakes_up_disturbs_nobody() {
+    assert_eq!(faults_of_wake_ups(true), Vec::<String>::new());
 }
 
 #[test]
 fn the_checker_notices_a_resource_that_does_not_look() {
-    is_found(None, false, "token of the past");
+    let faults = faults_of_wake_ups(false);
+    assert!(faults.iter().any(|fault| fault.contains("token of the past")), "{faults:?}");
 }
 
 fn kill_a_holder(site: Site, kind: Kind) {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seawall::{Seawall, lock::sabotage::Sabotage};
+use seawall::Seawall;
 
 use crate::{
     chance::Chance,
@@ -48,7 +48,8 @@ pub(crate) struct Task {
     pub(crate) lease: Duration,
     /// How long the busy ones hold.
     pub(crate) hold: Duration,
-    pub(crate) sabotage: Option<Sabotage>,
+    /// Whether leases are made longer and shorter while they are held.
+    pub(crate) extends: bool,
     pub(crate) resource_looks: bool,
 }
 
@@ -74,7 +75,7 @@ impl Task {
             self.folder.display().to_string(),
             self.lease.as_millis().to_string(),
             self.hold.as_millis().to_string(),
-            format!("{:?}", self.sabotage),
+            self.extends.to_string(),
             self.resource_looks.to_string(),
             name.to_owned(),
             format!("{role:?}"),
@@ -87,7 +88,7 @@ impl Task {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
     let Some(words) = task(VARIABLE) else { return };
-    let [kind, urls, folder, lease, busy, sabotage, looks, name, role] =
+    let [kind, urls, folder, lease, busy, extends, looks, name, role] =
         words.split(' ').collect::<Vec<_>>().try_into().expect("nine words");
     let millis = |text: &str| Duration::from_millis(text.parse().expect("a number"));
     let folder = Path::new(folder);
@@ -105,14 +106,7 @@ async fn work() {
         .await;
         handles.extend(handle);
     }
-    let mut subject = Subject::new(Kind::named(kind), "x", handles);
-    let planted = [
-        Sabotage::ReleaseWithoutOwnerCheck,
-        Sabotage::RenewalRecreatesKey,
-        Sabotage::ValidityIgnored,
-        Sabotage::TokenStandsStill,
-    ];
-    subject.sabotage = planted.into_iter().find(|fault| format!("{:?}", Some(fault)) == sabotage);
+    let subject = Subject::new(Kind::named(kind), "x", handles);
     let lease = millis(lease);
     let settings = Settings { lease, look_every: Duration::from_millis(100), fixed: false };
     let sleeps = role == format!("{:?}", Role::Sleeper);
@@ -129,8 +123,7 @@ async fn work() {
             // One who shares the lock has no right to write alone.
             let alone = held.weight == subject.kind.capacity();
             let resource = alone.then_some(&resource);
-            // A planted fault is shown without them.
-            let extends = subject.sabotage.is_none().then_some((lease, &mut chance));
+            let extends = (extends == "true").then_some((lease, &mut chance));
             if role == format!("{:?}", Role::Extender) {
                 hold_extended(held, lease, &mut recorder, &mut chance).await;
             } else {

@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Signal, getpid, kill_process};
 use seawall::{
     Seawall,
-    queue::{Added, Bug, Delayed, Job},
+    queue::{Added, Delayed, Job},
     stream::Outcome,
 };
 use seawall_testkit::{
@@ -28,6 +28,7 @@ use crate::{
 
 const VARIABLE: &str = "SEAWALL_QUEUE_WORKER";
 const ITEMS: u64 = 60;
+const KILLS: usize = 8;
 
 fn queue(seawall: &Seawall) -> Delayed<u64> {
     let builder = seawall.delayed_queue::<u64>("faults");
@@ -82,16 +83,12 @@ async fn lost_replies_and_cuts_lose_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consume() {
     let Some(words) = task(VARIABLE) else { return };
-    let [url, path, death, bug] =
-        words.split(' ').collect::<Vec<_>>().try_into().expect("four words");
+    let [url, path, death] = words.split(' ').collect::<Vec<_>>().try_into().expect("three words");
     let seawall = Seawall::connect(url).await.expect("in");
     let file = OpenOptions::new().append(true).create(true).open(path).expect("a file");
     let shared = Arc::new(Mutex::new((file, 0)));
     let death = death.to_owned();
-    let mut builder = queue(&seawall).worker().concurrency(2).poll(Duration::from_millis(100));
-    if bug == "ack-first" {
-        builder = builder.sabotage(Bug::AckFirst);
-    }
+    let builder = queue(&seawall).worker().concurrency(2).poll(Duration::from_millis(100));
     let worker = builder.run(move |job: Job<u64>| {
         let die = |here: &str, count: u64| {
             if death == here && count == 3 {
@@ -117,8 +114,9 @@ fn done(path: &Path) -> BTreeSet<u64> {
     text.lines().map(|line| line.parse().expect("a number")).collect()
 }
 
-/// Which items are never done although consumers come back after each kill.
-async fn lost(kills: usize, bug: &str) -> usize {
+/// Consumers come back after each kill.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_that_are_killed_lose_nothing() {
     let stand = Stand::private(Backend::Redis).expect("a server");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("done");
@@ -128,10 +126,10 @@ async fn lost(kills: usize, bug: &str) -> usize {
         add(&queue, number).await;
     }
     let start = |death: &str| {
-        let words = [stand.url(), &path.display().to_string(), death, bug];
+        let words = [stand.url(), &path.display().to_string(), death];
         Process::start("delayed_faults::consume", VARIABLE, &words.map(str::to_owned))
     };
-    for number in 0..kills {
+    for number in 0..KILLS {
         let mut consumer = start(if number % 2 == 0 { "before" } else { "after" });
         eventually("it has killed itself", async || ended(&mut consumer) == Some(true)).await;
     }
@@ -142,17 +140,9 @@ async fn lost(kills: usize, bug: &str) -> usize {
     })
     .await;
     seawall.shutdown().await;
-    (0..ITEMS).filter(|number| !done(&path).contains(number)).count()
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn consumers_that_are_killed_lose_nothing() {
-    assert_eq!(lost(8, "none").await, 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_checker_notices_an_acknowledgement_before_the_work() {
-    assert!(lost(4, "ack-first").await > 0);
+    let done = done(&path);
+    let lost: Vec<u64> = (0..ITEMS).filter(|number| !done.contains(number)).collect();
+    assert_eq!(lost, Vec::<u64>::new(), "items that were never done");
 }
 
 /// A Redis that may not grow takes no more items, and keeps what it has.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use seawall::{
-    queue::{Bug, Changed, Delayed, DelayedWorkerBuilder, Heard, Job},
+    queue::{Changed, Delayed, DelayedWorker, Heard, Job},
     stream::Outcome,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -35,14 +35,9 @@ on_every_backend! {
 /// How often each number was handled.
 type Counts = Arc<Mutex<BTreeMap<u64, u64>>>;
 
-fn run(
-    queue: &Delayed<u64>,
-    counts: &Counts,
-    plant: impl Fn(DelayedWorkerBuilder<u64>) -> DelayedWorkerBuilder<u64>,
-) -> seawall::queue::DelayedWorker {
+fn run(queue: &Delayed<u64>, counts: &Counts) -> DelayedWorker {
     let counts = Arc::clone(counts);
-    let builder = plant(queue.worker().concurrency(8));
-    let worker = builder.run(move |job: Job<u64>| {
+    let worker = queue.worker().concurrency(8).run(move |job: Job<u64>| {
         let counts = Arc::clone(&counts);
         async move {
             tokio::task::yield_now().await;
@@ -53,53 +48,33 @@ fn run(
     worker.expect("valid")
 }
 
-/// Adds items that are due soon, and lets consumers handle them until `enough`.
-async fn handle(
-    setup: &Setup,
-    items: u64,
-    plant: impl Fn(DelayedWorkerBuilder<u64>) -> DelayedWorkerBuilder<u64>,
-    enough: impl AsyncFn(&Delayed<u64>, &Counts) -> bool,
-) -> BTreeMap<u64, u64> {
+async fn thousands_of_items_are_each_done_once_by_eight_consumers(setup: Setup) {
     let (one, other) = (setup.connect().await, setup.connect().await);
     let queue = |seawall: &seawall::Seawall| {
         seawall.delayed_queue::<u64>("many").shards(2).build().expect("valid")
     };
     let counts = Counts::default();
     let workers: Vec<_> = (0..CONSUMERS)
-        .map(|number| run(&queue(if number % 2 == 0 { &one } else { &other }), &counts, &plant))
+        .map(|number| run(&queue(if number % 2 == 0 { &one } else { &other }), &counts))
         .collect();
-    let list: Vec<_> = (0..items)
+    let list: Vec<_> = (0..ITEMS)
         .map(|number| (format!("n-{number}"), number, Duration::from_millis(number % 50)))
         .collect();
-    assert_eq!(queue(&one).add_all(&list).await.expect("answered").len() as u64, items);
-    eventually("that is enough", async || enough(&queue(&one), &counts).await).await;
+    assert_eq!(queue(&one).add_all(&list).await.expect("answered").len() as u64, ITEMS);
+    let is_twice = || counts.lock().expect("no panic").values().any(|times| *times > 1);
+    eventually("nothing is left, or something was done twice", async || {
+        let status = queue(&one).status().await.expect("answered");
+        status.waiting + status.leased == 0 || is_twice()
+    })
+    .await;
+    assert!(!is_twice(), "some were done twice");
     for worker in workers {
         worker.stop().await;
     }
     other.shutdown().await;
     one.shutdown().await;
-    let counts = counts.lock().expect("no panic");
-    counts.clone()
-}
-
-async fn thousands_of_items_are_each_done_once_by_eight_consumers(setup: Setup) {
-    let nothing_is_left = async |queue: &Delayed<u64>, _: &Counts| {
-        let status = queue.status().await.expect("answered");
-        status.waiting + status.leased == 0
-    };
-    let counts = handle(&setup, ITEMS, |builder| builder, nothing_is_left).await;
-    assert_eq!(counts.len() as u64, ITEMS);
-    assert!(counts.values().all(|times| *times == 1), "some were done twice");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_checker_notices_items_without_a_lease() {
-    let setup = Setup::new(seawall_testkit::backend::Backend::Embedded, "no-lease");
-    // Not until nothing is left: what is claimed again and again without an end runs alone.
-    let some_twice = async |_: &Delayed<u64>, counts: &Counts| {
-        counts.lock().expect("no panic").values().any(|times| *times > 1)
-    };
-    handle(&setup, 500, |builder| builder.sabotage(Bug::NoLease), some_twice).await;
+    assert_eq!(counts.lock().expect("no panic").len() as u64, ITEMS);
+    assert!(!is_twice(), "some were done twice");
 }
 
 async fn what_fails_is_tried_again_and_what_fails_too_often_is_dead(setup: Setup) {

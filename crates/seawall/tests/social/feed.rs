@@ -10,7 +10,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    social::{Bug, Inbox, Post, Scroll},
+    social::{Inbox, Post, Scroll},
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -132,26 +132,6 @@ async fn the_feed_neither_repeats_nor_skips_while_items_arrive(setup: Setup) {
     }
     writer.shutdown().await;
     reader.shutdown().await;
-}
-
-#[tokio::test]
-async fn the_checker_sees_an_offset_that_forgets_the_old_one() {
-    let seawall = Seawall::connect("embedded:").await.expect("it starts");
-    let feed = seawall.inbox::<u64>("feed").sabotage(Bug::OffsetOfThisPageOnly);
-    let there = fill(&feed).await;
-    let read = by_offset(&feed, 10).await;
-    assert!(read.and_then(|seen| judge(&there, &seen)).is_err(), "the bug was not noticed");
-    seawall.shutdown().await;
-}
-
-#[tokio::test]
-async fn the_checker_sees_a_cursor_that_forgets_its_item() {
-    let seawall = Seawall::connect("embedded:").await.expect("it starts");
-    let feed = seawall.inbox::<u64>("feed").sabotage(Bug::CursorWithoutItem);
-    let there = fill(&feed).await;
-    let seen = by_cursor(&feed, 10).await.expect("it ends");
-    assert!(judge(&there, &seen).is_err(), "the bug was not noticed");
-    seawall.shutdown().await;
 }
 
 /// The bug of the documents: a page on which all posts share one time is read again and again.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use rustix::process::{Signal, getpid, kill_process};
 use seawall::{
     Seawall,
-    stream::{Bug, Delivery, Outcome},
+    stream::{Delivery, Outcome},
 };
 
 use crate::{
@@ -35,7 +35,6 @@ pub(crate) struct Task {
     pub(crate) prefix: String,
     pub(crate) ledger: PathBuf,
     pub(crate) key: Key,
-    pub(crate) bug: Option<Bug>,
     pub(crate) streams: u64,
 }
 
@@ -47,7 +46,6 @@ impl Task {
             self.prefix.clone(),
             self.ledger.display().to_string(),
             format!("{:?}", self.key),
-            format!("{:?}", self.bug),
             self.streams.to_string(),
             name.to_owned(),
             format!("{death:?}"),
@@ -61,8 +59,8 @@ impl Task {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work() {
     let Some(words) = task(VARIABLE) else { return };
-    let [url, prefix, ledger, key, bug, streams, name, death, at] =
-        words.split(' ').collect::<Vec<_>>().try_into().expect("nine words");
+    let [url, prefix, ledger, key, streams, name, death, at] =
+        words.split(' ').collect::<Vec<_>>().try_into().expect("eight words");
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let key = if key == format!("{:?}", Key::Unique) { Key::Unique } else { Key::Ignored };
     let ledger = Arc::new(Ledger::open(ledger.as_ref(), key));
@@ -72,7 +70,7 @@ async fn work() {
     let streams: Vec<_> = (0..number(streams))
         .map(|number| seawall.stream::<u64>(format!("kills-{number}")).expect("a name"))
         .collect();
-    let mut builder = seawall
+    let builder = seawall
         .stream_worker("ledger", streams)
         .consumer(name)
         .batch(8)
@@ -80,10 +78,6 @@ async fn work() {
         .claim_after(IDLE)
         // Here it is the process that fails, not the entry.
         .delivery_limit(10_000);
-    let planted = [Bug::AckBeforeCommit, Bug::NoClaim];
-    if let Some(bug) = planted.into_iter().find(|known| format!("{:?}", Some(known)) == bug) {
-        builder = builder.sabotage(bug);
-    }
     let (at, seen) = (number(at), Arc::new(std::sync::atomic::AtomicU64::new(0)));
     let worker = builder.run(move |delivery: Delivery<u64>| {
         let (ledger, seen) = (Arc::clone(&ledger), Arc::clone(&seen));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use seawall::{
     cmd,
-    survey::{Bug, End, Kind, Measure, Role, Severity, Source, Thresholds, Tiers},
+    survey::{End, Kind, Measure, Role, Severity, Source, Thresholds, Tiers},
 };
 use seawall_testkit::backend::Backend;
 
@@ -117,7 +117,7 @@ async fn filters_thresholds_and_sources_are_kept_to() {
 
 /// Eight keys among ten thousand: most pages of the scan are empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rare_keys_are_found_behind_empty_pages_and_a_planted_bug_is_seen() {
+async fn rare_keys_are_found_behind_empty_pages() {
     let ground = Ground::open(Backend::Embedded).await;
     ground.fill(10_000).await;
     for number in 0..8 {
@@ -126,9 +126,7 @@ async fn rare_keys_are_found_behind_empty_pages_and_a_planted_bug_is_seen() {
         ground.seawall.link().send(key.as_bytes(), &set).await.expect("it is written");
     }
     let survey = ground.seawall.survey().rate(0).matching("rare:*");
-    assert_eq!(ground.survey(&survey).await.totals.keys, 8);
-    let planted = ground.survey(&survey.sabotage(Bug::EmptyPageIsTheEnd)).await;
-    assert!(planted.totals.keys < 8, "the checker sees it");
+    assert_eq!(ground.survey(&survey).await.totals.keys, 8, "no rare key is left out");
     ground.seawall.shutdown().await;
 }
 

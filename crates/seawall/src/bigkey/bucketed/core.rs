@@ -20,7 +20,7 @@ use super::{
     layout::{Bucket, Generation, Layout, Names, place},
 };
 use crate::{
-    bigkey::{MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS, sabotage::BucketBug},
+    bigkey::{MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS},
     error::{Error, Result},
     handle::Seawall,
     link::{Call, Script},
@@ -79,7 +79,6 @@ pub(super) struct Core {
     /// Buckets of a collection that is yet to be made.
     pub(super) first_buckets: u64,
     layout: Arc<RwLock<Option<Arc<Layout>>>>,
-    pub(super) bug: Option<BucketBug>,
 }
 
 /// What is still to be done for one member.
@@ -93,11 +92,11 @@ struct Open {
 
 impl Core {
     pub(super) fn new(seawall: &Seawall, kind: Kind, name: &str, buckets: u64) -> Result<Self> {
+        super::check_buckets(buckets)?;
         Ok(Core {
             names: Names::new(seawall, kind, name)?,
-            first_buckets: buckets.clamp(1, super::MAX_BUCKETS),
+            first_buckets: buckets,
             layout: Arc::default(),
-            bug: None,
         })
     }
 

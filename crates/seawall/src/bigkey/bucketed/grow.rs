@@ -12,7 +12,7 @@
 //! writer who meets the slice, does not finish. Nothing is ever in no place, and a member that is in
 //! two (between 2 and 3) cannot be changed.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use redis::Value;
 
@@ -21,7 +21,6 @@ use super::{
     layout::{Bucket, Generation, Layout, place},
 };
 use crate::{
-    bigkey::sabotage::BucketBug,
     error::{Error, Result},
     link::{Call, Script},
 };
@@ -64,12 +63,7 @@ impl Core {
         buckets: u64,
         mut progress: impl FnMut(Growth),
     ) -> Result<Growth> {
-        if buckets == 0 || buckets > super::MAX_BUCKETS {
-            return Err(Error::Invalid(format!(
-                "{buckets} buckets: there must be from 1 to {}",
-                super::MAX_BUCKETS
-            )));
-        }
+        super::check_buckets(buckets)?;
         let mut growth = Growth::default();
         for _ in 0..MAX_TURNS {
             let layout = match self.look().await? {
@@ -185,13 +179,6 @@ impl Core {
             })
             .collect();
         let (calls, counts): (Vec<Call>, Vec<i64>) = calls?.into_iter().unzip();
-        let unseal = UNSEAL.on(&from.keys()).arg(self.kind().type_word()).arg(number);
-        if self.bug == Some(BucketBug::UnsealFirst) {
-            let left = self.seawall().link().eval(&unseal).await?;
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            self.seawall().link().run_all(&calls).await;
-            return Ok(left);
-        }
         for (reply, count) in self.seawall().link().run_all(&calls).await.into_iter().zip(counts) {
             let there: i64 = redis::from_redis_value(reply?)?;
             // Verified before anything is taken out of the old bucket.
@@ -201,6 +188,7 @@ impl Core {
                 )));
             }
         }
+        let unseal = UNSEAL.on(&from.keys()).arg(self.kind().type_word()).arg(number);
         self.seawall().link().eval(&unseal).await
     }
 

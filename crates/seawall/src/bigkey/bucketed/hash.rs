@@ -165,14 +165,6 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }
-
-    /// Plants a bug in how it grows.
-    #[cfg(feature = "sabotage")]
-    #[must_use]
-    pub fn sabotage(mut self, bug: crate::bigkey::BucketBug) -> Self {
-        self.core.bug = Some(bug);
-        self
-    }
 }
 
 fn bytes(element: &impl Element) -> Vec<u8> {

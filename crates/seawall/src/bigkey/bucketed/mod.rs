@@ -92,11 +92,18 @@ impl Kind {
     }
 }
 
+fn check_buckets(buckets: u64) -> Result<()> {
+    if (1..=MAX_BUCKETS).contains(&buckets) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("{buckets} buckets: there must be from 1 to {MAX_BUCKETS}")))
+}
+
 impl Seawall {
     /// A hash over buckets; `buckets` counts when it is made, not when it is there already.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that makes no key.
+    /// [`Error::Invalid`] for a name that makes no key, and for a number of buckets that is not allowed.
     pub fn bucketed_hash<F: Element, V: Element>(
         &self,
         name: &str,
@@ -108,7 +115,7 @@ impl Seawall {
     /// A set over buckets; `buckets` counts when it is made, not when it is there already.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that makes no key.
+    /// [`Error::Invalid`] for a name that makes no key, and for a number of buckets that is not allowed.
     pub fn bucketed_set<M: Element>(&self, name: &str, buckets: u64) -> Result<BucketedSet<M>> {
         Ok(BucketedSet::new(Core::new(self, Kind::Set, name, buckets)?))
     }
@@ -116,7 +123,7 @@ impl Seawall {
     /// A sorted set over buckets; `buckets` counts when it is made, not when it is there already.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that makes no key.
+    /// [`Error::Invalid`] for a name that makes no key, and for a number of buckets that is not allowed.
     pub fn bucketed_sorted_set<M: Element>(
         &self,
         name: &str,
@@ -128,7 +135,7 @@ impl Seawall {
     /// A list in chunks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that makes no key.
+    /// [`Error::Invalid`] for a name that makes no key, and for a number of buckets that is not allowed.
     pub fn bucketed_list<V: Element>(&self, name: &str) -> Result<BucketedList<V>> {
         BucketedList::new(self, name)
     }

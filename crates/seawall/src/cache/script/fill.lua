@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  entry
 -- KEYS[2]  for a write on a single server: the counter of the namespace's messages
--- ARGV[1]  token of the lease, 8 bytes; '' asks for no lease (only a planted bug does)
+-- ARGV[1]  token of the lease, 8 bytes
 -- ARGV[2]  kind and codec, 2 bytes
 -- ARGV[3]  fresh for, in milliseconds
 -- ARGV[4]  usable when stale for, in milliseconds after that
@@ -27,7 +27,7 @@ local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 local held = ours and string.sub(head, 17, 24) == ARGV[1] and struct.unpack('>I8', head, 25) > now
-if ARGV[1] ~= '' and not held then
+if not held then
   return ours and {(struct.unpack('>I8', head, 9))} or {}
 end
 local version = micros

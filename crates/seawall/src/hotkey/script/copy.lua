@@ -1,7 +1,7 @@
 -- Stores a copy of an entry, if the lease that was taken before the entry was read still lives.
 --
 -- KEYS[1]  name of the copy
--- ARGV[1]  token of the lease, 8 bytes; '' stores whatever is there
+-- ARGV[1]  token of the lease, 8 bytes
 -- ARGV[2]  the entry, without its lease
 -- ARGV[3]  how long the copy lives, in milliseconds
 --
@@ -9,7 +9,7 @@
 --
 -- Atomic, because the check and the store must see the same lease.
 
-if ARGV[1] ~= '' and redis.call('GETRANGE', KEYS[1], 16, 23) ~= ARGV[1] then
+if redis.call('GETRANGE', KEYS[1], 16, 23) ~= ARGV[1] then
   return 0
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use super::{Adaptive, Bulkhead, Shared, aimd::Aimd};
-use crate::{clock::Clock, guard::InvalidSettings};
+use crate::{InvalidSettings, clock::Clock};
 
 /// The highest limit and the longest queue that can be asked for.
 const MAX_SIZE: usize = 1 << 20;

@@ -8,10 +8,7 @@ use std::{
 use futures_util::poll;
 
 use super::*;
-use crate::{
-    clock::ManualTime,
-    guard::{BreakerState, Rate},
-};
+use crate::{BreakerState, Rate, clock::ManualTime};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

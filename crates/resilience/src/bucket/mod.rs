@@ -55,7 +55,7 @@ pub enum Refusal {
 /// A rate limit within this process. A cheap clone; clones share their tokens.
 ///
 /// ```
-/// use seawall::{clock::Clock, guard::{Rate, Refusal, TokenBucket}};
+/// use seawall_resilience::{Rate, Refusal, TokenBucket, clock::Clock};
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

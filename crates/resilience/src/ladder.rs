@@ -71,7 +71,7 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for Exhausted<E> {}
 /// Tries better answers before worse ones.
 ///
 /// ```
-/// use seawall::guard::{Ladder, Rung};
+/// use seawall_resilience::{Ladder, Rung};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

@@ -12,7 +12,7 @@
 #![cfg_attr(feature = "tower", doc = "| [`GuardLayer`] | the governor around a tower service |")]
 //!
 //! Nothing here knows Redis, or any other backend: who calls says what an error means
-//! ([`Outcome`]), and time comes from a [`Clock`](crate::clock::Clock). Everything is a cheap clone
+//! ([`Outcome`]), and time comes from a [`Clock`](clock::Clock). Everything is a cheap clone
 //! whose clones share their state, and every guard gives back what it holds when it is dropped, so
 //! a cancelled future leaves nothing behind.
 //!
@@ -22,6 +22,7 @@
 mod breaker;
 mod bucket;
 mod bulkhead;
+pub mod clock;
 mod governor;
 mod ladder;
 #[cfg(feature = "tower")]

@@ -79,7 +79,7 @@ pub struct Open {
 /// Stops calling a backend that does not answer. A cheap clone; clones are the same breaker.
 ///
 /// ```
-/// use seawall::guard::{Breaker, BreakerState, Outcome};
+/// use seawall_resilience::{Breaker, BreakerState, Outcome};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let breaker = Breaker::builder("stock database").failures(2).build()?;

@@ -86,7 +86,7 @@ impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Judge<T, E> for F {
 /// ```
 /// use std::{convert::Infallible, time::Duration};
 /// use http::{Request, Response, StatusCode};
-/// use seawall::guard::{Bulkhead, ByStatus, Governor, GuardLayer, Refused};
+/// use seawall_resilience::{Bulkhead, ByStatus, Governor, GuardLayer, Refused};
 /// use tower_layer::Layer;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,6 +1,6 @@
 //! Time as the toolkit sees it: a monotonic clock that tests can hold in their hands.
 //!
-//! Whatever waits, expires or renews in this crate asks a [`Clock`], never the operating system:
+//! Whatever waits, expires or renews in the toolkit asks a [`Clock`], never the operating system:
 //! the same code then runs in a test whose hours pass in a microsecond. Correctness between
 //! processes never rests on this clock; that is decided by counters and by the server's `TIME`.
 //! The one exception to "ask the clock" are time-outs of the network, which are always real.
@@ -68,7 +68,7 @@ impl Sub<Duration> for Moment {
 ///
 /// ```
 /// use std::time::Duration;
-/// use seawall::clock::Clock;
+/// use seawall_resilience::clock::Clock;
 ///
 /// let (clock, time) = Clock::manual();
 /// let start = clock.now();
@@ -136,7 +136,7 @@ impl Clock {
 
     /// What time it is, or was a few milliseconds ago: for hot paths that need to know no better.
     #[must_use]
-    pub(crate) fn coarse_now(&self) -> Moment {
+    pub fn coarse_now(&self) -> Moment {
         match &self.manual {
             None => machine(COARSE),
             Some(time) => time.now(),
@@ -146,7 +146,7 @@ impl Clock {
     /// What time it is for leases: goes on while the machine is suspended. Not to be compared with
     /// [`Clock::now`].
     #[must_use]
-    pub(crate) fn lease_now(&self) -> Moment {
+    pub fn lease_now(&self) -> Moment {
         match &self.manual {
             None => machine(LEASE),
             Some(time) => time.with_suspension(),
@@ -155,7 +155,7 @@ impl Clock {
 
     /// Waits until that moment of [`Clock::lease_now`]; after a suspension that it ended in, at most
     /// [`LEASE_STEP`] longer.
-    pub(crate) async fn sleep_until_lease(&self, moment: Moment) {
+    pub async fn sleep_until_lease(&self, moment: Moment) {
         loop {
             let left = moment.since(self.lease_now());
             if left.is_zero() {

@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Governor, Parts};
-use crate::{
-    clock::Clock,
-    guard::{Breaker, Bulkhead, InvalidSettings, TokenBucket},
-};
+use crate::{Breaker, Bulkhead, InvalidSettings, TokenBucket, clock::Clock};
 
 /// How long a call must have had before its deadline counts against the backend.
 const DEFAULT_FAIR_TIME: Duration = Duration::from_millis(100);

@@ -47,7 +47,7 @@ pub enum Full {
 /// Limits how many calls run at a time. A cheap clone; clones share their slots.
 ///
 /// ```
-/// use seawall::guard::{Bulkhead, Full};
+/// use seawall_resilience::{Bulkhead, Full};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let bulkhead = Bulkhead::builder("stock database", 1).queue(0).build()?;

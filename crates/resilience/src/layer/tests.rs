@@ -7,8 +7,8 @@ use http::Request;
 
 use super::*;
 use crate::{
+    Breaker, BreakerState, Bulkhead, ShedReason,
     clock::{Clock, ManualTime},
-    guard::{Breaker, BreakerState, Bulkhead, ShedReason},
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -58,9 +58,8 @@ pub struct Shed {
     pub retry_after: Duration,
 }
 
-/// Why a governed call has no answer.
+/// Why a governed call has no answer. Exhaustive: a call is not begun, does not end, or fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum CallError<E> {
     /// It was not begun.
     #[error(transparent)]
@@ -91,7 +90,7 @@ impl<E> CallError<E> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use seawall::guard::{Breaker, Bulkhead, CallError, Governor, Rate, TokenBucket};
+/// use seawall_resilience::{Breaker, Bulkhead, CallError, Governor, Rate, TokenBucket};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

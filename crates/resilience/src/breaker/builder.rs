@@ -11,7 +11,7 @@ use super::{
     Breaker, BreakerState, Shared,
     machine::{Machine, Rules},
 };
-use crate::{clock::Clock, guard::InvalidSettings};
+use crate::{InvalidSettings, clock::Clock};
 
 /// The most failures a breaker can be asked to wait for: each is remembered.
 const MAX_FAILURES: usize = 10_000;

@@ -1,0 +1,60 @@
+//! What capabilities keep for a handle: one value of a type for each connection.
+//!
+//! A handle knows no capability. Whoever needs something that is shared by all its parts on one
+//! connection (the task that renews locks, the memory that caches share) asks for it by its type; the
+//! first one makes it.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+/// Values by their type.
+#[derive(Default)]
+pub(crate) struct Slots(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl Slots {
+    /// The value of this type, made by `make` when it is asked for the first time. Other slots may be
+    /// asked for meanwhile.
+    pub(crate) fn get_or_make<T: Send + Sync + 'static>(
+        &self,
+        make: impl FnOnce() -> Arc<T>,
+    ) -> Arc<T> {
+        let slot = {
+            let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let empty = || Arc::new(OnceLock::<Arc<T>>::new()) as Arc<dyn Any + Send + Sync>;
+            Arc::clone(slots.entry(TypeId::of::<T>()).or_insert_with(empty))
+        };
+        let slot = slot.downcast::<OnceLock<Arc<T>>>().expect("a slot holds what its key says");
+        Arc::clone(slot.get_or_init(make))
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Slots")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_has_one_value_however_often_it_is_asked_for() {
+        let slots = Slots::default();
+        let first = slots.get_or_make(|| Arc::new(7u32));
+        let again = slots.get_or_make(|| Arc::new(8u32));
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(*slots.get_or_make(|| Arc::new("another type".to_owned())), "another type");
+    }
+
+    #[test]
+    fn a_value_may_be_made_of_others() {
+        let slots = Slots::default();
+        let made = slots.get_or_make(|| Arc::new(u64::from(*slots.get_or_make(|| Arc::new(7u32)))));
+        assert_eq!(*made, 7);
+    }
+}
