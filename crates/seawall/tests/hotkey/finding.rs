@@ -112,6 +112,11 @@ async fn what_is_declared_is_held_until_it_is_taken_back(setup: Setup) {
     assert!(!one.undeclare_hot(&1).await.expect("nothing to take back"));
     until("nobody holds it", async || !held(&one, 1).await && !held(&other, 1).await).await;
     assert!(first.hot_keys().fleet().await.expect("a list").is_empty());
+    // The copy goes first, then listeners are told.
+    until("the listener is told", async || {
+        matches!(seen.lock().expect("no panic").last(), Some(HotEvent::Cool(_)))
+    })
+    .await;
     let seen = seen.lock().expect("no panic").clone();
     // A list may be quicker than the messages of a Cluster, which then tell it once more.
     let [HotEvent::Hot(_), .., HotEvent::Cool(_)] = seen.as_slice() else { panic!("{seen:?}") };

@@ -10,7 +10,7 @@ use std::{
 
 use seawall::{
     Error,
-    cache::{Cache, CacheError, Loaded},
+    cache::{Cache, CacheError, Loaded, Source},
     guard::Rate,
     hotkey::{HotRule, HotRules},
     testing::Stage,
@@ -108,13 +108,20 @@ async fn beyond_its_limit_a_hot_key_gives_its_older_copy() {
     cache.put(&1, &10).await.expect("stored");
     cache.declare_hot(&1, Duration::from_secs(60)).await.expect("declared");
     until("it is hot", async || !stage.seawall().hot_keys().here().is_empty()).await;
-    let mut sources = Vec::new();
-    for _ in 0..5 {
-        let read = cache.get(&1).await.expect("an answer").expect("a value");
-        assert_eq!(read.value.as_deref(), Some(&10));
-        sources.push(read.source);
-        stage.advance(Duration::from_millis(11)).await;
-    }
-    assert!(sources.contains(&seawall::cache::Source::Stale), "{sources:?}");
+    let mut stale = false;
+    until("an older copy is given", async || {
+        match cache.get(&1).await {
+            Ok(Some(read)) => {
+                assert_eq!(read.value.as_deref(), Some(&10));
+                stale = read.source == Source::Stale;
+                stage.advance(Duration::from_millis(11)).await;
+            }
+            // The message of the write came only now and took the copy along: the next token brings one.
+            Err(CacheError::Shed { .. }) => stage.advance(Duration::from_secs(1)).await,
+            other => panic!("{other:?}"),
+        }
+        stale
+    })
+    .await;
     stage.shutdown().await;
 }
