@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 /// What it costs the server both sides pay.
-const RESERVE: &str = include_str!("../../seawall/src/stock/script/sale_reserve.lua");
+const RESERVE: &str = include_str!("../../stock/src/script/sale_reserve.lua");
 /// Streams over which sales are spread, and more than anybody sells or waits.
 const STREAMS: u64 = 16;
 const PLENTY: u64 = 1 << 40;

@@ -23,7 +23,7 @@ use crate::{
 /// More than anybody sells here.
 const UNITS: u64 = 1 << 40;
 /// The toolkit's own script: what it costs the server both sides pay.
-const RESERVE: &str = include_str!("../../seawall/src/stock/script/sale_reserve.lua");
+const RESERVE: &str = include_str!("../../stock/src/script/sale_reserve.lua");
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 

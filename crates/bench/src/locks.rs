@@ -19,17 +19,17 @@ use crate::sides::{Plan, Report, Side, repeat};
 const WAITERS: usize = 8;
 /// The toolkit's own scripts, sent by hand: what they cost the server both sides pay.
 const ACQUIRE: &str = concat!(
-    include_str!("../../seawall/src/lock/mutex_acquire.lua"),
-    include_str!("../../seawall/src/lock/token.lua"),
-    include_str!("../../seawall/src/lock/owned.lua"),
-    include_str!("../../seawall/src/lock/mutex_reenter.lua"),
+    include_str!("../../lock/src/mutex_acquire.lua"),
+    include_str!("../../lock/src/token.lua"),
+    include_str!("../../lock/src/owned.lua"),
+    include_str!("../../lock/src/mutex_reenter.lua"),
 );
 const RELEASE: &str = concat!(
-    include_str!("../../seawall/src/lock/mutex_release.lua"),
-    include_str!("../../seawall/src/lock/token.lua"),
-    include_str!("../../seawall/src/lock/owned.lua"),
-    include_str!("../../seawall/src/lock/leave.lua"),
-    include_str!("../../seawall/src/lock/mutex_leave.lua"),
+    include_str!("../../lock/src/mutex_release.lua"),
+    include_str!("../../lock/src/token.lua"),
+    include_str!("../../lock/src/owned.lua"),
+    include_str!("../../lock/src/leave.lua"),
+    include_str!("../../lock/src/mutex_leave.lua"),
 );
 /// The least that a lock can be: no token, no re-entering, nobody is woken.
 const PLAIN_ACQUIRE: &str =

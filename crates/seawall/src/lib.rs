@@ -30,35 +30,45 @@
 //! | [`clock`], [`testing`] | time, which tests can hold in their hands; an engine on it, with faults |
 
 pub mod bigkey;
+#[cfg(feature = "bloom")]
 pub mod bloom;
-pub mod cache;
-pub mod error;
-mod handle;
-pub mod hotkey;
+#[cfg(feature = "id")]
 pub mod id;
-pub mod key;
-mod lifetime;
+#[cfg(feature = "limit")]
 pub mod limit;
-pub mod link;
-pub mod lock;
-pub mod member;
-pub mod queue;
-mod retry;
+mod seawall;
+#[cfg(feature = "session")]
 pub mod session;
-pub mod social;
-pub mod stock;
-pub mod stream;
-pub mod survey;
-mod tally;
+#[cfg(feature = "testing")]
 pub mod testing;
 
-pub use error::{Error, Result};
-pub use handle::{Builder, Seawall};
-pub use key::KeyPart;
-pub use link::{Link, Script, Topology};
 pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};
+#[cfg(feature = "cache")]
+#[doc(inline)]
+pub use seawall_cache::{self as cache, hotkey};
+#[doc(inline)]
+pub use seawall_client::{
+    Error, Handle, KeyPart, Link, Result, Script, Topology, error, key, link, member,
+};
+#[cfg(feature = "inspect")]
+#[doc(inline)]
+pub use seawall_inspect as survey;
+#[cfg(feature = "jobs")]
+#[doc(inline)]
+pub use seawall_jobs::{queue, stream};
+#[cfg(feature = "lock")]
+#[doc(inline)]
+pub use seawall_lock as lock;
 #[doc(inline)]
 pub use seawall_resilience::{self as guard, clock};
+#[cfg(feature = "social")]
+#[doc(inline)]
+pub use seawall_social as social;
+#[cfg(feature = "stock")]
+#[doc(inline)]
+pub use seawall_stock as stock;
+
+pub use self::seawall::{Builder, Seawall};
 
 /// The README's examples are tests.
 #[cfg(all(doctest, feature = "embedded"))]

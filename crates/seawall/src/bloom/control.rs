@@ -7,13 +7,13 @@ use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwapOption;
 use redis::cmd;
-
-use super::shape::Shape;
-use crate::{
-    Seawall,
+use seawall_client::{
+    Handle,
     error::{Error, Result},
     link::Link,
 };
+
+use super::shape::Shape;
 
 /// A generation of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,24 +58,24 @@ impl Control {
 /// Where a filter's keys are, and what is known of its hash.
 #[derive(Debug)]
 pub(super) struct Place {
-    pub(super) seawall: Seawall,
+    pub(super) handle: Handle,
     pub(super) name: String,
     pub(super) key: Vec<u8>,
     known: ArcSwapOption<Control>,
 }
 
 impl Place {
-    pub(super) fn new(seawall: &Seawall, name: String) -> Result<Self> {
-        let key = seawall.key("bloom", &name)?;
-        Ok(Place { seawall: seawall.clone(), name, key, known: ArcSwapOption::empty() })
+    pub(super) fn new(handle: &Handle, name: String) -> Result<Self> {
+        let key = handle.key("bloom", &name)?;
+        Ok(Place { handle: handle.clone(), name, key, known: ArcSwapOption::empty() })
     }
 
     pub(super) fn link(&self) -> &Link {
-        self.seawall.link()
+        self.handle.link()
     }
 
     pub(super) fn part(&self, generation: Generation, part: u32) -> Result<Vec<u8>> {
-        self.seawall.key("bloom", &(self.name.as_str(), generation.number, part))
+        self.handle.key("bloom", &(self.name.as_str(), generation.number, part))
     }
 
     pub(super) fn parts(&self, generation: Generation) -> Result<Vec<Vec<u8>>> {

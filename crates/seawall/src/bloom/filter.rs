@@ -11,15 +11,15 @@ use std::{
 };
 
 use redis::Value;
+use seawall_client::{
+    Handle, KeyPart,
+    error::{Error, Result},
+    link::{Call, Script},
+};
 
 use super::{
     control::{Control, Generation, Place},
     shape::Shape,
-};
-use crate::{
-    KeyPart, Seawall,
-    error::{Error, Result},
-    link::{Call, Script},
 };
 
 /// Keys in one script: each sets or reads up to 32 bits.
@@ -32,13 +32,13 @@ const ROUNDS: usize = 8;
 static SET: Script = Script::new(include_str!("script/set.lua"));
 static GET: Script = Script::new(include_str!("script/get.lua"));
 
-impl Seawall {
+impl<K: KeyPart> Bloom<K> {
     /// Begins a Bloom filter for so many keys. All who use the name may say another number: it counts
     /// when a generation is created.
     #[must_use]
-    pub fn bloom<K: KeyPart>(&self, name: impl Into<String>, expected: u64) -> BloomBuilder<K> {
+    pub fn builder(handle: &Handle, name: impl Into<String>, expected: u64) -> BloomBuilder<K> {
         BloomBuilder {
-            seawall: self.clone(),
+            handle: handle.clone(),
             name: name.into(),
             expected,
             false_positives: 0.01,
@@ -50,7 +50,7 @@ impl Seawall {
 /// Settings of a [`Bloom`] filter.
 #[derive(Debug, Clone)]
 pub struct BloomBuilder<K> {
-    seawall: Seawall,
+    handle: Handle,
     name: String,
     expected: u64,
     false_positives: f64,
@@ -75,7 +75,7 @@ impl<K: KeyPart> BloomBuilder<K> {
             metrics::counter!("seawall_bloom_over_full_total", "filter" => self.name.clone());
         Ok(Bloom {
             inner: Arc::new(Inner {
-                place: Place::new(&self.seawall, self.name)?,
+                place: Place::new(&self.handle, self.name)?,
                 shape,
                 false_positives: self.false_positives,
                 warned: AtomicU64::new(0),

@@ -31,7 +31,7 @@
 //! A part that is missing although it should be there (evicted, lost) denies nothing: everything may
 //! be, until a rebuild. A filter that was never built denies nothing either.
 //!
-//! How it relates to the cache's filter ([`KeyFilter`](crate::cache::KeyFilter)): that one lives in
+//! How it relates to the cache's filter ([`KeyFilter`](seawall_cache::KeyFilter)): that one lives in
 //! each process, answers in nanoseconds and is kept up by the cache's messages. This one is shared,
 //! costs a round trip, needs no cache and survives restarts. They hash with the same function.
 
@@ -43,5 +43,4 @@ mod status;
 
 pub use filter::{Answer, Bloom, BloomBuilder, Insert};
 pub use rebuild::{BloomSink, Created, Rebuild};
-pub(crate) use shape::hash64;
 pub use status::BloomStatus;

@@ -3,6 +3,12 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use redis::{Cmd, cmd};
+use seawall_client::{
+    KeyPart,
+    error::{Error, Result},
+    link::{Call, Script},
+};
+use seawall_resilience::clock::Moment;
 use tokio::sync::Mutex;
 
 use super::{
@@ -10,12 +16,6 @@ use super::{
     control::{Control, Generation},
     filter::Inner,
     shape::Shape,
-};
-use crate::{
-    KeyPart,
-    clock::Moment,
-    error::{Error, Result},
-    link::{Call, Script},
 };
 
 /// How long a build may go without a sign of life before another may begin.

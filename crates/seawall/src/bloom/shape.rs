@@ -5,9 +5,8 @@
 
 use std::{fmt, str::FromStr};
 
-use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
-
-use crate::error::{Error, Result};
+use seawall_client::error::{Error, Result};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Bits before those of the filter.
 pub(super) const HEADER_BITS: u64 = 256;
@@ -17,12 +16,6 @@ const MAX_PART_BITS: u64 = 512 * 1024 * 8 - HEADER_BITS;
 const MAX_PARTS: u64 = 4096;
 /// Most bits of one key.
 const MAX_HASHES: u32 = 32;
-
-/// 64 bits for bytes, the same in every version and process; the cache's filter uses it with a seed
-/// of its own.
-pub(crate) fn hash64(bytes: &[u8], seed: u64) -> u64 {
-    xxh3_64_with_seed(bytes, seed)
-}
 
 /// The size of one generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

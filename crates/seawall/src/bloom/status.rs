@@ -1,9 +1,9 @@
 //! How a filter stands: what it holds, how full it is, what it would let pass.
 
 use redis::cmd;
+use seawall_client::{KeyPart, error::Result};
 
 use super::{Bloom, control::Generation, shape::HEADER_BITS};
-use crate::{KeyPart, error::Result};
 
 /// Parts that are looked at in one pipeline: BITCOUNT reads each of them whole.
 const PARTS_AT_ONCE: usize = 8;

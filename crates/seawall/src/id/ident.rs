@@ -10,12 +10,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-use crate::{
+use seawall_client::{
     error::{Error, Result},
     key::{KeyBuffer, KeyPart},
 };
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// 2022-01-01 00:00 UTC, as a Unix time: what the time in an id counts from.
 pub const EPOCH_SECONDS: u64 = 1_640_995_200;

@@ -18,6 +18,11 @@ use std::{
 };
 
 use metrics::Counter;
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+    link::Script,
+};
 use tokio::sync::oneshot;
 
 use super::{
@@ -25,11 +30,6 @@ use super::{
     ident::{EPOCH_SECONDS, Id},
     segment::Segment,
     supply::{Order, Supply, Taken},
-};
-use crate::{
-    Seawall,
-    error::{Error, Result},
-    link::Script,
 };
 
 static SEGMENT: Script = Script::new(include_str!("segment.lua"));
@@ -64,7 +64,7 @@ pub struct Ids {
 }
 
 struct Inner {
-    seawall: Seawall,
+    handle: Handle,
     name: String,
     mark_key: Vec<u8>,
     supply: Mutex<Supply>,
@@ -73,12 +73,12 @@ struct Inner {
     failures: Counter,
 }
 
-impl Seawall {
+impl Ids {
     /// Begins ids of a name, such as `order`; names are independent of each other.
     #[must_use]
-    pub fn ids(&self, name: impl Into<String>) -> IdsBuilder {
+    pub fn builder(handle: &Handle, name: impl Into<String>) -> IdsBuilder {
         IdsBuilder {
-            seawall: self.clone(),
+            handle: handle.clone(),
             name: name.into(),
             smallest: 64,
             largest: 65_536,
@@ -90,7 +90,7 @@ impl Seawall {
 /// Settings of [`Ids`].
 #[derive(Debug, Clone)]
 pub struct IdsBuilder {
-    seawall: Seawall,
+    handle: Handle,
     name: String,
     smallest: u64,
     largest: u64,
@@ -139,7 +139,7 @@ impl IdsBuilder {
                 self.freshness
             )));
         }
-        let mark_key = self.seawall.key("id", &self.name)?;
+        let mark_key = self.handle.key("id", &self.name)?;
         let label = || self.name.clone();
         let inner = Inner {
             mark_key,
@@ -147,7 +147,7 @@ impl IdsBuilder {
             handed_out: metrics::counter!("seawall_ids_total", "name" => label()),
             fetches: metrics::counter!("seawall_id_segments_total", "name" => label()),
             failures: metrics::counter!("seawall_id_segment_failures_total", "name" => label()),
-            seawall: self.seawall,
+            handle: self.handle,
             name: self.name,
         };
         Ok(Ids { inner: Arc::new(inner) })
@@ -164,7 +164,7 @@ impl Ids {
     /// # Cancel safety
     /// Nothing is lost but perhaps one id: the fetch goes on by itself, and others are served.
     pub async fn next(&self) -> Result<Id> {
-        let now = self.inner.seawall.clock().now();
+        let now = self.inner.handle.clock().now();
         let (taken, order) = self.inner.supply().next(now);
         if let Some(order) = order {
             self.inner.fetch(order);
@@ -181,11 +181,11 @@ impl Ids {
     /// hand included.
     ///
     /// # Errors
-    /// As [`Link::query`](crate::Link::query).
+    /// As [`Link::query`](seawall_client::Link::query).
     pub async fn taken_today(&self) -> Result<u64> {
         let key = self.inner.day_key();
         let taken: Option<u64> =
-            self.inner.seawall.link().query(&key, redis::cmd("GET").arg(&key)).await?;
+            self.inner.handle.link().query(&key, redis::cmd("GET").arg(&key)).await?;
         Ok(taken.unwrap_or(0))
     }
 
@@ -204,7 +204,7 @@ impl Inner {
     /// Carries an order out, in the background: it outlives whoever wanted it.
     fn fetch(self: &Arc<Self>, order: Order) {
         let mut delivery = Delivery { inner: Arc::clone(self), segment: None };
-        self.seawall.spawn(async move {
+        self.handle.spawn(async move {
             let segment = delivery.inner.take_segment(order).await;
             delivery.bring(segment);
         });
@@ -223,7 +223,7 @@ impl Inner {
     }
 
     async fn ask(&self, order: Order) -> Result<Segment> {
-        let asked = self.seawall.clock().now();
+        let asked = self.handle.clock().now();
         let Order { count, floor } = order;
         let call = SEGMENT
             .on(&[self.mark_key.clone(), self.day_key()])
@@ -233,7 +233,7 @@ impl Inner {
             .arg(floor & u64::from(u32::MAX))
             .arg(MARK_SECONDS)
             .arg(DAY_COUNT_SECONDS);
-        let (second, sequence): (u64, u64) = self.seawall.link().eval(&call).await?;
+        let (second, sequence): (u64, u64) = self.handle.link().eval(&call).await?;
         if second > u64::from(u32::MAX >> 1) || sequence + count > 1 << 32 {
             return Err(Error::unexpected(format!("no segment begins at {second} {sequence}")));
         }
@@ -243,7 +243,7 @@ impl Inner {
     fn day_key(&self) -> Vec<u8> {
         let mut key = self.mark_key.clone();
         key.push(b':');
-        key.extend_from_slice(day(self.seawall.link().server_millis()).as_bytes());
+        key.extend_from_slice(day(self.handle.link().server_millis()).as_bytes());
         key
     }
 }
@@ -262,7 +262,7 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        let now = self.inner.seawall.clock().now();
+        let now = self.inner.handle.clock().now();
         let result = self.segment.take().unwrap_or(Err(Error::Closed));
         self.inner.fetches.increment(1);
         let order = match result {

@@ -1,7 +1,8 @@
 //! A segment: a run of ids of one second that belongs to this process alone.
 
+use seawall_resilience::clock::Moment;
+
 use super::ident::Id;
-use crate::clock::Moment;
 
 /// Ids `next ..= last` of one second, in hand.
 #[derive(Debug, Clone, Copy)]

@@ -14,11 +14,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use seawall_client::error::{Error, Result};
+use seawall_resilience::clock::{Clock, Moment};
+
 use super::ident::{EPOCH_SECONDS, Id};
-use crate::{
-    clock::{Clock, Moment},
-    error::{Error, Result},
-};
 
 const WORKER_BITS: u32 = 10;
 const SEQUENCE_BITS: u32 = 12;

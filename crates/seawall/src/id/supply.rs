@@ -7,13 +7,11 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use seawall_client::error::{Error, Result};
+use seawall_resilience::clock::Moment;
 use tokio::sync::oneshot;
 
 use super::{ident::Id, segment::Segment};
-use crate::{
-    clock::Moment,
-    error::{Error, Result},
-};
 
 /// What a segment should last for.
 const LASTING: Duration = Duration::from_secs(1);

@@ -12,8 +12,10 @@ use std::{
     time::Duration,
 };
 
+use seawall_client::link::Link;
+use seawall_resilience::clock::Moment;
+
 use super::silence::Silence;
-use crate::{clock::Moment, link::Link};
 
 /// How long nobody asks after a failure.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);

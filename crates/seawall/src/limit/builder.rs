@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Limiter, policy::Policy};
-use crate::{
-    Seawall,
+use seawall_client::{
+    Handle,
     error::{Error, Result},
 };
+
+use super::{Limiter, policy::Policy};
 
 /// What a limiter does while Redis is away. Nothing of it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,13 +22,17 @@ pub enum WhenAway {
     Fail,
 }
 
-impl Seawall {
+impl Limiter {
     /// Begins a limiter: its name is part of its keys, its policy a [`Rate`](super::Rate) or a
     /// [`Window`](super::Window). All processes that use the name must use the same policy.
     #[must_use]
-    pub fn limiter(&self, name: impl Into<String>, policy: impl Into<Policy>) -> LimiterBuilder {
+    pub fn builder(
+        handle: &Handle,
+        name: impl Into<String>,
+        policy: impl Into<Policy>,
+    ) -> LimiterBuilder {
         LimiterBuilder {
-            seawall: self.clone(),
+            handle: handle.clone(),
             name: name.into(),
             policy: policy.into(),
             instances: 1,
@@ -43,7 +48,7 @@ impl Seawall {
 /// Settings of a [`Limiter`].
 #[derive(Debug, Clone)]
 pub struct LimiterBuilder {
-    pub(super) seawall: Seawall,
+    pub(super) handle: Handle,
     pub(super) name: String,
     pub(super) policy: Policy,
     instances: u32,
@@ -117,7 +122,7 @@ impl LimiterBuilder {
         if self.subjects == 0 {
             return Err(Error::Invalid("subjects is 0: all of them would share one meter".into()));
         }
-        let key = self.seawall.key("limit", &self.name)?;
+        let key = self.handle.key("limit", &self.name)?;
         Ok(Limiter::new(self, key, whole, share))
     }
 }

@@ -10,11 +10,12 @@
 //!
 //! Invariant: `level ≤ burst · period ≤ 2^52`.
 
-use super::{decision::Decision, policy::MAX_EXACT};
-use crate::{
+use seawall_client::{
     error::{Error, Result},
     link::{Call, Script},
 };
+
+use super::{decision::Decision, policy::MAX_EXACT};
 
 static CHECK: Script = Script::new(include_str!("gcra.lua"));
 

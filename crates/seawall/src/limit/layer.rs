@@ -11,14 +11,14 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request};
+use seawall_client::{
+    error::{Error, Result},
+    key::KeyPart,
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{Decision, Limiter};
-use crate::{
-    error::{Error, Result},
-    key::KeyPart,
-};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");

@@ -13,6 +13,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use metrics::Counter;
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+    key::{KeyPart, with_prefix},
+    link::Link,
+};
+use seawall_resilience::clock::{Clock, Moment};
 
 use super::{
     away::{PAUSE, Parts},
@@ -20,13 +27,6 @@ use super::{
     decision::Decision,
     local::Cells,
     policy::{Algorithm, Policy},
-};
-use crate::{
-    Seawall,
-    clock::{Clock, Moment},
-    error::{Error, Result},
-    key::{KeyPart, with_prefix},
-    link::Link,
 };
 
 /// Limits subjects; a cheap clone. See the [module](super) for an example.
@@ -47,7 +47,7 @@ struct Inner {
 }
 
 struct Shared {
-    seawall: Seawall,
+    handle: Handle,
     link: Link,
     algorithm: Algorithm,
     patience: Duration,
@@ -77,8 +77,8 @@ impl Limiter {
             *end = b':';
         }
         let shared = Shared {
-            seawall: settings.seawall.clone(),
-            link: settings.seawall.link().clone(),
+            handle: settings.handle.clone(),
+            link: settings.handle.link().clone(),
             algorithm: whole,
             patience: settings.patience,
             when_away: settings.when_away,
@@ -90,7 +90,7 @@ impl Limiter {
             name: settings.name,
             policy: settings.policy,
             key_start: key,
-            clock: settings.seawall.clock().clone(),
+            clock: settings.handle.clock().clone(),
             shared: (!settings.local).then_some(shared),
             local: Cells::new(share, settings.subjects),
         };
@@ -174,7 +174,7 @@ impl Inner {
         if !away.may_ask(now) {
             return self.without_redis(shared, key, cost);
         }
-        let Some(asking) = away.silence.ask(&shared.seawall, key, shared.patience) else {
+        let Some(asking) = away.silence.ask(&shared.handle, key, shared.patience) else {
             return self.behind(shared);
         };
         let pulse = || shared.link.pulse(key, false);

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use seawall_client::error::{Error, Result};
+
 use super::{gcra::Gcra, window::Slicing};
-use crate::error::{Error, Result};
 
 /// Largest number that a script has to hold exactly, with room for one division.
 pub(super) const MAX_EXACT: u64 = 1 << 52;

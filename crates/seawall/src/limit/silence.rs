@@ -22,9 +22,8 @@ use std::{
     time::Duration,
 };
 
+use seawall_client::{Handle, link::Link};
 use tokio::sync::Notify;
-
-use crate::{Seawall, link::Link};
 
 /// Checks of one limiter that may wait for a server. Fewer than a connection takes, so that a flood of
 /// them is noticed here.
@@ -69,7 +68,7 @@ impl Silence {
     /// Enters a check that is about to ask the server of `key`; `None` when too many wait already.
     pub(super) fn ask(
         self: &Arc<Self>,
-        seawall: &Seawall,
+        handle: &Handle,
         key: &[u8],
         patience: Duration,
     ) -> Option<Asking<'_>> {
@@ -77,12 +76,12 @@ impl Silence {
         if self.asking.fetch_add(1, Ordering::SeqCst) >= MAX_ASKING {
             return None;
         }
-        let watched = self.watched.load(Ordering::SeqCst) || seawall.link().is_embedded();
+        let watched = self.watched.load(Ordering::SeqCst) || handle.link().is_embedded();
         if !watched && !self.watched.swap(true, Ordering::SeqCst) {
-            let (silence, link, key) = (Arc::clone(self), seawall.link().clone(), key.to_vec());
+            let (silence, link, key) = (Arc::clone(self), handle.link().clone(), key.to_vec());
             let watch = Watch { silence, link, key, left: false };
-            let mut stop = seawall.stopping();
-            seawall.spawn_at_home(async move {
+            let mut stop = handle.stopping();
+            handle.spawn_at_home(async move {
                 tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => {}
                     () = watch.run(patience) => {}

@@ -16,11 +16,12 @@
 //! strict side: a use counts for at least one and at most 17/16 of the window. Space and work are 17
 //! small numbers, whatever the limit is.
 
-use super::{decision::Decision, policy::MAX_EXACT};
-use crate::{
+use seawall_client::{
     error::{Error, Result},
     link::{Call, Script},
 };
+
+use super::{decision::Decision, policy::MAX_EXACT};
 
 static CHECK: Script = Script::new(include_str!("window.lua"));
 

@@ -2,20 +2,21 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use super::Sessions;
-use crate::{
-    Seawall,
+use seawall_client::{
+    Handle,
     error::{Error, Result},
     lifetime::LONGEST,
     member::Member,
 };
 
-impl Seawall {
+use super::Sessions;
+
+impl<M: Member> Sessions<M> {
     /// Begins sessions by their name.
     #[must_use]
-    pub fn sessions<M: Member>(&self, name: impl Into<String>) -> SessionsBuilder<M> {
+    pub fn builder(handle: &Handle, name: impl Into<String>) -> SessionsBuilder<M> {
         SessionsBuilder {
-            seawall: self.clone(),
+            handle: handle.clone(),
             name: name.into(),
             idle: Duration::from_secs(30 * 60),
             longest: Duration::from_secs(7 * 24 * 3600),
@@ -29,7 +30,7 @@ impl Seawall {
 /// Settings of [`Sessions`].
 #[derive(Debug, Clone)]
 pub struct SessionsBuilder<M> {
-    pub(super) seawall: Seawall,
+    pub(super) handle: Handle,
     pub(super) name: String,
     pub(super) idle: Duration,
     pub(super) longest: Duration,

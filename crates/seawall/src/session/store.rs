@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, Value, cmd};
-
-use super::{SessionId, SessionsBuilder, Token};
-use crate::{
+use seawall_client::{
     error::{Error, Result},
     link::Script,
     member::Member,
 };
+
+use super::{SessionId, SessionsBuilder, Token};
 
 /// Most fields of a session.
 const MAX_FIELDS: usize = 64;
@@ -179,7 +179,7 @@ impl<M: Member> Sessions<M> {
 
     /// Opens a session under this token; false if it was ended meanwhile, and is gone.
     async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<bool> {
-        let (id, link) = (token.id(), self.settings.seawall.link());
+        let (id, link) = (token.id(), self.settings.handle.link());
         let Entered::There { until, .. } = self.enter(user, &id, Step::Opening).await? else {
             return Ok(false);
         };
@@ -225,7 +225,7 @@ impl<M: Member> Sessions<M> {
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
-        let there: u8 = self.settings.seawall.link().eval(&call).await?;
+        let there: u8 = self.settings.handle.link().eval(&call).await?;
         if there == 0 {
             let entry = (id.clone(), score as f64 + 0.5);
             self.drop_entries(&self.index(user)?, &[entry]).await?;
@@ -246,13 +246,13 @@ impl<M: Member> Sessions<M> {
         let key = self.bar_key(id)?;
         let mut command = cmd("SET");
         command.arg(&key).arg(1).arg("PX").arg(millis(time).max(1));
-        self.settings.seawall.link().send(&key, &command).await.map(drop)
+        self.settings.handle.link().send(&key, &command).await.map(drop)
     }
 
     /// Enters a session in its user's index. One that is open now ends the oldest others where there are
     /// too many; one that came back may be the oldest itself.
     async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Entered> {
-        let (settings, link) = (&self.settings, self.settings.seawall.link());
+        let (settings, link) = (&self.settings, self.settings.handle.link());
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
         let call = call.arg(millis(settings.longest)).arg(settings.most);
@@ -288,7 +288,7 @@ impl<M: Member> Sessions<M> {
         all: &[(SessionId, f64)],
         spared: Option<&SessionId>,
     ) -> Result<Vec<(SessionId, f64)>> {
-        let link = self.settings.seawall.link();
+        let link = self.settings.handle.link();
         let now = link.server_millis();
         let newest = now + millis(self.settings.longest);
         let young = (newest - HALF_OPEN_FOR) as f64..(newest + HALF_OPEN_FOR) as f64;
@@ -327,7 +327,7 @@ impl<M: Member> Sessions<M> {
                 command.arg(&key).arg(1).arg("PX").arg((*until as i64 - now).max(1));
                 commands.push((key, command));
             }
-            for reply in self.settings.seawall.link().send_all(commands).await {
+            for reply in self.settings.handle.link().send_all(commands).await {
                 reply?;
             }
         }
@@ -337,7 +337,7 @@ impl<M: Member> Sessions<M> {
     /// Ends sessions and then takes them out of the index, so that what fails is found again; how
     /// many there were.
     async fn end(&self, index: &[u8], ids: &[(SessionId, f64)]) -> Result<usize> {
-        let link = self.settings.seawall.link();
+        let link = self.settings.handle.link();
         let mut live = 0;
         for slice in ids.chunks(SLICE) {
             let commands = slice.iter().map(|(id, _)| self.on_session("DEL", id));
@@ -356,7 +356,7 @@ impl<M: Member> Sessions<M> {
             for (id, score) in slice {
                 call = call.arg(id.as_str()).arg(*score);
             }
-            self.settings.seawall.link().run(&call).await?;
+            self.settings.handle.link().run(&call).await?;
         }
         Ok(())
     }
@@ -367,7 +367,7 @@ impl<M: Member> Sessions<M> {
     /// When Redis does not answer.
     pub async fn load(&self, token: &Token) -> Result<Load<M>> {
         let id = token.id();
-        let link = self.settings.seawall.link();
+        let link = self.settings.handle.link();
         // A plain read costs the server a fifth of a script, and most reads do not slide.
         let key = self.key(&id)?;
         let all: Vec<(String, Vec<u8>)> = link.query(&key, cmd("HGETALL").arg(&key)).await?;
@@ -394,7 +394,7 @@ impl<M: Member> Sessions<M> {
             }
         }
         let (Some(user), Some(until), Some(slide)) = (user, until, slide) else { return Ok(None) };
-        let is_due = slide.min(until) <= self.settings.seawall.link().server_millis();
+        let is_due = slide.min(until) <= self.settings.handle.link().server_millis();
         Ok((!is_due).then_some(Session { user, fields, until, slid: false }))
     }
 
@@ -403,7 +403,7 @@ impl<M: Member> Sessions<M> {
         let call =
             LOAD.on(&[self.key(id)?]).arg(millis(self.settings.idle)).arg(self.slide_after());
         type Reply = Option<(Vec<u8>, i64, u8, Vec<(String, String)>)>;
-        let reply = self.settings.seawall.link().eval::<Reply>(&call).await?;
+        let reply = self.settings.handle.link().eval::<Reply>(&call).await?;
         let Some((user, until, slid, fields)) = reply else { return Ok(Load::Unknown) };
         let fields = fields.into_iter().collect();
         Ok(Load::Found(Session { user: M::from_member(&user)?, fields, until, slid: slid == 1 }))
@@ -424,7 +424,7 @@ impl<M: Member> Sessions<M> {
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
-        match self.settings.seawall.link().eval::<u8>(&call).await? {
+        match self.settings.handle.link().eval::<u8>(&call).await? {
             1 => self.load(token).await,
             _ => Ok(Load::Unknown),
         }
@@ -438,7 +438,7 @@ impl<M: Member> Sessions<M> {
     /// As [`Sessions::open`]: some may have been replaced.
     pub async fn replace_all(&self, user: &M, fields: &Fields) -> Result<usize> {
         check(fields)?;
-        let link = self.settings.seawall.link();
+        let link = self.settings.handle.link();
         let mut live = 0;
         for slice in self.indexed(&self.index(user)?).await?.chunks(SLICE) {
             let mut calls = Vec::with_capacity(slice.len());
@@ -469,7 +469,7 @@ impl<M: Member> Sessions<M> {
     /// # Errors
     /// As [`Sessions::revoke`].
     pub async fn revoke_by_id(&self, id: &SessionId) -> Result<Revoke> {
-        let link = self.settings.seawall.link();
+        let link = self.settings.handle.link();
         let key = self.key(id)?;
         let user: Option<Vec<u8>> = link.query(&key, cmd("HGET").arg(&key).arg(USER)).await?;
         let gone: u8 = link.query(&key, cmd("DEL").arg(&key)).await?;
@@ -495,7 +495,7 @@ impl<M: Member> Sessions<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn list(&self, user: &M) -> Result<Vec<SessionInfo>> {
-        let link = self.settings.seawall.link();
+        let link = self.settings.handle.link();
         let index = self.index(user)?;
         let mut live = Vec::new();
         for slice in self.indexed(&index).await?.chunks(SLICE) {
@@ -524,12 +524,12 @@ impl<M: Member> Sessions<M> {
         let mut command = cmd("ZRANGE");
         // The index is cut to what a user may have, 1,000 at most.
         command.arg(index).arg(0).arg(-1).arg("WITHSCORES");
-        Ok(entries(self.settings.seawall.link().query(index, &command).await?))
+        Ok(entries(self.settings.handle.link().query(index, &command).await?))
     }
 
     async fn delete(&self, id: &SessionId) -> Result<()> {
         let (key, delete) = self.on_session("DEL", id)?;
-        self.settings.seawall.link().send(&key, &delete).await.map(drop)
+        self.settings.handle.link().send(&key, &delete).await.map(drop)
     }
 
     fn on_session(&self, name: &str, id: &SessionId) -> Result<(Vec<u8>, Cmd)> {
@@ -539,17 +539,17 @@ impl<M: Member> Sessions<M> {
     }
 
     fn key(&self, id: &SessionId) -> Result<Vec<u8>> {
-        self.settings.seawall.key("session", &(self.settings.name.as_str(), id.as_str()))
+        self.settings.handle.key("session", &(self.settings.name.as_str(), id.as_str()))
     }
 
     /// Beside the session, for one script.
     fn bar_key(&self, id: &SessionId) -> Result<Vec<u8>> {
-        self.settings.seawall.key("session-bar", &(self.settings.name.as_str(), id.as_str()))
+        self.settings.handle.key("session-bar", &(self.settings.name.as_str(), id.as_str()))
     }
 
     fn index(&self, user: &M) -> Result<Vec<u8>> {
         let user = user.to_member()?;
-        self.settings.seawall.key("session-of", &(self.settings.name.as_str(), &*user))
+        self.settings.handle.key("session-of", &(self.settings.name.as_str(), &*user))
     }
 }
 

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use rand::{TryRng as _, rngs::SysRng};
+use seawall_client::error::{Error, Result};
 use sha2::{Digest as _, Sha256};
-
-use crate::error::{Error, Result};
 
 /// Length of a token's text.
 const TOKEN_CHARS: usize = 32;

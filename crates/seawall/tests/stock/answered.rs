@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 macro_rules! script {
     ($name:literal) => {
         concat!(
-            include_str!("../../src/stock/script/shard.lua"),
-            include_str!(concat!("../../src/stock/script/", $name, ".lua"))
+            include_str!("../../../stock/src/script/shard.lua"),
+            include_str!(concat!("../../../stock/src/script/", $name, ".lua"))
         )
     };
 }

@@ -82,12 +82,12 @@ pub(crate) async fn wrong_with_sale(sale: &FlashSale, told: u64, received: u64) 
 }
 
 const HOLD: &str = concat!(
-    include_str!("../../src/stock/script/shard.lua"),
-    include_str!("../../src/stock/script/hold.lua")
+    include_str!("../../../stock/src/script/shard.lua"),
+    include_str!("../../../stock/src/script/hold.lua")
 );
 const RESERVE: &str = concat!(
-    include_str!("../../src/stock/script/sale_history.lua"),
-    include_str!("../../src/stock/script/sale_reserve.lua")
+    include_str!("../../../stock/src/script/sale_history.lua"),
+    include_str!("../../../stock/src/script/sale_reserve.lua")
 );
 
 /// A script with one thing changed, as a bug would.

@@ -1,0 +1,361 @@
+//! Where one key stands, on every level: for people who ask "why do I see this value?".
+//!
+//! Looks and changes nothing: no lease is asked for, no generation begun, no copy made or counted as
+//! used, no breaker told. So it also asks a Redis whose breaker is open.
+//!
+//! The levels are looked at one after the other, so an answer that was given in the middle of a write
+//! may show one level before it and the other after it. Deliberately absent: what the value is, which
+//! may be nobody's business who reads logs, and what other processes' first levels hold, which only
+//! they know.
+
+use std::{borrow::Borrow, fmt, time::Duration};
+
+use redis::{Value, cmd};
+use seawall_client::{
+    error::{Error, Result},
+    key::KeyPart,
+};
+use seawall_resilience::BreakerState;
+use serde::Serialize;
+
+use super::{
+    Cache, CacheKey, CacheValue, FilterStatus, Inner, KeyRef, Subject,
+    below::flight_key,
+    codec::describe,
+    envelope::{Header, Kind},
+    level2::stamp_of,
+    parted::manifest,
+};
+use crate::hotkey::{HotKey, HotReason};
+
+/// Where one key stands: see [`Cache::explain`]. Times are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The entry's key in Redis; bytes that are no text are replaced.
+    pub entry: String,
+    /// The copy in this process.
+    pub level1: Option<Level1Copy>,
+    /// The entry in Redis.
+    pub level2: Level2State,
+    /// Whether its invalidation waits in this process' repair queue.
+    pub waits_for_repair: bool,
+    /// How many invalidations wait there.
+    pub repair_queue: usize,
+    /// The breaker before this key's server: `closed`, `probing` or `open`.
+    pub breaker: &'static str,
+    /// What the filter thinks; `None` without one.
+    pub filter: Option<FilterOpinion>,
+    /// Whether this process is loading it for readers.
+    pub loading: bool,
+    /// Whether this process is refreshing it in the background.
+    pub refreshing: bool,
+    /// What the fleet says about it, if it is hot.
+    pub hot: Option<HotKey>,
+}
+
+/// A copy in this process' memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Level1Copy {
+    /// Its version; 0 when it was loaded without Redis.
+    pub version: u64,
+    /// Whether it says that there is no value.
+    pub negative: bool,
+    /// How long ago it was loaded.
+    pub age_millis: u64,
+    /// For how long it is fresh; 0 when it is not.
+    pub fresh_millis: u64,
+    /// For how long it may stand in.
+    pub stale_millis: u64,
+}
+
+/// What Redis says about the entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+#[serde(rename_all = "snake_case")]
+pub enum Level2State {
+    /// There is none.
+    None,
+    /// Something that no cache wrote.
+    NotOurs,
+    /// An entry.
+    Entry(Box<Level2Entry>),
+    /// Redis could not be asked; its error.
+    Unknown(String),
+}
+
+/// An entry in Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Level2Entry {
+    /// `value`, `absent` (known to have none) or `vacant` (nothing; somebody loads, or a version is
+    /// remembered).
+    pub kind: &'static str,
+    /// Its version: microseconds of the server's clock when it was written.
+    pub version: u64,
+    /// The source's own version; 0 without one.
+    pub source_version: u64,
+    /// How long ago it was written or invalidated.
+    pub age_millis: u64,
+    /// For how long it is fresh; 0 when it is not.
+    pub fresh_millis: u64,
+    /// For how long it may stand in.
+    pub stale_millis: u64,
+    /// For how long somebody, anywhere, holds the lease to load it; `None` when nobody does.
+    pub lease_millis: Option<u64>,
+    /// Whether others wait for that load.
+    pub awaited: bool,
+    /// Whether it was invalidated and kept for readers who ask for stale values.
+    pub invalidated: bool,
+    /// How the value is written, such as `json` or `messagepack+lz4`.
+    pub codec: &'static str,
+    /// The value's size in Redis.
+    pub size_bytes: usize,
+    /// In how many parts it lies; 0 when it is in one piece.
+    pub parts: u32,
+    /// How long the last load took, in microseconds.
+    pub load_micros: u32,
+    /// Whether this cache's type can read it.
+    pub readable: bool,
+    /// Whether tags and namespace are still those that it was written under.
+    pub generations_match: bool,
+}
+
+/// What the filter thinks of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FilterOpinion {
+    /// Whether it stops readers of this key.
+    pub excludes: bool,
+    /// How it stands.
+    pub status: FilterStatus,
+}
+
+impl<K: CacheKey, V: CacheValue> Cache<K, V> {
+    /// Tells where a key stands on every level. Changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seawall::{Seawall, cache::Cache};
+    ///
+    /// let seawall = Seawall::connect("embedded:").await?;
+    /// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
+    /// shops.put(&42, &"tea house".to_owned()).await?;
+    /// let explanation = shops.explain(&42).await?;
+    /// assert!(explanation.to_string().contains("value"), "{explanation}");
+    /// # seawall.shutdown().await; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key that makes no sense, [`Error::Closed`] when the handle was shut down.
+    /// That Redis could not be asked is part of the answer.
+    pub async fn explain<Q>(&self, key: &Q) -> Result<Explanation>
+    where
+        K: Borrow<Q>,
+        Q: KeyRef<K> + ?Sized,
+    {
+        let inner = &self.inner;
+        let subject = inner.subject(key)?;
+        if inner.repairs.has_ended() {
+            return Err(Error::Closed);
+        }
+        let entry = subject.entry();
+        let (level2, stamp) = inner.explain_level2(&subject).await;
+        let now = inner.clock.now();
+        let left = |until: seawall_resilience::clock::Moment| millis(until.since(now));
+        let level1 = inner.level1.as_ref().and_then(|level1| level1.peek(entry));
+        Ok(Explanation {
+            entry: String::from_utf8_lossy(entry).into_owned(),
+            level1: level1.map(|copy| Level1Copy {
+                version: copy.version,
+                negative: copy.value.is_none(),
+                age_millis: millis(now.since(copy.written)),
+                fresh_millis: left(copy.fresh_until),
+                stale_millis: left(copy.stale_until),
+            }),
+            level2,
+            waits_for_repair: inner.repairs.concerns(entry),
+            repair_queue: inner.repairs.len(),
+            breaker: match inner.level2.breaker_state(entry) {
+                BreakerState::Closed => "closed",
+                BreakerState::Open => "open",
+                BreakerState::Probing => "probing",
+            },
+            filter: inner.filter.as_ref().map(|filter| FilterOpinion {
+                excludes: filter.excludes(entry, now),
+                status: filter.status(now),
+            }),
+            // Loads without Redis know no generations.
+            loading: inner.past.has(entry)
+                || inner.flights.has(entry)
+                || stamp.is_some_and(|stamp| inner.flights.has(&flight_key(&subject, stamp))),
+            refreshing: inner.refreshes.has(entry),
+            hot: inner.heat.keys.find(entry),
+        })
+    }
+}
+
+impl<K: KeyPart, V> Inner<K, V> {
+    /// What Redis has, and the stamp that an entry needs to count; `None` when that is not known.
+    async fn explain_level2(&self, subject: &Subject) -> (Level2State, Option<u64>) {
+        let names =
+            std::iter::once(subject.entry()).chain(subject.generations.iter().map(Vec::as_slice));
+        let commands = names.map(|name| {
+            let mut get = cmd("GET");
+            get.arg(name);
+            (name.to_vec(), get)
+        });
+        let mut replies = self.level2.link.send_all(commands.collect()).await.into_iter();
+        let raw = replies.next();
+        let mut generations = Vec::new();
+        for reply in replies {
+            match reply.and_then(|value| Ok(redis::from_redis_value::<Option<u64>>(value)?)) {
+                Ok(generation) => generations.push(generation),
+                Err(error) => return (Level2State::Unknown(error.to_string()), None),
+            }
+        }
+        // One that was lost or never begun matches nothing: a reader would begin a new one.
+        let generations: Option<Vec<u64>> = generations.into_iter().collect();
+        let stamp = generations.map(|generations| stamp_of(&generations));
+        let state = match raw {
+            Some(Ok(Value::BulkString(raw))) => self.describe_entry(subject, &raw, stamp),
+            Some(Ok(Value::Nil)) | None => Level2State::None,
+            Some(Ok(_)) => Level2State::NotOurs,
+            Some(Err(error)) if error.is_code("WRONGTYPE") => Level2State::NotOurs,
+            Some(Err(error)) => Level2State::Unknown(error.to_string()),
+        };
+        (state, stamp)
+    }
+
+    fn describe_entry(&self, subject: &Subject, raw: &[u8], stamp: Option<u64>) -> Level2State {
+        let Some((header, value)) = Header::read(raw) else { return Level2State::NotOurs };
+        let server = self.level2.link.server_millis_of(subject.entry(), self.clock.now());
+        let server = u64::try_from(server).unwrap_or(0);
+        let left = |until: u64| until.saturating_sub(server);
+        let parts = manifest(raw).map(|(manifest, _)| manifest);
+        let leased = header.lease != 0 && header.lease_until > server;
+        Level2State::Entry(Box::new(Level2Entry {
+            kind: match header.kind {
+                Kind::Vacant => "vacant",
+                Kind::Value => "value",
+                Kind::Absent => "absent",
+            },
+            version: header.version,
+            source_version: header.source_version,
+            age_millis: if header.version == 0 {
+                0
+            } else {
+                server.saturating_sub(header.version / 1000)
+            },
+            // A kept value keeps its times, but is fresh to nobody.
+            fresh_millis: if header.invalidated { 0 } else { left(header.fresh_until) },
+            stale_millis: left(header.stale_until),
+            lease_millis: leased.then(|| left(header.lease_until)),
+            awaited: header.awaited,
+            invalidated: header.invalidated,
+            codec: describe(header.codec),
+            size_bytes: parts.map_or(value.len(), |manifest| {
+                usize::try_from(manifest.total_bytes).unwrap_or(usize::MAX)
+            }),
+            parts: parts.map_or(0, |manifest| manifest.count),
+            load_micros: header.cost_micros,
+            readable: header.kind != Kind::Value || header.shape == self.format.shape,
+            generations_match: header.kind == Kind::Vacant || stamp == Some(header.stamp),
+        }))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds as people read them, such as `4.5s`.
+const fn time(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.entry)?;
+        if let Some(FilterOpinion { excludes, status }) = &self.filter {
+            let opinion = match (excludes, status.certain) {
+                (true, _) => "this key cannot exist",
+                (false, true) => "this key may exist",
+                (false, false) => "lets everything pass for now",
+            };
+            writeln!(f, "  filter  {opinion} (version {}, {} keys)", status.version, status.keys)?;
+        }
+        match &self.level1 {
+            None => writeln!(f, "  level 1 no copy in this process")?,
+            Some(copy) => writeln!(
+                f,
+                "  level 1 {}, version {}, {:?} old, fresh for {:?}, stale for {:?}",
+                if copy.negative { "\"there is none\"" } else { "a copy" },
+                copy.version,
+                time(copy.age_millis),
+                time(copy.fresh_millis),
+                time(copy.stale_millis)
+            )?,
+        }
+        match &self.level2 {
+            Level2State::None => writeln!(f, "  level 2 no entry")?,
+            Level2State::NotOurs => writeln!(f, "  level 2 something that is not a cache's")?,
+            Level2State::Unknown(error) => writeln!(f, "  level 2 could not be asked: {error}")?,
+            Level2State::Entry(entry) => write!(f, "{entry}")?,
+        }
+        let repair =
+            if self.waits_for_repair { "this key waits" } else { "this key does not wait" };
+        writeln!(f, "  repair  {repair}, {} in the queue", self.repair_queue)?;
+        writeln!(f, "  breaker {}", self.breaker)?;
+        if let Some(hot) = &self.hot {
+            let why = if hot.reason == HotReason::Declared { "declared, " } else { "" };
+            writeln!(
+                f,
+                "  hot     {why}{} reads in {:?} by {} processes, {} writes",
+                hot.reads, hot.window, hot.sources, hot.writes
+            )?;
+        }
+        write!(
+            f,
+            "  here    {}",
+            match (self.loading, self.refreshing) {
+                (true, _) => "being loaded",
+                (false, true) => "being refreshed",
+                (false, false) => "not being loaded",
+            }
+        )
+    }
+}
+
+impl fmt::Display for Level2Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  level 2 {}, version {}, {:?} old, fresh for {:?}, stale for {:?}, {} bytes {}, loaded in {:?}",
+            self.kind,
+            self.version,
+            time(self.age_millis),
+            time(self.fresh_millis),
+            time(self.stale_millis),
+            self.size_bytes,
+            self.codec,
+            Duration::from_micros(u64::from(self.load_micros))
+        )?;
+        if let Some(left) = self.lease_millis {
+            let awaited = if self.awaited { ", others wait" } else { "" };
+            writeln!(f, "          being loaded, lease for {:?}{awaited}", time(left))?;
+        }
+        if self.parts > 0 {
+            writeln!(f, "          in {} parts", self.parts)?;
+        }
+        for (holds, sentence) in [
+            (self.invalidated, "invalidated, kept for those who ask for stale values"),
+            (!self.readable, "of another shape: a miss for this cache"),
+            (!self.generations_match, "its tag or namespace was cleared: a miss"),
+            (self.source_version != 0, "from a source with versions of its own"),
+        ] {
+            if holds {
+                writeln!(f, "          {sentence}")?;
+            }
+        }
+        Ok(())
+    }
+}

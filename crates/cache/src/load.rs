@@ -1,0 +1,389 @@
+//! Loading: asking for the lease, calling the loader, storing what it found, waking who waits.
+//!
+//! A load runs in a task of its own, so that a caller who gives up does not take down those who wait
+//! with it. It goes through the governor, and its lease is renewed while it runs (`leases`).
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use seawall_client::{error::Error, retry::Doubt};
+
+use super::{
+    CacheError, CacheKey, CacheValue, Inner, Subject,
+    flight::{Fault, Pilot},
+    leases::Holding,
+    level1::Ticket,
+    level2::{Fill, Lease, Stored},
+    parted::{Whole, is_in_parts},
+    product::{Prepared, Stale},
+    read_types::Entry,
+};
+pub(super) use super::{
+    loader::{LoaderSlot, not_modified},
+    product::moment,
+};
+
+/// What a load is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Readers wait for it. With a version: even a fresh entry of that version is to be replaced.
+    Answer(Option<u64>),
+    /// Nobody waits: an entry of this version is to be replaced, unless somebody is at it.
+    Refresh(u64),
+}
+
+impl Purpose {
+    /// The version that is to be replaced.
+    fn replaces(self) -> Option<u64> {
+        match self {
+            Purpose::Answer(version) => version,
+            Purpose::Refresh(version) => Some(version),
+        }
+    }
+}
+
+/// A load that is to happen.
+pub(super) struct Order<V> {
+    pub(super) subject: Subject,
+    pub(super) stamp: u64,
+    pub(super) purpose: Purpose,
+    /// What the loader may find to be still right.
+    pub(super) stale: Option<Stale<V>>,
+    pub(super) loader: LoaderSlot<V>,
+}
+
+/// A load that holds its lease, and those who wait for it.
+struct Leased<V> {
+    pilot: Pilot<V>,
+    /// Those who read past the cache wait, too: Redis may go away while this runs.
+    past: Option<Pilot<V>>,
+    subject: Subject,
+    token: u64,
+    ticket: Option<Ticket>,
+    /// When the source began to be read.
+    started: u64,
+    /// The lease is renewed until this ends.
+    _held: Holding,
+}
+
+impl<V: Send + Sync + 'static> Leased<V> {
+    /// Ends with what was not stored, or not known to be: for those who began before the load did.
+    fn land_unstored(self, entry: Entry<V>) {
+        if let Some(past) = self.past {
+            past.land_unstored(entry.clone());
+        }
+        self.pilot.land(self.started, Ok(entry));
+    }
+
+    /// Ends with an entry that the server took under the lease: for those who began before it was sent.
+    fn land_stored(self, covers: u64, entry: Entry<V>) {
+        if let Some(past) = self.past {
+            // Unlike the others these may know of an invalidation that the server does not know of.
+            past.land(self.started, Ok(entry.clone()));
+        }
+        self.pilot.land(covers, Ok(entry));
+    }
+
+    fn fail(self, error: CacheError) {
+        if let Some(past) = self.past {
+            past.land(u64::MAX, Err(Fault::Error(error.clone())));
+        }
+        self.pilot.land(u64::MAX, Err(Fault::Error(error)));
+    }
+}
+
+/// How often a reader asks for a lease that another one holds, before it gives up.
+const MAX_ASKS: u32 = 1000;
+/// How long a waiter sleeps at most before it asks again, in case the wake-up was lost.
+const LONGEST_NAP: Duration = Duration::from_millis(500);
+/// How often a command whose reply was lost is sent again.
+const MAX_RESENDS: u32 = 3;
+/// How many tokens of lost replies are remembered; older leases have ended by then.
+const MAX_FORMER: usize = 8;
+
+/// The token that a lease is asked for with, and those of requests whose replies were lost.
+pub(super) struct Claim {
+    pub(super) token: u64,
+    /// When the token was last sent: a lease under it cannot have begun before.
+    pub(super) asked: tokio::time::Instant,
+    former: Vec<u64>,
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Claim::sent(new_token(), tokio::time::Instant::now())
+    }
+}
+
+impl Claim {
+    /// A claim whose token was sent at this time.
+    pub(super) fn sent(token: u64, asked: tokio::time::Instant) -> Self {
+        Claim { token, asked, former: Vec::new() }
+    }
+
+    /// The request may still be under way: its token is not to be used again, see `lease.lua`.
+    pub(super) fn renew(&mut self) {
+        if self.former.len() == MAX_FORMER {
+            self.former.remove(0);
+        }
+        self.former.push(std::mem::replace(&mut self.token, new_token()));
+    }
+}
+
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
+    /// Makes a load happen and lands it.
+    pub(super) async fn fly(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>) {
+        let Order { subject, stamp, purpose, .. } = &order;
+        let mut claim = Claim::default();
+        let deadline = self.clock.now() + self.settings.deadline;
+        let mut wake = None;
+        for _ in 0..MAX_ASKS {
+            let asked = self.flights.next();
+            match self.ask(subject, &mut claim, *stamp, purpose.replaces()).await {
+                Ok(Lease::Granted) => {
+                    pilot.set_elsewhere(false);
+                    return self.load_and_store(pilot, order, claim).await;
+                }
+                Ok(Lease::Value(raw)) => {
+                    let found = self.found(subject, *stamp, raw).await;
+                    return pilot.land_found(asked, found.ok_or(Fault::Changed));
+                }
+                Ok(Lease::Changed) => return pilot.land(asked, Err(Fault::Changed)),
+                Ok(Lease::Newer) => return pilot.land(asked, Err(Fault::Outage)),
+                Ok(Lease::Busy(_)) if matches!(purpose, Purpose::Refresh(_)) => return,
+                Ok(Lease::Busy(left)) => {
+                    pilot.set_elsewhere(true);
+                    let now = self.clock.now();
+                    if now >= deadline {
+                        let error = CacheError::Deadline(self.settings.deadline);
+                        return pilot.land(asked, Err(Fault::Error(error)));
+                    }
+                    let Some(subscription) = &mut wake else {
+                        // Subscribe, then ask again: the value may have come in between.
+                        wake = Some(
+                            self.level2.link.hub().join(&self.level2.names.wake(subject.entry())),
+                        );
+                        continue;
+                    };
+                    self.metrics.waits.increment(1);
+                    let nap = left.min(LONGEST_NAP).min(deadline.since(now));
+                    // A wake-up, a new connection or the nap's end: all of them mean "ask again".
+                    let woken = self.clock.timeout(nap, subscription.next()).await;
+                    if woken == Some(None) {
+                        return pilot
+                            .land(u64::MAX, Err(Fault::Error(CacheError::Redis(Error::Closed))));
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no lease");
+                    return pilot.land(asked, Err(Fault::Outage));
+                }
+            }
+        }
+        pilot.land(0, Err(Fault::Changed));
+    }
+
+    /// An entry that was there when a lease was asked for. Without one readers look again, and find
+    /// out what is to be replaced.
+    async fn found(&self, subject: &Subject, stamp: u64, raw: Vec<u8>) -> Option<Entry<V>> {
+        let whole = if is_in_parts(&raw) {
+            match self.gather(subject, raw.into()).await {
+                Ok(Whole::Entry(raw)) => raw?,
+                Ok(Whole::Lost(_)) | Err(_) => return None,
+            }
+        } else {
+            raw.into()
+        };
+        self.decode(&whole, stamp, subject, self.clock.now())
+    }
+
+    /// Asks for the lease; where a reply was lost, again. Not when the server merely does not answer:
+    /// whoever waits here has waited for a whole time-out, and has something better to do.
+    pub(super) async fn ask(
+        &self,
+        subject: &Subject,
+        claim: &mut Claim,
+        stamp: u64,
+        replaces: Option<u64>,
+    ) -> Result<Lease, Error> {
+        let (mut resends, mut doubt) = (0, Doubt::default());
+        loop {
+            let sent = Instant::now();
+            claim.asked = sent.into();
+            let Claim { token, former, .. } = &*claim;
+            match self.level2.lease(subject.entry(), *token, former, stamp, replaces).await {
+                Err(error) if error.is_indeterminate() => {
+                    claim.renew();
+                    if resends == MAX_RESENDS || self.hangs(sent) {
+                        return Err(error);
+                    }
+                    doubt.note(&error);
+                    resends += 1;
+                }
+                reply => return reply.map_err(|error| doubt.report(error)),
+            }
+        }
+    }
+
+    /// Whether a reply that did not come was waited for until its time-out: the server hangs, where a
+    /// cut connection is noticed at once. Time-outs of the network are real time.
+    fn hangs(&self, sent: Instant) -> bool {
+        sent.elapsed() >= self.level2.link.response_timeout() / 2
+    }
+
+    async fn load_and_store(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>, claim: Claim) {
+        let Order { subject, stamp, stale, loader, .. } = order;
+        let token = claim.token;
+        let Some(loader) = loader.take() else {
+            // It ran already, for its reader alone; whoever waits here has one of its own.
+            self.give_back(&subject, token).await;
+            return pilot.land(0, Err(Fault::Changed));
+        };
+        let (_, past) = self.past.join(subject.entry());
+        let ticket = self.ticket(&subject);
+        let started = past.as_ref().map_or_else(|| self.flights.next(), Pilot::start);
+        let held = self.hold(&subject, &claim);
+        let leased = Leased { pilot, past, subject, token, ticket, started, _held: held };
+        let shown = stale.as_ref().and_then(|stale| stale.entry.value.clone());
+        let product = match self.call(loader, shown).await {
+            Ok(product) => product,
+            Err(error) => {
+                self.give_back(&leased.subject, token).await;
+                return leased.fail(error);
+            }
+        };
+        let value = match self.prepare(product, stale, stamp) {
+            Prepared::Store(fill, value) => return self.cut_and_store(leased, fill, value).await,
+            Prepared::Prolong(entry) => return self.prolong(leased, entry).await,
+            Prepared::Pass(value) => value,
+            Prepared::NotModified => {
+                self.give_back(&leased.subject, token).await;
+                return leased.fail(not_modified());
+            }
+        };
+        self.give_back(&leased.subject, token).await;
+        let entry = Entry::uncached(value, self.clock.now(), &leased.subject.tags);
+        leased.land_unstored(entry);
+    }
+
+    async fn cut_and_store(&self, leased: Leased<V>, fill: Fill, value: Option<Arc<V>>) {
+        let Leased { subject, token, ticket, .. } = &leased;
+        let uncached = Entry::uncached(value.clone(), self.clock.now(), &subject.tags);
+        let stored_from = self.flights.next();
+        // Redis does not know of an invalidation that waits here and would take an older value. A
+        // reader who began after that one has a larger number, unless it waits by now.
+        if self.repairs.concerns(subject.entry()) {
+            self.give_back(subject, *token).await;
+            return leased.land_unstored(uncached);
+        }
+        let fill = match self.cut(subject.entry(), fill).await {
+            Ok(fill) => fill,
+            Err(error) => {
+                tracing::debug!(%error, "a load could not be stored in parts");
+                self.keep_past(subject, &uncached, *ticket);
+                self.give_back(subject, *token).await;
+                return leased.land_unstored(uncached);
+            }
+        };
+        match self.store(subject, *token, &fill).await {
+            Ok(Some(stored)) => {
+                self.metrics.stored_bytes.increment(fill.size_bytes() as u64);
+                let entry = self.entry(value, &stored, &fill, subject);
+                self.keep(subject, &entry, *ticket);
+                leased.land_stored(stored_from, entry);
+            }
+            Ok(None) => {
+                self.metrics.refused_fills.increment(1);
+                let subject = subject.clone();
+                leased.land_unstored(uncached);
+                self.discard(subject.entry(), &fill).await;
+            }
+            // Stored or not, nobody knows: good for those who came before the load, and for a moment
+            // for those who would do with a copy.
+            Err(error) => {
+                tracing::debug!(%error, "a load could not be stored");
+                self.keep_past(subject, &uncached, *ticket);
+                let (subject, token) = (subject.clone(), *token);
+                leased.land_unstored(uncached);
+                self.give_back(&subject, token).await;
+                self.discard(subject.entry(), &fill).await;
+            }
+        }
+    }
+
+    /// The source says that the entry in Redis is still right.
+    async fn prolong(&self, leased: Leased<V>, entry: Entry<V>) {
+        let Leased { subject, token, ticket, .. } = &leased;
+        let fresh_for = self.vary(self.settings.fresh_for);
+        let stored_from = self.flights.next();
+        let waits = self.repairs.concerns(subject.entry());
+        let prolonged = if waits {
+            self.give_back(subject, *token).await;
+            None
+        } else {
+            if self.may_be_in_parts(entry.bytes) {
+                self.prolong_parts(subject.entry(), fresh_for).await;
+            }
+            let reply = self.level2.prolong(subject.entry(), *token, entry.version, fresh_for);
+            reply.await.unwrap_or_else(|error| {
+                tracing::debug!(%error, "an entry could not be prolonged");
+                None
+            })
+        };
+        match prolonged {
+            Some(stored) => {
+                let entry = self.prolonged(entry, &stored, subject);
+                self.keep(subject, &entry, *ticket);
+                leased.land_stored(stored_from, entry);
+            }
+            // Gone meanwhile, or nobody knows: right for those who came before.
+            None => {
+                let uncached = Entry::uncached(entry.value, self.clock.now(), &subject.tags);
+                leased.land_unstored(uncached);
+            }
+        }
+    }
+
+    /// Stores under the lease; where the reply was lost, again. If the first one was carried out the
+    /// lease is gone and the second is refused: good for those who came before the load.
+    async fn store(
+        &self,
+        subject: &Subject,
+        token: u64,
+        fill: &Fill,
+    ) -> Result<Option<Stored>, Error> {
+        let (mut resends, mut doubt) = (0, Doubt::default());
+        loop {
+            let sent = Instant::now();
+            match self.level2.fill(subject.entry(), token, fill).await {
+                Err(error)
+                    if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
+                {
+                    doubt.note(&error);
+                    resends += 1;
+                }
+                reply => return reply.map_err(|error| doubt.report(error)),
+            }
+        }
+    }
+
+    /// Renews a lease until the holding is dropped.
+    pub(super) fn hold(&self, subject: &Subject, claim: &Claim) -> Holding {
+        let lease = (claim.token, claim.asked);
+        self.leases.hold(&self.handle, &self.level2, subject.entry(), lease)
+    }
+
+    pub(super) async fn give_back(&self, subject: &Subject, token: u64) {
+        // Not given back, the lease ends by itself.
+        if let Err(error) = self.level2.release(subject.entry(), token).await {
+            tracing::debug!(%error, "a lease could not be given back");
+        }
+    }
+}
+
+/// A token that nobody else has; never 0, which means "no lease".
+pub(super) fn new_token() -> u64 {
+    rand::random::<u64>() | 1
+}

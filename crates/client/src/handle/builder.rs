@@ -1,0 +1,491 @@
+//! How a handle is opened: settings, secrets, trust, and the way to the servers that a URL names.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use seawall_resilience::clock::Clock;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use super::{Handle, Inner, slots::Slots};
+use crate::{
+    error::{Error, Result},
+    link::{
+        Cluster, Link, Node, Route, Sentinels, Topology,
+        dial::{Address, Dialer},
+        url::{Place, Target},
+    },
+    testing::Faults,
+};
+
+/// Where a password is looked for when none is given.
+const PASSWORD_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD";
+const PASSWORD_FILE_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD_FILE";
+/// Time-outs that make sense: below, nothing could ever be answered in time; above, nobody waits so long,
+/// and sums of them would overflow.
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
+/// How long several new connections are waited for before the clocks are measured.
+const OFFSET_PAUSE: Duration = Duration::from_millis(50);
+/// How often the servers' clocks are measured.
+const OFFSET_AGE: Duration = Duration::from_secs(10);
+
+/// Settings of a connection.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use std::time::Duration;
+/// use seawall::Seawall;
+///
+/// let seawall = Seawall::builder("embedded:")
+///     .response_timeout(Duration::from_millis(500))
+///     .connect()
+///     .await?;
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Builder<H = Handle> {
+    url: String,
+    prefix: String,
+    username: Option<String>,
+    password: Option<String>,
+    password_file: Option<PathBuf>,
+    sentinel_password: Option<String>,
+    ca_file: Option<PathBuf>,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+    level1_bytes: u64,
+    clock: Clock,
+    faults: Faults,
+    #[cfg(feature = "embedded")]
+    engine_clock: Option<Arc<dyn seawall_engine::Clock>>,
+    #[cfg(feature = "embedded")]
+    engine_socket: Option<PathBuf>,
+    opens: PhantomData<fn() -> H>,
+}
+
+impl<H: From<Handle>> Builder<H> {
+    /// Begins a connection to this URL.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        Builder {
+            url: url.to_owned(),
+            prefix: String::new(),
+            username: None,
+            password: None,
+            password_file: None,
+            sentinel_password: None,
+            ca_file: None,
+            connect_timeout: Duration::from_secs(2),
+            response_timeout: Duration::from_secs(1),
+            level1_bytes: 64 << 20,
+            clock: Clock::system(),
+            faults: Faults::default(),
+            #[cfg(feature = "embedded")]
+            engine_clock: None,
+            #[cfg(feature = "embedded")]
+            engine_socket: None,
+            opens: PhantomData,
+        }
+    }
+
+    /// What stands before every key and channel of this handle, such as `shop-test:`; nothing
+    /// without it.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The ACL user to log in as.
+    #[must_use]
+    pub fn username(mut self, name: impl Into<String>) -> Self {
+        self.username = Some(name.into());
+        self
+    }
+
+    /// The password to log in with. Without one, the URL, the environment variable
+    /// `SEAWALL_REDIS_PASSWORD` and the file named by `SEAWALL_REDIS_PASSWORD_FILE` are looked at.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// A file whose first line is the password.
+    #[must_use]
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(path.into());
+        self
+    }
+
+    /// The sentinels' own password, where they have one.
+    #[must_use]
+    pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
+        self.sentinel_password = Some(password.into());
+        self
+    }
+
+    /// A PEM file with the authority that signed the server's certificate; the machine's own
+    /// authorities without it.
+    #[must_use]
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(path.into());
+        self
+    }
+
+    /// How long opening a connection may take, from 1 ms to 24 h; 2 s without it.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long a reply may take, from 1 ms to 24 h; 1 s without it.
+    #[must_use]
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.response_timeout = limit;
+        self
+    }
+
+    /// How much memory the first levels of all caches of this handle may take together, in bytes of
+    /// values; 64 MiB without it, 0 for none. Caches share it by their
+    /// weights: who does not use its part leaves it to the others.
+    #[must_use]
+    pub fn level1_bytes(mut self, bytes: u64) -> Self {
+        self.level1_bytes = bytes;
+        self
+    }
+
+    /// The clock that everything under this handle asks.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// With an `embedded:` URL: a unix socket on which the engine listens for `redis-cli` and other
+    /// tools, readable by this user alone.
+    #[cfg(feature = "embedded")]
+    #[must_use]
+    pub fn engine_socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.engine_socket = Some(path.into());
+        self
+    }
+
+    /// Lets a test cut this handle off from Redis.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn faults(mut self, control: crate::testing::FaultControl) -> Self {
+        self.faults = Faults::new(control);
+        self
+    }
+
+    /// The clock of an embedded engine.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn engine_clock(mut self, clock: Arc<dyn seawall_engine::Clock>) -> Self {
+        self.engine_clock = Some(clock);
+        self
+    }
+
+    /// Connects, and waits for the first answer.
+    ///
+    /// # Errors
+    /// As [`Handle::connect`].
+    pub async fn connect(self) -> Result<H> {
+        let limit = self.connect_timeout;
+        let handle = self.open()?;
+        first_answer(handle.link(), limit).await?;
+        Ok(handle.into())
+    }
+
+    /// Makes the handle without waiting for Redis, for a service that must start while it is down. The
+    /// first command connects; until one succeeds, everything behaves as in an outage.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that make no sense, and outside a Tokio runtime.
+    pub fn connect_lazy(self) -> Result<H> {
+        Ok(self.open()?.into())
+    }
+
+    fn open(self) -> Result<Handle> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
+            Error::Invalid(
+                "connect() must run on a Tokio runtime, on which connections and tasks live".into(),
+            )
+        })?;
+        for (name, limit) in
+            [("connect_timeout", self.connect_timeout), ("response_timeout", self.response_timeout)]
+        {
+            if !TIMEOUTS.contains(&limit) {
+                let (least, most) = (TIMEOUTS.start(), TIMEOUTS.end());
+                return Err(Error::Invalid(format!(
+                    "{name} is {limit:?}: it must be from {least:?} to {most:?}"
+                )));
+            }
+        }
+        if self.prefix.contains(['{', '}']) {
+            return Err(Error::Invalid(
+                "a prefix with { or } would put all keys in one slot".into(),
+            ));
+        }
+        let target = Target::parse(&self.url)?;
+        let stop = watch::Sender::new(false);
+        let tasks = TaskTracker::new();
+        #[cfg(feature = "embedded")]
+        if self.engine_socket.is_some() && !matches!(target.place, Place::Embedded(_)) {
+            return Err(Error::Invalid(
+                "engine_socket is for `embedded:` URLs: other servers have their own sockets"
+                    .into(),
+            ));
+        }
+        #[cfg(feature = "embedded")]
+        let engine = match &target.place {
+            Place::Embedded(dir) => Some(Arc::new(self.start_engine(dir.as_deref())?)),
+            _ => None,
+        };
+        let dialer = Arc::new(Dialer {
+            username: self.username.clone().or(target.username.clone()),
+            password: self.find_password(&target)?,
+            database: target.database,
+            tls: self.trust(&target)?,
+            connect_timeout: self.connect_timeout,
+            response_timeout: self.response_timeout,
+            connections: watch::Sender::new(0),
+            home: runtime.clone(),
+            #[cfg(feature = "embedded")]
+            engine: engine.clone(),
+        });
+        let single =
+            |address| Route::Single(Arc::new(Node::new(Arc::clone(&dialer), address, None)));
+        let (route, topology) = match target.place.clone() {
+            Place::Embedded(_) => (single(Address::Embedded), Topology::Single),
+            Place::Tcp(host) => (single(Address::Tcp(host)), Topology::Single),
+            Place::Unix(path) => (single(Address::Unix(path)), Topology::Single),
+            Place::Sentinel { sentinels, master } => {
+                let sentinel_dialer = Arc::new(self.sentinel_dialer(&dialer));
+                let first = Address::Tcp(sentinels[0].clone());
+                let sentinels = Arc::new(Sentinels::new(
+                    sentinels,
+                    master,
+                    &sentinel_dialer,
+                    Arc::clone(&dialer),
+                ));
+                let node =
+                    Arc::new(Node::new(Arc::clone(&dialer), first, Some(Arc::clone(&sentinels))));
+                let follow = sentinels.follow(Arc::downgrade(&node));
+                tasks.spawn(until_stopped(stop.subscribe(), follow));
+                (Route::Single(node), Topology::Sentinel)
+            }
+            Place::Cluster(seeds) => {
+                let cluster = Arc::new(Cluster::new(Arc::clone(&dialer), seeds));
+                let keep = Cluster::keep(Arc::downgrade(&cluster));
+                tasks.spawn(until_stopped(stop.subscribe(), keep));
+                (Route::Cluster(cluster), Topology::Cluster)
+            }
+        };
+        let (link, hub_task) =
+            Link::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
+        tasks.spawn(hub_task);
+        tasks.spawn(until_stopped(stop.subscribe(), keep_offset(link.clone())));
+        tasks.spawn(until_stopped(stop.subscribe(), keep_counts(link.clone())));
+        tasks.spawn(close_with_the_runtime(link.clone(), stop.clone()));
+        Ok(Handle {
+            inner: Arc::new(Inner {
+                link,
+                prefix: self.prefix,
+                stop,
+                tasks,
+                slots: Slots::default(),
+                level1_bytes: self.level1_bytes,
+                runtime,
+                #[cfg(feature = "embedded")]
+                engine: Mutex::new(engine),
+            }),
+        })
+    }
+
+    fn sentinel_dialer(&self, dialer: &Dialer) -> Dialer {
+        Dialer {
+            username: None,
+            password: self.sentinel_password.clone(),
+            database: 0,
+            tls: dialer.tls.clone(),
+            connect_timeout: self.connect_timeout,
+            response_timeout: self.response_timeout,
+            connections: watch::Sender::new(0),
+            home: dialer.home.clone(),
+            #[cfg(feature = "embedded")]
+            engine: None,
+        }
+    }
+
+    /// Given, in a file, in the URL, in the environment: the first that there is.
+    fn find_password(&self, target: &Target) -> Result<Option<String>> {
+        if let Place::Embedded(_) = target.place {
+            return Ok(None);
+        }
+        let from_file = |path: &Path| {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Error::Invalid(format!(
+                    "the password file {} cannot be read: {error}",
+                    path.display()
+                ))
+            })?;
+            Ok(text.lines().next().map(str::to_owned))
+        };
+        if self.password.is_some() {
+            return Ok(self.password.clone());
+        }
+        if let Some(path) = &self.password_file {
+            return from_file(path);
+        }
+        if target.password.is_some() {
+            return Ok(target.password.clone());
+        }
+        if let Ok(password) = std::env::var(PASSWORD_VARIABLE) {
+            return Ok(Some(password));
+        }
+        match std::env::var_os(PASSWORD_FILE_VARIABLE) {
+            Some(path) => from_file(Path::new(&path)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whom to trust: the authority in the file, or those that the machine trusts.
+    fn trust(&self, target: &Target) -> Result<Option<Arc<rustls::ClientConfig>>> {
+        if !target.tls {
+            return Ok(None);
+        }
+        let mut roots = rustls::RootCertStore::empty();
+        match &self.ca_file {
+            None => {
+                let found = rustls_native_certs::load_native_certs();
+                roots.add_parsable_certificates(found.certs);
+            }
+            Some(path) => {
+                let unusable = |error: &dyn fmt::Display| {
+                    let path = path.display();
+                    Error::Invalid(format!("the CA file {path} cannot be used: {error}"))
+                };
+                let authorities =
+                    CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
+                for authority in authorities {
+                    let authority = authority.map_err(|error| unusable(&error))?;
+                    roots.add(authority).map_err(|error| unusable(&error))?;
+                }
+            }
+        }
+        if roots.is_empty() {
+            return Err(Error::Invalid(
+                "there is no certificate authority to trust; name one with ca_file".into(),
+            ));
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Invalid(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Some(Arc::new(config)))
+    }
+
+    #[cfg(feature = "embedded")]
+    fn start_engine(&self, dir: Option<&Path>) -> Result<seawall_server::Handle> {
+        let mut config = seawall_server::Config::default();
+        config.engine.seed = rand::random();
+        config.clock.clone_from(&self.engine_clock);
+        config.unix_socket.clone_from(&self.engine_socket);
+        config.unix_permissions = self.engine_socket.as_ref().map(|_| 0o600);
+        if let Some(dir) = dir {
+            config.engine.settings.dir = dir.display().to_string();
+            config.engine.settings.appendonly = true;
+            config.journal =
+                Some(seawall_server::log::open_journal(seawall_server::log::Place::new(dir)));
+        }
+        seawall_server::Server::start(config)
+            .map_err(|error| Error::Invalid(format!("the embedded engine cannot start: {error}")))
+    }
+}
+
+impl<H> fmt::Debug for Builder<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Invariant: no password reaches a log.
+        f.debug_struct("Builder")
+            .field("url", &crate::link::url::hide(&self.url))
+            .finish_non_exhaustive()
+    }
+}
+
+async fn until_stopped(mut stop: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = work => {}
+    }
+}
+
+/// Closes the link when the runtime ends under it: tasks are gone then, nothing is heard any more, and
+/// whoever asks is to be told instead of waiting for ever.
+async fn close_with_the_runtime(link: Link, stop: watch::Sender<bool>) {
+    struct Guard {
+        link: Link,
+        stop: watch::Sender<bool>,
+    }
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            // In an orderly shutdown the link is closed when everybody is done.
+            if !self.stop.send_replace(true) {
+                self.link.close();
+            }
+        }
+    }
+    let mut stopping = stop.subscribe();
+    let _guard = Guard { link, stop };
+    // It ends with the handle.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Hands what was counted to the metrics' recorder every second.
+async fn keep_counts(link: Link) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        link.flush_counts();
+    }
+}
+
+/// Measures the servers' clocks for the first time. A reply that is late is asked for again within the
+/// limit: on a busy machine the first one may take longer than those to come.
+async fn first_answer(link: &Link, limit: Duration) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match link.measure_offset().await {
+            Err(error) if error.is_indeterminate() && began.elapsed() < limit => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Measures the servers' clocks now and then, and when a connection was opened: it may lead to another
+/// server, with another clock.
+async fn keep_offset(link: Link) {
+    let mut connections = link.connections();
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(OFFSET_AGE) => {}
+            Ok(()) = connections.changed() => tokio::time::sleep(OFFSET_PAUSE).await,
+        }
+        connections.mark_unchanged();
+        if let Err(error) = link.measure_offset().await {
+            tracing::debug!(%error, "the server's clock cannot be read");
+        }
+        // What was opened to measure does not count.
+        connections.mark_unchanged();
+    }
+}

@@ -1,0 +1,292 @@
+//! Where a Redis is, written as a URL.
+//!
+//! One spelling for each way of running it:
+//!
+//! ```text
+//! embedded:                               an engine inside this process, in memory
+//! embedded:DIR                            the same, with its log in DIR
+//! redis://[user[:password]@]host[:port][/db]
+//! rediss://…                              the same over TLS
+//! unix:/path/to.sock[?db=n]
+//! redis-sentinel://h1:p,h2:p/MASTER[/db]  the primary that the sentinels name
+//! redis-cluster://h1:p,h2:p               a Cluster, found through any of these nodes
+//! rediss-cluster://…                      the same over TLS
+//! ```
+//!
+//! Parsed by hand, because no URL crate takes several hosts. Passwords may stand in the URL, but
+//! are better given by environment or file (see [`Builder`](seawall::Builder)); they are never shown.
+
+use std::{fmt, path::PathBuf};
+
+use crate::error::{Error, Result};
+
+const DEFAULT_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// A parsed URL.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) place: Place,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) database: i64,
+    pub(crate) tls: bool,
+}
+
+/// How the servers are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Embedded(Option<PathBuf>),
+    Tcp(Host),
+    Unix(PathBuf),
+    Sentinel { sentinels: Vec<Host>, master: String },
+    Cluster(Vec<Host>),
+}
+
+/// A host and its port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host {
+    /// Name or IP address.
+    pub name: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            write!(f, "{}:{}", self.name, self.port)
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Invariant: no password reaches a log.
+        f.debug_struct("Target")
+            .field("place", &self.place)
+            .field("database", &self.database)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
+const FORMS: &str = "allowed are embedded:, embedded:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, \
+     unix:PATH, redis-sentinel://H1:P,H2:P/MASTER/DB, redis-cluster://H1:P,H2:P and rediss-cluster://H1:P,H2:P";
+
+impl Target {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the part that makes no sense and what is allowed.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once(':').ok_or_else(|| {
+            Error::Invalid(format!("{:?} is not a Redis URL: {FORMS}", hide(url)))
+        })?;
+        let plain =
+            |place| Target { place, username: None, password: None, database: 0, tls: false };
+        match scheme {
+            "embedded" => {
+                let dir = rest.trim_start_matches("//");
+                Ok(plain(Place::Embedded((!dir.is_empty()).then(|| PathBuf::from(dir)))))
+            }
+            "unix" => {
+                let (path, database) = match rest.split_once("?db=") {
+                    Some((path, database)) => (path, parse_database(database)?),
+                    None => (rest, 0),
+                };
+                let path = path.strip_prefix("//").unwrap_or(path);
+                if path.is_empty() {
+                    return Err(Error::Invalid(
+                        "unix: needs the path of a socket, as in unix:/run/redis.sock".into(),
+                    ));
+                }
+                Ok(Target { database, ..plain(Place::Unix(path.into())) })
+            }
+            "redis" | "rediss" | "redis-sentinel" | "rediss-sentinel" | "redis-cluster"
+            | "rediss-cluster" => {
+                let rest = rest.strip_prefix("//").ok_or_else(|| {
+                    Error::Invalid(format!(
+                        "{scheme}: is followed by //, as in {scheme}://127.0.0.1:6379"
+                    ))
+                })?;
+                Self::parse_hosts(scheme, rest)
+            }
+            _ => Err(Error::Invalid(format!("{scheme:?} is not a kind of Redis URL: {FORMS}"))),
+        }
+    }
+
+    fn parse_hosts(scheme: &str, rest: &str) -> Result<Self> {
+        let tls = scheme.starts_with("rediss");
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        let (username, password) = match login {
+            None => (None, None),
+            Some(login) => {
+                let (user, password) = login.split_once(':').unwrap_or((login, ""));
+                let part = |text: &str| decode(text).map(|text| (!text.is_empty()).then_some(text));
+                (part(user)?, part(password)?)
+            }
+        };
+        let kind = scheme.trim_start_matches("rediss").trim_start_matches("redis");
+        let port = if kind == "-sentinel" { SENTINEL_PORT } else { DEFAULT_PORT };
+        let mut hosts =
+            hosts.split(',').map(|host| Host::parse(host, port)).collect::<Result<Vec<_>>>()?;
+        let (place, database) = match kind {
+            "" => {
+                if hosts.len() != 1 {
+                    return Err(Error::Invalid(format!(
+                        "{scheme}:// names one host; several are redis-cluster:// or redis-sentinel://"
+                    )));
+                }
+                (Place::Tcp(hosts.remove(0)), parse_database(path)?)
+            }
+            "-cluster" => {
+                if parse_database(path)? != 0 {
+                    return Err(Error::Invalid("a Redis Cluster has database 0 alone".into()));
+                }
+                (Place::Cluster(hosts), 0)
+            }
+            _ => {
+                let (master, database) = path.split_once('/').unwrap_or((path, ""));
+                if master.is_empty() {
+                    return Err(Error::Invalid(format!(
+                        "{scheme}:// ends in the name under which the sentinels know the primary, as in …/mymaster/0"
+                    )));
+                }
+                (
+                    Place::Sentinel { sentinels: hosts, master: decode(master)? },
+                    parse_database(database)?,
+                )
+            }
+        };
+        Ok(Target { place, username, password, database, tls })
+    }
+}
+
+impl Host {
+    fn parse(text: &str, default_port: u16) -> Result<Self> {
+        let wrong = || {
+            Error::Invalid(format!(
+                "{text:?} is not a host and port, as in 127.0.0.1:6379 or [::1]:6379"
+            ))
+        };
+        let (name, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (name, port) = rest.split_once(']').ok_or_else(wrong)?;
+            (name, port.strip_prefix(':').unwrap_or(port))
+        } else {
+            text.split_once(':').unwrap_or((text, ""))
+        };
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Err(wrong());
+        }
+        let port =
+            if port.is_empty() { default_port } else { port.parse().map_err(|_| wrong())? };
+        Ok(Host { name: name.to_owned(), port })
+    }
+}
+
+fn parse_database(text: &str) -> Result<i64> {
+    match text.trim_end_matches('/') {
+        "" => Ok(0),
+        number => number.parse::<u32>().map(i64::from).map_err(|_| {
+            Error::Invalid(format!("{text:?} is not the number of a database, such as 0"))
+        }),
+    }
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> Result<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(rest.next()), digit(rest.next())) {
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => {
+                return Err(Error::Invalid(
+                    "a % in a URL is followed by two hexadecimal digits".into(),
+                ));
+            }
+        }
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Error::Invalid("user, password and names in a URL are UTF-8".into()))
+}
+
+/// A URL as it may be shown: without its login.
+pub(crate) fn hide(url: &str) -> String {
+    match (url.find("//"), url.rfind('@')) {
+        (Some(start), Some(end)) if start + 2 <= end => {
+            format!("{}…{}", &url[..start + 2], &url[end..])
+        }
+        (None, Some(end)) => format!("…{}", &url[end..]),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, port: u16) -> Host {
+        Host { name: name.into(), port }
+    }
+
+    #[test]
+    fn every_form_is_read() {
+        let place = |url| Target::parse(url).expect("it is one of the forms").place;
+        assert_eq!(place("embedded:"), Place::Embedded(None));
+        assert_eq!(place("embedded:./data"), Place::Embedded(Some("./data".into())));
+        assert_eq!(place("redis://h"), Place::Tcp(host("h", 6379)));
+        assert_eq!(place("redis://[::1]:7"), Place::Tcp(host("::1", 7)));
+        assert_eq!(place("unix:/run/r.sock"), Place::Unix("/run/r.sock".into()));
+        assert_eq!(
+            place("redis-cluster://a:1,b"),
+            Place::Cluster(vec![host("a", 1), host("b", 6379)])
+        );
+        let sentinel = Target::parse("redis-sentinel://a:1,b/main/3").expect("a form");
+        assert_eq!(sentinel.database, 3);
+        let sentinels = vec![host("a", 1), host("b", 26379)];
+        assert_eq!(sentinel.place, Place::Sentinel { sentinels, master: "main".into() });
+        let secure = Target::parse("rediss://me:p%40ss@h:1/2").expect("a form");
+        assert!(secure.tls);
+        assert_eq!(
+            (secure.username.as_deref(), secure.password.as_deref()),
+            (Some("me"), Some("p@ss"))
+        );
+        assert_eq!(secure.database, 2);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name_and_secrets_stay_secret() {
+        for (url, names) in [
+            ("nothing", "not a Redis URL"),
+            ("http://h", "\"http\""),
+            ("redis:h", "followed by //"),
+            ("redis://", "host and port"),
+            ("redis://h:99999", "host and port"),
+            ("redis://h/x", "number of a database"),
+            ("redis://a,b", "one host"),
+            ("redis-cluster://a/1", "database 0"),
+            ("redis-sentinel://a", "name under which"),
+            ("redis://u:%zz@h", "hexadecimal"),
+            ("unix:", "path of a socket"),
+        ] {
+            let Err(error) = Target::parse(url) else { panic!("{url} must be refused") };
+            assert!(error.to_string().contains(names), "{url}: {error}");
+        }
+        assert_eq!(hide("redis://me:secret@h:1/0"), "redis://…@h:1/0");
+        let shown = format!("{:?}", Target::parse("redis://me:secret@h").expect("a form"));
+        assert!(!shown.contains("secret"));
+    }
+}

@@ -1,0 +1,295 @@
+//! The survey of big keys: `SCAN`, then for each key its type, lifetime, idle time, memory and length.
+//!
+//! Two pipelines a page: the first asks what every type has (idle time before anything that would
+//! count as a use), the second the length, whose command depends on the type. Memory is bounded by
+//! what the report keeps and by eight bytes a key that tell duplicates.
+//!
+//! Deliberately absent: reading values. Nothing here moves more than a page of names.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redis::{FromRedisValue, Pipeline, Value, cmd};
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+};
+
+use super::{
+    Kind, Progress, Report, Source, Thresholds,
+    end::{End, ending},
+    report::{Asked, Collector, Measured},
+    scan::{Page, Route, Walk},
+};
+
+/// Elements of a collection that `MEMORY USAGE` looks at, as the servers' own default.
+const DEFAULT_SAMPLES: u32 = 5;
+const DEFAULT_TOP: usize = 20;
+/// More names than this belong into a database, not into a report.
+pub const MAX_TOP: usize = 10_000;
+
+/// What came of a survey, however it ended.
+#[derive(Debug)]
+#[must_use]
+pub struct Surveyed {
+    /// What was found.
+    pub report: Report,
+    /// Whether that is everything.
+    pub end: End,
+}
+
+/// A look at all keys for big ones, gentle with the server.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, cmd, survey::{End, Severity}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let link = seawall.link();
+/// link.send(b"page:1", cmd("SET").arg("page:1").arg("x".repeat(20_000))).await?;
+/// link.send(b"page:2", cmd("SET").arg("page:2").arg("small")).await?;
+///
+/// let survey = seawall.survey().rate(5_000).matching("page:*");
+/// let surveyed = survey.run(|_progress| {}, std::future::pending()).await?;
+/// assert!(matches!(surveyed.end, End::Complete));
+/// assert_eq!(surveyed.report.totals.keys, 2);
+/// let worst = &surveyed.report.flagged[0];
+/// assert_eq!((worst.key_text().as_str(), worst.severity), ("page:1", Severity::Warn));
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Survey {
+    handle: Handle,
+    route: Route,
+    thresholds: Thresholds,
+    separator: u8,
+    samples: u32,
+    top: usize,
+}
+
+impl Survey {
+    /// Begins a survey of the keys: 10,000 keys a second, on replicas where there are any.
+    pub fn new(handle: &Handle) -> Survey {
+        Survey {
+            handle: handle.clone(),
+            route: Route::default(),
+            thresholds: Thresholds::default(),
+            separator: b':',
+            samples: DEFAULT_SAMPLES,
+            top: DEFAULT_TOP,
+        }
+    }
+}
+
+impl Survey {
+    /// Only keys that match this pattern, as `SCAN` understands it.
+    pub fn matching(mut self, pattern: impl Into<String>) -> Self {
+        self.route.pattern = Some(pattern.into());
+        self
+    }
+
+    /// Only keys of this type.
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.route.kind = Some(kind);
+        self
+    }
+
+    /// At most this many keys a second; 0 for as fast as the servers answer. 10,000 without it.
+    pub fn rate(mut self, keys_per_second: u64) -> Self {
+        self.route.rate = keys_per_second;
+        self
+    }
+
+    /// Whom to ask; replicas where there are any without it.
+    pub fn source(mut self, source: Source) -> Self {
+        self.route.source = source;
+        self
+    }
+
+    /// Pause while a `PING` takes this much longer than the quickest one did; 50 ms without it.
+    pub fn latency_limit(mut self, limit: Duration) -> Self {
+        self.route.latency_limit = limit;
+        self
+    }
+
+    /// Elements of a collection that `MEMORY USAGE` measures to estimate the rest: 5 without it, 0 for
+    /// all of them, which is exact and slow.
+    pub fn samples(mut self, elements: u32) -> Self {
+        self.samples = elements;
+        self
+    }
+
+    /// How many of the largest keys the report names; 20 without it.
+    pub fn top(mut self, keys: usize) -> Self {
+        self.top = keys;
+        self
+    }
+
+    /// When a key is big.
+    pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
+        self.thresholds = thresholds;
+        self
+    }
+
+    /// What ends a prefix; `:` without it.
+    pub fn separator(mut self, separator: u8) -> Self {
+        self.separator = separator;
+        self
+    }
+
+    /// Looks at every key, and tells `watch` after each page how far it is. When `stop` is ready first,
+    /// it ends with what it has.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for settings that make no sense, and what keeps it from beginning. Later
+    /// failures are an [`End`].
+    pub async fn run(
+        &self,
+        mut watch: impl FnMut(&Progress),
+        stop: impl Future<Output = ()>,
+    ) -> Result<Surveyed> {
+        if self.top > MAX_TOP {
+            let top = self.top;
+            return Err(Error::Invalid(format!("a top of {top} is more than {MAX_TOP}")));
+        }
+        if self.route.kind == Some(Kind::Other) {
+            return Err(Error::Invalid("types of modules cannot be asked for by `other`".into()));
+        }
+        let started = Instant::now();
+        let mut walk = Walk::begin(self.handle.link(), &self.route).await?;
+        let mut collector = Collector::new(self.thresholds.clone(), self.separator, self.top);
+        let asked =
+            |(name, role): (&Arc<str>, _)| Asked { name: name.clone(), role: Some(role), keys: 0 };
+        collector.report.asked = walk.nodes().map(asked).collect();
+        let end = ending(self.look(&mut walk, &mut collector, &mut watch), stop).await;
+        collector.report.duplicates = walk.duplicates;
+        collector.report.took = started.elapsed();
+        collector.report.paused = walk.paused();
+        collector.report.notes.append(&mut walk.notes);
+        collector.report.notes.push(self.sampling());
+        Ok(Surveyed { report: collector.finish(), end })
+    }
+
+    /// How exact the bytes are.
+    fn sampling(&self) -> String {
+        match self.samples {
+            0 => "bytes: MEMORY USAGE SAMPLES 0, every element measured".into(),
+            samples => format!(
+                "bytes: MEMORY USAGE SAMPLES {samples}, collections estimated from {samples} of \
+                 their elements"
+            ),
+        }
+    }
+
+    async fn look(
+        &self,
+        walk: &mut Walk,
+        collector: &mut Collector,
+        watch: &mut impl FnMut(&Progress),
+    ) -> Result<()> {
+        while let Some(page) = walk.next(&mut *watch).await? {
+            if !page.keys.is_empty() {
+                self.measure(walk, &page, collector).await?;
+            }
+            watch(&walk.progress);
+        }
+        Ok(())
+    }
+
+    async fn measure(&self, walk: &mut Walk, page: &Page, collector: &mut Collector) -> Result<()> {
+        const QUESTIONS: usize = 4;
+        let mut pipeline = Pipeline::with_capacity(page.keys.len() * QUESTIONS);
+        for key in &page.keys {
+            pipeline.add_command(cmd("TYPE").arg(key).take());
+            pipeline.add_command(cmd("OBJECT").arg("IDLETIME").arg(key).take());
+            pipeline.add_command(cmd("PTTL").arg(key).take());
+            let mut memory = cmd("MEMORY");
+            memory.arg("USAGE").arg(key).arg("SAMPLES").arg(self.samples);
+            pipeline.add_command(memory);
+        }
+        let answers = walk.ask(&pipeline).await?;
+        let mut known = Vec::with_capacity(page.keys.len());
+        let mut lengths = Pipeline::new();
+        for (key, answer) in page.keys.iter().zip(answers.chunks_exact(QUESTIONS)) {
+            match Known::read(answer)? {
+                Some(found) => {
+                    if let Some(command) = found.kind.length_command() {
+                        lengths.add_command(cmd(command).arg(key).take());
+                    }
+                    known.push((key, found));
+                }
+                None => collector.report.vanished += 1,
+            }
+        }
+        let mut lengths = match lengths.is_empty() {
+            true => Vec::new(),
+            false => walk.ask(&lengths).await?,
+        }
+        .into_iter();
+        for (key, found) in known {
+            let counted = found.kind.length_command().and_then(|_| lengths.next());
+            // It may be of another type by now: then its old size is as good as any.
+            let members = counted.and_then(|count| number(&count).ok().flatten()).unwrap_or(0);
+            collector.add(&Measured {
+                key,
+                kind: found.kind,
+                bytes: found.bytes,
+                members,
+                node: &page.node,
+                database: self.handle.link().database(),
+                lifetime: found.lifetime,
+                idle: found.idle,
+            });
+            if let Some(asked) = collector.report.asked.iter_mut().find(|one| one.name == page.node)
+            {
+                asked.keys += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the first pipeline tells of a key.
+struct Known {
+    kind: Kind,
+    bytes: u64,
+    lifetime: Option<Duration>,
+    idle: Option<Duration>,
+}
+
+impl Known {
+    /// `None` when it is no longer there.
+    fn read(answers: &[Result<Value>]) -> Result<Option<Known>> {
+        let [kind, idle, lifetime, bytes] = answers else { return Ok(None) };
+        let kind = match kind {
+            Ok(name) => Kind::of_reply(&String::from_redis_value_ref(name)?),
+            // It moved to another node between two commands.
+            Err(error @ Error::Refused { .. }) if !error.is_code("NOPERM") => None,
+            Err(error) => return Err(error.clone()),
+        };
+        let (Some(kind), Some(bytes)) = (kind, number(bytes)?) else { return Ok(None) };
+        let lifetime = match lifetime {
+            Ok(Value::Int(millis)) if *millis >= 0 => {
+                Some(Duration::from_millis(millis.unsigned_abs()))
+            }
+            _ => None,
+        };
+        // Under an LFU policy the server refuses to tell: nobody knows.
+        let idle = number(idle).ok().flatten().map(Duration::from_secs);
+        Ok(Some(Known { kind, bytes, lifetime, idle }))
+    }
+}
+
+/// A count, `None` for nil and for refusals that concern the one key.
+fn number(reply: &Result<Value>) -> Result<Option<u64>> {
+    match reply {
+        Ok(Value::Int(number)) => Ok(u64::try_from(*number).ok()),
+        Ok(_) => Ok(None),
+        Err(error) if error.is_code("NOPERM") => Err(error.clone()),
+        Err(Error::Refused { .. }) => Ok(None),
+        Err(error) => Err(error.clone()),
+    }
+}

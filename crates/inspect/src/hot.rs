@@ -1,0 +1,259 @@
+//! Hot keys of any client: by the server's own counters, by listening to it, or by its tracker.
+//!
+//! | Way | Cost | Tells |
+//! | --- | --- | --- |
+//! | [`HotSurvey::by_frequency`] | a scan at a rate | a logarithmic counter of uses; needs an LFU policy |
+//! | [`HotSurvey::by_monitor`] | high: the server writes every command to us | reads and writes apart, now |
+//! | [`HotSurvey::by_tracker`] | low | CPU time and bytes; Redis 8.6 and later |
+//! | [`HotSurvey::by_fleet`] | nothing | what this crate's caches found hot themselves |
+//!
+//! Primaries are asked, because that is where uses are counted.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use redis::{Pipeline, Value, cmd};
+use seawall_cache::hotkey::HotKeys;
+use seawall_client::{Handle, error::Result};
+
+use super::{
+    Progress, Source,
+    end::{End, ending},
+    listen::{Listen, listen},
+    place::{COMMAND_LIMIT, Place},
+    scan::{Route, Walk},
+    top::Top,
+};
+
+/// A key that is used often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HotKey {
+    /// The key, byte for byte.
+    pub key: Arc<[u8]>,
+    /// The primary that has it; for the fleet, how many processes read it.
+    pub node: Arc<str>,
+    /// What it is ranked by: the counter of uses, uses that were heard, or microseconds of CPU time.
+    pub score: u64,
+    /// Reads that were heard.
+    pub reads: u64,
+    /// Writes that were heard.
+    pub writes: u64,
+    /// Bytes over the network, where the server tracks them.
+    pub net_bytes: u64,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HotReport {
+    /// The hottest keys, the hottest first.
+    pub keys: Vec<HotKey>,
+    /// Keys that were looked at, or uses that were heard.
+    pub examined: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// What a reader of the figures should know.
+    pub notes: Vec<String>,
+}
+
+/// What came of looking for hot keys.
+#[derive(Debug)]
+#[must_use]
+pub enum HotFound {
+    /// It was looked for.
+    Found {
+        /// What was found.
+        report: HotReport,
+        /// Whether that is everything.
+        end: End,
+    },
+    /// The server cannot do it this way; the sentence says what would help.
+    Unsupported(String),
+}
+
+/// A look for hot keys.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, survey::HotFound};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// // Nobody counts uses under the default policy; the answer says what to set.
+/// let found = seawall.hot_survey().by_frequency(|_| {}, std::future::pending()).await?;
+/// assert!(matches!(found, HotFound::Unsupported(advice) if advice.contains("allkeys-lfu")));
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct HotSurvey {
+    pub(super) handle: Handle,
+    route: Route,
+    pub(super) top: usize,
+}
+
+impl HotSurvey {
+    /// Begins a look for hot keys, whoever uses them.
+    pub fn new(handle: &Handle) -> HotSurvey {
+        let route = Route { source: Source::Primary, ..Route::default() };
+        HotSurvey { handle: handle.clone(), route, top: 20 }
+    }
+}
+
+impl HotSurvey {
+    /// Only keys that match this pattern, as `SCAN` understands it.
+    pub fn matching(mut self, pattern: impl Into<String>) -> Self {
+        self.route.pattern = Some(pattern.into());
+        self
+    }
+
+    /// At most this many keys a second; 0 for as fast as the servers answer. 10,000 without it.
+    pub fn rate(mut self, keys_per_second: u64) -> Self {
+        self.route.rate = keys_per_second;
+        self
+    }
+
+    /// Pause while a `PING` takes this much longer than the quickest one did; 50 ms without it. For
+    /// [`by_frequency`](Self::by_frequency), which alone looks at every key.
+    pub fn latency_limit(mut self, limit: Duration) -> Self {
+        self.route.latency_limit = limit;
+        self
+    }
+
+    /// Whether the pattern, if there is one, matches this key.
+    pub(super) fn wants(&self, key: &[u8]) -> bool {
+        self.route.pattern.as_ref().is_none_or(|glob| super::glob::matches(glob.as_bytes(), key))
+    }
+
+    /// How many keys are named; 20 without it.
+    pub fn top(mut self, keys: usize) -> Self {
+        self.top = keys.min(super::MAX_TOP);
+        self
+    }
+
+    /// By `OBJECT FREQ` of every key: a counter from 0 to 255 that grows more slowly the higher it is.
+    ///
+    /// # Errors
+    /// What keeps it from beginning.
+    pub async fn by_frequency(
+        &self,
+        mut watch: impl FnMut(&Progress),
+        stop: impl Future<Output = ()>,
+    ) -> Result<HotFound> {
+        let started = Instant::now();
+        let mut walk = Walk::begin(self.handle.link(), &self.route).await?;
+        for place in walk.places_mut() {
+            let policy = policy(place).await?;
+            if !policy.ends_with("-lfu") {
+                return Ok(HotFound::Unsupported(format!(
+                    "{} does not count uses: its maxmemory-policy is {policy}. `CONFIG SET \
+                     maxmemory-policy allkeys-lfu` (or volatile-lfu) makes it count from then on; \
+                     without a maxmemory nothing is evicted by that",
+                    place.name
+                )));
+            }
+        }
+        let mut top = Top::new(self.top);
+        let end = {
+            let look = async {
+                while let Some(page) = walk.next(&mut watch).await? {
+                    let mut pipeline = Pipeline::with_capacity(page.keys.len());
+                    for key in &page.keys {
+                        pipeline.add_command(cmd("OBJECT").arg("FREQ").arg(key).take());
+                    }
+                    let replies = match page.keys.is_empty() {
+                        true => Vec::new(),
+                        false => walk.ask(&pipeline).await?,
+                    };
+                    for (key, reply) in page.keys.into_iter().zip(replies) {
+                        // Refused or nil: the key went away or moved.
+                        let Ok(Value::Int(score)) = reply else { continue };
+                        let (key, score) = (Arc::<[u8]>::from(key), score.unsigned_abs());
+                        let node = Arc::clone(&page.node);
+                        let hot = HotKey { key, node, score, reads: 0, writes: 0, net_bytes: 0 };
+                        top.offer(score, (0, Arc::clone(&hot.key)), hot);
+                    }
+                    watch(&walk.progress);
+                }
+                Ok(())
+            };
+            ending(look, stop).await
+        };
+        let examined = walk.progress.seen;
+        let mut notes = std::mem::take(&mut walk.notes);
+        notes.push("score: the logarithmic counter of OBJECT FREQ, 0 to 255".into());
+        let report =
+            HotReport { keys: top.into_sorted(), examined, took: started.elapsed(), notes };
+        Ok(HotFound::Found { report, end })
+    }
+
+    /// By listening to all commands for a while: costs the servers a good part of their speed
+    /// meanwhile, so the bounds are hard.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) for bounds beyond [`MAX_LISTEN`](super::MAX_LISTEN) and
+    /// [`MAX_LINES`](super::MAX_LINES).
+    pub async fn by_monitor(
+        &self,
+        bounds: Listen,
+        stop: impl Future<Output = ()>,
+    ) -> Result<HotFound> {
+        let started = Instant::now();
+        let (heard, end) = listen(&self.handle, bounds, stop).await?;
+        let mut top = Top::new(self.top);
+        for (node, counts) in &heard.counts {
+            for (key, count) in counts.iter() {
+                if !self.wants(key) {
+                    continue;
+                }
+                let (reads, writes) = (count.reads, count.writes);
+                let (key, score) = (Arc::<[u8]>::from(key), reads + writes);
+                let node = Arc::clone(node);
+                let hot = HotKey { key, node, score, reads, writes, net_bytes: 0 };
+                top.offer(score, (0, Arc::clone(&hot.key)), hot);
+            }
+        }
+        let took = started.elapsed();
+        let mut notes = vec!["score: uses that were heard by MONITOR".to_owned()];
+        if heard.lines >= bounds.lines {
+            let seconds = took.as_secs_f64();
+            notes.push(format!("ended after {} lines, {seconds:.1} s", heard.lines));
+        }
+        let report = HotReport { keys: top.into_sorted(), examined: heard.uses, took, notes };
+        Ok(HotFound::Found { report, end })
+    }
+
+    /// By what the caches of the whole fleet count themselves ([`hotkey`](seawall_cache::hotkey)): only keys
+    /// that are read through the cache, under the prefix of this handle. Costs a look at a few keys.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send).
+    pub async fn by_fleet(&self) -> Result<HotFound> {
+        let started = Instant::now();
+        let fleet = HotKeys::of(&self.handle).fleet().await?;
+        let wanted = fleet.iter().filter(|hot| self.wants(&hot.bytes));
+        let keys: Vec<_> = wanted
+            .take(self.top)
+            .map(|hot| HotKey {
+                key: hot.bytes.as_slice().into(),
+                node: format!("{} processes", hot.sources).into(),
+                score: hot.reads,
+                reads: hot.reads,
+                writes: hot.writes,
+                net_bytes: 0,
+            })
+            .collect();
+        let notes = vec!["score: reads of the whole fleet in the rule's window".to_owned()];
+        let (examined, took) = (fleet.len() as u64, started.elapsed());
+        let report = HotReport { keys, examined, took, notes };
+        Ok(HotFound::Found { report, end: End::Complete })
+    }
+}
+
+async fn policy(place: &mut Place) -> Result<String> {
+    let info: String = place.lane.send(cmd("INFO").arg("memory"), COMMAND_LIMIT).await?;
+    let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+    Ok(policy.unwrap_or("unknown").trim().to_owned())
+}

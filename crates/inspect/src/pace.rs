@@ -1,0 +1,101 @@
+//! How fast a survey goes: so many keys a second, and not at all while the server is slow.
+//!
+//! Before every page of keys the server is asked for a `PONG`. When that takes longer than the limit
+//! beyond the best time that was seen, the survey pauses, longer each time, until it is quick again:
+//! whoever looks for what slows a server down must not be it. After [`PATIENCE`] pauses in a row it
+//! takes one page and looks again, so that a server that is slow for good is still surveyed, slowly.
+//!
+//! All of this is in real time, on whatever clock the handle runs: a server's load is real.
+
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+use seawall_client::{
+    error::{Error, Result},
+    link::Lane,
+};
+use seawall_resilience::{Rate, TokenBucket, clock::Clock};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Pauses in a row before the next page is taken all the same.
+const PATIENCE: u32 = 8;
+/// Keys that may come at once, as a part of a second's.
+const BURST_PART: u64 = 20;
+/// Tokens are waited for a second at a time; a year of seconds ends any survey.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60 * 24 * 365);
+
+/// The brake of a survey.
+pub(super) struct Pace {
+    bucket: Option<TokenBucket>,
+    clock: Clock,
+    limit: Duration,
+    best: Option<Duration>,
+    paused: Duration,
+}
+
+impl Pace {
+    /// `rate` in keys a second, 0 for as fast as the server answers.
+    pub(super) fn new(rate: u64, limit: Duration) -> Result<Self> {
+        let clock = Clock::system();
+        let bucket = match rate {
+            0 => None,
+            rate => {
+                let bucket = TokenBucket::builder("survey", Rate::per_second(rate))
+                    .burst((rate / BURST_PART).max(1))
+                    .clock(clock.clone());
+                Some(bucket.build()?)
+            }
+        };
+        Ok(Pace { bucket, clock, limit, best: None, paused: Duration::ZERO })
+    }
+
+    /// How long it paused because the server was slow.
+    pub(super) fn paused(&self) -> Duration {
+        self.paused
+    }
+
+    /// Goes on with another server, which is as far away as it is.
+    pub(super) fn turn(&mut self) {
+        self.best = None;
+    }
+
+    /// Waits until this many keys may be looked at.
+    pub(super) async fn admit(&self, keys: u64) -> Result<()> {
+        let Some(bucket) = &self.bucket else { return Ok(()) };
+        let mut left = keys;
+        while left > 0 {
+            let part = left.min(bucket.burst());
+            let deadline = self.clock.now() + LONGEST_WAIT;
+            let taken = bucket.take(part, deadline).await;
+            taken.map_err(|refusal| Error::Invalid(format!("the survey's rate: {refusal}")))?;
+            left -= part;
+        }
+        Ok(())
+    }
+
+    /// Waits while the server is slow; `told` hears of each pause.
+    pub(super) async fn heed(
+        &mut self,
+        lane: &mut Lane,
+        patience: Duration,
+        mut told: impl FnMut(Duration),
+    ) -> Result<()> {
+        let mut pause = FIRST_PAUSE;
+        for _ in 0..PATIENCE {
+            let asked = Instant::now();
+            lane.send::<String>(&cmd("PING"), patience).await?;
+            let trip = asked.elapsed();
+            let best = self.best.map_or(trip, |best| best.min(trip));
+            self.best = Some(best);
+            if trip <= best.saturating_add(self.limit) {
+                return Ok(());
+            }
+            told(trip);
+            self.paused += pause;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        Ok(())
+    }
+}

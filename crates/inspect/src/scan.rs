@@ -1,0 +1,198 @@
+//! Walking over all keys of all servers, a page at a time, at a pace.
+//!
+//! One server after the other: the rate is that of the whole survey, and a set whose nodes share a
+//! machine is not asked on all of them at once. A page is one `SCAN`; whoever walks asks about its
+//! keys on the same connection before the next one.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{Pipeline, Value, cmd};
+use seawall_client::{
+    error::{Error, Result},
+    link::{Lane, Link},
+};
+
+use super::{
+    Kind, Role, Source,
+    pace::Pace,
+    place::{COMMAND_LIMIT, Place, places},
+    seen::Seen,
+};
+
+/// Keys of one page, without a rate.
+const PAGE: u64 = 500;
+/// A page takes at least this part of a second, so that a low rate is steady.
+const PAGES_A_SECOND: u64 = 20;
+
+/// Which keys, from where, how fast.
+#[derive(Debug, Clone)]
+pub(super) struct Route {
+    pub(super) pattern: Option<String>,
+    pub(super) kind: Option<Kind>,
+    pub(super) rate: u64,
+    pub(super) source: Source,
+    pub(super) latency_limit: Duration,
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Route {
+            pattern: None,
+            kind: None,
+            rate: 10_000,
+            source: Source::default(),
+            latency_limit: Duration::from_millis(50),
+        }
+    }
+}
+
+/// How far a survey is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Keys that were looked at.
+    pub seen: u64,
+    /// Keys that there were when it began.
+    pub total: u64,
+    /// The server that is asked now.
+    pub node: Arc<str>,
+    /// Set while it pauses: how long the server took to answer.
+    pub slow: Option<Duration>,
+}
+
+/// Some keys of one server.
+pub(super) struct Page {
+    /// The number of the place that they came from.
+    pub(super) at: usize,
+    pub(super) node: Arc<str>,
+    pub(super) keys: Vec<Vec<u8>>,
+}
+
+/// A walk over all keys.
+pub(super) struct Walk {
+    route: Route,
+    places: Vec<Place>,
+    /// The place that is walked now.
+    at: usize,
+    cursor: u64,
+    begun: bool,
+    pace: Pace,
+    seen: Seen,
+    pub(super) progress: Progress,
+    pub(super) duplicates: u64,
+    pub(super) notes: Vec<String>,
+}
+
+impl Walk {
+    pub(super) async fn begin(link: &Link, route: &Route) -> Result<Self> {
+        let mut places = places(link, route.source).await?;
+        let notes = places.iter_mut().filter_map(|place| place.note.take()).collect();
+        let node = places.first().map_or_else(|| "".into(), |place| Arc::clone(&place.name));
+        let total = places.iter().map(|place| place.keys).sum();
+        Ok(Walk {
+            pace: Pace::new(route.rate, route.latency_limit)?,
+            route: route.clone(),
+            places,
+            at: 0,
+            cursor: 0,
+            begun: false,
+            seen: Seen::default(),
+            progress: Progress { seen: 0, total, node, slow: None },
+            duplicates: 0,
+            notes,
+        })
+    }
+
+    /// Who is walked over.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, Role)> {
+        self.places.iter().map(|place| (&place.name, place.role))
+    }
+
+    /// The places that are walked over, in order.
+    pub(super) fn places_mut(&mut self) -> &mut [Place] {
+        &mut self.places
+    }
+
+    /// The same, to look at.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Goes on with the next server.
+    pub(super) fn leave(&mut self) {
+        self.cursor = 0;
+    }
+
+    /// How long it paused.
+    pub(super) fn paused(&self) -> Duration {
+        self.pace.paused()
+    }
+
+    /// The next keys; `None` after the last ones. A page may be empty.
+    pub(super) async fn next(&mut self, mut watch: impl FnMut(&Progress)) -> Result<Option<Page>> {
+        while self.begun && self.cursor == 0 {
+            self.at += 1;
+            self.begun = false;
+        }
+        let Some(place) = self.places.get_mut(self.at) else {
+            if self.seen.forgot() {
+                self.notes.push(format!(
+                    "more than {} keys: later ones may be counted twice",
+                    super::seen::REMEMBERED
+                ));
+            }
+            return Ok(None);
+        };
+        if !self.begun {
+            self.pace.turn();
+            // Redis: from 7.2 on a connection may look without being noticed.
+            let untouched = cmd("CLIENT").arg("NO-TOUCH").arg("ON").take();
+            match place.lane.send::<Value>(&untouched, COMMAND_LIMIT).await {
+                Ok(_) | Err(Error::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.progress.node = Arc::clone(&place.name);
+        let progress = &mut self.progress;
+        let paused = self.pace.heed(&mut place.lane, COMMAND_LIMIT, |trip| {
+            progress.slow = Some(trip);
+            watch(progress);
+        });
+        paused.await?;
+        self.progress.slow = None;
+        let count = match self.route.rate {
+            0 => PAGE,
+            rate => (rate / PAGES_A_SECOND).clamp(1, PAGE),
+        };
+        let mut command = cmd("SCAN");
+        command.arg(self.cursor).arg("COUNT").arg(count);
+        if let Some(pattern) = &self.route.pattern {
+            command.arg("MATCH").arg(pattern);
+        }
+        if let Some(kind) = self.route.kind {
+            command.arg("TYPE").arg(kind.name());
+        }
+        let (cursor, keys): (u64, Vec<Vec<u8>>) = place.lane.send(&command, COMMAND_LIMIT).await?;
+        self.cursor = cursor;
+        self.begun = true;
+        let returned = keys.len() as u64;
+        // A filter hides from us what the server looked at all the same.
+        let filtered = self.route.pattern.is_some() || self.route.kind.is_some();
+        let cost = if filtered { returned.max(count) } else { returned };
+        self.pace.admit(cost).await?;
+        let seen = &mut self.seen;
+        let keys: Vec<_> = keys.into_iter().filter(|key| seen.note(key)).collect();
+        self.duplicates += returned - keys.len() as u64;
+        self.progress.seen += keys.len() as u64;
+        Ok(Some(Page { at: self.at, node: Arc::clone(&self.progress.node), keys }))
+    }
+
+    /// Sends commands about the keys of the page to the server that it came from.
+    pub(super) async fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
+        self.lane().send_all(commands, COMMAND_LIMIT).await
+    }
+
+    fn lane(&mut self) -> &mut Lane {
+        &mut self.places.get_mut(self.at).expect("a page came from it").lane
+    }
+}

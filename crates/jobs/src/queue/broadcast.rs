@@ -1,0 +1,199 @@
+//! Messages for everybody who listens at the moment, over the hub of the handle.
+//!
+//! Publishing is fire and forget: whoever does not listen hears nothing, and a connection that breaks
+//! loses what was said meanwhile. What a listener can be sure of is that it is told: messages are
+//! numbered, and a gap, a reconnect or a mailbox that ran over is a [`Heard::Missed`] in its place.
+//! So it fits what can be looked up again, such as "the settings changed".
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use seawall_client::{
+    Handle, Script,
+    error::{Error, Result},
+    link::{Event, Link, Subscription},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::decode::decode;
+
+/// Longest message that is accepted: every listener gets every byte of it.
+const MAX_PAYLOAD_BYTES: usize = 1 << 16;
+
+static PUBLISH: Script = Script::new(include_str!("script/publish.lua"));
+
+impl<T> Broadcast<T> {
+    /// A broadcast of `T` by its name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty or huge name.
+    pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<Broadcast<T>> {
+        let key = handle.key("broadcast", name.as_ref())?;
+        Ok(Broadcast { link: handle.link().clone(), key: key.into(), payload: PhantomData })
+    }
+}
+
+/// Messages for everybody who listens; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, queue::Heard};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let settings = seawall.broadcast::<String>("settings")?;
+/// let mut listener = settings.listen().await?;
+/// settings.publish(&"changed".to_owned()).await?;
+/// assert_eq!(listener.next().await, Some(Heard::Message("changed".to_owned())));
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+pub struct Broadcast<T> {
+    link: Link,
+    /// The counter's key, and the channel's name.
+    key: Arc<[u8]>,
+    payload: PhantomData<fn() -> T>,
+}
+
+/// What a listener hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard<T> {
+    /// A message.
+    Message(T),
+    /// Messages may have been missed here: so many, or it is not known how many. Look for yourself.
+    Missed(Option<u64>),
+    /// A message that cannot be understood.
+    Unreadable(String),
+}
+
+impl<T> Broadcast<T> {
+    /// Listens from now on: what is published after this returns is heard, or missed with a word.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the server cannot be reached.
+    pub async fn listen(&self) -> Result<Listener<T>> {
+        let mut subscription = self.link.hub().join(&self.key);
+        if !subscription.joined_live() {
+            // Its first word is that it begins: nothing was missed before that.
+            let limit = self.link.response_timeout();
+            match tokio::time::timeout(limit, begun(&mut subscription)).await {
+                Ok(true) => {}
+                Ok(false) => return Err(Error::Closed),
+                Err(_) => {
+                    let text = "the server did not confirm a subscription in time";
+                    return Err(Error::Unavailable(text.into()));
+                }
+            }
+        }
+        Ok(Listener { subscription, last: None, waiting: None, payload: PhantomData })
+    }
+}
+
+impl<T: Serialize> Broadcast<T> {
+    /// Says something; returns how many connections were told, which on a Cluster are those of one
+    /// node.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a message that is too long. After [`Error::Indeterminate`] it may have
+    /// been said.
+    pub async fn publish(&self, message: &T) -> Result<u64> {
+        let body = serde_json::to_vec(message)
+            .map_err(|error| Error::Invalid(format!("the message cannot be written: {error}")))?;
+        if body.len() > MAX_PAYLOAD_BYTES {
+            return Err(Error::Invalid(format!(
+                "a message of {} bytes is longer than the {MAX_PAYLOAD_BYTES} that are allowed",
+                body.len()
+            )));
+        }
+        self.link.eval(&PUBLISH.on(&[&self.key]).arg(&*self.key).arg(body)).await
+    }
+}
+
+/// One who listens.
+pub struct Listener<T> {
+    subscription: Subscription,
+    /// The number of the last message.
+    last: Option<u64>,
+    /// A message that was heard after a gap.
+    waiting: Option<Heard<T>>,
+    payload: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Listener<T> {
+    /// What is heard next; `None` when the handle was shut down.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Heard<T>> {
+        if let Some(waiting) = self.waiting.take() {
+            return Some(waiting);
+        }
+        // Each turn but the last is an interruption, whose end will be heard.
+        loop {
+            match self.subscription.next().await? {
+                Event::Interrupted => {}
+                Event::Resumed => return Some(Heard::Missed(None)),
+                Event::Message(bytes) => return Some(self.read(&bytes)),
+            }
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Heard<T> {
+        let Some((number, body)) = split(bytes) else {
+            return Heard::Unreadable("a message without a number".to_owned());
+        };
+        let heard = match decode(body) {
+            Ok(message) => Heard::Message(message),
+            Err(why) => Heard::Unreadable(why),
+        };
+        let missed = match self.last {
+            Some(last) if number == last + 1 => return self.noted(number, heard),
+            // The counter began anew: nobody knows what was said meanwhile.
+            Some(last) if number <= last => None,
+            Some(last) => Some(number - last - 1),
+            None => return self.noted(number, heard),
+        };
+        self.last = Some(number);
+        self.waiting = Some(heard);
+        Heard::Missed(missed)
+    }
+
+    fn noted(&mut self, number: u64, heard: Heard<T>) -> Heard<T> {
+        self.last = Some(number);
+        heard
+    }
+}
+
+/// Waits for the first confirmation; false when the handle was shut down.
+async fn begun(subscription: &mut Subscription) -> bool {
+    // Each turn but the last is an attempt that the server interrupted.
+    loop {
+        match subscription.next().await {
+            Some(Event::Resumed) => return true,
+            Some(Event::Interrupted | Event::Message(_)) => {}
+            None => return false,
+        }
+    }
+}
+
+fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let space = bytes.iter().position(|&byte| byte == b' ')?;
+    let number = std::str::from_utf8(&bytes[..space]).ok()?.parse().ok()?;
+    Some((number, &bytes[space + 1..]))
+}
+
+impl<T> Clone for Broadcast<T> {
+    fn clone(&self) -> Self {
+        Broadcast { link: self.link.clone(), key: Arc::clone(&self.key), payload: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Broadcast<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let channel = String::from_utf8_lossy(&self.key);
+        f.debug_struct("Broadcast").field("channel", &channel).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Listener<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("last", &self.last).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,490 @@
+//! A queue of items that become due at a time.
+//!
+//! An item waits in a sorted set by the millisecond at which it is due, is leased to one consumer at a
+//! time, and ends by an acknowledgement or among the dead. All of that is decided by scripts on the
+//! server's clock. A lease has a token that is larger than all before it in the shard, whatever they were
+//! for, so that a consumer whose lease ended cannot settle what another one has by now, also when the item
+//! was cancelled and added again meanwhile.
+//!
+//! All keys of a queue lie in one slot; a queue that is too much for one node is split in shards, each
+//! in a slot of its own, and an item's id decides which.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    decode::decode,
+    job::{Acked, Added, Changed, Claim, DeadItems, DelayedStatus, FailedShard, Given, Job},
+    shard::{Back, Change, Claimed, MAX_BYTES_AT_ONCE, Shard, Terms},
+    worker::DelayedWorkerBuilder,
+};
+
+/// Most shards that a queue can have.
+pub const MAX_SHARDS: usize = 256;
+/// Longest id and payload that are accepted.
+const MAX_ID_BYTES: usize = 1_024;
+const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+/// Items of one call at most.
+const MAX_AT_ONCE: usize = 1_000;
+
+impl<T> Delayed<T> {
+    /// Begins a delayed queue of `T` by its name.
+    #[must_use]
+    pub fn builder(handle: &Handle, name: impl Into<String>) -> DelayedBuilder<T> {
+        DelayedBuilder {
+            handle: handle.clone(),
+            name: name.into(),
+            shards: 1,
+            terms: Terms {
+                lease: Duration::from_secs(30),
+                attempts: 5,
+                remember: Duration::from_secs(300),
+            },
+            payload: PhantomData,
+        }
+    }
+}
+
+/// Settings of a [`Delayed`]; all processes that use the queue must use the same.
+#[derive(Debug)]
+pub struct DelayedBuilder<T> {
+    handle: Handle,
+    name: String,
+    shards: usize,
+    terms: Terms,
+    payload: PhantomData<fn() -> T>,
+}
+
+impl<T> DelayedBuilder<T> {
+    /// In how many parts the queue is split; 1 without it. Order by due time holds within a shard. The
+    /// number cannot be changed while there are items.
+    #[must_use]
+    pub fn shards(mut self, count: usize) -> Self {
+        self.shards = count;
+        self
+    }
+
+    /// How long a consumer may keep an item without a sign of life; 30 s without it.
+    #[must_use]
+    pub fn lease(mut self, time: Duration) -> Self {
+        self.terms.lease = time;
+        self
+    }
+
+    /// After how many attempts an item is dead. Default: 5. Attempts that failed count, and attempts whose
+    /// lease ended while the item was handed out alone. A claim whose reply was lost is no attempt, and a
+    /// consumer that dies with several items in hand counts for none of them: each of them is then
+    /// handed out alone.
+    #[must_use]
+    pub fn attempts(mut self, count: u64) -> Self {
+        self.terms.attempts = count;
+        self
+    }
+
+    /// For how long the id of a finished item cannot be added again, so that repeating an `add` whose
+    /// reply was lost does not do the work twice; 5 min without it.
+    #[must_use]
+    pub fn remember(mut self, time: Duration) -> Self {
+        self.terms.remember = time;
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense.
+    pub fn build(self) -> Result<Delayed<T>> {
+        if self.shards == 0 || self.shards > MAX_SHARDS {
+            return Err(Error::Invalid(format!("shards must be from 1 to {MAX_SHARDS}")));
+        }
+        if self.terms.lease < Duration::from_millis(10) {
+            return Err(Error::Invalid("a lease below 10 ms ends before it begins".into()));
+        }
+        if self.terms.attempts == 0 {
+            return Err(Error::Invalid("attempts is 0: everything would be dead at once".into()));
+        }
+        let key = |number: usize| match self.shards {
+            1 => self.handle.key("delayed", &self.name),
+            _ => self.handle.key("delayed", &(&self.name, number)),
+        };
+        let link = self.handle.link();
+        let shards = (0..self.shards)
+            .map(|number| Ok(Shard::new(link.clone(), &key(number)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let core = Core { name: self.name.clone(), shards, terms: self.terms };
+        Ok(Delayed { handle: self.handle, core: Arc::new(core), payload: PhantomData })
+    }
+}
+
+/// A queue of items that become due at a time; a cheap clone. See the [module](super) for an example.
+pub struct Delayed<T> {
+    pub(super) handle: Handle,
+    pub(super) core: Arc<Core>,
+    payload: PhantomData<fn() -> T>,
+}
+
+/// What a worker knows of a queue: everything but the handle, which its tasks must not keep alive.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) name: String,
+    pub(super) shards: Vec<Shard>,
+    pub(super) terms: Terms,
+}
+
+impl Core {
+    fn shard(&self, id: &str) -> Result<&Shard> {
+        if id.is_empty() || id.len() > MAX_ID_BYTES {
+            return Err(Error::Invalid(format!("an id has from 1 to {MAX_ID_BYTES} bytes")));
+        }
+        Ok(&self.shards[self.number(id)])
+    }
+
+    fn number(&self, id: &str) -> usize {
+        (xxh3_64(id.as_bytes()) % self.shards.len() as u64) as usize
+    }
+
+    async fn give_back<T>(
+        &self,
+        job: &Job<T>,
+        after: Duration,
+        back: Back,
+        reason: &str,
+    ) -> Result<Given> {
+        let item = (&*job.id, job.token, job.attempts);
+        self.shards[job.shard].give_back(item, after, back, reason).await
+    }
+
+    /// Notes that what was claimed is begun, if it has to be alone; false when it is lost. What cannot
+    /// be noted is not counted, and is handed out alone again if its lease ends.
+    async fn note(&self, shard: usize, claimed: &[Claimed]) -> bool {
+        let Some(alone) = claimed.first().filter(|claimed| claimed.attempts.alone) else {
+            return true;
+        };
+        match self.shards[shard].begin((&alone.id, alone.token), alone.attempts).await {
+            Ok(ours) => ours,
+            Err(error) => {
+                tracing::debug!(queue = self.name, id = alone.id, %error, "not noted");
+                true
+            }
+        }
+    }
+
+    /// Decodes what was claimed; what cannot be decoded is dead at once. Never fails: an error of one
+    /// item must not drop its neighbours, which are leased by now.
+    pub(super) async fn open<T: DeserializeOwned>(
+        &self,
+        shard: usize,
+        claimed: Vec<Claimed>,
+    ) -> Vec<Job<T>> {
+        let mut jobs = Vec::with_capacity(claimed.len());
+        for Claimed { id, token, attempts, payload } in claimed {
+            match decode(&payload) {
+                Ok(payload) => jobs.push(Job { shard, id, token, attempts, payload }),
+                Err(error) => {
+                    let reason = format!("not understood: {error}");
+                    tracing::error!(queue = self.name, id, reason, "dead");
+                    let back = Back::Unread;
+                    let given = self.shards[shard].give_back(
+                        (&id, token, attempts),
+                        Duration::ZERO,
+                        back,
+                        &reason,
+                    );
+                    // An item that could not be given back comes again when its lease ends.
+                    if let Err(error) = given.await {
+                        tracing::debug!(queue = self.name, id, %error, "not among the dead yet");
+                    }
+                }
+            }
+        }
+        jobs
+    }
+}
+
+impl<T> Delayed<T> {
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// Finishes a job.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    pub async fn ack(&self, job: &Job<T>) -> Result<Acked> {
+        let shard = &self.core.shards[job.shard];
+        let outcome = shard.ack(&[(&job.id, job.token)], self.core.terms).await?;
+        outcome.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
+    }
+
+    /// Gives a job back for another attempt after this time, or to the dead if it was the last one.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Given::Lost`].
+    pub async fn nack(&self, job: &Job<T>, after: Duration, reason: &str) -> Result<Given> {
+        let back = Back::Counted { limit: self.core.terms.attempts };
+        self.core.give_back(job, after, back, reason).await
+    }
+
+    /// Gives a job back for another attempt after this time, without counting this one.
+    ///
+    /// # Errors
+    /// As [`Delayed::nack`].
+    pub async fn postpone(&self, job: &Job<T>, after: Duration) -> Result<Given> {
+        self.core.give_back(job, after, Back::Free, "").await
+    }
+
+    /// Gives a job to the dead, with a reason.
+    ///
+    /// # Errors
+    /// As [`Delayed::nack`].
+    pub async fn bury(&self, job: &Job<T>, reason: &str) -> Result<Given> {
+        self.core.give_back(job, Duration::ZERO, Back::Dead, reason).await
+    }
+
+    /// Extends a job's lease to this time from now.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    pub async fn extend(&self, job: &Job<T>, lease: Duration) -> Result<Acked> {
+        let outcome = self.core.shards[job.shard].extend(&[(&job.id, job.token)], lease).await?;
+        Ok(if outcome == [true] { Acked::Done } else { Acked::Lost })
+    }
+
+    /// Removes an item that waits or is dead.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Changed::Unknown`].
+    pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Changed> {
+        self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Cancel).await
+    }
+
+    /// Makes an item that waits due after this time from now.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    pub async fn reschedule(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
+        self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Move(after)).await
+    }
+
+    /// Gives a dead item all of its attempts again, the first after this time from now.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Changed::Unknown`].
+    pub async fn revive(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
+        self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Revive(after)).await
+    }
+
+    /// Dead items, those of a shard that died first before its others, at most so many of each shard (and
+    /// never more than a thousand). Shards are asked at once; those that fail are named by
+    /// [`DeadItems::failed`].
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send), if all shards fail.
+    pub async fn dead(&self, count: usize) -> Result<DeadItems> {
+        let asked = self.core.shards.iter().map(|shard| shard.dead(count.min(MAX_AT_ONCE)));
+        let (answers, failed) = answered(join_all(asked).await)?;
+        Ok(DeadItems { items: answers.into_iter().flatten().collect(), failed })
+    }
+
+    /// How many items are where. Shards are asked at once; those that fail are named by
+    /// [`DelayedStatus::failed`] and not counted.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send), if all shards fail.
+    pub async fn status(&self) -> Result<DelayedStatus> {
+        let asked = self.core.shards.iter().map(Shard::counts);
+        let (answers, failed) = answered(join_all(asked).await)?;
+        let mut status = DelayedStatus { failed, ..DelayedStatus::default() };
+        for [waiting, leased, dead] in answers {
+            status.waiting += waiting;
+            status.leased += leased;
+            status.dead += dead;
+        }
+        Ok(status)
+    }
+
+    /// Begins a worker on this queue.
+    #[must_use]
+    pub fn worker(&self) -> DelayedWorkerBuilder<T> {
+        DelayedWorkerBuilder::new(self)
+    }
+}
+
+impl<T: Serialize> Delayed<T> {
+    /// Adds an item that becomes due after this time, by the server's clock. An id that is in the
+    /// queue, or was finished lately, is not added again.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an id or payload that is too long; else as
+    /// [`Link::send`](seawall_client::Link::send): it can be repeated.
+    pub async fn add(&self, id: impl AsRef<str>, payload: &T, after: Duration) -> Result<Added> {
+        let id = id.as_ref();
+        let shard = self.core.shard(id)?;
+        let added = shard.add(&[(id, encode(payload)?, after)], self.core.terms).await?;
+        added.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
+    }
+
+    /// Adds several items, one round trip for each shard and thousand, or megabyte; an outcome for each,
+    /// in order.
+    ///
+    /// # Errors
+    /// As [`Delayed::add`]; those before may have been added. It can be repeated.
+    pub async fn add_all(&self, items: &[(String, T, Duration)]) -> Result<Vec<Added>> {
+        let mut parts: Vec<Vec<usize>> = vec![Vec::new(); self.core.shards.len()];
+        for (index, (id, _, _)) in items.iter().enumerate() {
+            self.core.shard(id)?;
+            parts[self.core.number(id)].push(index);
+        }
+        let mut outcomes = vec![Added::Now; items.len()];
+        for (shard, indexes) in self.core.shards.iter().zip(parts) {
+            let mut indexes = indexes.into_iter().peekable();
+            // Each turn takes at least one.
+            while indexes.peek().is_some() {
+                let (mut batch, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
+                while batch.len() < MAX_AT_ONCE
+                    && bytes < MAX_BYTES_AT_ONCE
+                    && let Some(index) = indexes.next()
+                {
+                    let (id, payload, after) = &items[index];
+                    let payload = encode(payload)?;
+                    bytes += payload.len();
+                    batch.push((id.as_str(), payload, *after));
+                    places.push(index);
+                }
+                let added = shard.add(&batch, self.core.terms).await?;
+                for (index, added) in places.into_iter().zip(added) {
+                    outcomes[index] = added;
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+impl<T: DeserializeOwned> Delayed<T> {
+    /// Takes up to so many items that are due (and never more than a thousand, or a megabyte of payloads
+    /// of a shard), each under a lease. What is due beyond that is said by [`Claim::next_in`].
+    ///
+    /// Shards are asked one after the other. One that fails is skipped and named by
+    /// [`Claim::failed`]; once jobs are in hand, the others are waited for no longer than a quarter of
+    /// the lease.
+    ///
+    /// An item whose lease ended is handed out alone, whatever `count` is: handle it with nothing else at
+    /// work, and its neighbours are not blamed if it ends the process.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send), if a shard failed and no other had anything due. When the
+    /// reply is lost, what was taken comes back when its lease ends; that is no attempt.
+    pub async fn claim(&self, count: usize) -> Result<Claim<T>> {
+        let count = count.min(MAX_AT_ONCE);
+        let mut claim = Claim { jobs: Vec::new(), next_in: None, failed: None };
+        // Another shard first each time: none of them starves.
+        let first = rand::random_range(0..self.core.shards.len());
+        // Set once jobs are in hand: they must not wait for a shard that hangs.
+        let mut until: Option<Instant> = None;
+        for turn in 0..self.core.shards.len() {
+            let number = (first + turn) % self.core.shards.len();
+            let left = count - claim.jobs.len();
+            if left == 0 {
+                break;
+            }
+            let alone = claim.jobs.is_empty();
+            let claiming = self.core.shards[number].claim(left, alone, self.core.terms);
+            let claimed = match until {
+                None => claiming.await,
+                Some(until) => tokio::time::timeout_at(until, claiming)
+                    .await
+                    // What it took is leased.
+                    .unwrap_or_else(|_| Err(too_slow(self.core.terms.lease / 4))),
+            };
+            match claimed {
+                Ok((claimed, next)) => {
+                    claim.due_in(next);
+                    let alone = claimed.first().is_some_and(|claimed| claimed.attempts.alone);
+                    if self.core.note(number, &claimed).await {
+                        claim.jobs.extend(self.core.open(number, claimed).await);
+                    }
+                    if alone && !claim.jobs.is_empty() {
+                        // Other shards may have something.
+                        claim.due_in((turn + 1 < self.core.shards.len()).then_some(Duration::ZERO));
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(queue = self.core.name, shard = number, %error, "not claimed");
+                    claim.failed.get_or_insert(error);
+                }
+            }
+            if until.is_none() && !claim.jobs.is_empty() {
+                // Real time: what is waited for is the network.
+                until = Instant::now().checked_add(self.core.terms.lease / 4);
+            }
+        }
+        match claim.failed.take() {
+            Some(error) if claim.jobs.is_empty() => Err(error),
+            None => Ok(claim),
+            Some(error) => {
+                // Whatever that shard has may be due.
+                claim.due_in(Some(Duration::ZERO));
+                Ok(Claim { failed: Some(error), ..claim })
+            }
+        }
+    }
+}
+
+/// What shards answered, and which did not; an error if nobody did.
+fn answered<T>(replies: Vec<Result<T>>) -> Result<(Vec<T>, Vec<FailedShard>)> {
+    let (mut answers, mut failed) = (Vec::with_capacity(replies.len()), Vec::new());
+    for (shard, reply) in replies.into_iter().enumerate() {
+        match reply {
+            Ok(answer) => answers.push(answer),
+            Err(error) => failed.push(FailedShard { shard, error }),
+        }
+    }
+    if answers.is_empty() && !failed.is_empty() {
+        return Err(failed.swap_remove(0).error);
+    }
+    Ok((answers, failed))
+}
+
+/// A shard did not answer for this long, or less, while jobs of others were in hand.
+fn too_slow(waited: Duration) -> Error {
+    Error::Indeterminate { waited, cause: "a shard is too slow".into() }
+}
+
+fn encode(payload: &impl Serialize) -> Result<Vec<u8>> {
+    let bytes = serde_json::to_vec(payload)
+        .map_err(|error| Error::Invalid(format!("the payload cannot be written: {error}")))?;
+    if bytes.len() > MAX_PAYLOAD_BYTES {
+        let length = bytes.len();
+        return Err(Error::Invalid(format!(
+            "a payload of {length} bytes is longer than the {MAX_PAYLOAD_BYTES} that are allowed"
+        )));
+    }
+    Ok(bytes)
+}
+
+impl<T> Clone for Delayed<T> {
+    fn clone(&self) -> Self {
+        Delayed { handle: self.handle.clone(), core: Arc::clone(&self.core), payload: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Delayed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delayed")
+            .field("name", &self.core.name)
+            .field("shards", &self.core.shards.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! A worker of a delayed queue: its settings, and how it starts and ends.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::{
+    delayed::{Core, Delayed},
+    hands::{Handler, Hands},
+    job::Job,
+};
+use crate::stream::{Outcome, crew::Crew};
+
+/// Largest concurrency that is accepted: each item in hand is memory here and a lease to extend.
+const MOST: usize = 100_000;
+
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) concurrency: usize,
+    pub(super) poll: Duration,
+    pub(super) retry_after: Duration,
+    pub(super) drain_limit: Duration,
+}
+
+/// Settings of a [`DelayedWorker`].
+pub struct DelayedWorkerBuilder<T> {
+    handle: Handle,
+    core: Arc<Core>,
+    settings: Settings,
+    payload: PhantomData<fn() -> T>,
+}
+
+impl<T> DelayedWorkerBuilder<T> {
+    pub(super) fn new(queue: &Delayed<T>) -> Self {
+        DelayedWorkerBuilder {
+            handle: queue.handle.clone(),
+            core: Arc::clone(&queue.core),
+            settings: Settings {
+                concurrency: 16,
+                poll: Duration::from_secs(1),
+                retry_after: Duration::from_secs(1),
+                drain_limit: Duration::from_secs(10),
+            },
+            payload: PhantomData,
+        }
+    }
+
+    /// How many handlers run at once; 16 without it.
+    #[must_use]
+    pub fn concurrency(mut self, handlers: usize) -> Self {
+        self.settings.concurrency = handlers;
+        self
+    }
+
+    /// How often the queue is looked at when no message comes; 1 s without it.
+    #[must_use]
+    pub fn poll(mut self, pause: Duration) -> Self {
+        self.settings.poll = pause;
+        self
+    }
+
+    /// The pause after the first failure of an item ([`Outcome::Failed`], a panic); it doubles with
+    /// each further one up to a minute. 1 s without it.
+    #[must_use]
+    pub fn retry_after(mut self, pause: Duration) -> Self {
+        self.settings.retry_after = pause;
+        self
+    }
+
+    /// How long [`DelayedWorker::stop`] waits for what is in hand; 10 s without it. What is not
+    /// finished then comes back when its lease ends.
+    #[must_use]
+    pub fn drain_limit(mut self, limit: Duration) -> Self {
+        self.settings.drain_limit = limit;
+        self
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
+    /// Starts the worker; `handler` is called for each item.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that makes no sense. Redis being away is no error: the
+    /// worker waits for it.
+    pub fn run<F, R>(self, handler: F) -> Result<DelayedWorker>
+    where
+        F: Fn(Job<T>) -> R + Send + Sync + 'static,
+        R: Future<Output: Into<Outcome>> + Send + 'static,
+    {
+        if self.settings.concurrency == 0 || self.settings.concurrency > MOST {
+            return Err(Error::Invalid(format!("concurrency must be from 1 to {MOST}")));
+        }
+        if self.settings.poll < Duration::from_millis(1) {
+            return Err(Error::Invalid("a poll below 1 ms would never rest".into()));
+        }
+        let handler: Handler<T> = Arc::new(move |job| handler(job).map(Into::into).boxed());
+        let stop = watch::Sender::new(false);
+        let ended = watch::Sender::new(false);
+        let worker = DelayedWorker { stop: stop.clone(), ended: ended.subscribe() };
+        let crew = Crew::new(self.settings.concurrency);
+        let link = self.handle.link();
+        let tasks: Vec<_> = (0..self.core.shards.len())
+            .map(|shard| {
+                let hands = Hands::new(
+                    link,
+                    Arc::clone(&self.core),
+                    shard,
+                    self.settings.clone(),
+                    crew.clone(),
+                    Arc::clone(&handler),
+                );
+                self.handle.spawn_at_home(hands.run(stop.subscribe()))
+            })
+            .collect();
+        let mut stopping = self.handle.stopping();
+        self.handle.spawn_at_home(async move {
+            let mut asked = stop.subscribe();
+            tokio::select! {
+                _ = asked.wait_for(|stop| *stop) => {}
+                _ = stopping.wait_for(|stop| *stop) => {}
+            }
+            stop.send_replace(true);
+            for task in tasks {
+                if let Err(error) = task.await {
+                    tracing::error!(%error, "a part of a delayed queue's worker did not end well");
+                }
+            }
+            crew.abandon();
+            ended.send_replace(true);
+        });
+        Ok(worker)
+    }
+}
+
+/// A worker at work. Dropping it stops it in the background; [`DelayedWorker::stop`] waits for the end.
+#[must_use = "a worker that is dropped stops"]
+pub struct DelayedWorker {
+    stop: watch::Sender<bool>,
+    ended: watch::Receiver<bool>,
+}
+
+impl DelayedWorker {
+    /// Takes nothing more, finishes what is in hand (no longer than the drain limit), ends.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        // When the runtime is gone nobody can say, and nothing is left to wait for.
+        let _ = self.ended.clone().wait_for(|ended| *ended).await;
+    }
+}
+
+impl Drop for DelayedWorker {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl<T> fmt::Debug for DelayedWorkerBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayedWorkerBuilder")
+            .field("queue", &self.core.name)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DelayedWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayedWorker").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,311 @@
+//! What a worker says to Redis about its streams: read, claim, take again, renew, settle.
+//!
+//! One [`Post`] is a group of streams that one connection can read: all of a worker's on a single
+//! server, those of one slot on a Cluster.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::{Cmd, Value, cmd};
+use seawall_client::{
+    Script,
+    error::{Error, Result},
+    link::Link,
+};
+use seawall_resilience::clock::Clock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    attempts::Attempts,
+    builder::{Settings, Start},
+    entry::{self, Entry, EntryId, Fields},
+    hand::{Hand, Place},
+    producer::Core,
+    status::{self, Meter},
+};
+
+/// Entries that one call takes again or renews at most.
+pub(super) const AT_ONCE: usize = 256;
+/// How often, at most and at least, a worker looks for what others left behind.
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
+const LOOK_OFTEN: Duration = Duration::from_millis(20);
+/// After how long without a word a consumer that holds nothing is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(3600);
+
+static CLAIM: Script = Script::new(include_str!("script/claim.lua"));
+static RETAKE: Script = Script::new(include_str!("script/retake.lua"));
+static RENEW: Script = Script::new(include_str!("script/renew.lua"));
+static PARK: Script = Script::new(include_str!("script/park.lua"));
+static FORGET: Script = Script::new(include_str!("script/forget_consumers.lua"));
+
+/// Streams that are read together, and what is in hand of them.
+pub(super) struct Post<T> {
+    pub(super) link: Link,
+    pub(super) clock: Clock,
+    pub(super) settings: Arc<Settings>,
+    pub(super) streams: Vec<Arc<Core<T>>>,
+    pub(super) hand: Hand,
+    pub(super) meter: Arc<Meter>,
+    /// How many entries of each stream one read brings at most.
+    pub(super) each: usize,
+    /// Room for entries in hand.
+    pub(super) room: Arc<Semaphore>,
+    /// Whether the groups were made once.
+    began: AtomicBool,
+}
+
+/// An entry on its way to a handler.
+pub(super) struct Taken {
+    pub(super) place: Place,
+    pub(super) attempts: Attempts,
+    /// Nothing when the entry is gone.
+    pub(super) fields: Option<Fields>,
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// What a worker knows of the attempts at an entry that it takes once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// All of them.
+    These(Attempts),
+    /// What Redis says: this run has not begun it.
+    InRedis,
+    /// What Redis says, but an earlier run under this name may have begun it.
+    OfAnEarlierRun,
+}
+
+impl<T> Post<T> {
+    pub(super) fn new(
+        link: Link,
+        settings: Arc<Settings>,
+        streams: Vec<Arc<Core<T>>>,
+        meter: Arc<Meter>,
+    ) -> Self {
+        let each = (settings.batch / streams.len()).max(1);
+        let page = each * streams.len();
+        Post {
+            // A page can be read while every handler is busy.
+            room: Arc::new(Semaphore::new(settings.concurrency + page)),
+            each,
+            clock: link.clock().clone(),
+            link,
+            settings,
+            streams,
+            hand: Hand::default(),
+            meter,
+            began: AtomicBool::new(false),
+        }
+    }
+
+    /// How many entries one read brings at most.
+    pub(super) fn page(&self) -> u32 {
+        u32::try_from(self.each * self.streams.len()).unwrap_or(u32::MAX)
+    }
+
+    /// How often the reader looks for what others left behind, and how long a read waits.
+    pub(super) fn look_every(&self) -> Duration {
+        (self.settings.claim_after / 2).clamp(LOOK_OFTEN, LOOK_SELDOM)
+    }
+
+    /// After how long what is in hand is renewed.
+    pub(super) fn renew_after(&self) -> Duration {
+        self.settings.claim_after / 3
+    }
+
+    /// Makes the groups that do not exist. Only the first time may they begin with what is new: a
+    /// stream that was deleted under us is read from its beginning.
+    pub(super) async fn ensure_groups(&self) -> Result<()> {
+        let first = !self.began.load(Ordering::Relaxed);
+        let start = if first && self.settings.start == Start::Now { "$" } else { "0" };
+        let commands = self.streams.iter().map(|stream| {
+            let mut create = cmd("XGROUP");
+            create.arg("CREATE").arg(&stream.key).arg(&self.settings.group);
+            create.arg(start).arg("MKSTREAM");
+            (stream.key.clone(), create)
+        });
+        let replies = self.link.send_all(commands.collect()).await;
+        for (stream, reply) in self.streams.iter().zip(replies) {
+            match reply {
+                Ok(_) => {}
+                Err(error) if error.is_code("BUSYGROUP") => {}
+                // Refused without a look whether the group is there. Workers are who makes room.
+                Err(error) if error.is_code("OOM") && self.has_group(&stream.key).await? => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.began.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn has_group(&self, key: &[u8]) -> Result<bool> {
+        let groups = self.link.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
+        Ok(status::find_group(groups, &self.settings.group)?.is_some())
+    }
+
+    /// The command that waits for new entries.
+    pub(super) fn read_command(&self) -> Cmd {
+        let mut read = cmd("XREADGROUP");
+        read.arg("GROUP").arg(&self.settings.group).arg(&self.settings.consumer);
+        read.arg("COUNT").arg(self.each);
+        read.arg("BLOCK").arg(self.look_every().as_millis().to_string());
+        read.arg("STREAMS");
+        for stream in &self.streams {
+            read.arg(&stream.key);
+        }
+        for _ in &self.streams {
+            read.arg(">");
+        }
+        read
+    }
+
+    /// The entries of a read's reply.
+    pub(super) fn sort(&self, reply: Value) -> Result<Vec<Taken>> {
+        let mut taken = Vec::new();
+        for (key, entries) in entry::by_stream(reply)? {
+            let stream = self.streams.iter().position(|stream| stream.key == key);
+            let stream =
+                stream.ok_or_else(|| Error::unexpected("a stream that was not asked for"))?;
+            taken.reserve(entries.len());
+            taken.extend(entries.into_iter().map(|entry| Taken {
+                place: Place { stream, id: entry.id },
+                attempts: Attempts::FIRST,
+                fields: entry.fields,
+                room: None,
+            }));
+        }
+        Ok(taken)
+    }
+
+    /// Ids after this one that are pending under our name.
+    pub(super) async fn own(&self, stream: usize, after: EntryId) -> Result<Vec<EntryId>> {
+        let key = &self.streams[stream].key;
+        let mut pending = cmd("XPENDING");
+        pending.arg(key).arg(&self.settings.group).arg(format!("({after}")).arg("+");
+        pending.arg(self.page()).arg(&self.settings.consumer);
+        let rows: Vec<Vec<Value>> = self.link.query(key, &pending).await?;
+        rows.into_iter().filter_map(|row| row.into_iter().next()).map(entry::id).collect()
+    }
+
+    /// Takes over what was left behind, from a cursor on; the next cursor, zero at the end.
+    pub(super) async fn claim(
+        &self,
+        stream: usize,
+        cursor: EntryId,
+    ) -> Result<(EntryId, Vec<Taken>)> {
+        let call = CLAIM
+            .on(&[&self.streams[stream].key])
+            .arg(&self.settings.group)
+            .arg(&self.settings.consumer)
+            .arg(self.settings.claim_after.as_millis().to_string())
+            .arg(cursor)
+            .arg(self.each);
+        let [cursor, taken]: [Value; 2] = entry::exactly(self.link.run(&call).await?)?;
+        Ok((entry::id(cursor)?, taken_from(stream, entry::counted(taken)?)))
+    }
+
+    /// Takes entries that are ours once more; without those that are not ours any longer. Each comes
+    /// with what is known of its attempts.
+    pub(super) async fn retake(
+        &self,
+        stream: usize,
+        entries: impl IntoIterator<Item = (EntryId, Known)>,
+    ) -> Result<Vec<Taken>> {
+        let mut call = RETAKE
+            .on(&[&self.streams[stream].key])
+            .arg(&self.settings.group)
+            .arg(&self.settings.consumer);
+        for (id, known) in entries {
+            call = match known {
+                Known::These(attempts) => call.arg(id).arg(attempts.counter()),
+                Known::InRedis => call.arg(id).arg(0),
+                Known::OfAnEarlierRun => call.arg(id).arg(-1),
+            };
+        }
+        Ok(taken_from(stream, entry::counted(self.link.run(&call).await?)?))
+    }
+
+    /// Says that entries are being worked on, and notes the attempts of those that come with them;
+    /// returns those that are not ours any longer.
+    pub(super) async fn renew(
+        &self,
+        stream: usize,
+        entries: &[(Place, Option<Attempts>)],
+    ) -> Result<Vec<Place>> {
+        let mut call = RENEW
+            .on(&[&self.streams[stream].key])
+            .arg(&self.settings.group)
+            .arg(&self.settings.consumer);
+        for (place, attempts) in entries {
+            call = call.arg(place.id).arg(attempts.map_or(0, Attempts::counter));
+        }
+        let lost: Vec<Value> = self.link.eval(&call).await?;
+        lost.into_iter().map(|id| Ok(Place { stream, id: entry::id(id)? })).collect()
+    }
+
+    /// The acknowledgement of these entries of one stream.
+    pub(super) fn acknowledgement(&self, places: &[Place]) -> (Vec<u8>, Cmd) {
+        let key = &self.streams[places[0].stream].key;
+        let mut ack = cmd("XACK");
+        ack.arg(key).arg(&self.settings.group);
+        for place in places {
+            ack.arg(place.id);
+        }
+        (key.clone(), ack)
+    }
+
+    /// Parks an entry; false when it is not ours any longer.
+    pub(super) async fn park(&self, place: Place, reason: &str, attempts: u64) -> Result<bool> {
+        let stream = &self.streams[place.stream];
+        let call = PARK
+            .on(&[&stream.key, &stream.parked])
+            .arg(&self.settings.group)
+            .arg(&self.settings.consumer)
+            .arg(place.id)
+            .arg(reason)
+            .arg(attempts)
+            .arg(self.settings.parked_limit)
+            .arg(entry::PACKED);
+        Ok(self.link.eval::<u64>(&call).await? == 1)
+    }
+
+    /// Shows in the metrics where the group stands. Failing at it is no reason to stop.
+    pub(super) async fn show(&self) {
+        for stream in &self.streams {
+            match status::ask(stream, &self.settings.group).await {
+                Ok(status) => self.meter.show(&status),
+                Err(error) => tracing::debug!(stream = %stream.name, %error, "not shown"),
+            }
+        }
+    }
+
+    /// Forgets consumers that are long gone, or this one.
+    pub(super) async fn forget_consumers(&self, also: Option<&str>) -> Result<()> {
+        let silence = FORGET_AFTER.max(self.settings.claim_after.saturating_mul(10));
+        for stream in &self.streams {
+            let call = FORGET
+                .on(&[&stream.key])
+                .arg(&self.settings.group)
+                .arg(silence.as_millis().to_string())
+                .arg(also.unwrap_or_default());
+            self.link.run(&call).await?;
+        }
+        Ok(())
+    }
+}
+
+fn taken_from(stream: usize, entries: Vec<(Entry, u64)>) -> Vec<Taken> {
+    entries
+        .into_iter()
+        .map(|(entry, counter)| Taken {
+            place: Place { stream, id: entry.id },
+            attempts: Attempts::from_counter(counter),
+            fields: entry.fields,
+            room: None,
+        })
+        .collect()
+}

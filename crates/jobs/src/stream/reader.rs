@@ -1,0 +1,294 @@
+//! The part of a worker that brings entries in.
+//!
+//! Whenever its connection is opened anew it makes the groups that are missing and goes once through
+//! what is pending under its own name: an earlier run was killed, or a reply was lost. Then it waits
+//! for new entries, and every so often looks for what other workers left behind.
+//!
+//! What an earlier run, or another worker, left may have been begun. What is pending after the first
+//! time through, and not in hand, was not: the reply that delivered it was lost.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use redis::Value;
+use seawall_client::error::{Error, Result};
+use seawall_resilience::clock::Moment;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+
+use super::{
+    builder::Retention,
+    entry::EntryId,
+    hand::Place,
+    intake::{Known, Post, Taken},
+};
+
+/// Pauses after Redis did not answer: doubled up to the longer one.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pages of claims in one look, for each stream.
+const CLAIM_PAGES: usize = 16;
+/// How often the metrics are brought up to date, and consumers of the past forgotten.
+const SHOW_EVERY: Duration = Duration::from_secs(5);
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+
+pub(super) struct Reader<T> {
+    post: Arc<Post<T>>,
+    dispatch: mpsc::UnboundedSender<Vec<Taken>>,
+    stop: watch::Receiver<bool>,
+    /// Where the next look begins, for each stream.
+    cursors: Vec<EntryId>,
+    look_at: Moment,
+    show_at: Moment,
+    forget_at: Moment,
+    /// How many entries had been settled when the streams were last trimmed.
+    trimmed_at: u64,
+    pause: Duration,
+    /// Whether a read may have been carried out whose reply nobody saw.
+    unsure: bool,
+    /// Whether everything that an earlier run left was taken.
+    settled_in: bool,
+}
+
+/// Why a session ended.
+enum End {
+    Asked,
+    Failed(Error),
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        End::Failed(error)
+    }
+}
+
+impl<T> Reader<T> {
+    pub(super) fn new(
+        post: Arc<Post<T>>,
+        dispatch: mpsc::UnboundedSender<Vec<Taken>>,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let now = post.clock.now();
+        Reader {
+            cursors: vec![EntryId::ZERO; post.streams.len()],
+            look_at: now,
+            show_at: now,
+            forget_at: now,
+            trimmed_at: 0,
+            pause: SHORTEST_PAUSE,
+            unsure: false,
+            settled_in: false,
+            post,
+            dispatch,
+            stop,
+        }
+    }
+
+    /// Reads until it is told to stop.
+    pub(super) async fn run(mut self) {
+        loop {
+            let Err(end) = self.session().await;
+            match end {
+                End::Asked => break,
+                End::Failed(Error::Closed) => return,
+                End::Failed(error) => {
+                    tracing::debug!(group = %self.post.settings.group, %error, "reading begins anew");
+                    if self.rest().await {
+                        break;
+                    }
+                }
+            }
+        }
+        if self.unsure
+            && let Err(error) = self.go_through_own(Pages::One).await
+        {
+            tracing::debug!(%error, "what the last read brought stays pending");
+        }
+    }
+
+    async fn session(&mut self) -> Result<Infallible, End> {
+        self.post.ensure_groups().await?;
+        let mut lane = self.post.link.lane(&self.post.streams[0].key).await?;
+        let patience = self.post.link.response_timeout();
+        // Without the right to ask, the end of a read is waited for.
+        let client = lane.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
+        self.go_through_own(Pages::All).await?;
+        self.settled_in = true;
+        self.unsure = false;
+        let read = self.post.read_command();
+        let limit = self.post.look_every() + patience;
+        let mut stop = self.stop.clone();
+        loop {
+            if self.post.clock.now() >= self.look_at {
+                self.look().await?;
+                self.look_at = self.post.clock.now() + self.post.look_every();
+            }
+            let room = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return Err(End::Asked),
+                room = Arc::clone(&self.post.room).acquire_many_owned(self.post.page()) => room,
+                () = self.post.clock.sleep_until(self.look_at) => continue,
+            };
+            let Ok(room) = room else { return Err(End::Asked) };
+            self.unsure = true;
+            let reply = {
+                let reading = lane.send::<Value>(&read, limit);
+                tokio::pin!(reading);
+                let in_time = tokio::select! {
+                    biased;
+                    reply = &mut reading => Some(reply?),
+                    _ = stop.wait_for(|stop| *stop) => None,
+                };
+                match in_time {
+                    Some(reply) => reply,
+                    // Dropped now, it could still be carried out with nobody to see the reply.
+                    None => {
+                        self.interrupt(client).await;
+                        reading.await?
+                    }
+                }
+            };
+            self.unsure = false;
+            self.pause = SHORTEST_PAUSE;
+            self.hand_over(self.post.sort(reply)?, room);
+        }
+    }
+
+    /// Ends the wait of a read; its reply comes at once.
+    async fn interrupt(&self, client: Option<u64>) {
+        let Some(client) = client else { return };
+        let mut unblock = redis::cmd("CLIENT");
+        unblock.arg("UNBLOCK").arg(client);
+        if let Err(error) = self.post.link.send(&self.post.streams[0].key, &unblock).await {
+            tracing::debug!(%error, "a read is waited for");
+        }
+    }
+
+    /// Goes through what is pending under our name and not in hand: once, by id, not until it is
+    /// empty, because what fails stays pending.
+    async fn go_through_own(&mut self, pages: Pages) -> Result<()> {
+        for stream in 0..self.post.streams.len() {
+            let mut after = EntryId::ZERO;
+            loop {
+                let room = Arc::clone(&self.post.room).acquire_many_owned(self.post.page()).await;
+                let Ok(room) = room else { return Ok(()) };
+                let page = self.post.own(stream, after).await?;
+                let Some(last) = page.last() else { break };
+                after = *last;
+                let now = self.post.clock.now();
+                let ours = self.post.hand.take(page, |id| Place { stream, id: *id }, now);
+                if !ours.is_empty() {
+                    self.take_again(stream, ours, room).await?;
+                }
+                if pages == Pages::One {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins entries once more that were put in hand a moment ago.
+    async fn take_again(
+        &self,
+        stream: usize,
+        ids: Vec<EntryId>,
+        mut room: OwnedSemaphorePermit,
+    ) -> Result<()> {
+        let places: Vec<Place> = ids.iter().map(|id| Place { stream, id: *id }).collect();
+        let known = if self.settled_in { Known::InRedis } else { Known::OfAnEarlierRun };
+        let taken = self.post.retake(stream, ids.into_iter().map(|id| (id, known))).await;
+        let mut taken = taken.inspect_err(|_| self.post.hand.release(places.iter().copied()))?;
+        let gone = places.iter().filter(|place| !taken.iter().any(|one| one.place == **place));
+        self.post.hand.release(gone.copied());
+        self.post.meter.taken_over(taken.len());
+        taken.iter_mut().for_each(|one| one.room = room.split(1));
+        // The dispatcher ends after the reader.
+        let _ = self.dispatch.send(taken);
+        Ok(())
+    }
+
+    /// Passes entries on, except those that are in hand already; returns how many.
+    fn hand_over(&self, entries: Vec<Taken>, mut room: OwnedSemaphorePermit) -> usize {
+        if entries.is_empty() {
+            return 0;
+        }
+        let now = self.post.clock.now();
+        let mut fresh = self.post.hand.take(entries, |taken| taken.place, now);
+        fresh.iter_mut().for_each(|taken| taken.room = room.split(1));
+        let count = fresh.len();
+        let _ = self.dispatch.send(fresh);
+        count
+    }
+
+    /// What has to be done every so often. Only what entries depend on is a reason to begin anew.
+    async fn look(&mut self) -> Result<()> {
+        let post = Arc::clone(&self.post);
+        for stream in 0..post.streams.len() {
+            self.claim(stream).await?;
+        }
+        self.trim().await;
+        let now = post.clock.now();
+        if now >= self.show_at {
+            self.show_at = now + SHOW_EVERY;
+            post.show().await;
+        }
+        if now >= self.forget_at {
+            self.forget_at = now + FORGET_EVERY;
+            if let Err(error) = post.forget_consumers(None).await {
+                tracing::debug!(%error, "consumers of the past stay in the group's list");
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what was left behind, as far as there is room.
+    async fn claim(&mut self, stream: usize) -> Result<()> {
+        let each = u32::try_from(self.post.each).unwrap_or(u32::MAX);
+        for _ in 0..CLAIM_PAGES {
+            let Ok(room) = Arc::clone(&self.post.room).try_acquire_many_owned(each) else { break };
+            let (cursor, taken) = self.post.claim(stream, self.cursors[stream]).await?;
+            self.cursors[stream] = cursor;
+            let count = self.hand_over(taken, room);
+            self.post.meter.taken_over(count);
+            if cursor == EntryId::ZERO {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what is settled, if anything was since the last time. Failing at it is no reason to stop.
+    async fn trim(&mut self) {
+        let counts = self.post.meter.counts();
+        let settled = counts.handled + counts.parked;
+        if self.post.settings.retention == Retention::All || settled == self.trimmed_at {
+            return;
+        }
+        self.trimmed_at = settled;
+        for stream in &self.post.streams {
+            if let Err(error) = stream.trim(self.post.settings.retention).await {
+                tracing::debug!(stream = %stream.name, %error, "not trimmed");
+                return;
+            }
+        }
+    }
+
+    /// Waits a little, longer each time; true when it is told to stop meanwhile.
+    async fn rest(&mut self) -> bool {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => true,
+            // Real time: what is waited for is the network.
+            () = tokio::time::sleep(pause) => false,
+        }
+    }
+}
+
+/// How far to go through what is pending.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    One,
+    All,
+}

@@ -1,0 +1,391 @@
+//! The part of a worker that carries out verdicts: acknowledge, park, try again, and renew meanwhile.
+//!
+//! Acknowledgements that come while one is under way go together in the next: the busier, the larger.
+//! What Redis did not answer is sent again until it does; all of it may be repeated. An entry keeps
+//! its room among those in hand until it is settled, so a Redis that is away stops the reading.
+//!
+//! An attempt that ended without success is noted in Redis at once, not only when the next one begins:
+//! whoever has the entry after this process knows that it was not the entry's fault.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use seawall_resilience::clock::Moment;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+
+use super::{
+    attempts::Attempts,
+    delivery::Outcome,
+    dispatch::{Began, Holding, Verdict},
+    hand::Place,
+    intake::{AT_ONCE, Known, Post, Taken},
+};
+
+/// Verdicts and acknowledgements that go together at most.
+const MOST: usize = 1_024;
+/// Entries that may wait for another attempt without taking room among those in hand.
+const MAX_WAITING: usize = 4_096;
+/// Longest pause between two attempts at an entry that failed.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// Pauses after Redis did not answer: doubled up to the longer one.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to settle what is left when the worker ends.
+const LAST_ATTEMPTS: usize = 3;
+
+/// What Redis has not been told of an attempt that has ended.
+struct Note {
+    attempts: Attempts,
+    /// Nothing else begins after one that was begun alone before its end is known to Redis.
+    _began: Began,
+}
+
+/// An entry that waits for another attempt.
+struct Waiting {
+    attempts: Attempts,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) struct Settler<T> {
+    post: Arc<Post<T>>,
+    inbox: mpsc::UnboundedReceiver<Verdict>,
+    again: mpsc::UnboundedSender<Vec<Taken>>,
+    /// Turns true when no more attempts are begun.
+    stop: watch::Receiver<bool>,
+    /// Turns true when all handlers have ended.
+    finish: watch::Receiver<bool>,
+    acks: Vec<Holding>,
+    parks: Vec<(Holding, String)>,
+    /// Attempts that Redis has not been told of.
+    notes: BTreeMap<Place, Note>,
+    waiting: BTreeMap<(Moment, Place), Waiting>,
+    renew_at: Moment,
+    /// Not before this is anything sent that failed.
+    not_before: Moment,
+    pause: Duration,
+}
+
+impl<T> Settler<T> {
+    pub(super) fn new(
+        post: Arc<Post<T>>,
+        inbox: mpsc::UnboundedReceiver<Verdict>,
+        again: mpsc::UnboundedSender<Vec<Taken>>,
+        stop: watch::Receiver<bool>,
+        finish: watch::Receiver<bool>,
+    ) -> Self {
+        let now = post.clock.now();
+        Settler {
+            renew_at: now + post.renew_after() / 2,
+            not_before: now,
+            post,
+            inbox,
+            again,
+            stop,
+            finish,
+            acks: Vec::new(),
+            parks: Vec::new(),
+            notes: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            pause: SHORTEST_PAUSE,
+        }
+    }
+
+    /// Carries out verdicts until the end.
+    pub(super) async fn run(mut self) {
+        let clock = self.post.clock.clone();
+        let mut finish = self.finish.clone();
+        let mut verdicts = Vec::new();
+        loop {
+            let mut finishing = false;
+            let wake_at = self.wake_at();
+            tokio::select! {
+                biased;
+                _ = self.inbox.recv_many(&mut verdicts, MOST) => {}
+                _ = finish.wait_for(|finish| *finish) => finishing = true,
+                () = clock.sleep_until(wake_at) => {}
+            }
+            verdicts.drain(..).for_each(|verdict| self.sort(verdict));
+            if finishing {
+                return self.end().await;
+            }
+            if clock.now() >= self.not_before {
+                self.settle().await;
+                if !*self.stop.borrow() {
+                    self.begin_again().await;
+                }
+            }
+            if clock.now() >= self.renew_at {
+                self.renew().await;
+                self.renew_at = clock.now() + self.post.renew_after() / 2;
+            }
+        }
+    }
+
+    /// Whether Redis has to be told something.
+    fn has_work(&self) -> bool {
+        !self.acks.is_empty() || !self.parks.is_empty() || !self.notes.is_empty()
+    }
+
+    /// When something has to be done although no verdict comes.
+    fn wake_at(&self) -> Moment {
+        let mut wake = self.renew_at;
+        if self.has_work() {
+            wake = wake.min(self.not_before);
+        }
+        if let Some(((due, _), _)) = self.waiting.first_key_value()
+            && !*self.stop.borrow()
+        {
+            wake = wake.min((*due).max(self.not_before));
+        }
+        wake
+    }
+
+    /// What is left when all handlers have ended; what cannot be settled now stays pending.
+    async fn end(mut self) {
+        while let Ok(verdict) = self.inbox.try_recv() {
+            self.sort(verdict);
+        }
+        for _ in 0..LAST_ATTEMPTS {
+            self.settle().await;
+            if !self.has_work() {
+                break;
+            }
+            tokio::time::sleep(self.pause).await;
+        }
+    }
+
+    /// Decides what a verdict means for each of its entries.
+    fn sort(&mut self, verdict: Verdict) {
+        let limit = self.post.settings.deliveries;
+        // Of several that failed together nobody knows which it was: each is tried by itself next.
+        let together = verdict.of.len() > 1;
+        for holding in verdict.of {
+            let failed = if together { holding.postponed() } else { holding.failed() };
+            let last = failed.counted() >= limit;
+            match &verdict.outcome {
+                Outcome::Done => self.acks.push(holding),
+                Outcome::Park(reason) => self.parks.push((holding, reason.clone())),
+                Outcome::Failed(reason) if last => self.parks.push((holding, reason.clone())),
+                Outcome::Retry(_) if last => {
+                    let reason = format!("not done after {} attempts", failed.counted());
+                    self.parks.push((holding, reason));
+                }
+                Outcome::Failed(reason) => {
+                    let id = holding.place.id;
+                    tracing::warn!(entry = %id, attempt = holding.number(), reason, "tried again");
+                    let doubled = u32::try_from(failed.counted().clamp(1, 16)).unwrap_or(16) - 1;
+                    let pause = self.post.settings.retry_after.saturating_mul(2_u32.pow(doubled));
+                    self.wait(holding, pause.min(LONGEST_RETRY), failed);
+                }
+                Outcome::Retry(after) => self.wait(holding, *after, failed),
+                Outcome::Postpone(after) => {
+                    let attempts = holding.postponed();
+                    self.wait(holding, *after, attempts);
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, holding: Holding, after: Duration, attempts: Attempts) {
+        self.post.meter.retried(1);
+        let Holding { place, began, room, .. } = holding;
+        self.notes.insert(place, Note { attempts, _began: began });
+        self.post.hand.rest(place);
+        let room = if self.waiting.len() < MAX_WAITING { None } else { room };
+        let due = self.post.clock.now() + after;
+        self.waiting.insert((due, place), Waiting { attempts, room });
+    }
+
+    /// Acknowledges and parks what is to be.
+    async fn settle(&mut self) {
+        let mut failed = self.acknowledge().await;
+        for (holding, reason) in std::mem::take(&mut self.parks) {
+            if failed {
+                self.parks.push((holding, reason));
+                continue;
+            }
+            let attempts = holding.failed().counted();
+            match self.post.park(holding.place, &reason, attempts).await {
+                Ok(parked) => {
+                    if parked {
+                        let id = holding.place.id;
+                        tracing::error!(entry = %id, attempts, reason, "parked");
+                        self.post.meter.parked(1);
+                    }
+                    self.post.hand.release([holding.place]);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "not parked yet");
+                    self.parks.push((holding, reason));
+                    failed = true;
+                }
+            }
+        }
+        if !failed {
+            failed = self.note().await;
+        }
+        self.reckon(failed);
+    }
+
+    /// Notes attempts that have ended; true when something has to be sent again.
+    async fn note(&mut self) -> bool {
+        let notes: Vec<_> =
+            self.notes.iter().map(|(place, note)| (*place, Some(note.attempts))).collect();
+        // By place, so those of a stream are together.
+        for group in notes.chunk_by(|one, other| one.0.stream == other.0.stream) {
+            for some in group.chunks(AT_ONCE) {
+                match self.post.renew(some[0].0.stream, some).await {
+                    Ok(lost) => {
+                        self.notes.retain(|place, _| some.iter().all(|(sent, _)| sent != place));
+                        self.let_go(&lost);
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "not noted yet");
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Acknowledges; true when something has to be sent again.
+    async fn acknowledge(&mut self) -> bool {
+        if self.acks.is_empty() {
+            return false;
+        }
+        let mut acks = std::mem::take(&mut self.acks);
+        if self.post.streams.len() > 1 {
+            acks.sort_unstable_by_key(|holding| holding.place.stream);
+        }
+        let mut groups: Vec<Vec<Holding>> = Vec::new();
+        for holding in acks {
+            match groups.last_mut() {
+                Some(group)
+                    if group.len() < MOST && group[0].place.stream == holding.place.stream =>
+                {
+                    group.push(holding);
+                }
+                _ => groups.push(vec![holding]),
+            }
+        }
+        let places: Vec<Vec<Place>> = groups
+            .iter()
+            .map(|group| group.iter().map(|holding| holding.place).collect())
+            .collect();
+        let commands = places.iter().map(|places| self.post.acknowledgement(places)).collect();
+        let mut failed = false;
+        for ((reply, group), places) in
+            self.post.link.send_all(commands).await.into_iter().zip(groups).zip(places)
+        {
+            match reply {
+                Ok(_) => {
+                    self.post.meter.handled(places.len());
+                    self.post.hand.release(places);
+                    make_room(group);
+                }
+                Err(error) => {
+                    failed = true;
+                    tracing::debug!(%error, "not acknowledged yet");
+                    self.acks.extend(group);
+                }
+            }
+        }
+        failed
+    }
+
+    /// Begins once more what is due.
+    async fn begin_again(&mut self) {
+        let now = self.post.clock.now();
+        let mut due: Vec<Vec<(Place, Waiting)>> = Vec::new();
+        while let Some(first) = self.waiting.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let ((_, place), waiting) = first.remove_entry();
+            let fits = |group: &&mut Vec<(Place, Waiting)>| {
+                group[0].0.stream == place.stream && group.len() < AT_ONCE
+            };
+            match due.iter_mut().find(fits) {
+                Some(group) => group.push((place, waiting)),
+                None => due.push(vec![(place, waiting)]),
+            }
+        }
+        let mut failed = false;
+        for group in due {
+            let ids =
+                group.iter().map(|(place, waiting)| (place.id, Known::These(waiting.attempts)));
+            match self.post.retake(group[0].0.stream, ids).await {
+                Ok(mut taken) => {
+                    for (place, waiting) in group {
+                        self.notes.remove(&place);
+                        match taken.iter_mut().find(|taken| taken.place == place) {
+                            Some(taken) => {
+                                taken.room = waiting.room;
+                                self.post.hand.resume(place);
+                            }
+                            // Another worker's by now, or gone.
+                            None => self.post.hand.release([place]),
+                        }
+                    }
+                    // Once the dispatcher has ended, so has this.
+                    let _ = self.again.send(taken);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "not taken again yet");
+                    failed = true;
+                    for (place, waiting) in group {
+                        self.waiting.insert((now, place), waiting);
+                    }
+                }
+            }
+        }
+        if failed {
+            self.reckon(true);
+        }
+    }
+
+    /// Says what is still being worked on, so that others leave it alone.
+    async fn renew(&mut self) {
+        let places = self.post.hand.to_renew(self.post.renew_after(), self.post.clock.now());
+        let mut places: Vec<_> = places.into_iter().map(|place| (place, None)).collect();
+        places.sort_unstable_by_key(|(place, _)| place.stream);
+        for group in places.chunk_by(|one, other| one.0.stream == other.0.stream) {
+            for some in group.chunks(AT_ONCE) {
+                match self.post.renew(some[0].0.stream, some).await {
+                    Ok(lost) => self.let_go(&lost),
+                    Err(error) => tracing::debug!(%error, "not renewed"),
+                }
+            }
+        }
+    }
+
+    /// Entries that another worker has taken over: what waits is theirs to try. What a handler is at
+    /// goes on, and its acknowledgement counts.
+    fn let_go(&mut self, lost: &[Place]) {
+        if lost.is_empty() {
+            return;
+        }
+        let waiting = |place: &&Place| self.waiting.keys().any(|(_, waits)| waits == *place);
+        let theirs: Vec<Place> = lost.iter().filter(waiting).copied().collect();
+        self.waiting.retain(|(_, place), _| !theirs.contains(place));
+        self.post.hand.release(theirs);
+        tracing::debug!(entries = lost.len(), "taken over by others");
+    }
+
+    fn reckon(&mut self, failed: bool) {
+        if failed {
+            self.not_before = self.post.clock.now() + self.pause;
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        } else {
+            self.pause = SHORTEST_PAUSE;
+        }
+    }
+}
+
+/// Gives the room of settled entries back, together: each time the semaphore is locked.
+fn make_room(settled: Vec<Holding>) {
+    let mut rooms = settled.into_iter().filter_map(|holding| holding.room);
+    if let Some(mut all) = rooms.next() {
+        rooms.for_each(|room| all.merge(room));
+    }
+}

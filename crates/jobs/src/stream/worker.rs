@@ -1,0 +1,275 @@
+//! A running worker: put together, asked, and taken apart in order.
+
+use std::{fmt, num::NonZero, sync::Arc};
+
+use futures_util::future::{BoxFuture, join_all};
+use seawall_client::{
+    Handle,
+    error::Result,
+    link::{Topology, slot},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+use super::{
+    builder::{Handler, Settings},
+    crew::Crew,
+    dispatch::Dispatcher,
+    intake::Post,
+    producer::Stream,
+    reader::Reader,
+    settle::Settler,
+    status::{self, Counts, Meter, Status, StreamStatus},
+};
+
+/// A worker at work. Dropping it stops it in the background; [`Worker::stop`] waits for the end.
+#[must_use = "a worker that is dropped stops"]
+pub struct Worker {
+    stop: watch::Sender<bool>,
+    /// Turns true when handlers are not waited for.
+    cut: watch::Sender<bool>,
+    ended: watch::Receiver<Option<Drained>>,
+    posts: Vec<Arc<dyn Standing>>,
+    meter: Arc<Meter>,
+}
+
+/// How a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Drained {
+    /// Everything that it had in hand is settled.
+    Clean,
+    /// So many entries were not finished or wait for another attempt: they stay pending, for the next
+    /// run under the same name or for other workers.
+    Pending(usize),
+}
+
+/// What can be asked of a post, whatever its payloads are.
+trait Standing: Send + Sync {
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<StreamStatus>>>;
+    fn in_hand(&self) -> (usize, usize);
+}
+
+impl<T: Send + 'static> Standing for Post<T> {
+    fn streams(&self) -> BoxFuture<'_, Result<Vec<StreamStatus>>> {
+        Box::pin(async {
+            let asked = self.streams.iter().map(|stream| status::ask(stream, &self.settings.group));
+            join_all(asked).await.into_iter().collect()
+        })
+    }
+
+    fn in_hand(&self) -> (usize, usize) {
+        self.hand.count()
+    }
+}
+
+/// The tasks of one post.
+struct Tasks<T> {
+    post: Arc<Post<T>>,
+    reader: JoinHandle<()>,
+    dispatcher: JoinHandle<()>,
+    settler: JoinHandle<()>,
+}
+
+impl Worker {
+    pub(super) fn start<T: Send + 'static>(
+        handle: &Handle,
+        streams: Vec<Stream<T>>,
+        settings: Settings,
+        handler: &Handler<T>,
+    ) -> Self {
+        let link = handle.link().clone();
+        let meter = Arc::new(Meter::new(&settings.group));
+        let settings = Arc::new(settings);
+        let crew = Crew::new(settings.concurrency);
+        let stop = watch::Sender::new(false);
+        let finish = watch::Sender::new(false);
+        let tasks: Vec<Tasks<T>> = together(handle, streams)
+            .into_iter()
+            .map(|streams| {
+                let streams = streams.into_iter().map(|stream| stream.core).collect();
+                let post =
+                    Post::new(link.clone(), Arc::clone(&settings), streams, Arc::clone(&meter));
+                Tasks::start(handle, Arc::new(post), handler.clone(), crew.clone(), &stop, &finish)
+            })
+            .collect();
+        let posts =
+            tasks.iter().map(|tasks| Arc::clone(&tasks.post) as Arc<dyn Standing>).collect();
+        let ended = watch::Sender::new(None);
+        let cut = watch::Sender::new(false);
+        let mut cut_off = cut.subscribe();
+        let worker = Worker { stop: stop.clone(), cut, ended: ended.subscribe(), posts, meter };
+        let stopping = handle.stopping();
+        handle.spawn_at_home(async move {
+            asked_to_stop(&stop, stopping).await;
+            let drained = drain(tasks, &settings, &crew, &finish, &mut cut_off).await;
+            ended.send_replace(Some(drained));
+        });
+        worker
+    }
+
+    /// Stops reading, finishes what is in hand (no longer than the drain limit), acknowledges, ends.
+    pub async fn stop(self) -> Drained {
+        self.end().await
+    }
+
+    /// Ends at once: handlers are dropped where they stand, and what they had stays pending, as if the
+    /// process had died.
+    pub async fn abandon(self) -> Drained {
+        self.cut.send_replace(true);
+        self.end().await
+    }
+
+    async fn end(&self) -> Drained {
+        self.stop.send_replace(true);
+        let mut ended = self.ended.clone();
+        let drained = ended.wait_for(Option::is_some).await.ok().and_then(|drained| *drained);
+        // The runtime is gone when nobody can say: nothing was settled after that.
+        drained.unwrap_or(Drained::Pending(0))
+    }
+
+    /// What this worker did so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.meter.counts()
+    }
+
+    /// Where this worker and its group stand: lag, pending, parked.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send).
+    pub async fn status(&self) -> Result<Status> {
+        let mut status =
+            Status { streams: Vec::new(), counts: self.counts(), in_hand: 0, waiting: 0 };
+        for post in &self.posts {
+            status.streams.extend(post.streams().await?);
+            let (in_hand, waiting) = post.in_hand();
+            status.in_hand += in_hand;
+            status.waiting += waiting;
+        }
+        Ok(status)
+    }
+}
+
+/// Which streams one connection can read.
+fn together<T>(handle: &Handle, streams: Vec<Stream<T>>) -> Vec<Vec<Stream<T>>> {
+    if handle.link().topology() != Topology::Cluster {
+        return vec![streams];
+    }
+    let mut groups: Vec<Vec<Stream<T>>> = Vec::new();
+    for stream in streams {
+        match groups.iter_mut().find(|group| slot(group[0].key()) == slot(stream.key())) {
+            Some(group) => group.push(stream),
+            None => groups.push(vec![stream]),
+        }
+    }
+    groups
+}
+
+impl<T: Send + 'static> Tasks<T> {
+    fn start(
+        handle: &Handle,
+        post: Arc<Post<T>>,
+        handler: Handler<T>,
+        crew: Crew,
+        stop: &watch::Sender<bool>,
+        finish: &watch::Sender<bool>,
+    ) -> Self {
+        let (dispatch, inbox) = mpsc::unbounded_channel();
+        let (verdicts, settled) = mpsc::unbounded_channel();
+        let reader = Reader::new(Arc::clone(&post), dispatch.clone(), stop.subscribe());
+        let settler = Settler::new(
+            Arc::clone(&post),
+            settled,
+            dispatch,
+            stop.subscribe(),
+            finish.subscribe(),
+        );
+        let tasks = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
+        let dispatcher =
+            Dispatcher { post: Arc::clone(&post), crew, handler, inbox, verdicts, tasks };
+        Tasks {
+            reader: handle.spawn_at_home(reader.run()),
+            dispatcher: handle.spawn_at_home(dispatcher.run()),
+            settler: handle.spawn_at_home(settler.run()),
+            post,
+        }
+    }
+}
+
+/// Waits until the worker or its handle is stopped, and tells all parts.
+async fn asked_to_stop(stop: &watch::Sender<bool>, mut stopping: watch::Receiver<bool>) {
+    let mut asked = stop.subscribe();
+    tokio::select! {
+        _ = asked.wait_for(|stop| *stop) => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
+    stop.send_replace(true);
+}
+
+/// Takes the worker apart: readers first, then handlers, then what settles.
+async fn drain<T>(
+    mut tasks: Vec<Tasks<T>>,
+    settings: &Settings,
+    crew: &Crew,
+    finish: &watch::Sender<bool>,
+    cut_off: &mut watch::Receiver<bool>,
+) -> Drained {
+    let clock = tasks.first().map(|tasks| tasks.post.clock.clone()).unwrap_or_default();
+    let finished = async {
+        for tasks in &mut tasks {
+            let _ = (&mut tasks.reader).await;
+            tasks.post.hand.idle().await;
+        }
+    };
+    // A worker that was dropped cannot be cut off any more.
+    let cut = async {
+        if cut_off.wait_for(|cut| *cut).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cut => {}
+        drained = clock.timeout(settings.drain_limit, finished) => if drained.is_none() {
+            tracing::warn!(group = %settings.group, "handlers are not waited for any longer");
+        },
+    }
+    crew.abandon();
+    finish.send_replace(true);
+    let mut left = 0;
+    for tasks in tasks {
+        tasks.reader.abort();
+        for part in [tasks.settler, tasks.dispatcher] {
+            if let Err(error) = part.await {
+                tracing::error!(%error, "a part of a stream worker did not end well");
+            }
+        }
+        let (active, waiting) = tasks.post.hand.count();
+        left += active + waiting;
+        if active + waiting == 0 {
+            // What was shown last may be of a time when there was still something to do.
+            tasks.post.show().await;
+        }
+        if settings.passing
+            && let Err(error) = tasks.post.forget_consumers(Some(&settings.consumer)).await
+        {
+            tracing::debug!(%error, "the consumer stays in the group's list");
+        }
+    }
+    if left == 0 { Drained::Clean } else { Drained::Pending(left) }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}

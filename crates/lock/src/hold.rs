@@ -1,0 +1,270 @@
+//! Something that is held, and until when that is certain.
+//!
+//! ```text
+//!   before sending          reply                       validity ends   the server's lease ends
+//!        |--------------------|---------------------------------|------------|
+//!        `--- validity: lease minus margin, from before sending ---'  margin
+//! ```
+//!
+//! The lease cannot have begun before the command was sent, so it cannot end before the validity
+//! does; the margin covers clocks that run at different speeds. All moments are those of
+//! `Clock::lease_now`, which goes on while the machine is suspended, as the server's clock does.
+//!
+//! Invariant: the server's lease never ends before the validity does. That rests on both sides:
+//!
+//! - Renewals and extensions only move the server's end later (`lease.lua`), so their confirmations
+//!   only move the validity later, in whatever order they are judged.
+//! - A shorter lease is believed here first, by [`Hold::shorten`], and only then told to the server.
+//!   From then on a confirmation counts for no more than the lease in force: a renewal with the
+//!   former lease may have been carried out before the shortening.
+//! - The lease in force grows only by [`Hold::confirm_extension`], whose call also voids every
+//!   shortening that is still on its way (`extend.lua`).
+//!
+//! Invariant: lost is for ever. Whoever sees the end passed, be it the guard or a renewal's late
+//! reply, writes that down under the lock under which the end stands; nothing moves it afterwards.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use metrics::Counter;
+use seawall_resilience::clock::{Clock, Moment};
+use tokio::sync::Notify;
+
+use super::{claim::Claim, token::Token};
+
+/// The margin is a hundredth of the lease and this.
+const LEAST_MARGIN: Duration = Duration::from_millis(2);
+
+/// Until when a lease that was asked for at `before` is certain to last.
+pub(super) fn validity(before: Moment, lease: Duration) -> Moment {
+    before + certain(lease)
+}
+
+/// How much of a lease is certain.
+fn certain(lease: Duration) -> Duration {
+    lease.saturating_sub(lease / 100 + LEAST_MARGIN)
+}
+
+/// Something that is held.
+pub(super) struct Hold {
+    pub(super) claim: Claim,
+    pub(super) token: Token,
+    clock: Clock,
+    term: Mutex<Term>,
+    /// The end moved earlier, or it is lost.
+    sooner: Notify,
+    losses: Counter,
+}
+
+/// Until when it is held.
+struct Term {
+    /// End of the validity; `None` when it is lost.
+    until: Option<Moment>,
+    /// The lease in force: what renewals ask for, and the most that a confirmation counts for.
+    lease: Duration,
+    /// The longest lease that the server may keep it for.
+    longest: Duration,
+}
+
+impl Hold {
+    pub(super) fn new(
+        claim: Claim,
+        token: Token,
+        before: Moment,
+        clock: Clock,
+        losses: Counter,
+    ) -> Self {
+        let lease = claim.plan.lease;
+        let term = Term { until: Some(validity(before, lease)), lease, longest: lease };
+        Hold { token, clock, term: Mutex::new(term), sooner: Notify::new(), losses, claim }
+    }
+
+    /// The term, after a look at the clock.
+    fn term(&self) -> MutexGuard<'_, Term> {
+        let mut term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        if term.until.is_some_and(|until| self.clock.lease_now() >= until) {
+            self.end(&mut term);
+        }
+        term
+    }
+
+    fn end(&self, term: &mut Term) {
+        if term.until.take().is_some() {
+            self.losses.increment(1);
+            self.sooner.notify_waiters();
+        }
+    }
+
+    /// The lease in force.
+    pub(super) fn lease(&self) -> Duration {
+        self.term().lease
+    }
+
+    /// The longest lease that the server may keep it for.
+    pub(super) fn longest_lease(&self) -> Duration {
+        self.term().longest
+    }
+
+    /// When this part of the lease in force has passed since it was last asked for.
+    pub(super) fn passed(&self, part: u32) -> Moment {
+        let term = self.term();
+        let rest = certain(term.lease).saturating_sub(term.lease / part);
+        term.until.unwrap_or_default() - rest
+    }
+
+    /// When the server has certainly forgotten this hold, renewals aside.
+    pub(super) fn forgotten(&self, now: Moment) -> Moment {
+        now + self.longest_lease() + LEAST_MARGIN
+    }
+
+    /// For how long it is certain to be held.
+    pub(super) fn valid_for(&self) -> Duration {
+        self.term().until.map_or(Duration::ZERO, |until| until.since(self.clock.lease_now()))
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.term().until.is_none()
+    }
+
+    /// The server confirmed a renewal that was sent at `before`. False when that came too late.
+    pub(super) fn confirm_renewal(&self, before: Moment, lease: Duration) -> bool {
+        Self::confirm(&mut self.term(), before, lease)
+    }
+
+    /// The server confirmed an extension that was sent at `before`. False when that came too late.
+    pub(super) fn confirm_extension(&self, before: Moment, lease: Duration) -> bool {
+        let mut term = self.term();
+        term.lease = lease;
+        Self::confirm(&mut term, before, lease)
+    }
+
+    fn confirm(term: &mut Term, before: Moment, lease: Duration) -> bool {
+        let Some(until) = term.until else { return false };
+        term.until = Some(until.max(validity(before, lease.min(term.lease))));
+        true
+    }
+
+    /// Notes that the server is about to be asked for this lease.
+    pub(super) fn may_be_kept(&self, lease: Duration) {
+        let mut term = self.term();
+        term.longest = term.longest.max(lease);
+    }
+
+    /// Notes that the server keeps it no longer than this lease.
+    pub(super) fn is_kept(&self, lease: Duration) {
+        self.term().longest = lease;
+    }
+
+    /// Goes by a shorter lease from now on, before the server is told of it.
+    pub(super) fn shorten(&self, lease: Duration) {
+        let mut term = self.term();
+        term.lease = term.lease.min(lease);
+        let until = validity(self.clock.lease_now(), lease);
+        if let Some(current) = term.until
+            && until < current
+        {
+            term.until = Some(until);
+            self.sooner.notify_waiters();
+        }
+    }
+
+    /// It is lost.
+    pub(super) fn lose(&self) {
+        let mut term = self.term();
+        self.end(&mut term);
+    }
+
+    /// Waits until it is lost.
+    pub(super) async fn lost(&self) {
+        loop {
+            let sooner = self.sooner.notified();
+            tokio::pin!(sooner);
+            sooner.as_mut().enable();
+            let Some(until) = self.term().until else { return };
+            tokio::select! {
+                () = sooner => {}
+                () = self.clock.sleep_until_lease(until) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{super::claim::tests::mutex, *};
+
+    const LEASE: Duration = Duration::from_secs(10);
+
+    fn hold(clock: &Clock) -> Hold {
+        let token = Token { epoch: 1, sequence: 1 };
+        Hold::new(
+            mutex(b"lock:{a}", LEASE),
+            token,
+            clock.lease_now(),
+            clock.clone(),
+            Counter::noop(),
+        )
+    }
+
+    #[test]
+    fn a_renewal_that_comes_too_late_does_not_bring_it_back() {
+        let (clock, time) = Clock::manual();
+        let hold = hold(&clock);
+        time.advance(LEASE / 3);
+        assert!(hold.confirm_renewal(clock.lease_now(), LEASE), "in time");
+        let before = clock.lease_now();
+        time.advance(LEASE);
+        assert!(!hold.confirm_extension(before, LEASE * 2), "the reply was late");
+        assert!(hold.is_lost());
+        assert!(!hold.confirm_renewal(clock.lease_now(), LEASE), "lost is for ever");
+        assert_eq!(hold.valid_for(), Duration::ZERO);
+    }
+
+    #[test]
+    fn confirmations_in_any_order_end_at_the_longest() {
+        let (clock, time) = Clock::manual();
+        let hold = hold(&clock);
+        let renewal = clock.lease_now();
+        time.advance(LEASE / 4);
+        let extension = clock.lease_now();
+        assert!(hold.confirm_extension(extension, LEASE * 60));
+        let valid = hold.valid_for();
+        assert!(hold.confirm_renewal(renewal, LEASE), "sent before, judged after");
+        assert_eq!((hold.valid_for(), hold.lease()), (valid, LEASE * 60));
+        assert_eq!(hold.passed(3), extension + LEASE * 20, "renewals go by the longer lease");
+    }
+
+    #[test]
+    fn a_shorter_lease_bounds_what_confirmations_count_for() {
+        let (clock, time) = Clock::manual();
+        let hold = hold(&clock);
+        let before = clock.lease_now();
+        time.advance(LEASE / 10);
+        hold.shorten(LEASE / 5);
+        let valid = hold.valid_for();
+        assert!(valid < LEASE / 5, "believed before it is told");
+        assert!(hold.confirm_renewal(before, LEASE), "sent with the former lease");
+        assert_eq!(hold.valid_for(), valid);
+        assert_eq!(hold.forgotten(clock.lease_now()), clock.lease_now() + LEASE + LEAST_MARGIN);
+        assert!(hold.confirm_extension(clock.lease_now(), LEASE * 2), "longer again");
+        assert!(hold.valid_for() > LEASE);
+    }
+
+    #[tokio::test]
+    async fn lost_is_told_before_the_lease_ends() {
+        let (clock, time) = Clock::manual();
+        let hold = Arc::new(hold(&clock));
+        let told = tokio::spawn({
+            let hold = Arc::clone(&hold);
+            async move { hold.lost().await }
+        });
+        tokio::task::yield_now().await;
+        time.advance(LEASE - LEASE / 100 - LEAST_MARGIN);
+        told.await.expect("it only waited");
+        assert!(hold.is_lost());
+    }
+}

@@ -1,0 +1,203 @@
+//! A door that opens when enough participants have arrived.
+//!
+//! Arriving is idempotent by the participant's name: a step that is done twice, because a worker
+//! was restarted, counts once. Who is still at work can be seen, because a participant at work has
+//! a lease that ends with its process: a waiter can tell "slow" from "dead".
+
+use std::time::Duration;
+
+use seawall_client::{
+    Handle, KeyPart,
+    error::{Error, Result},
+    lifetime,
+    link::Script,
+};
+
+use super::{
+    acquire::jittered,
+    claim::{Kind, millis},
+    guard::Guard,
+    mutex::Lock,
+};
+
+static ARRIVE: Script = Script::new(include_str!("latch_arrive.lua"));
+static STATE: Script = Script::new(include_str!("latch_state.lua"));
+
+/// How long a latch is remembered after the last arrival.
+const LIFETIME: Duration = Duration::from_hours(24);
+/// Longest pause between two looks while waiting.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long somebody at work is believed to be when nothing is heard of it.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A latch by its name; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use std::time::Duration;
+/// use seawall::{Seawall, lock::Waited};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let warm = seawall.latch("shards-warm", 2);
+/// warm.arrive("shard-1").await?;
+/// warm.arrive("shard-1").await?; // once more, counts once
+/// warm.arrive("shard-2").await?;
+/// assert_eq!(warm.wait(Duration::from_secs(1)).await?, Waited::Open);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Latch {
+    handle: Handle,
+    key: Result<Vec<u8>>,
+    working: Lock,
+    count: u32,
+    lifetime: Duration,
+}
+
+/// How far a latch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LatchState {
+    /// How many have arrived.
+    pub arrived: u32,
+    /// How many have joined, have not arrived and are alive.
+    pub working: u32,
+    /// How many arrivals are missing.
+    pub missing: u32,
+}
+
+/// What waiting for a latch came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the latch may not be open"]
+pub enum Waited {
+    /// Enough have arrived.
+    Open,
+    /// Time ran out, with this much missing.
+    TimedOut(LatchState),
+}
+
+impl Latch {
+    /// A door that opens when `count` participants have arrived.
+    #[must_use]
+    pub fn new(handle: &Handle, name: impl KeyPart, count: u32) -> Self {
+        let working = Lock::of_kind(handle, "latch", &name, Kind::Semaphore { permits: u32::MAX });
+        let working = working.lease(LEASE).change(|plan| {
+            let mut key = plan.key.to_vec();
+            key.extend_from_slice(b":working");
+            plan.key = key.into();
+        });
+        let key = handle.key("latch", &name);
+        Latch { handle: handle.clone(), key, working, count, lifetime: LIFETIME }
+    }
+
+    /// How long it is remembered after the last arrival; a day without it. Then it is closed again.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime = lifetime;
+        self
+    }
+
+    /// How long somebody at work is believed to be when nothing is heard of it; 30 s without it.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.working = self.working.lease(lease);
+        self
+    }
+
+    fn keys(&self) -> Result<[Vec<u8>; 2]> {
+        let key = self.key.clone()?;
+        if self.count == 0 {
+            return Err(Error::Invalid("a latch needs a count above zero".into()));
+        }
+        lifetime::millis("lifetime", self.lifetime)?;
+        Ok([key, self.working.plan()?.key.to_vec()])
+    }
+
+    /// Counts a participant as arrived, once however often it is said; how many are missing.
+    ///
+    /// # Errors
+    /// When Redis does not answer; saying it again is safe.
+    pub async fn arrive(&self, participant: impl KeyPart) -> Result<u32> {
+        let name = participant.to_key()?;
+        let call = ARRIVE.on(&self.keys()?).arg(name).arg(self.count).arg(millis(self.lifetime));
+        let arrived: u32 = self.handle.link().eval(&call).await?;
+        Ok(self.count.saturating_sub(arrived))
+    }
+
+    /// Says that a participant is at work. It arrives by [`Participant::arrive`]; if it goes away
+    /// before, by a crash even, it is no longer counted as working.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn join(&self, participant: impl KeyPart) -> Result<Participant> {
+        let name = participant.to_key()?;
+        self.keys()?;
+        let guard = self.working.try_acquire().await?.acquired();
+        let guard = guard.ok_or_else(|| Error::unexpected("a latch cannot be full"))?;
+        Ok(Participant { latch: self.clone(), name, guard })
+    }
+
+    /// How far it is.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn state(&self) -> Result<LatchState> {
+        let call = STATE.on(&self.keys()?);
+        let (arrived, working): (u32, u32) = self.handle.link().eval(&call).await?;
+        Ok(LatchState { arrived, working, missing: self.count.saturating_sub(arrived) })
+    }
+
+    /// Waits until it is open, at most this long.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    ///
+    /// # Cancel safety
+    /// Nothing happens when the future is dropped.
+    pub async fn wait(&self, within: Duration) -> Result<Waited> {
+        let clock = self.handle.clock();
+        let deadline = clock.now() + within;
+        let [key, _] = self.keys()?;
+        let mut messages = self.handle.link().hub().join(&key);
+        loop {
+            let state = self.state().await?;
+            if state.missing == 0 {
+                return Ok(Waited::Open);
+            }
+            let left = deadline.since(clock.now());
+            if left.is_zero() {
+                return Ok(Waited::TimedOut(state));
+            }
+            tokio::select! {
+                event = messages.next() => if event.is_none() { return Err(Error::Closed) },
+                () = clock.sleep(jittered(LOOK_EVERY).min(left)) => {}
+            }
+        }
+    }
+}
+
+/// Somebody at work for a latch; a lease that is renewed until it arrives or goes away.
+#[derive(Debug)]
+#[must_use = "a participant that is dropped has not arrived"]
+pub struct Participant {
+    latch: Latch,
+    name: Vec<u8>,
+    guard: Guard,
+}
+
+impl Participant {
+    /// Counts it as arrived; how many are missing.
+    ///
+    /// # Errors
+    /// When Redis does not answer; it can be said again by [`Latch::arrive`] with the same name.
+    pub async fn arrive(self) -> Result<u32> {
+        let call = ARRIVE
+            .on(&self.latch.keys()?)
+            .arg(&self.name)
+            .arg(self.latch.count)
+            .arg(millis(self.latch.lifetime));
+        let arrived: u32 = self.latch.handle.link().eval(&call).await?;
+        // It may have been taken for dead meanwhile; that it arrived is what counts.
+        let _ = self.guard.release().await;
+        Ok(self.latch.count.saturating_sub(arrived))
+    }
+}

@@ -1,0 +1,277 @@
+//! Several mutexes at once, without a deadlock.
+//!
+//! Everybody takes them in the order of their keys, so nobody who waits for one holds a later one.
+//! All that are missing are asked for in one pipeline; whatever came free behind the first that is
+//! busy is given back, that one is waited for, and the rest asked for again. One that was lost
+//! meanwhile makes it begin anew: all are held when that is said. Each lock is a mutex
+//! of its own, on a Cluster in a slot of its own: whoever wants only one of them just takes it.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::{join_all, select_all};
+use seawall_client::{
+    Handle, KeyPart,
+    error::{Error, Result},
+    retry::{Doubt, together},
+};
+use seawall_resilience::clock::Moment;
+
+use super::{
+    acquire::{self, Attempt, jittered},
+    claim::Plan,
+    guard::{Extension, Guard, Release},
+    mutex::Lock,
+    owner::OwnerId,
+    token::Token,
+};
+
+/// Most locks that are taken together.
+const MOST: usize = 1000;
+
+/// Several mutexes by their names; a cheap clone that holds nothing.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use std::time::Duration;
+/// use seawall::Seawall;
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let accounts = seawall.multi_lock([("account", 7), ("account", 3)]);
+/// let both = accounts.acquire(Duration::from_secs(1)).await?.acquired().expect("free");
+/// assert!(seawall.lock(("account", 3)).try_acquire().await?.acquired().is_none());
+/// let _ = both.release().await?;
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct MultiLock {
+    handle: Handle,
+    locks: Vec<Lock>,
+    owner: Option<OwnerId>,
+}
+
+/// What an attempt to take them all came to.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped gives its locks back"]
+pub enum MultiAttempt {
+    /// All are held.
+    Acquired(MultiGuard),
+    /// At least one is somebody else's; none is held.
+    Busy {
+        /// When it is worth trying again, if that one is not released before.
+        retry_after: Duration,
+    },
+}
+
+impl MultiAttempt {
+    /// The guard, if there is one.
+    #[must_use]
+    pub fn acquired(self) -> Option<MultiGuard> {
+        match self {
+            MultiAttempt::Acquired(guard) => Some(guard),
+            MultiAttempt::Busy { .. } => None,
+        }
+    }
+}
+
+impl MultiLock {
+    /// Several mutexes that are held together or not at all.
+    #[must_use]
+    pub fn new<K: KeyPart>(handle: &Handle, names: impl IntoIterator<Item = K>) -> Self {
+        let locks = names.into_iter().map(|name| Lock::new(handle, name)).collect();
+        MultiLock { handle: handle.clone(), locks, owner: None }
+    }
+
+    /// As [`Lock::lease`], for each.
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        self.each(|lock| lock.lease(lease))
+    }
+
+    /// As [`Lock::look_every`].
+    #[must_use]
+    pub fn look_every(self, pause: Duration) -> Self {
+        self.each(|lock| lock.look_every(pause))
+    }
+
+    /// As [`Lock::owner`], for each.
+    #[must_use]
+    pub fn owner(mut self, owner: OwnerId) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    fn each(mut self, change: impl Fn(Lock) -> Lock) -> Self {
+        self.locks = self.locks.into_iter().map(change).collect();
+        self
+    }
+
+    /// Tries once, in one round trip.
+    ///
+    /// # Errors
+    /// As [`Lock::try_acquire`].
+    pub async fn try_acquire(&self) -> Result<MultiAttempt> {
+        self.acquire(Duration::ZERO).await
+    }
+
+    /// Waits for all of them, at most this long.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`], and [`Error::Invalid`] when there are none or more than a thousand.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, nothing stays held.
+    pub async fn acquire(&self, within: Duration) -> Result<MultiAttempt> {
+        let clock = self.handle.clock();
+        let deadline = clock.now() + within;
+        let owner = self.owner.unwrap_or_else(OwnerId::random);
+        let mut wanted = Vec::with_capacity(self.locks.len());
+        for lock in &self.locks {
+            wanted.push((lock.plan()?, lock.clone().owner(owner)));
+        }
+        wanted.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
+        wanted.dedup_by(|(one, _), (other, _)| one.key == other.key);
+        if wanted.is_empty() || wanted.len() > MOST {
+            return Err(Error::Invalid(format!(
+                "a multi-lock of {} names: it must be between 1 and {MOST}",
+                wanted.len()
+            )));
+        }
+        let mut doubt = Doubt::default();
+        loop {
+            let taken = self.take_in_order(&wanted, owner, deadline).await;
+            let left = deadline.since(clock.now());
+            if let Err(error) = &taken
+                && error.is_outage()
+                && !left.is_zero()
+            {
+                doubt.note(error);
+                // What was held is being given back; everything begins anew.
+                clock.sleep(jittered(wanted[0].0.look_every).min(left)).await;
+                continue;
+            }
+            let (guards, busy) = match taken {
+                Ok(taken) => taken,
+                Err(error) => return Err(doubt.report(error)),
+            };
+            let retry_after = match busy {
+                // One may have been lost while later ones were waited for: then it begins anew.
+                None if guards.is_held() => return Ok(MultiAttempt::Acquired(guards)),
+                None => Duration::ZERO,
+                Some(retry_after) => retry_after,
+            };
+            // Given back before the caller learns that it has nothing.
+            let _ = guards.release().await;
+            if busy.is_some() || deadline.since(clock.now()).is_zero() {
+                return Ok(MultiAttempt::Busy { retry_after });
+            }
+        }
+    }
+
+    /// Takes one after the other until all are held, one is lost or time is over. What is held, and
+    /// when it is worth trying again if one stayed busy.
+    async fn take_in_order(
+        &self,
+        wanted: &[(Arc<Plan>, Lock)],
+        owner: OwnerId,
+        deadline: Moment,
+    ) -> Result<(MultiGuard, Option<Duration>)> {
+        let clock = self.handle.clock();
+        let plans: Vec<_> = wanted.iter().map(|(plan, _)| Arc::clone(plan)).collect();
+        let mut all = MultiGuard { guards: Vec::with_capacity(plans.len()) };
+        while all.guards.len() < plans.len() && all.is_held() {
+            let missing = &plans[all.guards.len()..];
+            let attempts = acquire::try_all(&self.handle, missing, owner).await?;
+            // Those behind the first that is busy are dropped here, and so given back.
+            let mut busy = None;
+            for attempt in attempts {
+                match attempt {
+                    Attempt::Acquired(guard) => all.guards.push(guard),
+                    Attempt::Busy { retry_after } => {
+                        busy = Some(retry_after);
+                        break;
+                    }
+                }
+            }
+            let Some(retry_after) = busy else { break };
+            let left = deadline.since(clock.now());
+            let waited = if left.is_zero() {
+                Attempt::Busy { retry_after }
+            } else {
+                wanted[all.guards.len()].1.acquire(left).await?
+            };
+            match waited {
+                Attempt::Acquired(guard) => all.guards.push(guard),
+                Attempt::Busy { retry_after } => return Ok((all, Some(retry_after))),
+            }
+        }
+        Ok((all, None))
+    }
+}
+
+/// Several locks that are held, until the guard is released, dropped or one of them is lost.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped gives its locks back"]
+pub struct MultiGuard {
+    guards: Vec<Guard>,
+}
+
+impl MultiGuard {
+    /// The tokens, in the order of the locks' keys.
+    #[must_use]
+    pub fn tokens(&self) -> Vec<Token> {
+        self.guards.iter().map(Guard::token).collect()
+    }
+
+    /// For how long all of them are certain to be held.
+    #[must_use]
+    pub fn valid_for(&self) -> Duration {
+        self.guards.iter().map(Guard::valid_for).min().unwrap_or_default()
+    }
+
+    /// Whether none that was taken is lost.
+    fn is_held(&self) -> bool {
+        !self.is_lost()
+    }
+
+    /// Whether one of them was lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.guards.iter().any(Guard::is_lost)
+    }
+
+    /// Waits until one of them is lost.
+    pub async fn lost(&self) {
+        if !self.guards.is_empty() {
+            select_all(self.guards.iter().map(|guard| Box::pin(guard.lost()))).await;
+        }
+    }
+
+    /// Makes the lease of each this long from now on, as [`Guard::extend`] does;
+    /// [`Extension::AlreadyLost`] when one was lost before.
+    ///
+    /// # Errors
+    /// As [`Guard::extend`], for any of them; others may go by the new lease.
+    ///
+    /// # Cancel safety
+    /// As [`Guard::extend`].
+    pub async fn extend(&self, lease: Duration) -> Result<Extension> {
+        let each = join_all(self.guards.iter().map(|guard| guard.extend(lease)));
+        let extended = together(each.await)?;
+        Ok(match extended.contains(&Extension::AlreadyLost) {
+            true => Extension::AlreadyLost,
+            false => Extension::Extended,
+        })
+    }
+
+    /// Gives all back; [`Release::AlreadyLost`] when one was lost before.
+    ///
+    /// # Errors
+    /// As [`Guard::release`], for any of them.
+    pub async fn release(self) -> Result<Release> {
+        let released = together(join_all(self.guards.into_iter().map(Guard::release)).await)?;
+        Ok(match released.contains(&Release::AlreadyLost) {
+            true => Release::AlreadyLost,
+            false => Release::Released,
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! For tests of code that uses the toolkit (feature `testing`): time in your hands, faults on demand.
+
+use std::time::Duration;
+
+pub use seawall_client::testing::FaultControl;
+
+use crate::{Result, Seawall};
+
+/// A private engine on a clock that is advanced by hand.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use std::time::Duration;
+/// use seawall::{cmd, testing::Stage};
+///
+/// let stage = Stage::start().await?;
+/// let link = stage.seawall().link();
+/// link.send(b"k", cmd("SET").arg("k").arg("v").arg("EX").arg(60)).await?;
+/// stage.advance(Duration::from_secs(61)).await;
+/// let gone: Option<String> = link.query(b"k", cmd("GET").arg("k")).await?;
+/// assert_eq!(gone, None);
+/// # stage.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Stage {
+    seawall: Seawall,
+    stage: seawall_client::testing::Stage,
+}
+
+impl Stage {
+    /// Starts an engine in memory.
+    ///
+    /// # Errors
+    /// When the engine cannot be started.
+    pub async fn start() -> Result<Self> {
+        let stage = seawall_client::testing::Stage::start().await?;
+        Ok(Stage { seawall: stage.handle().clone().into(), stage })
+    }
+
+    /// The handle to test with.
+    #[must_use]
+    pub fn seawall(&self) -> &Seawall {
+        &self.seawall
+    }
+
+    /// The faults of that handle.
+    #[must_use]
+    pub fn faults(&self) -> &FaultControl {
+        self.stage.faults()
+    }
+
+    /// Moves time forward, here and in the engine, and lets whoever waited for it run.
+    pub async fn advance(&self, by: Duration) {
+        self.stage.advance(by).await;
+    }
+
+    /// Suspends the machine of the handle for this long, not that of the engine: timers stand still,
+    /// and whatever the engine keeps for a time gets older.
+    pub fn suspend(&self, by: Duration) {
+        self.stage.suspend(by);
+    }
+
+    /// Ends the engine.
+    pub async fn shutdown(self) {
+        self.stage.shutdown().await;
+    }
+}

@@ -1,0 +1,204 @@
+//! More buckets, while everybody goes on reading and writing.
+//!
+//! Each old bucket is moved by itself, in slices of at most 200 members:
+//!
+//! 1. *Seal*: members of the old bucket are noted as on their way. They can be read there, not written.
+//! 2. *Copy*: each new bucket concerned takes its share of the slice, once: it remembers the number of
+//!    the last slice, so that a second copy by somebody slow does not bring deleted members back.
+//! 3. *Unseal*: the slice leaves the old bucket; from now on its members are looked for in the new one.
+//!
+//! When an old bucket is empty it is closed for good, and when all are, the directory forgets them. Any
+//! step can be done twice and by anybody: a process that dies leaves nothing that the next call, or a
+//! writer who meets the slice, does not finish. Nothing is ever in no place, and a member that is in
+//! two (between 2 and 3) cannot be changed.
+
+use std::collections::BTreeMap;
+
+use redis::Value;
+use seawall_client::{
+    error::{Error, Result},
+    link::{Call, Script},
+};
+
+use super::{
+    core::{BATCH_BYTES, Core, TOMBSTONE},
+    layout::{Bucket, Generation, Layout, place},
+};
+
+static SEAL: Script = Script::new(include_str!("script/seal.lua"));
+static COPY: Script = Script::new(include_str!("script/copy.lua"));
+static UNSEAL: Script = Script::new(include_str!("script/unseal.lua"));
+
+/// Members of a slice.
+const SLICE: usize = 200;
+/// How often growing begins again because somebody else was growing too.
+const MAX_TURNS: u32 = 64;
+/// How often one bucket is sliced; with the bytes of a slice far more than a bucket can hold.
+const MAX_SLICES: u64 = 1 << 32;
+
+/// How far growing got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Growth {
+    /// Buckets that there are now, or will be.
+    pub buckets: u64,
+    /// Old buckets that were emptied so far, of how many.
+    pub emptied: u64,
+    /// How many old buckets there are.
+    pub of: u64,
+    /// Members that this call moved.
+    pub moved: u64,
+}
+
+enum Slice {
+    Gone,
+    None,
+    Members(u64, Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+impl Core {
+    /// Makes sure that there are at least so many buckets, and that nothing is left in older ones.
+    pub(super) async fn grow(
+        &self,
+        buckets: u64,
+        mut progress: impl FnMut(Growth),
+    ) -> Result<Growth> {
+        super::check_buckets(buckets)?;
+        let mut growth = Growth::default();
+        for _ in 0..MAX_TURNS {
+            let layout = match self.look().await? {
+                Some(layout) => layout,
+                None => {
+                    let made = self.names.create(b"", buckets).await?;
+                    self.remember(Some(made)).ok_or(Error::Closed)?
+                }
+            };
+            let Some(next) = layout.next else {
+                let current = layout.current;
+                if current.buckets >= buckets && layout.plain.is_none() {
+                    return Ok(Growth { buckets: current.buckets, ..growth });
+                }
+                let wanted = buckets.div_ceil(current.buckets) * current.buckets;
+                self.names.grow(current, wanted).await?;
+                continue;
+            };
+            growth = Growth { buckets: next.buckets, of: layout.current.buckets, ..growth };
+            for index in 0..layout.current.buckets {
+                self.empty(&layout, next, index, &mut growth, &mut progress).await?;
+                growth.emptied = index + 1;
+                progress(growth);
+            }
+            self.names.flip(layout.current, next).await?;
+            self.forget(&layout).await?;
+        }
+        Err(Error::Unavailable("somebody else keeps growing it".into()))
+    }
+
+    async fn empty(
+        &self,
+        layout: &Layout,
+        next: Generation,
+        index: u64,
+        growth: &mut Growth,
+        progress: &mut impl FnMut(Growth),
+    ) -> Result<()> {
+        let bucket = self.names.bucket(layout, layout.current, index)?;
+        for _ in 0..MAX_SLICES {
+            match self.slice(&bucket, "begin").await? {
+                Slice::Gone | Slice::None => return Ok(()),
+                Slice::Members(number, members) => {
+                    growth.moved += self.carry(layout, next, &bucket, number, members).await?;
+                    progress(*growth);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes the journey of the slice that is on its way from this bucket.
+    pub(super) async fn help(&self, layout: &Layout, bucket: &Bucket) -> Result<()> {
+        let seen = match layout.next {
+            Some(_) => None,
+            None => self.look().await?,
+        };
+        let layout = seen.as_deref().unwrap_or(layout);
+        let Some(next) = layout.next else { return Ok(()) };
+        if let Slice::Members(number, members) = self.slice(bucket, "help").await? {
+            self.carry(layout, next, bucket, number, members).await?;
+        }
+        Ok(())
+    }
+
+    async fn slice(&self, bucket: &Bucket, purpose: &str) -> Result<Slice> {
+        let call = SEAL
+            .on(&bucket.keys())
+            .arg(self.kind().type_word())
+            .arg(SLICE)
+            .arg(BATCH_BYTES)
+            .arg(u64::try_from(TOMBSTONE.as_millis()).unwrap_or(u64::MAX >> 12))
+            .arg(purpose);
+        let mut reply = self.handle().link().eval::<Vec<Value>>(&call).await?.into_iter();
+        match (reply.next(), reply.next()) {
+            (Some(Value::BulkString(word)), None) if word == b"gone" => Ok(Slice::Gone),
+            (Some(Value::BulkString(word)), None) if word == b"none" => Ok(Slice::None),
+            (Some(Value::BulkString(_)), Some(Value::Int(number))) => {
+                let mut members = Vec::new();
+                while let (Some(member), Some(value)) = (reply.next(), reply.next()) {
+                    members
+                        .push((redis::from_redis_value(member)?, redis::from_redis_value(value)?));
+                }
+                Ok(Slice::Members(number.unsigned_abs(), members))
+            }
+            other => Err(Error::unexpected(format!("a slice that says {other:?}"))),
+        }
+    }
+
+    /// Copies a slice to where it belongs, then takes it out of where it was. How many left.
+    async fn carry(
+        &self,
+        layout: &Layout,
+        next: Generation,
+        from: &Bucket,
+        number: u64,
+        members: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Result<u64> {
+        let mut shares: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+        for (member, value) in members {
+            shares.entry(place(&member) % next.buckets).or_default().push((member, value));
+        }
+        let calls: Result<Vec<(Call, i64)>> = shares
+            .into_iter()
+            .map(|(index, share)| {
+                let to = self.names.bucket(layout, next, index)?;
+                let mut call =
+                    COPY.on(&[&to.gate, &to.data]).arg(self.kind().type_word()).arg(number);
+                for (member, value) in &share {
+                    call = call.arg(member).arg(value);
+                }
+                Ok((call, i64::try_from(share.len()).unwrap_or(i64::MAX)))
+            })
+            .collect();
+        let (calls, counts): (Vec<Call>, Vec<i64>) = calls?.into_iter().unzip();
+        for (reply, count) in self.handle().link().run_all(&calls).await.into_iter().zip(counts) {
+            let there: i64 = redis::from_redis_value(reply?)?;
+            // Verified before anything is taken out of the old bucket.
+            if there != -1 && there != count {
+                return Err(Error::unexpected(format!(
+                    "{there} of {count} members arrived in their new bucket"
+                )));
+            }
+        }
+        let unseal = UNSEAL.on(&from.keys()).arg(self.kind().type_word()).arg(number);
+        self.handle().link().eval(&unseal).await
+    }
+
+    /// Removes what old buckets leave behind. Their closed gates stay for a while and end by
+    /// themselves.
+    async fn forget(&self, layout: &Layout) -> Result<()> {
+        for index in 0..layout.current.buckets {
+            let bucket = self.names.bucket(layout, layout.current, index)?;
+            self.close_gate(&bucket).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! Order lists: the newest orders of each user in Redis, older ones from the source.
+//!
+//! ```text
+//! orders:{NAME:USER}      zset   order → ms·1000 + the last three digits of its id; the newest N
+//! orders:{NAME:USER}:ok   "count flag": how many the complete index has; flag 1: there are no others
+//! ```
+//!
+//! The rules that keep the list whole:
+//!
+//! - **An order is added only to an index that is complete.** A ZADD onto a key that has expired would
+//!   make a list of one order, and hide the history behind it. The script that adds looks at the
+//!   marker first; where there is no complete index it takes the lease of a rebuild that may have
+//!   read the source too early, and adds nothing: the next reader reads the source.
+//! - **An empty list is a marker of 0**, in a key of its own. There is no placeholder in the list.
+//! - **A failed update is not forgotten**: it is tried [`ATTEMPTS`] times and then handed over to the
+//!   caller's queue. [`OrdersOf::audit`] finds what even that lost.
+//!
+//! The source is written first, always.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+    member::Member,
+    retry::Doubt,
+};
+
+use super::{
+    Cursor, SLICE, by_time,
+    rebuild::{LIFETIME, Rebuilt, Snapshot, check_lifetime, source_error},
+    template::{Template, check_score, handles},
+};
+
+/// What an index keeps unless told otherwise.
+const KEEP: usize = 500;
+/// How often an update is tried before it is handed over.
+const ATTEMPTS: u32 = 5;
+/// The pause after the first attempt; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+type Source<M> =
+    Arc<dyn Fn(M, Option<Order>, usize) -> BoxFuture<'static, Result<Vec<Order>>> + Send + Sync>;
+type HandOver<M> = Arc<dyn Fn(M, Order) -> BoxFuture<'static, Result<()>> + Send + Sync>;
+
+/// An order, as lists know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Order {
+    /// Its id.
+    pub id: u64,
+    /// When it was made, in milliseconds.
+    pub time: i64,
+}
+
+impl Order {
+    /// What it is ordered by: milliseconds, and the last three digits of the id.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a time before 1970 or after the year 2255, where the score would not be
+    /// exact.
+    pub fn score(&self) -> Result<i64> {
+        let score = self.time.checked_mul(1000).map(|score| score + (self.id % 1000) as i64);
+        let score = score.filter(|score| *score >= 0 && check_score(*score).is_ok());
+        score.ok_or_else(|| {
+            Error::Invalid(format!("{} ms cannot be the time of an order", self.time))
+        })
+    }
+
+    /// Where it stands in a list.
+    ///
+    /// # Errors
+    /// As [`Order::score`].
+    pub fn cursor(&self) -> Result<Cursor> {
+        Cursor::new(self.score()?, &self.id.to_member()?)
+    }
+
+    pub(super) fn decode(item: &(Vec<u8>, i64)) -> Result<Self> {
+        Ok(Order { id: u64::from_member(&item.0)?, time: item.1 / 1000 })
+    }
+}
+
+impl<M: Member> OrderIndex<M> {
+    /// Begins an order index by its name. `source` reads a user's orders from the database: at most
+    /// so many, older than the given one, the newest first: by time, the last three digits of the id,
+    /// and the id *as text*, as a sorted set orders them.
+    #[must_use]
+    pub fn builder<F, Fut, E>(
+        handle: &Handle,
+        name: impl Into<String>,
+        source: F,
+    ) -> OrderIndexBuilder<M>
+    where
+        F: Fn(M, Option<Order>, usize) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<Order>, E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        OrderIndexBuilder {
+            template: Template::new(handle, "orders", name),
+            keep: KEEP,
+            lifetime: LIFETIME,
+            source: Arc::new(move |user, before, count| {
+                source(user, before, count).map(|read| read.map_err(source_error)).boxed()
+            }),
+            hand_over: None,
+        }
+    }
+}
+
+/// Settings of an [`OrderIndex`].
+pub struct OrderIndexBuilder<M> {
+    pub(super) template: Template,
+    pub(super) keep: usize,
+    lifetime: Duration,
+    pub(super) source: Source<M>,
+    hand_over: Option<HandOver<M>>,
+}
+
+impl<M: Member> OrderIndexBuilder<M> {
+    /// How many orders an index keeps, the newest; 500 without it, 1,000 at most.
+    #[must_use]
+    pub fn keep(mut self, newest: usize) -> Self {
+        self.keep = newest;
+        self
+    }
+
+    /// How long an index is believed; a day without it.
+    #[must_use]
+    pub fn lifetime(mut self, time: Duration) -> Self {
+        self.lifetime = time;
+        self
+    }
+
+    /// Who takes an update that Redis did not: a queue that calls [`OrdersOf::add`] again later.
+    #[must_use]
+    pub fn hand_over<F, Fut, E>(mut self, take: F) -> Self
+    where
+        F: Fn(M, Order) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        self.hand_over = Some(Arc::new(move |user, order| {
+            take(user, order).map(|taken| taken.map_err(source_error)).boxed()
+        }));
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it keeps none or more than [`SLICE`], or lives less than a second.
+    pub fn build(self) -> Result<OrderIndex<M>> {
+        if self.keep == 0 || self.keep > SLICE {
+            return Err(Error::Invalid(format!("keep is {}: 1 to {SLICE} are allowed", self.keep)));
+        }
+        check_lifetime(self.lifetime)?;
+        Ok(OrderIndex { inner: Arc::new(self) })
+    }
+}
+
+/// Order lists of all users; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, social::{Add, Order}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// // In real life: SELECT … WHERE user = ? AND older than `before` ORDER BY … LIMIT `count`.
+/// let source = |_user: u64, before: Option<Order>, _count: usize| async move {
+///     let old = Order { id: 1001, time: 1_000 };
+///     Ok::<_, std::io::Error>(if before.is_none() { vec![old] } else { vec![] })
+/// };
+/// let orders = seawall.order_index("order", source).build()?.of(&7)?;
+/// assert_eq!(orders.page(None, 10).await?.orders.len(), 1);
+/// assert_eq!(orders.add(Order { id: 1002, time: 2_000 }).await?, Add::Added);
+/// let ids: Vec<_> = orders.page(None, 10).await?.orders.iter().map(|o| o.id).collect();
+/// assert_eq!(ids, [1002, 1001]);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+pub struct OrderIndex<M> {
+    inner: Arc<OrderIndexBuilder<M>>,
+}
+
+impl<M: Member> OrderIndex<M> {
+    /// The orders of one user.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the user is no valid part of a key.
+    pub fn of(&self, user: &M) -> Result<OrdersOf<M>> {
+        let keys = by_time::keys(self.inner.template.key_of(user)?, self.inner.lifetime);
+        Ok(OrdersOf { inner: Arc::clone(&self.inner), user: user.clone(), keys })
+    }
+}
+
+/// What adding an order to the index came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "it may have been handed over"]
+pub enum Add {
+    /// It is in the list.
+    Added,
+    /// It was there before, or is older than the oldest of those that are kept.
+    Already,
+    /// There is no complete list in Redis: the next reader reads the source, which has it.
+    NotLoaded,
+    /// Redis did not take it; the queue has it.
+    HandedOver,
+}
+
+/// How a list compares with its source.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Audit {
+    /// Orders of the source that the list did not have.
+    pub missing: Vec<u64>,
+    /// Orders of the list that the source did not have.
+    pub surplus: Vec<u64>,
+}
+
+/// The orders of one user.
+pub struct OrdersOf<M> {
+    pub(super) inner: Arc<OrderIndexBuilder<M>>,
+    pub(super) user: M,
+    pub(super) keys: Rebuilt,
+}
+
+impl<M: Member> OrdersOf<M> {
+    /// Adds an order that the source has. Tried five times, then handed over. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis took it in none of the attempts and there is nobody to hand it over to, or that
+    /// one failed too.
+    pub async fn add(&self, order: Order) -> Result<Add> {
+        let (id, score) = (order.id.to_member()?, order.score()?);
+        let call = by_time::put(&self.keys, &id, score, self.inner.keep);
+        let link = self.inner.template.link();
+        let mut pause = FIRST_PAUSE;
+        let mut attempt = 1;
+        let mut doubt = Doubt::default();
+        let error = loop {
+            match link.eval::<Option<u8>>(&call).await {
+                Ok(Some(1)) => return Ok(Add::Added),
+                Ok(Some(_)) => return Ok(Add::Already),
+                Ok(None) => return Ok(Add::NotLoaded),
+                Err(Error::Closed) => return Err(Error::Closed),
+                Err(error) if attempt == ATTEMPTS => break doubt.report(error),
+                Err(error) => {
+                    tracing::debug!(%error, attempt, "an order list did not follow");
+                    doubt.note(&error);
+                }
+            }
+            link.clock().sleep(pause).await;
+            pause *= 2;
+            attempt += 1;
+        };
+        let Some(hand_over) = &self.inner.hand_over else { return Err(error) };
+        tracing::warn!(%error, "an order list did not follow, its update is handed over");
+        hand_over(self.user.clone(), order).await?;
+        Ok(Add::HandedOver)
+    }
+
+    /// Compares the list with the source; where they differ the list is read anew. A list that Redis
+    /// does not have is right.
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer.
+    pub async fn audit(&self) -> Result<Audit> {
+        let Some((_, listed)) = self.read(None, self.inner.keep).await? else {
+            return Ok(Audit::default());
+        };
+        // Read after the list: an order that came in between is missing in it and no surplus.
+        let source = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
+        let listed: Vec<u64> = listed.iter().map(|order| order.id).collect();
+        let known: Vec<u64> = source.iter().take(self.inner.keep).map(|order| order.id).collect();
+        let only = |these: &[u64], others: &[u64]| {
+            let others: std::collections::HashSet<u64> = others.iter().copied().collect();
+            these.iter().copied().filter(|id| !others.contains(id)).collect::<Vec<_>>()
+        };
+        let audit = Audit { missing: only(&known, &listed), surplus: only(&listed, &known) };
+        if audit != Audit::default() {
+            self.forget().await?;
+            self.page(None, 1).await?;
+        }
+        Ok(audit)
+    }
+
+    /// Forgets the list in Redis; the next reader reads the source. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn forget(&self) -> Result<()> {
+        self.keys.forget(self.inner.template.link()).await
+    }
+
+    /// The newest of the source, as they go into Redis.
+    pub(super) async fn snapshot(&self) -> Result<Snapshot> {
+        let mut orders = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
+        let whole = orders.len() < self.inner.keep;
+        orders.truncate(self.inner.keep);
+        let ranked = orders.iter().map(|order| Ok((order.id, order.score()?)));
+        by_time::snapshot(ranked.collect::<Result<Vec<_>>>()?, whole)
+    }
+}
+
+handles!(OrderIndexBuilder, OrderIndex, OrdersOf);

@@ -1,0 +1,269 @@
+//! Places: what is near, the nearest first.
+//!
+//! A geo set for each kind of thing. A search is ordered by the server and cut there; a page is the
+//! tail of a longer answer, since GEOSEARCH knows no offset, so pages reach as far as the nearest
+//! [`REACH`] places. Who needs more makes the circle smaller or the kinds finer.
+//!
+//! The set is an index beside a database, so it can name what is not there any more:
+//! [`Nearby::resolve`] skips such members and hands them over for repair. With a source
+//! ([`PlacesIn::source`]) it is read from there when Redis does not have it, and can be compared.
+
+use std::marker::PhantomData;
+
+use redis::cmd;
+use seawall_client::{
+    Handle, KeyPart,
+    error::{Error, Result},
+    member::Member,
+};
+
+use super::{
+    places_source::Source,
+    rebuild::{Kind, LIFETIME, Rebuilt},
+    template::Template,
+};
+
+/// How many of the nearest places pages reach.
+const REACH: usize = 1000;
+/// The largest latitude that a geo set takes.
+const MAX_LATITUDE: f64 = 85.051_128_78;
+/// The largest circle that makes sense, in metres: half way round.
+const MAX_RADIUS: f64 = 20_100_000.0;
+
+impl<M: Member> Places<M> {
+    /// Places by their name.
+    #[must_use]
+    pub fn new(handle: &Handle, name: impl Into<String>) -> Places<M> {
+        Places { template: Template::new(handle, "geo", name), member: PhantomData }
+    }
+}
+
+/// Places of all kinds; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, social::Point};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let stations = seawall.places::<String>("shop").kind("station")?;
+/// stations.add(&[
+///     ("south".to_owned(), Point { longitude: 116.378248, latitude: 39.865275 }),
+///     ("main".to_owned(), Point { longitude: 116.42803, latitude: 39.903738 }),
+/// ]).await?;
+/// let here = Point { longitude: 116.397904, latitude: 39.909005 };
+/// let near = stations.nearby(here, 10_000.0, 0..10).await?;
+/// let names: Vec<_> = near.places.iter().map(|place| place.member.as_str()).collect();
+/// assert_eq!(names, ["main", "south"]);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Places<M> {
+    template: Template,
+    member: PhantomData<fn(M) -> M>,
+}
+
+/// A point on the map.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Degrees east, ±180; both are the same meridian, and a place may be added and looked for on
+    /// either.
+    pub longitude: f64,
+    /// Degrees north, ±85.05112878: what a geo set takes.
+    pub latitude: f64,
+}
+
+impl Point {
+    pub(super) fn check(self) -> Result<Self> {
+        let Point { longitude, latitude } = self;
+        // Written so that what is no number is refused too.
+        if !(longitude.abs() <= 180.0 && latitude.abs() <= MAX_LATITUDE) {
+            return Err(Error::Invalid(format!(
+                "({longitude}, {latitude}) is not on the map: ±180, ±{MAX_LATITUDE} are allowed"
+            )));
+        }
+        Ok(self.on_the_grid())
+    }
+
+    /// The same point where a geo set has a cell for it. Its cells go from -180 up to and without 180:
+    /// servers take 180 for the cell behind the last one, which no search from the other side looks
+    /// at, although searches do go round the earth everywhere else. By their own formula, because
+    /// rounding takes what is next to 180 there, too.
+    pub(super) fn on_the_grid(self) -> Self {
+        let longitude =
+            if (self.longitude + 180.0) / 360.0 >= 1.0 { -180.0 } else { self.longitude };
+        Point { longitude, ..self }
+    }
+}
+
+/// A place that was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place<M> {
+    /// What is there.
+    pub member: M,
+    /// How far away, in metres.
+    pub metres: f64,
+}
+
+/// A page of places, the nearest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nearby<M> {
+    /// Empty past the end.
+    pub places: Vec<Place<M>>,
+}
+
+/// Places with what the database knows about them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved<T, M> {
+    /// What is there, with its distance in metres, the nearest first.
+    pub found: Vec<(T, f64)>,
+    /// Members that nobody knows any more: give them to [`PlacesIn::remove`].
+    pub dangling: Vec<M>,
+}
+
+impl<M: Member> Places<M> {
+    /// The places of one kind.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the kind is empty or too long.
+    pub fn kind(&self, kind: &(impl KeyPart + ?Sized)) -> Result<PlacesIn<M>> {
+        let keys = Rebuilt::new(Kind::GeoSet, self.template.key(kind)?, LIFETIME);
+        Ok(PlacesIn { template: self.template.clone(), keys, source: None })
+    }
+}
+
+/// The places of one kind.
+pub struct PlacesIn<M> {
+    pub(super) template: Template,
+    pub(super) keys: Rebuilt,
+    pub(super) source: Option<Source<M>>,
+}
+
+/// Most places in one command: each takes three words, and a script gets them all at once.
+const PLACES_AT_ONCE: usize = 250;
+
+impl<M: Member> PlacesIn<M> {
+    /// Puts places on the map, or moves them. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer: some of them may be there. [`Error::Invalid`] for a point that is
+    /// not on the map.
+    pub async fn add(&self, places: &[(M, Point)]) -> Result<()> {
+        for slice in places.chunks(PLACES_AT_ONCE) {
+            let mut command = cmd("GEOADD");
+            command.arg(&self.keys.key);
+            for (member, point) in slice {
+                let point = point.check()?;
+                command.arg(point.longitude).arg(point.latitude).arg(&*member.to_member()?);
+            }
+            self.run::<i64>(&command).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes places off the map; how many were on it. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn remove(&self, members: &[M]) -> Result<u64> {
+        let mut removed = 0;
+        for slice in members.chunks(PLACES_AT_ONCE) {
+            let mut command = cmd("ZREM");
+            command.arg(&self.keys.key);
+            for member in slice {
+                command.arg(&*member.to_member()?);
+            }
+            removed += self.run::<u64>(&command).await?;
+        }
+        Ok(removed)
+    }
+
+    /// Those within `metres` of a point, the nearest first: the places `page.start` to `page.end` of
+    /// that list, `0..10` being the first ten. Past the end it is empty.
+    ///
+    /// # Errors
+    /// When Redis does not answer; [`Error::Invalid`] for a radius that is no distance on earth, and
+    /// for pages beyond the nearest 1,000.
+    pub async fn nearby(
+        &self,
+        centre: Point,
+        metres: f64,
+        page: std::ops::Range<usize>,
+    ) -> Result<Nearby<M>> {
+        let centre = centre.check()?;
+        if !(metres > 0.0 && metres <= MAX_RADIUS) {
+            return Err(Error::Invalid(format!(
+                "a radius of {metres} m makes no sense: above 0, up to {MAX_RADIUS} are allowed"
+            )));
+        }
+        if page.end > REACH {
+            return Err(Error::Invalid(format!(
+                "pages reach the nearest {REACH} places, not {}: make the circle smaller",
+                page.end
+            )));
+        }
+        if page.is_empty() {
+            return Ok(Nearby { places: Vec::new() });
+        }
+        let mut command = cmd("GEOSEARCH");
+        command.arg(&self.keys.key).arg("FROMLONLAT").arg(centre.longitude).arg(centre.latitude);
+        command.arg("BYRADIUS").arg(metres).arg("m").arg("ASC").arg("COUNT").arg(page.end);
+        command.arg("WITHDIST");
+        let found: Vec<(Vec<u8>, f64)> = self.run(&command).await?;
+        let places = found
+            .into_iter()
+            .skip(page.start)
+            .map(|(member, metres)| Ok(Place { member: M::from_member(&member)?, metres }));
+        Ok(Nearby { places: places.collect::<Result<_>>()? })
+    }
+
+    /// How far two of them are apart, in metres; `None` when one is not on the map.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn distance(&self, pair: [&M; 2]) -> Result<Option<f64>> {
+        let mut command = cmd("GEODIST");
+        let [one, other] = pair;
+        command.arg(&self.keys.key).arg(&*one.to_member()?).arg(&*other.to_member()?).arg("m");
+        self.run(&command).await
+    }
+
+    /// How many there are.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn count(&self) -> Result<u64> {
+        self.run(cmd("ZCARD").arg(&self.keys.key)).await
+    }
+}
+
+impl<M: Member> Nearby<M> {
+    /// Puts what the database knows in the place of the members: `load` gets all of them at once and
+    /// answers for each, in order. Those without an answer are skipped and reported.
+    ///
+    /// # Errors
+    /// What `load` says, and [`Error::Source`] when it answers for another number of members.
+    pub async fn resolve<T, Fut, E>(
+        self,
+        load: impl FnOnce(Vec<M>) -> Fut,
+    ) -> Result<Resolved<T, M>, E>
+    where
+        Fut: Future<Output = Result<Vec<Option<T>>, E>>,
+        E: From<Error>,
+    {
+        let members: Vec<M> = self.places.iter().map(|place| place.member.clone()).collect();
+        let asked = members.len();
+        let known = if asked == 0 { Vec::new() } else { load(members).await? };
+        if known.len() != asked {
+            let text = format!("{} answers for {asked} places", known.len());
+            return Err(Error::Source(text.into()).into());
+        }
+        let mut resolved = Resolved { found: Vec::with_capacity(asked), dangling: Vec::new() };
+        for (place, known) in self.places.into_iter().zip(known) {
+            match known {
+                Some(known) => resolved.found.push((known, place.metres)),
+                None => resolved.dangling.push(place.member),
+            }
+        }
+        Ok(resolved)
+    }
+}

@@ -1,0 +1,215 @@
+//! Places that are a copy of what a database says.
+//!
+//! With a source every command runs on a complete set or not at all (`rebuild`): a set that Redis
+//! does not have (it was new, came back empty, or evicted it) is read from the source by one
+//! process, and is never taken for a town without shops. Write the database first and then
+//! [`PlacesIn::add`] or [`PlacesIn::remove`]; if that fails, [`PlacesIn::audit`] finds it later.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use redis::{Arg, Cmd, FromRedisValue, Value, cmd};
+use seawall_client::{
+    error::{Error, Result},
+    link::{Call, Script},
+    member::Member,
+};
+
+use super::{
+    PlacesIn, Point,
+    rebuild::{Rank, Snapshot, source_error},
+};
+
+/// Members that one look of an audit compares.
+const COMPARED_AT_ONCE: usize = 250;
+/// Degrees that a geo set may round: its cells are half as large.
+const ROUNDING: f64 = 1e-5;
+
+static PLACE: Script = Script::new(include_str!("script/place.lua"));
+
+/// Reads all places of a kind.
+pub(super) type Source<M> =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<(M, Point)>>> + Send + Sync>;
+
+/// How a set differed from its source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a difference means that an update was lost"]
+pub struct PlacesAudit<M> {
+    /// In the source alone.
+    pub missing: Vec<M>,
+    /// In the set alone.
+    pub surplus: Vec<M>,
+    /// Somewhere else.
+    pub moved: Vec<M>,
+}
+
+impl<M> PlacesAudit<M> {
+    /// Whether they agreed.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.missing.is_empty() && self.surplus.is_empty() && self.moved.is_empty()
+    }
+}
+
+impl<M> Default for PlacesAudit<M> {
+    fn default() -> Self {
+        PlacesAudit { missing: Vec::new(), surplus: Vec::new(), moved: Vec::new() }
+    }
+}
+
+impl<M: Member> PlacesIn<M> {
+    /// Where these places come from when Redis does not have them: `load` reads all of this kind.
+    /// Every process that changes the set must name a source, too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+    /// use seawall::{Seawall, social::Point};
+    ///
+    /// let seawall = Seawall::connect("embedded:").await?;
+    /// let pier = Point { longitude: 120.15, latitude: 30.26 };
+    /// // In real life: select id, x, y from shop where type_id = 1.
+    /// let table = move || async move { Ok::<_, std::io::Error>(vec![(7_u64, pier)]) };
+    /// let shops = seawall.places::<u64>("shop").kind(&1)?.source(table);
+    /// assert_eq!(shops.nearby(pier, 1_000.0, 0..10).await?.places[0].member, 7);
+    /// # seawall.shutdown().await; Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn source<F, Fut, E>(mut self, load: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<(M, Point)>, E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        self.source = Some(Arc::new(move || load().map(|read| read.map_err(source_error)).boxed()));
+        self
+    }
+
+    /// Compares with the source; where they differ the set is forgotten, and the next one who needs
+    /// it reads the source. A set that Redis does not have is right.
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer; [`Error::Invalid`] without a source.
+    pub async fn audit(&self) -> Result<PlacesAudit<M>> {
+        let Some(source) = &self.source else {
+            return Err(Error::Invalid("places without a source cannot be compared".into()));
+        };
+        let Some(mut listed) = self.listed().await? else { return Ok(PlacesAudit::default()) };
+        // Read after the set: what came in between is missing in it and no surplus.
+        let known = source().await?;
+        let mut audit = PlacesAudit::default();
+        for (member, point) in &known {
+            match listed.remove(member) {
+                None => audit.missing.push(member.clone()),
+                Some(there) if !close(there, *point) => audit.moved.push(member.clone()),
+                Some(_) => {}
+            }
+        }
+        audit.surplus.extend(listed.into_keys());
+        if !audit.is_right() {
+            self.forget().await?;
+        }
+        Ok(audit)
+    }
+
+    /// Forgets the set in Redis; with a source it is read anew when it is needed. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn forget(&self) -> Result<()> {
+        self.keys.forget(self.template.link()).await
+    }
+
+    /// Runs a command on the set: on a complete one, which is rebuilt where needed, with a source.
+    pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        let link = self.template.link();
+        let Some(source) = &self.source else { return link.query(&self.keys.key, command).await };
+        let call = self.call(command);
+        let load = || async { snapshot(source().await?) };
+        self.keys.complete(link, || self.attempt(&call), load).await
+    }
+
+    /// One attempt; nothing when the set is not complete.
+    async fn attempt<T: FromRedisValue>(&self, call: &Call) -> Result<Option<T>> {
+        let (complete, reply): (u8, Option<Value>) =
+            match <[Value; 2]>::try_from(self.template.link().eval::<Vec<Value>>(call).await?) {
+                Ok([complete, reply]) => (redis::from_redis_value(complete)?, Some(reply)),
+                Err(_) => (0, None),
+            };
+        match reply {
+            Some(reply) if complete == 1 => Ok(Some(redis::from_redis_value(reply)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A command, to be run by the script.
+    fn call(&self, command: &Cmd) -> Call {
+        let keys = [&self.keys.key, &self.keys.marker, &self.keys.lease];
+        let words = command.args_iter().enumerate().filter(|(index, _)| *index != KEY_WORD);
+        words.fold(PLACE.on(&keys), |call, (_, word)| match word {
+            Arg::Simple(word) => call.arg(word),
+            _ => call,
+        })
+    }
+
+    /// Everything in the set, with where it is; nothing when it is not complete.
+    async fn listed(&self) -> Result<Option<HashMap<M, Point>>> {
+        let mut listed = HashMap::new();
+        for start in (0..).step_by(COMPARED_AT_ONCE) {
+            let mut command = cmd("ZRANGE");
+            command.arg(&self.keys.key).arg(start).arg(start + COMPARED_AT_ONCE - 1);
+            let Some(slice) = self.attempt::<Vec<Vec<u8>>>(&self.call(&command)).await? else {
+                return Ok(None);
+            };
+            if slice.is_empty() {
+                break;
+            }
+            let mut command = cmd("GEOPOS");
+            command.arg(&self.keys.key).arg(&slice);
+            let Some(points) =
+                self.attempt::<Vec<Option<(f64, f64)>>>(&self.call(&command)).await?
+            else {
+                return Ok(None);
+            };
+            for (member, point) in slice.iter().zip(points) {
+                let Some((longitude, latitude)) = point else { continue };
+                let member = M::from_member(member)?;
+                listed.insert(member, Point { longitude, latitude });
+            }
+        }
+        Ok(Some(listed))
+    }
+}
+
+/// Where a command has its key.
+const KEY_WORD: usize = 1;
+
+fn close(there: Point, known: Point) -> bool {
+    let (one, other) = (there, known.on_the_grid());
+    (one.longitude - other.longitude).abs() < ROUNDING
+        && (one.latitude - other.latitude).abs() < ROUNDING
+}
+
+/// What the source says, as it goes into Redis.
+fn snapshot<M: Member>(places: Vec<(M, Point)>) -> Result<Snapshot> {
+    let mut members = Vec::with_capacity(places.len());
+    for (member, point) in places {
+        members.push((Rank::At(point.check()?), member.to_member()?.into_owned()));
+    }
+    Ok(Snapshot::new(members, 0))
+}
+
+impl<M> Clone for PlacesIn<M> {
+    fn clone(&self) -> Self {
+        PlacesIn {
+            template: self.template.clone(),
+            keys: self.keys.clone(),
+            source: self.source.clone(),
+        }
+    }
+}
+
+impl<M> fmt::Debug for PlacesIn<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlacesIn").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! A collection that is rebuilt from its source when Redis does not have it.
+//!
+//! An absent key says nothing: the set may be empty, expired, evicted or lost. So a marker in a key
+//! of its own says how many members the complete collection has, and every script that reads or
+//! changes the collection compares. There is no placeholder *in* the collection, which every count
+//! and page would have to know of.
+//!
+//! ```text
+//! KIND:{NAME:SUBJECT}          the collection
+//! KIND:{NAME:SUBJECT}:ok       "count flag": how many members it has when it is complete
+//! KIND:{NAME:SUBJECT}:lease    who rebuilds it
+//! KIND:{NAME:SUBJECT}:new:T    what is being built
+//! ```
+//!
+//! One process rebuilds, by a lease; the others look again. What it has read is published by one
+//! script, and only while the lease is its own: a change that came meanwhile takes the lease away,
+//! since the source may have been read before it.
+//!
+//! Invariant: marker and collection agree, or nobody believes the collection.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use redis::cmd;
+use seawall_client::{
+    error::{Error, Result},
+    lifetime,
+    link::{Link, Script},
+};
+
+use super::{Point, SLICE, template::beside};
+
+/// How long a collection is believed, unless told otherwise.
+pub(super) const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// How long a rebuild may take before another process may begin one.
+const LEASE: Duration = Duration::from_secs(5);
+/// How long a caller waits for a collection to be there.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Pauses between looks while somebody else rebuilds.
+const PAUSE_MS: std::ops::Range<u64> = 10..50;
+/// Commands in one pipeline.
+const SLICES_AT_ONCE: usize = 16;
+
+static TAKE: Script = Script::new(include_str!("script/take.lua"));
+static PUBLISH: Script = Script::new(include_str!("script/publish.lua"));
+static UNLEASE: Script = Script::new(include_str!("script/unlease.lua"));
+
+/// What stands before a member in the command that adds it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Rank {
+    /// Nothing, in a set.
+    None,
+    /// Its score, in a sorted set.
+    Score(i64),
+    /// Where it is, in a geo set.
+    At(Point),
+}
+
+/// What the source says: every member once, or the collection would never fit its count.
+pub(super) struct Snapshot {
+    members: Vec<(Rank, Vec<u8>)>,
+    /// One digit that the structure keeps beside the count.
+    flag: u8,
+}
+
+impl Snapshot {
+    /// Of a member that is named twice the first.
+    pub(super) fn new(mut members: Vec<(Rank, Vec<u8>)>, flag: u8) -> Self {
+        members.sort_by(|(_, one), (_, other)| one.cmp(other));
+        members.dedup_by(|(_, later), (_, first)| later == first);
+        Snapshot { members, flag }
+    }
+}
+
+/// What a collection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Set,
+    SortedSet,
+    /// A sorted set by where its members are.
+    GeoSet,
+}
+
+impl Kind {
+    fn count(self) -> &'static str {
+        match self {
+            Kind::Set => "SCARD",
+            Kind::SortedSet | Kind::GeoSet => "ZCARD",
+        }
+    }
+
+    fn add(self) -> &'static str {
+        match self {
+            Kind::Set => "SADD",
+            Kind::SortedSet => "ZADD",
+            Kind::GeoSet => "GEOADD",
+        }
+    }
+}
+
+/// Answers of `take.lua`.
+struct Taken;
+
+impl Taken {
+    const OURS: u8 = 1;
+    const COMPLETE: u8 = 2;
+}
+
+/// The keys of a collection that has a source.
+#[derive(Debug, Clone)]
+pub(super) struct Rebuilt {
+    pub(super) key: Vec<u8>,
+    pub(super) marker: Vec<u8>,
+    pub(super) lease: Vec<u8>,
+    /// How long it is believed at most.
+    lifetime: Duration,
+    kind: Kind,
+}
+
+impl Rebuilt {
+    pub(super) fn new(kind: Kind, key: Vec<u8>, lifetime: Duration) -> Self {
+        Rebuilt { marker: beside(&key, ":ok"), lease: beside(&key, ":lease"), key, lifetime, kind }
+    }
+
+    /// Runs an operation that says `None` as long as the collection is not complete, and rebuilds
+    /// the collection until it is.
+    pub(super) async fn complete<T, Op, Load>(
+        &self,
+        link: &Link,
+        operation: impl Fn() -> Op,
+        load: impl Fn() -> Load,
+    ) -> Result<T>
+    where
+        Op: Future<Output = Result<Option<T>>>,
+        Load: Future<Output = Result<Snapshot>>,
+    {
+        let began = link.clock().now();
+        loop {
+            if let Some(done) = operation().await? {
+                return Ok(done);
+            }
+            if link.clock().now().since(began) >= PATIENCE {
+                return Err(Error::Source(
+                    format!("a collection was not rebuilt within {PATIENCE:?}").into(),
+                ));
+            }
+            self.build(link, &load).await?;
+        }
+    }
+
+    /// Rebuilds it, or waits a moment when somebody else does.
+    async fn build<Load>(&self, link: &Link, load: &impl Fn() -> Load) -> Result<()>
+    where
+        Load: Future<Output = Result<Snapshot>>,
+    {
+        let token = format!("{:032x}", rand::random::<u128>());
+        let take = TAKE.on(&[&self.key, &self.marker, &self.lease]).arg(&token);
+        match link.eval(&take.arg(LEASE.as_millis() as u64).arg(self.kind.count())).await? {
+            Taken::OURS => {}
+            // Somebody else was quicker.
+            Taken::COMPLETE => return Ok(()),
+            _ => {
+                let pause = Duration::from_millis(rand::rng().random_range(PAUSE_MS));
+                link.clock().sleep(pause).await;
+                return Ok(());
+            }
+        }
+        let built = match load().await {
+            Ok(snapshot) => self.publish(link, &token, &snapshot).await,
+            Err(error) => Err(error),
+        };
+        if built.is_err() {
+            // So that the next one need not wait for the lease to end.
+            let _ = link.run(&UNLEASE.on(&[&self.lease]).arg(&token)).await;
+        }
+        built
+    }
+
+    async fn publish(&self, link: &Link, token: &str, snapshot: &Snapshot) -> Result<()> {
+        let new = beside(&self.key, &format!(":new:{token}"));
+        let mut commands = Vec::new();
+        for slice in snapshot.members.chunks(SLICE) {
+            let mut add = cmd(self.kind.add());
+            add.arg(&new);
+            for (rank, member) in slice {
+                match rank {
+                    Rank::None => &mut add,
+                    Rank::Score(score) => add.arg(score),
+                    Rank::At(point) => add.arg(point.longitude).arg(point.latitude),
+                }
+                .arg(member);
+            }
+            commands.push((new.clone(), add));
+            let mut expire = cmd("PEXPIRE");
+            expire.arg(&new).arg(2 * LEASE.as_millis() as u64);
+            commands.push((new.clone(), expire));
+        }
+        for pipeline in commands.chunks(2 * SLICES_AT_ONCE) {
+            for reply in link.send_all(pipeline.to_vec()).await {
+                reply?;
+            }
+        }
+        let call = PUBLISH
+            .on(&[&self.key, &self.marker, &self.lease, &new])
+            .arg(token)
+            .arg(snapshot.members.len())
+            .arg(snapshot.flag)
+            .arg(self.lifetime.as_millis() as u64)
+            .arg(self.kind.count());
+        // Refused: a change came meanwhile. The caller sees that it is not complete and comes again.
+        link.run(&call).await.map(drop)
+    }
+
+    /// Forgets the collection, so that the next reader rebuilds it. May be repeated.
+    pub(super) async fn forget(&self, link: &Link) -> Result<()> {
+        let mut command = cmd("UNLINK");
+        command.arg(&self.marker).arg(&self.key).arg(&self.lease);
+        link.send(&self.key, &command).await.map(drop)
+    }
+}
+
+/// Refuses a lifetime in which hardly anybody could be answered.
+pub(super) fn check_lifetime(time: Duration) -> Result<()> {
+    if time < Duration::from_secs(1) {
+        return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
+    }
+    lifetime::millis("lifetime", time).map(drop)
+}
+
+/// The caller's error, as ours.
+pub(super) fn source_error(error: impl std::fmt::Display) -> Error {
+    Error::Source(error.to_string().into())
+}

@@ -1,0 +1,327 @@
+//! Timelines: members by time, one sorted set a subject, each a copy of what a database says.
+//!
+//! Who likes a note since when, what lies in a reader's inbox, what an author wrote last: the same
+//! structure. Redis answers quickly, the source is the truth: a set that Redis does not have is read
+//! from it by one process, and an absent set is never taken for an empty one (see `rebuild`).
+//!
+//! Write the source first, then [`TimelineOf::put`] or [`TimelineOf::remove`]. These touch only a
+//! complete set: where there is none they end a rebuild that may have read the source too early, and
+//! the next reader reads it anew. If they fail, [`TimelineOf::forget`] the set as soon as Redis
+//! answers. Changes of one member have to come in the order of the source's; a lock around both does
+//! that.
+//!
+//! With [`TimelineBuilder::keep`] the newest are kept, and [`Newest::end`] says whether something
+//! older is left to the source. What is older than the oldest that is kept is not added: it would hide
+//! what lies between.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use redis::{FromRedisValue, Value};
+use seawall_client::{
+    Handle,
+    error::{Error, Result},
+    link::Call,
+    member::Member,
+};
+
+use super::{
+    Change, FanOut,
+    by_time::{self, call, put},
+    inbox_box::flat,
+    rebuild::{LIFETIME, Rebuilt, Snapshot, check_lifetime, source_error},
+    template::{Template, check_count, check_score, handles, members},
+};
+
+/// The most that may be kept.
+const MAX_KEEP: usize = 100_000;
+/// Scripts in one pipeline.
+const FAN_OUT: usize = 500;
+
+type Source<M> = Arc<dyn Fn(M) -> BoxFuture<'static, Result<Vec<(M, i64)>>> + Send + Sync>;
+
+impl<M: Member> Timelines<M> {
+    /// Begins timelines by their name. `load` reads a subject's members with their times from the
+    /// source: all of them, or with [`TimelineBuilder::keep`] at least one more than are kept, if
+    /// there are so many.
+    #[must_use]
+    pub fn builder<F, Fut, E>(
+        handle: &Handle,
+        name: impl Into<String>,
+        load: F,
+    ) -> TimelineBuilder<M>
+    where
+        F: Fn(M) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<(M, i64)>, E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        let source: Source<M> =
+            Arc::new(move |subject| load(subject).map(|read| read.map_err(source_error)).boxed());
+        TimelineBuilder {
+            template: Template::new(handle, "timeline", name),
+            keep: 0,
+            lifetime: LIFETIME,
+            source,
+        }
+    }
+}
+
+/// Settings of [`Timelines`].
+pub struct TimelineBuilder<M> {
+    template: Template,
+    keep: usize,
+    lifetime: Duration,
+    source: Source<M>,
+}
+
+impl<M: Member> TimelineBuilder<M> {
+    /// How many are kept, the newest; all without it.
+    #[must_use]
+    pub fn keep(mut self, newest: usize) -> Self {
+        self.keep = newest;
+        self
+    }
+
+    /// How long a set is believed before it is read from the source again; a day without it.
+    #[must_use]
+    pub fn lifetime(mut self, time: Duration) -> Self {
+        self.lifetime = time;
+        self
+    }
+
+    /// Builds them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a lifetime below a second, and for keeping more than 100,000.
+    pub fn build(self) -> Result<Timelines<M>> {
+        check_lifetime(self.lifetime)?;
+        if self.keep > MAX_KEEP {
+            let keep = self.keep;
+            return Err(Error::Invalid(format!("keep is {keep}: at most {MAX_KEEP} are allowed")));
+        }
+        Ok(Timelines { inner: Arc::new(self) })
+    }
+}
+
+/// Timelines of all subjects; a cheap clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
+/// use seawall::{Seawall, social::Change};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// // The source: note 42 is liked by 7 and 8.
+/// let load = |note: u64| async move {
+///     Ok::<_, std::io::Error>(if note == 42 { vec![(7, 1_000), (8, 2_000)] } else { vec![] })
+/// };
+/// let likes = seawall.timelines::<u64, _, _, _>("likes", load).build()?;
+/// let note = likes.of(&42)?;
+/// assert_eq!(note.first(5).await?, [7, 8]);
+/// assert_eq!(note.put(&9, 3_000).await?, Change::Changed);
+/// assert_eq!(note.put(&9, 3_000).await?, Change::Unchanged);
+/// assert_eq!(note.count().await?, 3);
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+pub struct Timelines<M> {
+    inner: Arc<TimelineBuilder<M>>,
+}
+
+/// Members of a timeline, the newest first; those of one millisecond in falling order of their bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Newest<M> {
+    /// Members and their times.
+    pub members: Vec<(M, i64)>,
+    /// Whether the source has nothing older either.
+    pub end: bool,
+}
+
+impl<M: Member> Timelines<M> {
+    /// The timeline of one subject.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is no valid part of a key.
+    pub fn of(&self, subject: &M) -> Result<TimelineOf<M>> {
+        let keys = self.keys(subject)?;
+        Ok(TimelineOf { inner: Arc::clone(&self.inner), subject: subject.clone(), keys })
+    }
+
+    /// Puts a member into the timelines of many subjects, where they are complete. May be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what makes no sense; nothing is sent then. What the servers do not take
+    /// is in [`FanOut::missed`].
+    pub async fn put_all(&self, subjects: &[M], member: &M, millis: i64) -> Result<FanOut<M>> {
+        check_score(millis)?;
+        let bytes = member.to_member()?.into_owned();
+        let keep = self.inner.keep;
+        self.fan_out(subjects, |keys| put(keys, &bytes, millis, keep)).await
+    }
+
+    /// Takes a member out of the timelines of many subjects. May be repeated.
+    ///
+    /// # Errors
+    /// As [`Timelines::put_all`].
+    pub async fn remove_all(&self, subjects: &[M], member: &M) -> Result<FanOut<M>> {
+        let bytes = member.to_member()?.into_owned();
+        self.fan_out(subjects, |keys| call(keys, "remove").arg(&bytes)).await
+    }
+
+    async fn fan_out(
+        &self,
+        subjects: &[M],
+        change: impl Fn(&Rebuilt) -> Call,
+    ) -> Result<FanOut<M>> {
+        let mut done = FanOut { reached: 0, missed: Vec::new() };
+        for slice in subjects.chunks(FAN_OUT) {
+            let calls = slice.iter().map(|subject| Ok(change(&self.keys(subject)?)));
+            let calls = calls.collect::<Result<Vec<_>>>()?;
+            done.note(slice, self.inner.template.link().run_all(&calls).await)?;
+        }
+        Ok(done)
+    }
+
+    /// In which of these subjects' timelines a member is: one answer each, in order; `None` where
+    /// Redis has no complete one. Nothing is rebuilt for it.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn known(&self, member: &M, subjects: &[M]) -> Result<Vec<Option<bool>>> {
+        let bytes = member.to_member()?.into_owned();
+        let mut answers = Vec::with_capacity(subjects.len());
+        for slice in subjects.chunks(FAN_OUT) {
+            let calls = slice
+                .iter()
+                .map(|subject| Ok(call(&self.keys(subject)?, "has").arg(&bytes)))
+                .collect::<Result<Vec<_>>>()?;
+            for reply in self.inner.template.link().run_all(&calls).await {
+                let found: Option<Vec<Value>> = redis::from_redis_value(reply?)?;
+                answers.push(found.map(|found| found.first().is_some_and(|it| *it != Value::Nil)));
+            }
+        }
+        Ok(answers)
+    }
+
+    fn keys(&self, subject: &M) -> Result<Rebuilt> {
+        Ok(by_time::keys(self.inner.template.key_of(subject)?, self.inner.lifetime))
+    }
+}
+
+/// The timeline of one subject.
+pub struct TimelineOf<M> {
+    inner: Arc<TimelineBuilder<M>>,
+    subject: M,
+    keys: Rebuilt,
+}
+
+impl<M: Member> TimelineOf<M> {
+    /// Puts a member in, after the source has it; unchanged where there is no complete timeline. May
+    /// be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn put(&self, member: &M, millis: i64) -> Result<Change> {
+        check_score(millis)?;
+        let put = put(&self.keys, &member.to_member()?, millis, self.inner.keep);
+        self.change(&put).await
+    }
+
+    /// Takes a member out, after the source has lost it. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn remove(&self, member: &M) -> Result<Change> {
+        self.change(&call(&self.keys, "remove").arg(&*member.to_member()?)).await
+    }
+
+    async fn change(&self, call: &Call) -> Result<Change> {
+        match self.inner.template.link().eval::<Option<u8>>(call).await? {
+            Some(1) => Ok(Change::Changed),
+            Some(0) | None => Ok(Change::Unchanged),
+            Some(other) => Err(Error::unexpected(format!("{other} is not a change's answer"))),
+        }
+    }
+
+    /// Which of these are in it: one answer each, in order; at most [`SLICE`](super::SLICE).
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer.
+    pub async fn has(&self, asked: &[M]) -> Result<Vec<bool>> {
+        check_count(asked.len())?;
+        let mut call = call(&self.keys, "has");
+        for member in asked {
+            call = call.arg(&*member.to_member()?);
+        }
+        let found: Vec<Value> = self.run(&call).await?;
+        Ok(found.iter().map(|score| *score != Value::Nil).collect())
+    }
+
+    /// How many there are, of those that are kept.
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer.
+    pub async fn count(&self) -> Result<u64> {
+        self.run(&call(&self.keys, "count")).await
+    }
+
+    /// How many are newer than this, of those that are kept.
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer.
+    pub async fn count_since(&self, millis: i64) -> Result<u64> {
+        check_score(millis)?;
+        self.run(&call(&self.keys, "since").arg(millis)).await
+    }
+
+    /// The first ones in order of time, at most [`SLICE`](super::SLICE).
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer.
+    pub async fn first(&self, count: usize) -> Result<Vec<M>> {
+        check_count(count)?;
+        let found: Vec<Vec<u8>> = self.run(&call(&self.keys, "first").arg(count)).await?;
+        members(&found)
+    }
+
+    /// The newest ones that are not younger than `max`; at most [`SLICE`](super::SLICE).
+    ///
+    /// # Errors
+    /// When Redis or the source does not answer.
+    pub async fn newest(&self, max: i64, count: usize) -> Result<Newest<M>> {
+        check_count(count)?;
+        check_score(max)?;
+        let call = call(&self.keys, "newest").arg(max).arg(count);
+        let (flag, found): (u8, Value) = self.run(&call).await?;
+        let found = flat(found)?;
+        let end = flag == 1 && found.len() < count;
+        let members = found.iter().map(|(member, time)| Ok((M::from_member(member)?, *time)));
+        Ok(Newest { members: members.collect::<Result<_>>()?, end })
+    }
+
+    /// Forgets the copy; it is read from the source when it is needed again. May be repeated.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn forget(&self) -> Result<()> {
+        self.keys.forget(self.inner.template.link()).await
+    }
+
+    /// The newest of the source, as they go into Redis.
+    async fn snapshot(&self) -> Result<Snapshot> {
+        let mut found = (self.inner.source)(self.subject.clone()).await?;
+        found.sort_unstable_by(|(a, at), (b, bt)| bt.cmp(at).then_with(|| b.cmp(a)));
+        found.iter().try_for_each(|(_, millis)| check_score(*millis))?;
+        let (keep, read) = (self.inner.keep, found.len());
+        if keep > 0 {
+            found.truncate(keep);
+        }
+        by_time::snapshot(found, keep == 0 || read <= keep)
+    }
+
+    /// Runs a script on a complete timeline, which is rebuilt where needed.
+    async fn run<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
+        let link = self.inner.template.link();
+        self.keys.complete(link, || link.eval::<Option<T>>(call), || self.snapshot()).await
+    }
+}
+
+handles!(TimelineBuilder, Timelines, TimelineOf);

@@ -1,0 +1,407 @@
+//! Holding and selling: at the home alone where it has enough, else gathered from several shards.
+//!
+//! Gathering, for a reference whose home has too little:
+//!
+//! ```text
+//! home      begin   G, attempt a, takes what it gives        (in doubt: goes back after 5 s)
+//! others    part    H for attempt a                          (in doubt: they ask the home)
+//! home      commit  G of attempt a → H or S with its parts   ← the one step that decides
+//! ```
+//!
+//! Nothing is decided before the commit, so an undo is exact: the home gives up the attempt, the parts
+//! are told, and a part that arrives late or twice finds that its attempt is over. A process that dies
+//! in between leaves parts that ask the home when they are due, and get the same verdict. The home notes
+//! who may be asked before anybody is, and forgets nothing until each of them has answered. A shard that
+//! is rebuilt ends all gatherings first ([`super::rebuild`]), for they may count on parts that it lost.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use seawall_client::{
+    error::{Error, Result},
+    link::Script,
+    retry::{Doubt, midway},
+};
+
+use super::{
+    inventory::{Inner, Inventory},
+    record::{Part, Record, Standing, written},
+    reference::Reference,
+    sale::{MAX_UNITS, millis},
+    settle::{Answered, Verdict},
+    sweeper::Asked,
+};
+
+/// How long a gathering may take until its home takes its units back.
+const GATHERING: Duration = Duration::from_secs(5);
+/// When a part first asks its home, unless it was told before.
+const ASK_FIRST: Duration = Duration::from_secs(2);
+/// How often a home is asked while holds that have ended go back there, 128 or more each time.
+const MAX_ASKED: usize = 10_000;
+/// How often gathering is begun anew when others were quicker.
+const MAX_GATHERINGS: usize = 6;
+/// Shards that a gathering may ask beyond those that have enough, in case others were quicker there.
+const SPARE_SHARDS: usize = 8;
+
+static HOLD: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/hold.lua")));
+static BEGIN: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/begin.lua")));
+static PART: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/part.lua")));
+static COMMIT: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/commit.lua")));
+
+/// Units that are held, until a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// How many.
+    pub units: u64,
+    /// When they go back by themselves, by the server's clock, in milliseconds since 1970.
+    pub until_millis: i64,
+    /// Where they lie; the home first.
+    pub parts: Vec<Part>,
+}
+
+/// What holding, or selling at once, came to.
+#[must_use = "whoever does not look does not know whether there are units"]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Held {
+    /// They are held: by this call, or by one before with the same reference.
+    Held(Hold),
+    /// They are sold under this reference.
+    Sold {
+        /// How many.
+        units: u64,
+    },
+    /// The reference is used up: what was held under it was released, expired or was taken back.
+    Over(Standing),
+    /// There are not that many, and every shard was asked.
+    SoldOut {
+        /// How many there are.
+        left: u64,
+    },
+    /// There are not that many at the shards that answered; some did not.
+    Partial {
+        /// How many there are at those.
+        left: u64,
+    },
+    /// The home cannot be reached, and nothing was moved. Another reference may have better luck:
+    /// see [`Inventory::hold_anywhere`].
+    Unavailable,
+}
+
+impl Held {
+    /// True when the caller has the units, held or sold.
+    #[must_use]
+    pub fn is_yours(&self) -> bool {
+        matches!(self, Held::Held(_) | Held::Sold { .. })
+    }
+}
+
+/// Whether a home said that it has too little.
+fn is_short(word: &str) -> bool {
+    matches!(word, "SHORT" | "MORE")
+}
+
+/// What is wanted.
+#[derive(Clone, Copy)]
+struct Want<'a> {
+    reference: &'a Reference,
+    units: u64,
+    lifetime: Duration,
+    /// `H` or `S`.
+    state: &'static str,
+}
+
+impl Inventory {
+    /// Holds units for a while. With the same reference it may be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Indeterminate`]: they may be held; repeat, or [`Inventory::release`]. Else as
+    /// [`Link::send`](seawall_client::Link::send).
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have held: the same. What nobody asks for again goes back after the lifetime.
+    pub async fn hold(
+        &self,
+        reference: &Reference,
+        units: u64,
+        lifetime: Duration,
+    ) -> Result<Held> {
+        self.inner.take(Want { reference, units, lifetime, state: "H" }).await
+    }
+
+    /// Sells units without holding them first. With the same reference it may be repeated; units that
+    /// it holds are sold.
+    ///
+    /// # Errors
+    /// As [`Inventory::hold`].
+    pub async fn sell_now(&self, reference: &Reference, units: u64) -> Result<Held> {
+        let lifetime = GATHERING;
+        let held = self.inner.take(Want { reference, units, lifetime, state: "S" }).await?;
+        match held {
+            Held::Held(_) => Ok(match self.sell(reference).await? {
+                super::Settled::Now { units } | super::Settled::Before { units } => {
+                    Held::Sold { units }
+                }
+                super::Settled::Not(standing) => Held::Over(standing),
+                super::Settled::Unavailable => Held::Unavailable,
+            }),
+            other => Ok(other),
+        }
+    }
+
+    /// Holds units under a name, beginning at a rotating shard and leaving out those that cannot be
+    /// reached. Gives the reference under which they are held, which the caller keeps.
+    ///
+    /// # Errors
+    /// As [`Inventory::hold`], when no shard answered. What may be held under a reference that was
+    /// given up goes back after the lifetime.
+    pub async fn hold_anywhere(
+        &self,
+        name: &str,
+        units: u64,
+        lifetime: Duration,
+    ) -> Result<(Reference, Held)> {
+        let (mut away, mut doubt) = (None, Doubt::default());
+        for skipped in 0..self.shards() {
+            let reference = Reference::at(name, self.inner.next_home(skipped))?;
+            match self.hold(&reference, units, lifetime).await {
+                Ok(Held::Unavailable) => away = Some(reference),
+                Err(error) if error.is_indeterminate() => doubt.note(&error),
+                Ok(held) => return Ok((reference, held)),
+                Err(error) => return Err(doubt.report(error)),
+            }
+        }
+        match away {
+            Some(reference) if !doubt.exists() => Ok((reference, Held::Unavailable)),
+            _ => Err(doubt.report(Error::Unavailable("no shard answered".into()))),
+        }
+    }
+}
+
+impl Inner {
+    async fn take(&self, want: Want<'_>) -> Result<Held> {
+        if want.units == 0 || want.units > MAX_UNITS {
+            return Err(Error::Invalid(format!("1 to {MAX_UNITS} units can be held")));
+        }
+        let _asked = Asked(self);
+        let home = want.reference.home(self.shards.len());
+        let words = match self.take_at(home, want).await {
+            Err(Error::Unavailable(_)) => return Ok(Held::Unavailable),
+            words => words?,
+        };
+        match words.split_first() {
+            Some((word, _)) if is_short(word) => match self.gather(home, want).await {
+                Err(Error::Unavailable(_)) => Ok(Held::Unavailable),
+                held => held,
+            },
+            Some((_, record)) => self.held(home, record),
+            None => Err(Error::unexpected("a shard answered nothing")),
+        }
+    }
+
+    /// Takes from the home alone. As long as holds that have ended may go back there, it is asked again.
+    async fn take_at(&self, home: usize, want: Want<'_>) -> Result<Vec<String>> {
+        let mut words = Vec::new();
+        for _ in 0..MAX_ASKED {
+            words = self
+                .call(home, &HOLD, |call| {
+                    call.arg(want.reference.as_str())
+                        .arg(want.units)
+                        .arg(millis(want.lifetime))
+                        .arg(want.state)
+                })
+                .await?;
+            if words.first().is_none_or(|word| word != "MORE") {
+                break;
+            }
+        }
+        Ok(words)
+    }
+
+    /// What a record at its home means to one who wants units.
+    fn held(&self, home: usize, words: &[String]) -> Result<Held> {
+        let record = Record::from_answer(words)?;
+        Ok(match record.standing {
+            Standing::Held => {
+                let mut parts = record.parts.clone();
+                if record.units > 0 {
+                    parts.insert(0, Part { shard: home, units: record.units });
+                }
+                let units = record.total();
+                Held::Held(Hold { units, until_millis: record.ends_millis, parts })
+            }
+            Standing::Sold => Held::Sold { units: record.total() },
+            over => Held::Over(over),
+        })
+    }
+
+    async fn gather(&self, home: usize, want: Want<'_>) -> Result<Held> {
+        let mut sum = 0;
+        for _ in 0..MAX_GATHERINGS {
+            // Everybody is looked at before anybody is told that there is nothing.
+            let looks = (0..self.shards.len()).map(|shard| self.clear(shard));
+            let looks = join_all(looks).await;
+            let complete = looks.iter().all(|look| look.as_ref().is_ok_and(|look| look.is_all));
+            let mut others: Vec<Part> = looks
+                .into_iter()
+                .enumerate()
+                .filter_map(|(shard, look)| Some(Part { shard, units: look.ok()?.left }))
+                .filter(|part| part.units > 0)
+                .collect();
+            sum = others.iter().map(|part| part.units).sum::<u64>();
+            others.retain(|part| part.shard != home);
+            // The fewest parts: the fullest shards first.
+            others.sort_by_key(|part| std::cmp::Reverse(part.units));
+            if sum < want.units {
+                return Ok(match complete {
+                    true => Held::SoldOut { left: sum },
+                    false => Held::Partial { left: sum },
+                });
+            }
+            if let Some(held) = self.gather_from(home, &others, want).await? {
+                return Ok(held);
+            }
+        }
+        Ok(Held::Partial { left: sum })
+    }
+
+    /// One attempt; `None` when it was in vain.
+    async fn gather_from(
+        &self,
+        home: usize,
+        others: &[Part],
+        want: Want<'_>,
+    ) -> Result<Option<Held>> {
+        let alone = others.first().is_some_and(|part| part.units >= want.units);
+        let others = candidates(others, want.units);
+        let begun = self
+            .call(home, &BEGIN, |call| {
+                let call = call
+                    .arg(want.reference.as_str())
+                    .arg(if alone { 0 } else { want.units })
+                    .arg(millis(GATHERING));
+                others.iter().fold(call, |call, part| call.arg(part.shard))
+            })
+            .await?;
+        let (attempt, mut missing) = match begun.as_slice() {
+            [word, attempt, taken] if word == "BEGUN" => {
+                let number = |text: &String| text.parse::<u64>().unwrap_or(0);
+                (number(attempt), want.units - number(taken).min(want.units))
+            }
+            [_, record @ ..] => return self.held(home, record).map(Some),
+            [] => return Err(Error::unexpected("a shard answered nothing")),
+        };
+        let (mut parts, mut asked, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+        for other in others {
+            if missing == 0 {
+                empty.push(Answered::unasked(other.shard));
+                continue;
+            }
+            asked.push(other.shard);
+            // One that does not answer may have given something: the home waits for it.
+            match self.part(other.shard, home, attempt, missing, want).await {
+                Ok(0) => empty.push(Answered::told(other.shard, Verdict::Back)),
+                Ok(units) => {
+                    parts.push(Part { shard: other.shard, units });
+                    missing -= units.min(missing);
+                }
+                Err(error) => {
+                    let shard = other.shard;
+                    tracing::debug!(sku = %self.name, shard, %error, "a shard gives no part");
+                }
+            }
+        }
+        if missing == 0 {
+            let committed = self
+                .call(home, &COMMIT, |call| {
+                    let call = call
+                        .arg(want.reference.as_str())
+                        .arg(attempt)
+                        .arg(millis(want.lifetime))
+                        .arg(written(&parts))
+                        .arg(want.state);
+                    empty.iter().fold(call, |call, shard| call.arg(shard.to_string()))
+                })
+                .await?;
+            if let [word, record @ ..] = committed.as_slice()
+                && !record.is_empty()
+            {
+                let held = self.held(home, record)?;
+                if matches!(held, Held::Sold { .. }) {
+                    let verdict = if word == "NEW" { Verdict::SoldNow } else { Verdict::Sold };
+                    let record = Record::from_answer(record)?;
+                    let over = self.settle_sale(want.reference, &record, verdict).await;
+                    let over = over.map_err(midway)?;
+                    return Ok(Some(over.map_or(held, Held::Over)));
+                }
+                return Ok(Some(held));
+            }
+        }
+        self.undo(want.reference, attempt, &asked, empty).await?;
+        // Perhaps the home alone has enough by now.
+        let words = self.take_at(home, want).await?;
+        match words.as_slice() {
+            [word, _] if is_short(word) => Ok(None),
+            [_, record @ ..] => self.held(home, record).map(Some),
+            [] => Err(Error::unexpected("a shard answered nothing")),
+        }
+    }
+
+    async fn part(
+        &self,
+        shard: usize,
+        home: usize,
+        attempt: u64,
+        most: u64,
+        want: Want<'_>,
+    ) -> Result<u64> {
+        let words = self
+            .call(shard, &PART, |call| {
+                call.arg(want.reference.as_str())
+                    .arg(home)
+                    .arg(attempt)
+                    .arg(most)
+                    .arg(millis(ASK_FIRST))
+            })
+            .await?;
+        Ok(words.get(1).and_then(|units| units.parse().ok()).unwrap_or(0))
+    }
+
+    /// Gives up an attempt: first at the home, so that it cannot be committed any more.
+    async fn undo(
+        &self,
+        reference: &Reference,
+        attempt: u64,
+        asked: &[usize],
+        empty: Vec<Answered>,
+    ) -> Result<()> {
+        let home = reference.home(self.shards.len());
+        if let Some((_, record)) = self.decide(home, reference, "N", attempt).await?
+            && record.attempt == attempt
+            && matches!(record.standing, Standing::Held | Standing::Sold)
+        {
+            // It was committed after all: the parts are not this call's to give back.
+            return Ok(());
+        }
+        let parts: Vec<Part> = asked.iter().map(|shard| Part { shard: *shard, units: 0 }).collect();
+        let mut told = self.settle(reference, attempt, &parts, Verdict::Back).await;
+        told.answered.extend(empty);
+        self.note_answers(reference, attempt, &told.answered).await;
+        Ok(())
+    }
+}
+
+/// Those that are asked: as many of the fullest as have enough, and a few more.
+fn candidates(others: &[Part], units: u64) -> &[Part] {
+    let mut sum = 0u64;
+    let enough = others.iter().take_while(|part| {
+        let short = sum < units;
+        sum = sum.saturating_add(part.units);
+        short
+    });
+    &others[..others.len().min(enough.count() + SPARE_SHARDS)]
+}

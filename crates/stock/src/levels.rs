@@ -1,0 +1,260 @@
+//! How an inventory stands, whether every unit is accounted for, and what tidies up by itself.
+//!
+//! A hold that has ended goes back with the next movement of its shard, or when a sweeper comes by.
+//! Parts whose home has not told them anything are named by the same look, and their home is asked.
+//!
+//! One look takes care of a page of records, so that no script takes long; whoever needs to know how
+//! many units there are looks again until the page was not full.
+
+use std::{ops::Add, time::Duration};
+
+use futures_util::future::join_all;
+use seawall_client::{
+    error::{Error, Result},
+    link::Script,
+};
+
+use super::{
+    inventory::{Inner, Inventory, Said},
+    sale::millis,
+};
+
+/// Records that one look takes care of.
+const RECORDS_A_LOOK: u64 = 128;
+/// Looks at one shard until it is told that not everything was seen.
+const MAX_LOOKS: usize = 10_000;
+/// How often the same part asks its home.
+pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+static LOOK: Script =
+    Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/look.lua")));
+
+/// Units, by what has become of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Levels {
+    /// All that ever came in.
+    pub received: u64,
+    /// Held by somebody.
+    pub held: u64,
+    /// Sold.
+    pub sold: u64,
+    /// For sale.
+    pub left: u64,
+}
+
+impl Levels {
+    /// Whether `held + sold + left = received`.
+    #[must_use]
+    pub fn is_conserved(&self) -> bool {
+        self.held + self.sold + self.left == self.received
+    }
+}
+
+impl Add for Levels {
+    type Output = Levels;
+
+    fn add(self, other: Levels) -> Levels {
+        Levels {
+            received: self.received + other.received,
+            held: self.held + other.held,
+            sold: self.sold + other.sold,
+            left: self.left + other.left,
+        }
+    }
+}
+
+/// How all shards stand, each at one moment.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// By shard; `None` where it could not be reached, or is [closed](Audit::closed).
+    pub shards: Vec<Option<Levels>>,
+    /// Shards that answered and have nothing to sell from: they have lost their data, or a rebuild of
+    /// theirs was not finished. [`Inventory::rebuild`] opens them. Any other without levels did not
+    /// answer: its units come back with it.
+    pub closed: Vec<usize>,
+    /// Units that are held as parts of something that its home does not know, because the home lost it.
+    /// They stay held until an [`Inventory::rebuild`] from a ledger finds out whose they are.
+    pub astray: u64,
+}
+
+impl Audit {
+    /// The shards that answered, together.
+    #[must_use]
+    pub fn total(&self) -> Levels {
+        self.shards.iter().flatten().fold(Levels::default(), |sum, levels| sum + *levels)
+    }
+
+    /// Whether every shard that answered has `held + sold + left = received`, and none of them holds
+    /// units of which nobody knows whose they are.
+    #[must_use]
+    pub fn is_conserved(&self) -> bool {
+        self.astray == 0 && self.shards.iter().flatten().all(Levels::is_conserved)
+    }
+
+    /// Whether every shard answered.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.shards.iter().all(Option::is_some)
+    }
+}
+
+/// What a look at one shard shows.
+struct Look {
+    levels: Levels,
+    /// What may be due beyond what it took care of.
+    due: Due,
+    /// Units of parts whose home does not know them.
+    astray: u64,
+    /// Parts whose home is to be asked: "attempt home reference"; holds whose parts are to be told:
+    /// "! reference".
+    parts: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// Holds that have ended, and so units.
+    Holds,
+    /// Records to be forgotten, parts to be settled.
+    Other,
+    Nothing,
+}
+
+/// How a shard stands for one who needs units.
+pub(super) struct Cleared {
+    pub(super) left: u64,
+    /// False when some units there may be held although their hold has ended.
+    pub(super) is_all: bool,
+}
+
+impl Inventory {
+    /// How all shards stand. Right while others move units: each shard is read in one step.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send); a shard that cannot be reached is no error.
+    pub async fn audit(&self) -> Result<Audit> {
+        let looks = (0..self.shards()).map(|shard| self.inner.look_at_all(shard));
+        let mut audit = Audit { shards: Vec::new(), closed: Vec::new(), astray: 0 };
+        for (shard, look) in join_all(looks).await.into_iter().enumerate() {
+            match look {
+                Ok(Some(look)) => {
+                    audit.shards.push(Some(look.levels));
+                    audit.astray += look.astray;
+                }
+                Ok(None) => {
+                    audit.shards.push(None);
+                    audit.closed.push(shard);
+                }
+                Err(error) if error.is_outage() => audit.shards.push(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(audit)
+    }
+
+    /// Lets go what has ended, and settles parts that were left behind, as the sweeper in the
+    /// background does; true when there was nothing left to settle.
+    ///
+    /// # Errors
+    /// As [`Link::send`](seawall_client::Link::send), from the first shard that failed; the others were swept.
+    pub async fn sweep(&self) -> Result<bool> {
+        self.inner.sweep().await
+    }
+}
+
+impl Inner {
+    pub(super) async fn look(&self, shard: usize) -> Result<Levels> {
+        let look = self.look_at_all(shard).await?;
+        Ok(look.ok_or_else(|| self.closed(shard))?.levels)
+    }
+
+    /// A look after everything that has ended there went back; `None` when the shard is closed.
+    async fn look_at_all(&self, shard: usize) -> Result<Option<Look>> {
+        let mut look = self.look_once(shard, Duration::ZERO).await?;
+        for _ in 1..MAX_LOOKS {
+            if look.as_ref().is_none_or(|look| look.due != Due::Holds) {
+                break;
+            }
+            look = self.look_once(shard, Duration::ZERO).await?;
+        }
+        Ok(look)
+    }
+
+    fn closed(&self, shard: usize) -> Error {
+        self.unavailable(shard, "has lost its data or is being rebuilt")
+    }
+
+    /// Lets go everything at a shard that has ended, also parts that have not heard of it.
+    pub(super) async fn clear(&self, shard: usize) -> Result<Cleared> {
+        let (mut left, mut asked) = (0, true);
+        for _ in 0..MAX_LOOKS {
+            let look = self.look_after(shard, ASK_AGAIN).await?;
+            left = look.levels.left;
+            if look.due != Due::Holds && look.parts.is_empty() {
+                return Ok(Cleared { left, is_all: asked });
+            }
+            let told = look.parts.iter().map(|part| self.resolve(shard, part));
+            for told in join_all(told).await {
+                if let Err(error) = told {
+                    tracing::debug!(sku = %self.name, shard, %error, "a part asks later");
+                    asked = false;
+                }
+            }
+        }
+        Ok(Cleared { left, is_all: false })
+    }
+
+    /// Looks at a shard, and takes on its parts that are due: nobody else is told of them for a while.
+    async fn look_after(&self, shard: usize, parts_for: Duration) -> Result<Look> {
+        self.look_once(shard, parts_for).await?.ok_or_else(|| self.closed(shard))
+    }
+
+    /// The same; `None` when the shard is closed.
+    async fn look_once(&self, shard: usize, parts_for: Duration) -> Result<Option<Look>> {
+        let said =
+            self.ask(shard, &LOOK, |call| call.arg(RECORDS_A_LOOK).arg(millis(parts_for))).await?;
+        let words = match said {
+            Said::Words(words) => words,
+            Said::Lost | Said::Rebuilding => return Ok(None),
+        };
+        let number = |at: usize| words.get(at).and_then(|number| number.parse::<u64>().ok());
+        match (number(1), number(2), number(3), number(4)) {
+            (Some(received), Some(held), Some(sold), Some(left)) => Ok(Some(Look {
+                levels: Levels { received, held, sold, left },
+                due: match words.get(5).map(String::as_str) {
+                    Some("HOLDS") => Due::Holds,
+                    Some("OTHER") => Due::Other,
+                    _ => Due::Nothing,
+                },
+                astray: number(6).unwrap_or(0),
+                parts: words.into_iter().skip(7).collect(),
+            })),
+            _ => Err(Error::unexpected(format!("{words:?} is not a shard"))),
+        }
+    }
+
+    pub(super) async fn sweep(&self) -> Result<bool> {
+        let mut outcome = Ok(true);
+        for shard in 0..self.shards.len() {
+            let swept = async {
+                let mut nothing = true;
+                for _ in 0..MAX_LOOKS {
+                    let look = self.look_after(shard, ASK_AGAIN).await?;
+                    for part in &look.parts {
+                        nothing = false;
+                        self.resolve(shard, part).await?;
+                    }
+                    if look.due == Due::Nothing {
+                        break;
+                    }
+                }
+                Ok(nothing)
+            };
+            match swept.await {
+                Ok(nothing) => outcome = outcome.map(|clean| clean && nothing),
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,32 @@
+//! Everything that shards have noted, read page by page.
+
+use std::collections::HashMap;
+
+use redis::cmd;
+use seawall_client::error::Result;
+
+use super::inventory::Inner;
+
+/// Fields of one page.
+const PAGE: usize = 500;
+
+impl Inner {
+    /// All records of a shard, by field. What changes meanwhile may be seen before or after.
+    pub(super) async fn survey(&self, shard: usize) -> Result<HashMap<String, String>> {
+        let key = &self.shards[shard].keys[1];
+        let mut all = HashMap::new();
+        let mut cursor = 0u64;
+        // Bounded by the server: a scan ends when it has come round.
+        loop {
+            let (next, page): (u64, Vec<(String, String)>) = self
+                .link
+                .query(key, cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(PAGE))
+                .await?;
+            all.extend(page);
+            cursor = next;
+            if cursor == 0 {
+                return Ok(all);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Sweeps an inventory in the background: often while units are held, next to never while none are.
+//!
+//! Holds are what there is to sweep. While any is known of, or one began here, all shards are swept at
+//! the setting's pace. An inventory without any is idle: only one of its shards is looked at now and
+//! then, for holds of processes that are gone, and the idle shards of a handle take turns: one look a
+//! second for all of them together, however many inventories there are.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use seawall_client::Handle;
+
+use super::inventory::Inner;
+
+/// How far looks at idle shards of one handle lie apart.
+const IDLE_TURN: Duration = Duration::from_secs(1);
+
+/// How many shards of a handle's inventories nobody uses at the moment: their sweepers take turns.
+#[derive(Debug, Default)]
+pub(super) struct IdleShards(AtomicUsize);
+
+impl IdleShards {
+    pub(super) fn of(handle: &Handle) -> Arc<Self> {
+        handle.slot(Arc::default)
+    }
+}
+
+/// Counts an inventory's shards among the idle ones, as long as it lives.
+struct Idle {
+    count: Arc<IdleShards>,
+    shards: usize,
+    /// How many holds had been asked for here.
+    holds: usize,
+    next: usize,
+    waited: Duration,
+}
+
+impl Idle {
+    fn begin(count: &Arc<IdleShards>, inner: &Inner, holds: usize) -> Self {
+        let shards = inner.shards.len();
+        count.0.fetch_add(shards, Ordering::Relaxed);
+        // Not all inventories, nor all processes, begin at the same time or shard.
+        let next = usize::try_from(rand::random::<u32>()).unwrap_or(0) % shards;
+        let waited = Duration::ZERO;
+        let mut idle = Idle { count: Arc::clone(count), shards, holds, next, waited };
+        idle.waited = idle.pause().mul_f64(rand::random::<f64>());
+        idle
+    }
+
+    /// How long until it is this inventory's turn again.
+    fn pause(&self) -> Duration {
+        let all = u32::try_from(self.count.0.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        IDLE_TURN * all / u32::try_from(self.shards).unwrap_or(u32::MAX)
+    }
+
+    /// Whether it stays idle after this much more time.
+    async fn stays(&mut self, inner: &Inner, passed: Duration) -> bool {
+        if inner.holds.load(Ordering::SeqCst) != self.holds {
+            return false;
+        }
+        self.waited += passed;
+        if self.waited < self.pause() {
+            return true;
+        }
+        self.waited = Duration::ZERO;
+        self.next = (self.next + 1) % self.shards;
+        // One that does not answer is looked at when it is its turn again.
+        inner.look(self.next).await.map_or(true, |levels| levels.held == 0)
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        self.count.0.fetch_sub(self.shards, Ordering::Relaxed);
+    }
+}
+
+/// Counts a hold that is asked for here once it is over, also when it is dropped: then its units are held
+/// already, and whoever swept before without finding them goes on sweeping.
+pub(super) struct Asked<'a>(pub(super) &'a Inner);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.holds.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Sweeps until the inventory is gone.
+pub(super) async fn keep_sweeping(
+    inventory: Weak<Inner>,
+    every: Duration,
+    idle_shards: Arc<IdleShards>,
+) {
+    let mut idle: Option<Idle> = None;
+    loop {
+        let Some(clock) = inventory.upgrade().map(|inner| inner.clock().clone()) else { return };
+        clock.sleep(every).await;
+        let Some(inner) = inventory.upgrade() else { return };
+        if let Some(idle) = &mut idle
+            && idle.stays(&inner, every).await
+        {
+            continue;
+        }
+        idle = None;
+        let holds = inner.holds.load(Ordering::SeqCst);
+        match inner.sweep().await {
+            Ok(true) if is_free(&inner).await => {
+                idle = Some(Idle::begin(&idle_shards, &inner, holds));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(sku = %inner.name, %error, "not everything was swept");
+            }
+        }
+    }
+}
+
+/// Whether no unit is held anywhere.
+async fn is_free(inner: &Inner) -> bool {
+    for shard in 0..inner.shards.len() {
+        if !inner.look(shard).await.is_ok_and(|levels| levels.held == 0) {
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use seawall_client::testing::Stage;
+
+    use super::*;
+    use crate::Inventory;
+
+    const EVERY: Duration = Duration::from_millis(100);
+    /// So many that the idle look does not soon come to the one that matters.
+    const SHARDS: usize = 200;
+
+    /// Moves time on until so many shards are idle.
+    async fn until_idle(stage: &Stage, shards: usize) {
+        for _ in 0..1_000 {
+            if IdleShards::of(stage.handle()).0.load(Ordering::Relaxed) == shards {
+                return;
+            }
+            stage.advance(EVERY / 10).await;
+            // Real time: others have their turn.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("it is not so that {shards} shards are idle");
+    }
+
+    #[tokio::test]
+    async fn a_hold_with_a_reference_that_was_kept_wakes_it() {
+        let stage = Stage::start().await.expect("it starts");
+        let builder = Inventory::builder(stage.handle(), "sku").shards(SHARDS).sweep_every(EVERY);
+        let stock = builder.open().await.expect("answered");
+        let _ = stock.receive("first", 10 * SHARDS as u64).await.expect("received");
+        let reference = stock.reference("order").expect("a name");
+        until_idle(&stage, SHARDS).await;
+        let held = stock.hold(&reference, 1, Duration::from_secs(3_600)).await.expect("answered");
+        assert!(held.is_yours(), "{held:?}");
+        until_idle(&stage, 0).await;
+        // Woken for nothing: it goes back to sleep.
+        let _ = stock.release(&reference).await.expect("answered");
+        until_idle(&stage, SHARDS).await;
+        stage.shutdown().await;
+    }
+}
