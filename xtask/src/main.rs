@@ -8,6 +8,7 @@
 
 mod bench;
 mod docs;
+mod lean;
 mod mutants;
 mod outcome;
 mod record;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use clap::Args;
 
+use crate::lean;
 use crate::outcome::{Failure, Outcome};
 use crate::setup;
 use crate::shell::{cargo, installed, root, step, target};
@@ -33,6 +34,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         .map_err(|error| Failure::new(format!("{error}\n  `cargo fmt` puts it right")))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     step("clippy", &mut cargo(&clippy))?;
+    lean::check()?;
     step("build", &mut cargo(&["build", "--workspace", "--all-targets"]))?;
 
     let tests = unit_and_integration_tests()?;

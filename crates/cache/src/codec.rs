@@ -12,7 +12,8 @@ pub enum Codec {
     /// MessagePack with field names: compact, and other languages read it.
     #[default]
     MessagePack,
-    /// JSON: readable with `redis-cli`.
+    /// JSON: readable with `redis-cli` (feature `json`).
+    #[cfg(feature = "json")]
     Json,
 }
 
@@ -23,6 +24,7 @@ pub(super) const IN_PARTS: u8 = 0x40;
 impl Codec {
     const fn id(self) -> u8 {
         match self {
+            #[cfg(feature = "json")]
             Codec::Json => 1,
             Codec::MessagePack => 2,
         }
@@ -45,6 +47,7 @@ pub(super) const fn describe(codec: u8) -> &'static str {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Format {
     pub(super) codec: Codec,
+    #[cfg_attr(not(feature = "lz4"), expect(dead_code, reason = "nothing is compressed"))]
     pub(super) compress_above_bytes: usize,
     pub(super) max_value_bytes: usize,
     /// See `shape`.
@@ -65,6 +68,7 @@ impl Format {
     /// [`Error::Invalid`] when it cannot be written or is larger than the cache allows.
     pub(super) fn encode<V: Serialize>(&self, value: &V) -> Result<Encoded> {
         let bytes = match self.codec {
+            #[cfg(feature = "json")]
             Codec::Json => serde_json::to_vec(value).map_err(|error| error.to_string()),
             Codec::MessagePack => rmp_serde::to_vec_named(value).map_err(|error| error.to_string()),
         };
@@ -78,6 +82,7 @@ impl Format {
                 self.max_value_bytes
             )));
         }
+        #[cfg(feature = "lz4")]
         if bytes.len() > self.compress_above_bytes {
             let packed = lz4_flex::compress_prepend_size(&bytes);
             if packed.len() < bytes.len() {
@@ -97,17 +102,28 @@ impl Format {
         if claimed > self.max_value_bytes {
             return None;
         }
-        let plain = lz4_flex::decompress_size_prepended(bytes).ok()?;
-        self.decode_plain(codec & !COMPRESSED, &plain)
+        self.decode_plain(codec & !COMPRESSED, &unpack(bytes)?)
     }
 
     fn decode_plain<V: DeserializeOwned>(&self, codec: u8, bytes: &[u8]) -> Option<V> {
         match codec {
+            #[cfg(feature = "json")]
             1 => serde_json::from_slice(bytes).ok(),
             2 => rmp_serde::from_slice(bytes).ok(),
             _ => None,
         }
     }
+}
+
+#[cfg(feature = "lz4")]
+fn unpack(bytes: &[u8]) -> Option<Vec<u8>> {
+    lz4_flex::decompress_size_prepended(bytes).ok()
+}
+
+/// What another process compressed is a miss.
+#[cfg(not(feature = "lz4"))]
+fn unpack(_: &[u8]) -> Option<Vec<u8>> {
+    None
 }
 
 #[cfg(test)]

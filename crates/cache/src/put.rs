@@ -93,7 +93,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         // The first request takes the lease. Whatever becomes of this caller, readers must not be left
         // waiting for it, and from the second request on others may have to be told.
         let mut pending = Pending::entries(inner, vec![subject.entry().to_vec()]);
-        let (reserved, stamp) = futures_util::join!(
+        let (reserved, stamp) = tokio::join!(
             inner.level2.reserve(subject.entry(), token, encoded.bytes.len()),
             inner.level2.stamp_for(&subject),
         );

@@ -3,10 +3,9 @@
 mod builder;
 mod slots;
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+#[cfg(feature = "embedded")]
+use std::sync::{Mutex, PoisonError};
+use std::{fmt, sync::Arc};
 
 use seawall_resilience::clock::Clock;
 use tokio::{sync::watch, task::JoinHandle};

@@ -5,6 +5,8 @@
 
 use std::ops::Deref;
 
+#[cfg(any(feature = "bloom", feature = "lock", feature = "stock"))]
+use crate::KeyPart;
 #[cfg(feature = "bloom")]
 use crate::bloom::{Bloom, BloomBuilder};
 #[cfg(feature = "cache")]
@@ -29,7 +31,7 @@ use crate::stock::{FlashSale, FlashSaleBuilder, Inventory, InventoryBuilder, Wai
 use crate::stream::{Fields, Stream, WorkerBuilder};
 #[cfg(feature = "inspect")]
 use crate::survey::{HotSurvey, SkewSurvey, Survey, Sweep};
-use crate::{Handle, KeyPart, Result};
+use crate::{Handle, Result};
 #[cfg(feature = "social")]
 use crate::{
     bigkey::{BucketedHash, BucketedList, BucketedSet, BucketedSortedSet, Element},

@@ -1,15 +1,16 @@
 //! How a handle is opened: settings, secrets, trust, and the way to the servers that a URL names.
 
+#[cfg(feature = "embedded")]
+use std::sync::Mutex;
 use std::{
     fmt,
     marker::PhantomData,
     ops::RangeInclusive,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use rustls::pki_types::{CertificateDer, pem::PemObject};
 use seawall_resilience::clock::Clock;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -20,6 +21,7 @@ use crate::{
     link::{
         Cluster, Link, Node, Route, Sentinels, Topology,
         dial::{Address, Dialer},
+        tls::Tls,
         url::{Place, Target},
     },
     testing::Faults,
@@ -255,7 +257,7 @@ impl<H: From<Handle>> Builder<H> {
             username: self.username.clone().or(target.username.clone()),
             password: self.find_password(&target)?,
             database: target.database,
-            tls: self.trust(&target)?,
+            tls: target.tls.then(|| Tls::trusting(self.ca_file.as_deref())).transpose()?,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             connections: watch::Sender::new(0),
@@ -357,44 +359,6 @@ impl<H: From<Handle>> Builder<H> {
             Some(path) => from_file(Path::new(&path)),
             None => Ok(None),
         }
-    }
-
-    /// Whom to trust: the authority in the file, or those that the machine trusts.
-    fn trust(&self, target: &Target) -> Result<Option<Arc<rustls::ClientConfig>>> {
-        if !target.tls {
-            return Ok(None);
-        }
-        let mut roots = rustls::RootCertStore::empty();
-        match &self.ca_file {
-            None => {
-                let found = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(found.certs);
-            }
-            Some(path) => {
-                let unusable = |error: &dyn fmt::Display| {
-                    let path = path.display();
-                    Error::Invalid(format!("the CA file {path} cannot be used: {error}"))
-                };
-                let authorities =
-                    CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
-                for authority in authorities {
-                    let authority = authority.map_err(|error| unusable(&error))?;
-                    roots.add(authority).map_err(|error| unusable(&error))?;
-                }
-            }
-        }
-        if roots.is_empty() {
-            return Err(Error::Invalid(
-                "there is no certificate authority to trust; name one with ca_file".into(),
-            ));
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::Invalid(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Some(Arc::new(config)))
     }
 
     #[cfg(feature = "embedded")]

@@ -5,20 +5,21 @@
 //! connection in it may do nothing else, which is what we want of it, and every server from 6.2 on
 //! speaks it the same way.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+#[cfg(feature = "embedded")]
+use std::sync::Arc;
+use std::{fmt, path::PathBuf, time::Duration};
 
 use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, aio::PubSub};
-use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpStream, UnixStream},
     sync::watch,
 };
-use tokio_rustls::TlsConnector;
 
 use super::{
     monitored::Monitored,
     node::refused,
+    tls::Tls,
     url::Host,
     wire::{Stream, Wire},
 };
@@ -51,7 +52,7 @@ pub(crate) struct Dialer {
     pub(crate) password: Option<String>,
     pub(crate) database: i64,
     /// Whom to trust, where TLS is spoken.
-    pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     /// Counts the shared connections that were opened, to whatever server.
@@ -112,11 +113,10 @@ impl Dialer {
                 let stream = TcpStream::connect((host.name.as_str(), host.port)).await?;
                 stream.set_nodelay(true)?;
                 SockRef::from(&stream).set_tcp_keepalive(&keepalive())?;
-                let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
-                let name = ServerName::try_from(host.name.clone()).map_err(|error| {
-                    Error::Invalid(format!("{} cannot be a server's name: {error}", host.name))
-                })?;
-                Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
+                match &self.tls {
+                    Some(tls) => tls.wrap(&host.name, stream).await,
+                    None => Ok(Box::new(stream)),
+                }
             }
             Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).await?)),
             #[cfg(feature = "embedded")]

@@ -18,6 +18,7 @@ mod script;
 mod sentinel;
 mod servers;
 mod slot;
+pub(crate) mod tls;
 pub(crate) mod url;
 mod wire;
 

@@ -50,7 +50,7 @@ const ANSWERS_AT_ONCE: usize = 16;
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// What a connection runs over.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
