@@ -71,7 +71,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     return this.past_or(reader, began, None).await;
                 }
                 Waited::TooLong => {
-                    let error = CacheError::Deadline(this.settings.deadline);
+                    let error = CacheError::ReadTimeout(this.settings.read_timeout);
                     return this.stand_in(reader.older, error).map(Some);
                 }
             };

@@ -84,7 +84,7 @@ impl Leases {
         entry: &[u8],
         (token, asked): (u64, Instant),
     ) -> Holding {
-        if self.note(entry, (token, asked), level2.lease_for) {
+        if self.note(entry, (token, asked), level2.lease_ttl) {
             let stop = handle.stopping();
             handle.spawn_at_home(renew(Arc::clone(self), Arc::clone(level2), stop));
         }
@@ -92,9 +92,9 @@ impl Leases {
     }
 
     /// Notes a lease; true when the task is to be started.
-    fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_for: Duration) -> bool {
+    fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_ttl: Duration) -> bool {
         let mut held = self.lock();
-        let due = asked + lease_for / TURNS;
+        let due = asked + lease_ttl / TURNS;
         held.by_token.insert(token, Lease { entry: entry.into(), due });
         if held.planned.is_some_and(|planned| due < planned) {
             self.sooner.notify_one();
@@ -104,7 +104,7 @@ impl Leases {
 
     /// The leases that are due, and when to look again; `None` when there are none at all and the
     /// task is to end.
-    fn due(&self, lease_for: Duration) -> Option<(Vec<Due>, Instant)> {
+    fn due(&self, lease_ttl: Duration) -> Option<(Vec<Due>, Instant)> {
         let mut held = self.lock();
         held.planned = None;
         if held.by_token.is_empty() {
@@ -113,10 +113,10 @@ impl Leases {
         }
         let now = Instant::now();
         let mut due = Vec::new();
-        let mut next = now + lease_for / TURNS;
+        let mut next = now + lease_ttl / TURNS;
         for (token, lease) in &mut held.by_token {
             if lease.due <= now {
-                lease.due = now + lease_for / TURNS;
+                lease.due = now + lease_ttl / TURNS;
                 due.push((lease.entry.clone(), *token));
             }
             next = next.min(lease.due);
@@ -132,11 +132,11 @@ impl Leases {
 
 /// Renews what is due until nothing is held. Time is real: it is the server's that counts.
 async fn renew(leases: Arc<Leases>, level2: Arc<Level2>, mut stop: watch::Receiver<bool>) {
-    while let Some((due, next)) = leases.due(level2.lease_for) {
+    while let Some((due, next)) = leases.due(level2.lease_ttl) {
         if !due.is_empty() {
             // A server that hangs must not keep the leases on others from being renewed.
             let turn = level2.renew(&due);
-            let lost = tokio::time::timeout(level2.lease_for / TURNS, turn).await;
+            let lost = tokio::time::timeout(level2.lease_ttl / TURNS, turn).await;
             let mut held = leases.lock();
             for token in lost.unwrap_or_default() {
                 held.by_token.remove(&token);
@@ -160,7 +160,7 @@ impl Level2 {
             .chunks(batch)
             .map(|chunk| {
                 let keys: Vec<&[u8]> = chunk.iter().map(|(entry, _)| &**entry).collect();
-                let call = RENEW.on(&keys).arg(millis(self.lease_for));
+                let call = RENEW.on(&keys).arg(millis(self.lease_ttl));
                 chunk.iter().fold(call, |call, (_, token)| call.arg(&token.to_be_bytes()[..]))
             })
             .collect();

@@ -50,7 +50,7 @@ struct Share {
 impl Budget {
     /// What the first levels of all caches of a handle may hold together.
     pub(super) fn of(handle: &Handle) -> Arc<Self> {
-        handle.slot(|| Arc::new(Budget::new(handle.level1_bytes())))
+        handle.slot(|| Arc::new(Budget::new(handle.local_max_bytes())))
     }
 
     pub(super) fn new(total: u64) -> Self {

@@ -46,7 +46,7 @@ pub(super) struct Level2 {
     /// How large the largest entry is, as far as batches saw.
     largest_bytes: AtomicUsize,
     shape: u32,
-    pub(super) lease_for: Duration,
+    pub(super) lease_ttl: Duration,
     pub(super) breakers: Breakers,
     /// Where copies of very hot entries lie, on a Cluster.
     pub(super) copies: Option<Copies>,
@@ -73,8 +73,8 @@ pub(super) struct Fill {
     pub(super) kind: Kind,
     pub(super) codec: u8,
     pub(super) bytes: Vec<u8>,
-    pub(super) fresh_for: Duration,
-    pub(super) stale_for: Duration,
+    pub(super) ttl: Duration,
+    pub(super) max_stale: Duration,
     pub(super) cost: Duration,
     pub(super) stamp: u64,
     /// Where the value lies when `bytes` are only its manifest.
@@ -114,12 +114,12 @@ impl Level2 {
         names: Names,
         parts: Parts,
         shape: u32,
-        lease_for: Duration,
+        lease_ttl: Duration,
     ) -> Self {
         let breakers = Breakers::new(&names);
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
-        Level2 { link, names, parts, largest_bytes, shape, lease_for, breakers, copies: None }
+        Level2 { link, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -272,7 +272,7 @@ impl Level2 {
         LEASE
             .on(&[key])
             .arg(&token.to_be_bytes()[..])
-            .arg(millis(self.lease_for))
+            .arg(millis(self.lease_ttl))
             .arg(&self.shape.to_be_bytes()[..])
             .arg(&stamp.to_be_bytes()[..])
             .arg(replaces)
@@ -317,8 +317,8 @@ impl Level2 {
         FILL.on(keys)
             .arg(&token.to_be_bytes()[..])
             .arg(&[kind_byte(fill.kind), fill.codec][..])
-            .arg(millis(fill.fresh_for))
-            .arg(millis(fill.stale_for))
+            .arg(millis(fill.ttl))
+            .arg(millis(fill.max_stale))
             .arg(cost_and_shape(fill.cost, self.shape))
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)
@@ -390,13 +390,13 @@ impl Level2 {
         key: &[u8],
         token: u64,
         version: u64,
-        fresh_for: Duration,
+        ttl: Duration,
     ) -> Result<Option<Stored>> {
         let call = RELEASE
             .on(&[key])
             .arg(&token.to_be_bytes()[..])
             .arg(self.names.wake(key))
-            .arg(millis(fresh_for))
+            .arg(millis(ttl))
             .arg(&version.to_be_bytes()[..]);
         match self.guarded(key, self.link.run(&call)).await? {
             reply @ Value::Array(_) => Ok(parse_stored(reply)?.0),
@@ -405,8 +405,8 @@ impl Level2 {
     }
 
     /// Keeps an entry fresh for longer.
-    pub(super) async fn slide(&self, key: &[u8], version: u64, fresh_for: Duration) -> Result<()> {
-        let call = SLIDE.on(&[key]).arg(&version.to_be_bytes()[..]).arg(millis(fresh_for));
+    pub(super) async fn slide(&self, key: &[u8], version: u64, ttl: Duration) -> Result<()> {
+        let call = SLIDE.on(&[key]).arg(&version.to_be_bytes()[..]).arg(millis(ttl));
         self.guarded(key, self.link.run(&call)).await.map(drop)
     }
 
@@ -422,8 +422,8 @@ impl Level2 {
             .on(&self.written_keys(key))
             .arg(&version.to_be_bytes()[..])
             .arg(&[kind_byte(fill.kind), fill.codec][..])
-            .arg(millis(fill.fresh_for))
-            .arg(millis(fill.stale_for))
+            .arg(millis(fill.ttl))
+            .arg(millis(fill.max_stale))
             .arg(cost_and_shape(Duration::ZERO, self.shape))
             .arg(&fill.stamp.to_be_bytes()[..])
             .arg(&fill.bytes)

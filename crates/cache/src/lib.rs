@@ -72,7 +72,7 @@ pub use codec::Codec;
 pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2State};
 pub use filter::FilterStatus;
 pub use filter_keys::{KeyFilter, KeySink};
-pub use options::{CacheBuilder, Level1Keeps, Mode, OnInvalidate, WhenBusy};
+pub use options::{CacheBuilder, LocalKeeps, Mode, OnInvalidate, WhenBusy};
 pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
 pub use repair_file::FileRepairLog;
@@ -126,7 +126,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// use seawall::{Seawall, cache::{Cache, Loaded}};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let shops: Cache<u64, String> = seawall.cache("shop").fresh_for(Duration::from_secs(60)).build()?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").ttl(Duration::from_secs(60)).build()?;
 ///
 /// let load = || async { Ok::<_, std::io::Error>(Loaded::Found("tea house".to_owned())) };
 /// let shop = shops.get_or_load(&42, load).await?;
@@ -192,7 +192,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         let plan = settings.big;
         let part_prefix = Names::part_prefix(handle.prefix(), name);
         let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes);
-        let mut level2 = Level2::new(link, names, parts, format.shape, settings.lease_for);
+        let mut level2 = Level2::new(link, names, parts, format.shape, settings.lease_ttl);
         // One server has nothing to spread over.
         if settings.copies > 0 && handle.link().topology() == Topology::Cluster {
             level2.copies = Some(Copies::new(handle.prefix(), settings.copies));
@@ -200,9 +200,9 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         let level2 = Arc::new(level2);
         let attention = Arc::new(Attention::new());
         let budget = Budget::of(&handle);
-        let level1 = (settings.level1_bytes.min(budget.total()) > 0).then(|| {
-            let most = settings.level1_bytes;
-            let memory = Memory { budget, weight: settings.level1_weight, most };
+        let level1 = (settings.local_max_bytes.min(budget.total()) > 0).then(|| {
+            let most = settings.local_max_bytes;
+            let memory = Memory { budget, weight: settings.local_weight, most };
             let prefix_bytes = level2.names.entry_prefix().len();
             Level1::open(prefix_bytes, &memory, Arc::clone(&attention))
         });
@@ -263,7 +263,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         let heat = Heat {
             keys: HotKeys::of(&handle),
             counts: settings.hot_rules.count_reads(),
-            hot_only: settings.level1_keeps == Level1Keeps::HotOnly,
+            hot_only: settings.local_keeps == LocalKeeps::HotOnly,
             asked: AtomicBool::new(false),
         };
         let flights: Arc<Flights<V>> = Arc::default();

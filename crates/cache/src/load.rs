@@ -137,7 +137,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     pub(super) async fn fly(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>) {
         let Order { subject, stamp, purpose, .. } = &order;
         let mut claim = Claim::default();
-        let deadline = self.clock.now() + self.settings.deadline;
+        let deadline = self.clock.now() + self.settings.read_timeout;
         let mut wake = None;
         for _ in 0..MAX_ASKS {
             let asked = self.flights.next();
@@ -157,7 +157,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     pilot.set_elsewhere(true);
                     let now = self.clock.now();
                     if now >= deadline {
-                        let error = CacheError::Deadline(self.settings.deadline);
+                        let error = CacheError::ReadTimeout(self.settings.read_timeout);
                         return pilot.land(asked, Err(Fault::Error(error)));
                     }
                     let Some(subscription) = &mut wake else {
@@ -316,7 +316,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// The source says that the entry in Redis is still right.
     async fn prolong(&self, leased: Leased<V>, entry: Entry<V>) {
         let Leased { subject, token, ticket, .. } = &leased;
-        let fresh_for = self.vary(self.settings.fresh_for);
+        let ttl = self.vary(self.settings.ttl);
         let stored_from = self.flights.next();
         let waits = self.repairs.concerns(subject.entry());
         let prolonged = if waits {
@@ -324,9 +324,9 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             None
         } else {
             if self.may_be_in_parts(entry.bytes) {
-                self.prolong_parts(subject.entry(), fresh_for).await;
+                self.prolong_parts(subject.entry(), ttl).await;
             }
-            let reply = self.level2.prolong(subject.entry(), *token, entry.version, fresh_for);
+            let reply = self.level2.prolong(subject.entry(), *token, entry.version, ttl);
             reply.await.unwrap_or_else(|error| {
                 tracing::debug!(%error, "an entry could not be prolonged");
                 None

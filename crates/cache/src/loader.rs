@@ -71,17 +71,17 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         &self,
         load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
     ) -> Result<T, CacheError> {
-        let load_within = self.settings.load_within;
+        let loader_timeout = self.settings.loader_timeout;
         let began = self.clock.now();
         self.metrics.loads.increment(1);
         let load = Contained(Some(load));
         let load = move || Caught::new(load);
         let work = async {
             match &self.settings.governor {
-                Some(governor) => governor.call(began + load_within, load).await,
-                None => match self.clock.timeout(load_within, load()).await {
+                Some(governor) => governor.call(began + loader_timeout, load).await,
+                None => match self.clock.timeout(loader_timeout, load()).await {
                     Some(result) => result.map_err(CallError::Failed),
-                    None => Err(CallError::DeadlineExceeded { ran: load_within }),
+                    None => Err(CallError::DeadlineExceeded { ran: loader_timeout }),
                 },
             }
         };
@@ -99,7 +99,9 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     self.metrics.sheds.increment(1);
                     CacheError::Shed { retry_after: shed.retry_after }
                 }
-                CallError::DeadlineExceeded { ran } => CacheError::LoadTimeout { ran, load_within },
+                CallError::DeadlineExceeded { ran } => {
+                    CacheError::LoadTimeout { ran, loader_timeout }
+                }
                 CallError::Failed(error) => CacheError::Load(error),
             }
         })

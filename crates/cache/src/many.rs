@@ -397,8 +397,8 @@ where
             return None;
         }
         let fill = match value {
-            Some(value) => inner.fill(value, inner.settings.fresh_for, cost, missing.stamp)?,
-            None if inner.settings.missing_for.is_zero() => return None,
+            Some(value) => inner.fill(value, inner.settings.ttl, cost, missing.stamp)?,
+            None if inner.settings.negative_ttl.is_zero() => return None,
             None => inner.absent(cost, missing.stamp),
         };
         let cut = inner.cut(subject.entry(), fill).await;

@@ -79,8 +79,8 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         let parts = &self.level2.parts;
         let size = fill.bytes.len();
         if size > parts.part_bytes() {
-            fill.stale_for = fill.stale_for.min(LONGEST_STALE);
-            let lifetime = fill.fresh_for + fill.stale_for + GRACE;
+            fill.max_stale = fill.max_stale.min(LONGEST_STALE);
+            let lifetime = fill.ttl + fill.max_stale + GRACE;
             let manifest = parts.write(&fill.bytes, lifetime).await?;
             fill.bytes = manifest.to_bytes();
             fill.codec |= IN_PARTS;
@@ -109,13 +109,13 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 
     /// Lets the parts of an entry live longer, before the entry itself does.
-    pub(super) async fn prolong_parts(&self, entry: &[u8], fresh_for: Duration) {
+    pub(super) async fn prolong_parts(&self, entry: &[u8], ttl: Duration) {
         let mut get = cmd("GETRANGE");
         get.arg(entry).arg(0).arg(HEADER_BYTES + 127);
         let Ok(raw) = self.level2.link.query::<Vec<u8>>(entry, &get).await else { return };
         if let Some((manifest, _)) = manifest(&raw) {
-            let stale_for = self.settings.stale_for.min(LONGEST_STALE);
-            self.level2.parts.prolong(&manifest, fresh_for + stale_for + GRACE).await;
+            let max_stale = self.settings.max_stale.min(LONGEST_STALE);
+            self.level2.parts.prolong(&manifest, ttl + max_stale + GRACE).await;
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! This is when a flood would reach the source, so the loads of a key follow each other: at most one
 //! runs in this process, and all whom it does not cover share the next one. What it found stays in
-//! the first level for a moment (`outage_copies_for`), and answers readers who do not ask for more.
+//! the first level for a moment (`outage_ttl`), and answers readers who do not ask for more.
 //! Loads through Redis take part (`fly` boards here, too): Redis may go away while they run.
 //!
 //! Invariant: a copy of version 0 was loaded past the cache, under a ticket that was taken before the
@@ -52,7 +52,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 return answer;
             }
         }
-        Err(CacheError::Deadline(self.settings.deadline))
+        Err(CacheError::ReadTimeout(self.settings.read_timeout))
     }
 
     /// Waits for a load; `None` when it is not for this reader.
@@ -65,7 +65,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     ) -> Option<Result<Read<V>, CacheError>> {
         let left = deadline.since(self.clock.now());
         let Some(landing) = self.clock.timeout(left, flight.landed()).await else {
-            return Some(Err(CacheError::Deadline(self.settings.deadline)));
+            return Some(Err(CacheError::ReadTimeout(self.settings.read_timeout)));
         };
         match landing.result {
             _ if landing.covers <= began => None,
@@ -143,7 +143,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Keeps what Redis could not be given, for a moment.
     pub(super) fn keep_past(&self, subject: &Subject, entry: &Entry<V>, ticket: Option<Ticket>) {
         if let (Some(level1), Some(ticket)) = (&self.level1, ticket) {
-            let until = self.clock.now() + self.settings.outage_copies_for;
+            let until = self.clock.now() + self.settings.outage_ttl;
             let copy = Entry { fresh_until: until, stale_until: until, ..entry.clone() };
             level1.insert(subject.entry(), copy, ticket);
         }
@@ -172,7 +172,7 @@ where
         load: &LoadMany<K, V>,
     ) -> Vec<(usize, Result<Read<V>, CacheError>)> {
         let inner = &self.inner;
-        let deadline = inner.clock.now() + inner.settings.deadline;
+        let deadline = inner.clock.now() + inner.settings.read_timeout;
         let (mut answers, mut flights, mut boarded) = (Vec::new(), Vec::new(), Vec::new());
         for (index, key, subject) in wanted {
             let ticket = inner.ticket(&subject);

@@ -50,11 +50,11 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         stale: Option<Stale<V>>,
         stamp: u64,
     ) -> Prepared<V> {
-        let (value, fresh_for) = match (product.loaded, stale) {
-            (Loaded::Found(value), _) => (Arc::new(value), self.settings.fresh_for),
-            (Loaded::FoundFor(value, fresh_for), _) => (Arc::new(value), fresh_for.min(LONGEST)),
+        let (value, ttl) = match (product.loaded, stale) {
+            (Loaded::Found(value), _) => (Arc::new(value), self.settings.ttl),
+            (Loaded::FoundFor(value, ttl), _) => (Arc::new(value), ttl.min(LONGEST)),
             (Loaded::DontCache(value), _) => return Prepared::Pass(Some(Arc::new(value))),
-            (Loaded::Missing, _) if self.settings.missing_for.is_zero() => {
+            (Loaded::Missing, _) if self.settings.negative_ttl.is_zero() => {
                 return Prepared::Pass(None);
             }
             (Loaded::Missing, _) => return Prepared::Store(self.absent(product.cost, stamp), None),
@@ -62,11 +62,11 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 return Prepared::Prolong(entry);
             }
             (Loaded::NotModified, Some(Stale { entry: Entry { value: Some(value), .. }, .. })) => {
-                (value, self.settings.fresh_for)
+                (value, self.settings.ttl)
             }
             (Loaded::NotModified, _) => return Prepared::NotModified,
         };
-        match self.fill(&value, fresh_for, product.cost, stamp) {
+        match self.fill(&value, ttl, product.cost, stamp) {
             Some(fill) => Prepared::Store(fill, Some(value)),
             None => Prepared::Pass(Some(value)),
         }
@@ -76,7 +76,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     pub(super) fn fill(
         &self,
         value: &V,
-        fresh_for: Duration,
+        ttl: Duration,
         cost: Duration,
         stamp: u64,
     ) -> Option<Fill> {
@@ -87,8 +87,8 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 kind: Kind::Value,
                 codec: encoded.codec,
                 bytes: encoded.bytes,
-                fresh_for: self.vary(fresh_for),
-                stale_for: self.settings.stale_for,
+                ttl: self.vary(ttl),
+                max_stale: self.settings.max_stale,
                 cost,
                 stamp,
                 parts: None,
@@ -107,8 +107,8 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             kind: Kind::Absent,
             codec: 0,
             bytes: Vec::new(),
-            fresh_for: self.vary(self.settings.missing_for),
-            stale_for: Duration::ZERO,
+            ttl: self.vary(self.settings.negative_ttl),
+            max_stale: Duration::ZERO,
             cost,
             stamp,
             parts: None,
@@ -170,7 +170,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
 
     /// A copy for the first level, which keeps it for a shorter time.
     pub(super) fn for_level1(&self, entry: &Entry<V>) -> Entry<V> {
-        let limit = self.clock.now() + self.settings.level1_for;
+        let limit = self.clock.now() + self.settings.local_ttl;
         Entry { fresh_until: entry.fresh_until.min(limit), ..entry.clone() }
     }
 }

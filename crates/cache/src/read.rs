@@ -142,7 +142,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             {
                 return rationed;
             }
-            let deadline = inner.clock.now() + inner.settings.deadline;
+            let deadline = inner.clock.now() + inner.settings.read_timeout;
             let looked = inner.look_level2(&subject, freshness).await;
             if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
                 inner.tap.see(key, &read);
@@ -152,7 +152,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             let reader = Reader { subject, freshness, older, loader, deadline };
             let read = Inner::read_below(inner, reader, looked).boxed().await?;
             read.inspect(|read| inner.tap.see(key, read))
-                .ok_or(CacheError::Deadline(inner.settings.deadline))
+                .ok_or(CacheError::ReadTimeout(inner.settings.read_timeout))
         })
     }
 
@@ -201,7 +201,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         if let Some(rationed) = inner.ration(subject.entry(), older.as_ref()) {
             return rationed.map(Some);
         }
-        let deadline = inner.clock.now() + inner.settings.deadline;
+        let deadline = inner.clock.now() + inner.settings.read_timeout;
         let looked = inner.look_level2(&subject, freshness).await;
         let reader = Reader { subject, freshness, older, loader: None, deadline };
         Inner::read_below(inner, reader, looked).await

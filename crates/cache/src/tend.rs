@@ -27,18 +27,18 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         loader: Option<&LoaderSlot<V>>,
     ) {
         let left = entry.fresh_until.since(now);
-        if self.settings.sliding && entry.value.is_some() && left < self.settings.fresh_for / 2 {
+        if self.settings.sliding && entry.value.is_some() && left < self.settings.ttl / 2 {
             let (_, pilot) = self.refreshes.join(subject.entry());
             if let Some(pilot) = pilot {
                 let (level2, version) = (Arc::clone(&self.level2), entry.version);
-                let fresh_for = self.vary(self.settings.fresh_for);
+                let ttl = self.vary(self.settings.ttl);
                 let parted = self.may_be_in_parts(entry.bytes).then(|| Arc::clone(self));
                 self.handle.spawn(async move {
                     if let Some(this) = parted {
-                        this.prolong_parts(pilot.key(), fresh_for).await;
+                        this.prolong_parts(pilot.key(), ttl).await;
                     }
                     // The pilot keeps others from sliding the same entry meanwhile.
-                    if let Err(error) = level2.slide(pilot.key(), version, fresh_for).await {
+                    if let Err(error) = level2.slide(pilot.key(), version, ttl).await {
                         tracing::debug!(%error, "an entry could not slide");
                     }
                 });

@@ -48,7 +48,7 @@ struct Inner {
     /// What capabilities keep for this connection.
     slots: Slots,
     /// What the first levels of all caches may hold together.
-    level1_bytes: u64,
+    local_max_bytes: u64,
     /// The runtime in which the handle was connected.
     runtime: tokio::runtime::Handle,
     #[cfg(feature = "embedded")]
@@ -144,8 +144,8 @@ impl Handle {
     }
 
     /// What the first levels of this handle's caches may hold together.
-    pub fn level1_bytes(&self) -> u64 {
-        self.inner.level1_bytes
+    pub fn local_max_bytes(&self) -> u64 {
+        self.inner.local_max_bytes
     }
 
     /// Turns true when the handle is shut down.

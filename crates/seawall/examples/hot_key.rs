@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use seawall::{
     Seawall,
-    cache::{Cache, Level1Keeps, Loaded},
+    cache::{Cache, Loaded, LocalKeeps},
     hotkey::{HotEvent, HotRule, HotRules},
 };
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Only hot keys are kept in memory: 500 reads within a second, in both together.
     let build = |seawall: &Seawall| {
         let rules = HotRules::all(HotRule::new(500, Duration::from_secs(1)));
-        let goods = seawall.cache("goods").level1_keeps(Level1Keeps::HotOnly);
+        let goods = seawall.cache("goods").local_keeps(LocalKeeps::HotOnly);
         goods.hot_keys(rules).build()
     };
     let (here, there): (Cache<u64, String>, Cache<u64, String>) = (build(&one)?, build(&two)?);

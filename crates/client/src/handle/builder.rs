@@ -60,7 +60,7 @@ pub struct Builder<H = Handle> {
     ca_file: Option<PathBuf>,
     connect_timeout: Duration,
     response_timeout: Duration,
-    level1_bytes: u64,
+    local_max_bytes: u64,
     clock: Clock,
     faults: Faults,
     #[cfg(feature = "embedded")]
@@ -84,7 +84,7 @@ impl<H: From<Handle>> Builder<H> {
             ca_file: None,
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
-            level1_bytes: 64 << 20,
+            local_max_bytes: 64 << 20,
             clock: Clock::system(),
             faults: Faults::default(),
             #[cfg(feature = "embedded")]
@@ -158,8 +158,8 @@ impl<H: From<Handle>> Builder<H> {
     /// values; 64 MiB without it, 0 for none. Caches share it by their
     /// weights: who does not use its part leaves it to the others.
     #[must_use]
-    pub fn level1_bytes(mut self, bytes: u64) -> Self {
-        self.level1_bytes = bytes;
+    pub fn local_max_bytes(mut self, bytes: u64) -> Self {
+        self.local_max_bytes = bytes;
         self
     }
 
@@ -304,7 +304,7 @@ impl<H: From<Handle>> Builder<H> {
                 stop,
                 tasks,
                 slots: Slots::default(),
-                level1_bytes: self.level1_bytes,
+                local_max_bytes: self.local_max_bytes,
                 runtime,
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),

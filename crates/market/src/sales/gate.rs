@@ -84,7 +84,7 @@ pub(super) struct Gate {
 impl Gate {
     pub(super) fn new(context: &Context) -> Result<Self> {
         let seawall = &context.seawall;
-        let known = seawall.cache("flash-sale").missing_for(MISSING).build()?;
+        let known = seawall.cache("flash-sale").negative_ttl(MISSING).build()?;
         let opening = std::array::from_fn(|_| Mutex::new(()));
         let waiting = (0..SALE_SHARDS).map(|group| seawall.waiting_orders(&group));
         let waiting = waiting.collect::<seawall::Result<_>>()?;

@@ -143,13 +143,13 @@ impl Shops {
         let cache = seawall
             .cache("shop")
             .mode(config.shop_cache)
-            .fresh_for(FRESH)
-            .missing_for(MISSING)
+            .ttl(FRESH)
+            .negative_ttl(MISSING)
             .filter(filter.rebuild_every(REBUILD))
             .build()?;
         Ok(Shops {
             cache,
-            types: seawall.cache("shop-type").fresh_for(TYPES_FRESH).build()?,
+            types: seawall.cache("shop-type").ttl(TYPES_FRESH).build()?,
             map: Map::new(seawall, db),
             ids: seawall.ids("shop").build()?,
             context: context.clone(),

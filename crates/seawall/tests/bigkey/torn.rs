@@ -94,7 +94,7 @@ impl Readers {
 }
 
 fn cache(seawall: &Seawall) -> Cache<u64, String> {
-    seawall.cache("huge").level1_bytes(0).build().expect("options agree")
+    seawall.cache("huge").local_max_bytes(0).build().expect("options agree")
 }
 
 async fn replaced_while_it_is_read(backend: Backend) {
@@ -136,7 +136,7 @@ async fn a_value_of_20_mb_is_never_torn_cluster() {
 async fn a_value_in_small_parts_is_never_torn() {
     let setup = Setup::new(Backend::Redis, "small");
     let seawall = setup.connect().await;
-    let builder = seawall.cache("huge").level1_bytes(0).split_above_bytes(50_000);
+    let builder = seawall.cache("huge").local_max_bytes(0).split_above_bytes(50_000);
     let cache: Cache<u64, String> = builder.build().expect("options agree");
     cache.put(&7, &content(1, 1 << 20)).await.expect("stored");
     let readers = Readers::start(&cache);
@@ -163,7 +163,7 @@ async fn faults_make_misses_but_no_torn_values() {
     };
     let (reading, writing) = (connect(server.url()).await, connect(proxy.url()).await);
     let build = |seawall: &Seawall| -> Cache<u64, String> {
-        let builder = seawall.cache("huge").level1_bytes(0).split_above_bytes(100_000);
+        let builder = seawall.cache("huge").local_max_bytes(0).split_above_bytes(100_000);
         builder.build().expect("options agree")
     };
     let (reader, writer) = (build(&reading), build(&writing));

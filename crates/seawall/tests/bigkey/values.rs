@@ -27,7 +27,7 @@ on_every_backend! {
 const SIZE: usize = 100_000;
 
 fn cache(seawall: &Seawall) -> Cache<u64, String> {
-    let builder = seawall.cache("big").level1_bytes(0);
+    let builder = seawall.cache("big").local_max_bytes(0);
     builder.split_above_bytes(10_000).warn_above_bytes(20_000).build().expect("options agree")
 }
 
@@ -169,10 +169,10 @@ async fn parts_live_as_long_as_an_entry_that_slides() {
     let seawall = stage.seawall();
     let cache: Cache<u64, String> = seawall
         .cache("sliding")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .split_above_bytes(10_000)
-        .fresh_for(Duration::from_secs(100))
-        .stale_for(Duration::ZERO)
+        .ttl(Duration::from_secs(100))
+        .max_stale(Duration::ZERO)
         .jitter(0.0)
         .sliding()
         .build()

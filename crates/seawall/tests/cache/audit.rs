@@ -66,7 +66,7 @@ impl Table {
 async fn stage() -> (Stage, Cache<u64, u64>, Table) {
     let stage = Stage::start().await.expect("an engine");
     let hours = Duration::from_secs(10 * 3600);
-    let cache = stage.seawall().cache("audited").fresh_for(hours).missing_for(hours).build();
+    let cache = stage.seawall().cache("audited").ttl(hours).negative_ttl(hours).build();
     (stage, cache.expect("options agree"), Table::default())
 }
 

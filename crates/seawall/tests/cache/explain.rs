@@ -147,8 +147,8 @@ async fn a_value_past_its_lifetime_may_stand_in(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, String> = seawall
         .cache("stale")
-        .fresh_for(Duration::from_millis(1))
-        .level1_bytes(0)
+        .ttl(Duration::from_millis(1))
+        .local_max_bytes(0)
         .build()
         .expect("options agree");
     fill(&cache, Some("old")).await;

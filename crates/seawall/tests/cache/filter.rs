@@ -58,7 +58,7 @@ async fn what_cannot_exist_is_not_asked_for(setup: Setup) {
     let table = rows(0..100);
     let cache: Cache<u64, u64> = seawall
         .cache("f")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .filter(filter_of(&table))
         .build()
         .expect("options agree");

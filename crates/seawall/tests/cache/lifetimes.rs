@@ -46,7 +46,7 @@ impl Source1 {
 }
 
 fn exact(builder: CacheBuilder<u64, u64>) -> CacheBuilder<u64, u64> {
-    builder.jitter(0.0).fresh_for(seconds(100)).stale_for(seconds(50)).level1_bytes(0)
+    builder.jitter(0.0).ttl(seconds(100)).max_stale(seconds(50)).local_max_bytes(0)
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn under_logical_expiry_only_the_first_reader_ever_waits() {
 async fn what_is_read_stays_and_what_is_not_ends() {
     let stage = Stage::start().await.expect("an engine");
     let cache = exact(stage.seawall().cache("s"))
-        .stale_for(Duration::ZERO)
+        .max_stale(Duration::ZERO)
         .sliding()
         .build()
         .expect("options agree");
@@ -124,7 +124,7 @@ async fn what_is_read_stays_and_what_is_not_ends() {
 async fn what_is_read_with_others_stays_too() {
     let stage = Stage::start().await.expect("an engine");
     let cache: Cache<u64, u64> = exact(stage.seawall().cache("m"))
-        .stale_for(Duration::ZERO)
+        .max_stale(Duration::ZERO)
         .sliding()
         .build()
         .expect("options agree");
@@ -164,10 +164,10 @@ async fn a_costly_value_is_refreshed_before_it_ends() {
     let stage = Stage::start().await.expect("an engine");
     let cache = exact(stage.seawall().cache("e"))
         .early_refresh(100.0)
-        .load_within(seconds(8))
+        .loader_timeout(seconds(8))
         // Time jumps here: there is no moment to renew the lease in.
-        .lease_for(seconds(10))
-        .deadline(seconds(20))
+        .lease_ttl(seconds(10))
+        .read_timeout(seconds(20))
         .build()
         .expect("options agree");
     let asked = Arc::new(AtomicU64::new(0));
@@ -223,7 +223,7 @@ async fn not_modified_makes_a_value_fresh_again() {
 #[tokio::test]
 async fn without_redis_copies_stand_in_and_the_source_is_asked() {
     let stage = Stage::start().await.expect("an engine");
-    let builder = stage.seawall().cache::<u64, u64>("o").jitter(0.0).level1_for(seconds(10));
+    let builder = stage.seawall().cache::<u64, u64>("o").jitter(0.0).local_ttl(seconds(10));
     let cache = builder.build().expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await, (Some(1), Source::Loaded));
@@ -248,11 +248,14 @@ async fn contradictions_are_named() {
     for (builder, names) in [
         (cache(""), vec!["name"]),
         (cache("a{b}"), vec!["name"]),
-        (cache("c").fresh_for(Duration::ZERO), vec!["fresh_for"]),
-        (cache("c").load_within(seconds(10)), vec!["load_within", "lease_for", "deadline"]),
-        (cache("c").lease_for(seconds(6)), vec!["load_within", "lease_for", "deadline"]),
-        (cache("c").deadline(seconds(6)), vec!["load_within", "lease_for", "deadline"]),
-        (cache("c").wait_budget(seconds(11)), vec!["wait_budget", "deadline"]),
+        (cache("c").ttl(Duration::ZERO), vec!["ttl"]),
+        (
+            cache("c").loader_timeout(seconds(10)),
+            vec!["loader_timeout", "lease_ttl", "read_timeout"],
+        ),
+        (cache("c").lease_ttl(seconds(6)), vec!["loader_timeout", "lease_ttl", "read_timeout"]),
+        (cache("c").read_timeout(seconds(6)), vec!["loader_timeout", "lease_ttl", "read_timeout"]),
+        (cache("c").wait_budget(seconds(11)), vec!["wait_budget", "read_timeout"]),
         (cache("c").jitter(1.0), vec!["jitter"]),
         (cache("c").jitter(f64::NAN), vec!["jitter"]),
         (cache("c").early_refresh(-1.0), vec!["early_refresh"]),
@@ -262,11 +265,11 @@ async fn contradictions_are_named() {
             vec!["when_busy", "LogicalExpiry"],
         ),
         (cache("c").max_value_bytes(0), vec!["max_value_bytes"]),
-        (cache("c").level1_for(Duration::ZERO), vec!["level1_for", "level1_bytes"]),
-        (cache("c").fresh_for(Duration::MAX), vec!["fresh_for"]),
-        (cache("c").missing_for(Duration::MAX), vec!["missing_for"]),
-        (cache("c").lease_for(Duration::MAX), vec!["lease_for"]),
-        (cache("c").load_within(Duration::MAX), vec!["load_within"]),
+        (cache("c").local_ttl(Duration::ZERO), vec!["local_ttl", "local_max_bytes"]),
+        (cache("c").ttl(Duration::MAX), vec!["ttl"]),
+        (cache("c").negative_ttl(Duration::MAX), vec!["negative_ttl"]),
+        (cache("c").lease_ttl(Duration::MAX), vec!["lease_ttl"]),
+        (cache("c").loader_timeout(Duration::MAX), vec!["loader_timeout"]),
     ] {
         let error = builder.build().expect_err("a contradiction").to_string();
         assert!(names.iter().all(|name| error.contains(name)), "{error}");

@@ -76,7 +76,7 @@ async fn a_miss_is_loaded_and_then_hit_at_both_levels(setup: Setup) {
 async fn what_does_not_exist_is_remembered_briefly(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<&str, u64> =
-        seawall.cache("user").level1_bytes(0).build().expect("options agree");
+        seawall.cache("user").local_max_bytes(0).build().expect("options agree");
     let missing = || async { Ok::<_, io::Error>(Loaded::Missing) };
     assert!(cache.get_or_load(&"nobody", missing).await.expect("an answer").value.is_none());
     let again = cache.get(&"nobody").await.expect("a hit").expect("remembered");
@@ -163,7 +163,7 @@ async fn undecodable_entries_are_misses(setup: Setup) {
     let seawall = setup.connect().await;
     let old: Cache<u64, u64> = seawall.cache("shape").build().expect("defaults");
     let new: Cache<u64, u64> =
-        seawall.cache("shape").schema(1).level1_bytes(0).build().expect("defaults");
+        seawall.cache("shape").schema(1).local_max_bytes(0).build().expect("defaults");
     let _ = old.get_or_load(&1, || async { found(1) }).await.expect("loaded");
     assert!(new.get(&1).await.expect("readable").is_none(), "another shape");
     assert_eq!(
@@ -231,7 +231,7 @@ async fn a_busy_reader_does_as_it_was_told(setup: Setup) {
 async fn strange_keys_are_keys_or_refused(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<Vec<u8>, u64> =
-        seawall.cache("keys").level1_bytes(0).build().expect("options agree");
+        seawall.cache("keys").local_max_bytes(0).build().expect("options agree");
     let keys: [&[u8]; 7] = [b"{", b"}{", b"{}", b"{a}b", b"a:b", b"\0\xff\r\n ", b"%7B"];
     for (value, key) in keys.iter().enumerate() {
         let value = value as u64;

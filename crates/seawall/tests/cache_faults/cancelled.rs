@@ -17,7 +17,7 @@ const MOMENTS: u32 = 24;
 const TRIP: Duration = Duration::from_millis(10);
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("gone").fresh_for(LONG).level1_for(LONG).clearable();
+    let builder = seawall.cache("gone").ttl(LONG).local_ttl(LONG).clearable();
     builder.tags(|_| vec!["all".to_owned()]).build().expect("options agree")
 }
 

@@ -24,9 +24,9 @@ async fn hits_on_every_node(seconds: i64) {
     let seawall = Seawall::connect(&cluster.url()).await.expect("connected");
     let cache: Cache<u64, u64> = seawall
         .cache("clock")
-        .level1_bytes(0)
-        .fresh_for(Duration::from_secs(120))
-        .stale_for(Duration::ZERO)
+        .local_max_bytes(0)
+        .ttl(Duration::from_secs(120))
+        .max_stale(Duration::ZERO)
         .build()
         .expect("options agree");
     let loads = Arc::new(AtomicU64::new(0));
@@ -49,10 +49,10 @@ async fn hits_on_every_node(seconds: i64) {
     // Neither does a value live longer than it should.
     let brief: Cache<u64, u64> = seawall
         .cache("brief")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .jitter(0.0)
-        .fresh_for(Duration::from_millis(300))
-        .stale_for(Duration::from_secs(3600))
+        .ttl(Duration::from_millis(300))
+        .max_stale(Duration::from_secs(3600))
         .build()
         .expect("options agree");
     for key in 0..KEYS {

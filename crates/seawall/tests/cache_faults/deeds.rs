@@ -165,7 +165,7 @@ impl Party {
             CacheError::Load(_) => text.contains(FAILS) || text.contains(PANICS),
             CacheError::Shed { .. } => self.draw.sheds(),
             CacheError::Busy => self.draw.when_busy == WhenBusy::Refuse,
-            CacheError::Deadline(_) => !self.draw.calm,
+            CacheError::ReadTimeout(_) => !self.draw.calm,
             // Whatever Redis does, the loader stands in.
             _ => false,
         };

@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use seawall::{
     Seawall,
     cache::{
-        Cache, CacheBuilder, Codec, FileRepairLog, KeyFilter, KeySink, Level1Keeps, Mode,
+        Cache, CacheBuilder, Codec, FileRepairLog, KeyFilter, KeySink, LocalKeeps, Mode,
         OnInvalidate, WhenBusy,
     },
     guard::{Breaker, Bulkhead, Governor, Rate, TokenBucket},
@@ -33,22 +33,22 @@ pub(crate) enum Guarded {
 #[derive(Debug, Clone)]
 pub(crate) struct Draw {
     pub(crate) mode: Mode,
-    pub(crate) fresh_for: Duration,
-    pub(crate) stale_for: Duration,
-    pub(crate) missing_for: Duration,
+    pub(crate) ttl: Duration,
+    pub(crate) max_stale: Duration,
+    pub(crate) negative_ttl: Duration,
     pub(crate) jitter: f64,
     pub(crate) sliding: bool,
     pub(crate) early_refresh: Option<f64>,
-    pub(crate) lease_for: Option<Duration>,
-    pub(crate) load_within: Option<Duration>,
-    pub(crate) deadline: Duration,
+    pub(crate) lease_ttl: Option<Duration>,
+    pub(crate) loader_timeout: Option<Duration>,
+    pub(crate) read_timeout: Duration,
     pub(crate) wait_budget: Duration,
     pub(crate) when_busy: WhenBusy,
     pub(crate) on_invalidate: OnInvalidate,
     pub(crate) second_after: Option<Duration>,
-    pub(crate) level1_bytes: u64,
-    pub(crate) level1_for: Duration,
-    pub(crate) outage_copies_for: Duration,
+    pub(crate) local_max_bytes: u64,
+    pub(crate) local_ttl: Duration,
+    pub(crate) outage_ttl: Duration,
     pub(crate) tags: bool,
     pub(crate) clearable: bool,
     pub(crate) governor: Guarded,
@@ -99,22 +99,26 @@ impl Draw {
         let second_after = rarely(c, 3).then(|| some_millis(c, &[100, 700]));
         Draw {
             mode: one(c, &[Mode::Lease, Mode::Lease, Mode::Mutex, Mode::LogicalExpiry]),
-            fresh_for: some_millis(c, &[1, 50, 400, 2_000, 60_000, 60_000]),
-            stale_for: some_millis(c, &[0, 200, 1_000, 60_000]),
-            missing_for: some_millis(c, &[0, 5, 1_000, 10_000]),
+            ttl: some_millis(c, &[1, 50, 400, 2_000, 60_000, 60_000]),
+            max_stale: some_millis(c, &[0, 200, 1_000, 60_000]),
+            negative_ttl: some_millis(c, &[0, 5, 1_000, 10_000]),
             jitter: one(c, &[0.0, 0.1, 0.9]),
             sliding: rarely(c, 4),
             early_refresh: one(c, &[None, None, Some(1.0), Some(50.0)]),
-            lease_for: one(c, &[None, Some(Duration::from_secs(4))]),
-            load_within: one(c, &[None, Some(Duration::from_secs(3))]),
-            deadline: if calm { Duration::from_secs(10) } else { some_millis(c, &[3_000, 8_000]) },
+            lease_ttl: one(c, &[None, Some(Duration::from_secs(4))]),
+            loader_timeout: one(c, &[None, Some(Duration::from_secs(3))]),
+            read_timeout: if calm {
+                Duration::from_secs(10)
+            } else {
+                some_millis(c, &[3_000, 8_000])
+            },
             wait_budget: some_millis(c, &[0, 5, 200, 3_000]),
             when_busy: one(c, &[WhenBusy::Wait, WhenBusy::Wait, WhenBusy::Refuse, WhenBusy::Load]),
             on_invalidate: one(c, &[OnInvalidate::Drop, OnInvalidate::KeepForStale]),
             second_after,
-            level1_bytes: one(c, &[0, 0, 4 << 10, 1 << 20]),
-            level1_for: some_millis(c, &[20, 1_000, 30_000]),
-            outage_copies_for: some_millis(c, &[0, 50, 1_000]),
+            local_max_bytes: one(c, &[0, 0, 4 << 10, 1 << 20]),
+            local_ttl: some_millis(c, &[20, 1_000, 30_000]),
+            outage_ttl: some_millis(c, &[0, 50, 1_000]),
             tags: rarely(c, 3),
             clearable: rarely(c, 3),
             governor: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
@@ -146,7 +150,7 @@ impl Draw {
     }
 
     pub(crate) fn level1(&self) -> bool {
-        self.level1_bytes > 0
+        self.local_max_bytes > 0
     }
 
     /// Builds the cache of one process.
@@ -159,17 +163,17 @@ impl Draw {
         let mut builder: CacheBuilder<u64, Row> = seawall
             .cache("random")
             .mode(self.mode)
-            .fresh_for(self.fresh_for)
-            .stale_for(self.stale_for)
-            .missing_for(self.missing_for)
+            .ttl(self.ttl)
+            .max_stale(self.max_stale)
+            .negative_ttl(self.negative_ttl)
             .jitter(self.jitter)
-            .deadline(self.deadline)
+            .read_timeout(self.read_timeout)
             .wait_budget(self.wait_budget)
             .when_busy(self.when_busy)
             .on_invalidate(self.on_invalidate)
-            .level1_bytes(self.level1_bytes)
-            .level1_for(self.level1_for)
-            .outage_copies_for(self.outage_copies_for)
+            .local_max_bytes(self.local_max_bytes)
+            .local_ttl(self.local_ttl)
+            .outage_ttl(self.outage_ttl)
             .repair_limit(self.repair_limit)
             .copies(self.copies)
             .hot_keys(self.hot_rules())
@@ -185,11 +189,11 @@ impl Draw {
         if let Some(factor) = self.early_refresh {
             builder = builder.early_refresh(factor);
         }
-        if let Some(time) = self.lease_for {
-            builder = builder.lease_for(time);
+        if let Some(time) = self.lease_ttl {
+            builder = builder.lease_ttl(time);
         }
-        if let Some(time) = self.load_within {
-            builder = builder.load_within(time);
+        if let Some(time) = self.loader_timeout {
+            builder = builder.loader_timeout(time);
         }
         if let Some(time) = self.second_after {
             builder = builder.second_invalidation_after(time);
@@ -198,7 +202,7 @@ impl Draw {
             builder = builder.governor(governor);
         }
         if self.hot_only {
-            builder = builder.level1_keeps(Level1Keeps::HotOnly);
+            builder = builder.local_keeps(LocalKeeps::HotOnly);
         }
         if self.filter {
             builder = builder.filter(filter(Arc::clone(ledger)));

@@ -257,13 +257,13 @@ async fn floods<R: AsyncRead>(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn default_reads_cause_one_load() {
     let one = |away, loads, _| assert_eq!(loads, 1, "{away:?}");
-    let build = |builder: Build| builder.outage_copies_for(LONG);
+    let build = |builder: Build| builder.outage_ttl(LONG);
     floods("flood", &WAYS, build, |cache| One(cache, Freshness::Cached), one).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_first_level_one_load_runs_at_a_time() {
-    let build = |builder: Build| builder.level1_bytes(0);
+    let build = |builder: Build| builder.local_max_bytes(0);
     floods("flood-l2", &WAYS, build, |cache| One(cache, Freshness::Cached), running_and_next).await;
 }
 
@@ -284,7 +284,7 @@ async fn reads_after_a_write_cause_one_load_and_one_next() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_cause_one_load() {
     let one = |away, loads, _| assert_eq!(loads, 1, "{away:?}");
-    let build = |builder: Build| builder.outage_copies_for(LONG);
+    let build = |builder: Build| builder.outage_ttl(LONG);
     floods("flood-many", &WAYS, build, Many, one).await;
 }
 
@@ -310,7 +310,7 @@ async fn on_a_cluster_the_same() {
     let ground = Ground::cluster();
     let seawall = connect(&ground).await;
     let cache: Cache<u64, u64> =
-        seawall.cache("flood").outage_copies_for(LONG).build().expect("options agree");
+        seawall.cache("flood").outage_ttl(LONG).build().expect("options agree");
     settle(&cache).await;
     let source = Source::new();
     take_away(&ground, Away::Refused, &cache).await;
@@ -327,7 +327,7 @@ async fn a_server_that_is_full_causes_one_load() {
     let ground = Ground::redis();
     let seawall = connect(&ground).await;
     let cache: Cache<u64, u64> =
-        seawall.cache("full").outage_copies_for(LONG).build().expect("options agree");
+        seawall.cache("full").outage_ttl(LONG).build().expect("options agree");
     settle(&cache).await;
     let Ground::Redis(server, _) = &ground else { unreachable!("it is one") };
     let mut client = server.connect().expect("it answers");
@@ -348,7 +348,7 @@ async fn a_strong_read_after_a_queued_invalidation_sees_the_write() {
         let ground = Ground::redis();
         let seawall = connect(&ground).await;
         let cache: Cache<u64, u64> =
-            seawall.cache("queued").level1_bytes(level1).build().expect("options agree");
+            seawall.cache("queued").local_max_bytes(level1).build().expect("options agree");
         let source = Source::new();
         let early = tokio::spawn({
             let (cache, source) = (cache.clone(), Arc::clone(&source));

@@ -17,7 +17,7 @@ use crate::eventually::{PATIENCE, eventually};
 const LONG: Duration = Duration::from_secs(600);
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("place").fresh_for(LONG).level1_for(LONG);
+    let builder = seawall.cache("place").ttl(LONG).local_ttl(LONG);
     builder.build().expect("options agree")
 }
 

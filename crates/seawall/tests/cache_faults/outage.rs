@@ -50,9 +50,9 @@ fn build(seawall: &Seawall) -> Cache<u64, u64> {
     let governor = Governor::builder("database").bucket(bucket.build().expect("agree"));
     seawall
         .cache("away")
-        .fresh_for(Duration::from_secs(60))
-        .stale_for(Duration::from_secs(60))
-        .level1_for(Duration::from_secs(1))
+        .ttl(Duration::from_secs(60))
+        .max_stale(Duration::from_secs(60))
+        .local_ttl(Duration::from_secs(1))
         .governor(governor.build().expect("agree"))
         .build()
         .expect("options agree")

@@ -28,7 +28,7 @@ async fn collapses(
     };
     let (writer, reader) = (connect().await, connect().await);
     let build = |handle: &Seawall| {
-        let builder = handle.cache("shop").repair_limit(10).fresh_for(Duration::from_secs(600));
+        let builder = handle.cache("shop").repair_limit(10).ttl(Duration::from_secs(600));
         set(builder).build().expect("options agree")
     };
     let (writes, reads) = (build(&writer), build(&reader));

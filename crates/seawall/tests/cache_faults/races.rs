@@ -63,7 +63,7 @@ async fn a_request_for_a_lease_that_comes_late_revives_nothing() {
     let server = ServerProcess::redis().expect("redis-server starts");
     let proxy = FaultProxy::start(server.port()).expect("a free port");
     let seawall = Seawall::connect(&proxy.url()).await.expect("connected");
-    let cache: Cache<u64, u64> = seawall.cache("late").level1_bytes(0).build().expect("agree");
+    let cache: Cache<u64, u64> = seawall.cache("late").local_max_bytes(0).build().expect("agree");
     // So that the server knows the scripts.
     let _ = cache.invalidate(&1).await.expect("a good key");
     assert_eq!(seen(&cache, Freshness::Cached, 0).await, Some(0));

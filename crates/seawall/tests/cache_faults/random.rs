@@ -209,13 +209,13 @@ impl Scene {
     async fn flood(&self) {
         let (draw, key) = (&self.draw, KEYS);
         let alone = draw.when_busy == WhenBusy::Load;
-        let kept = draw.max_bytes > 1_000_000 && draw.fresh_for >= Duration::from_secs(60);
+        let kept = draw.max_bytes > 1_000_000 && draw.ttl >= Duration::from_secs(60);
         let plain =
             draw.fails_one_in + draw.panics_one_in == 0 && draw.governor != Guarded::Tightly;
         if alone
             || !kept
             || !plain
-            || draw.lease_for.is_none()
+            || draw.lease_ttl.is_none()
             || draw.filter
             || draw.lag > Duration::ZERO
         {
@@ -265,7 +265,7 @@ impl Scene {
             // Callers come one after the other: with nothing kept, the next may load again.
             let kept = self.draw.level1()
                 && !self.draw.hot_only
-                && self.draw.outage_copies_for >= Duration::from_secs(1);
+                && self.draw.outage_ttl >= Duration::from_secs(1);
             if (kept || each > 1) && loads > each * PARTIES as u64 {
                 let text = format!("{loads} loads for {freshness:?} readers without Redis");
                 self.ledger.violation(key, &text);

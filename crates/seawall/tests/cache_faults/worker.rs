@@ -73,12 +73,12 @@ pub(crate) fn build(seawall: &Seawall, level1: bool, log: &Path) -> Cache<u64, u
     let log = Arc::new(FileRepairLog::open(log).expect("an own folder"));
     seawall
         .cache("oracle")
-        .fresh_for(Duration::from_secs(3))
-        .stale_for(Duration::from_secs(1))
-        .lease_for(Duration::from_secs(2))
-        .load_within(Duration::from_secs(1))
-        .deadline(Duration::from_secs(3))
-        .level1_bytes(if level1 { 1 << 20 } else { 0 })
+        .ttl(Duration::from_secs(3))
+        .max_stale(Duration::from_secs(1))
+        .lease_ttl(Duration::from_secs(2))
+        .loader_timeout(Duration::from_secs(1))
+        .read_timeout(Duration::from_secs(3))
+        .local_max_bytes(if level1 { 1 << 20 } else { 0 })
         .repair_log(log)
         .build()
         .expect("options agree")

@@ -10,7 +10,7 @@ use std::{
 
 use seawall::{
     Error, Seawall,
-    cache::{Cache, Freshness, Invalidation, Level1Keeps, Loaded, Source},
+    cache::{Cache, Freshness, Invalidation, Loaded, LocalKeeps, Source},
     hotkey::{HotEvent, HotReason, HotRule, HotRules},
     testing::Stage,
 };
@@ -31,7 +31,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 pub(crate) fn hot_only(seawall: &Seawall, rules: HotRules) -> Cache<u64, u64> {
-    let cache = seawall.cache("hot").level1_keeps(Level1Keeps::HotOnly).hot_keys(rules);
+    let cache = seawall.cache("hot").local_keeps(LocalKeeps::HotOnly).hot_keys(rules);
     cache.build().expect("settings that agree")
 }
 
@@ -265,7 +265,7 @@ async fn settings_that_contradict_each_other_are_refused() {
     let build = || seawall.cache::<u64, u64>("hot");
     let rule = HotRule::new(10, SECOND);
     for (builder, word) in [
-        (build().level1_keeps(Level1Keeps::HotOnly).level1_bytes(0), "level1_keeps"),
+        (build().local_keeps(LocalKeeps::HotOnly).local_max_bytes(0), "local_keeps"),
         (build().copies(9), "copies"),
         (build().hot_keys(HotRules::all(rule.clone().copies_at(100))), "copies_at"),
         (build().copies(2).hot_keys(HotRules::all(rule.clone().copies_at(1))), "copies_at"),

@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 fn cache(stage: &Stage) -> Cache<u64, u64> {
     let rule = HotRule::new(1000, Duration::from_secs(1)).cool_for(Duration::from_secs(10));
-    let builder = stage.seawall().cache("hot").level1_for(Duration::from_secs(3600));
+    let builder = stage.seawall().cache("hot").local_ttl(Duration::from_secs(3600));
     builder.hot_keys(HotRules::all(rule)).build().expect("settings that agree")
 }
 

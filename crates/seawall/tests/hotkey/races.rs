@@ -88,7 +88,7 @@ impl Spread {
         let handles = [connect(&cluster.url()).await, connect(&cluster.url()).await];
         let rule = HotRule::new(50, 10 * SECOND).cool_for(600 * SECOND).copies_at(50);
         let caches = handles.each_ref().map(|seawall| {
-            let builder = seawall.cache("copied").level1_bytes(0).copies(2);
+            let builder = seawall.cache("copied").local_max_bytes(0).copies(2);
             builder.hot_keys(HotRules::all(rule.clone())).build().expect("settings that agree")
         });
         caches[0].put(&1, &10).await.expect("stored");

@@ -21,7 +21,7 @@ use crate::finding::until;
 /// Key 1 is let through ten times a second once it is hot. Without a first level every read asks Redis.
 fn limited(stage: &Stage) -> Cache<u64, u64> {
     let rule = HotRule::new(1000, Duration::from_secs(1)).limit(Rate::per_second(10));
-    let builder = stage.seawall().cache("limited").level1_bytes(0);
+    let builder = stage.seawall().cache("limited").local_max_bytes(0);
     builder.hot_keys(HotRules::off().prefix(1, rule)).build().expect("settings that agree")
 }
 
@@ -101,7 +101,7 @@ async fn beyond_its_limit_a_hot_key_gives_its_older_copy() {
     let cache: Cache<u64, u64> = stage
         .seawall()
         .cache("limited")
-        .level1_for(Duration::from_millis(10))
+        .local_ttl(Duration::from_millis(10))
         .hot_keys(HotRules::all(rule))
         .build()
         .expect("settings that agree");

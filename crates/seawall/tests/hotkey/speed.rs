@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use seawall::{
     Error, Seawall,
-    cache::{Cache, Freshness, Invalidation, Level1Keeps, Loaded, Source},
+    cache::{Cache, Freshness, Invalidation, Loaded, LocalKeeps, Source},
     cmd,
     hotkey::{HotRule, HotRules},
 };
@@ -39,7 +39,7 @@ fn micros() -> u64 {
 
 fn open(seawall: &Seawall) -> Cache<u64, u64> {
     let rules = HotRules::all(HotRule::new(pace().1, SECOND));
-    let builder = seawall.cache("goods").level1_keeps(Level1Keeps::HotOnly);
+    let builder = seawall.cache("goods").local_keeps(LocalKeeps::HotOnly);
     builder.hot_keys(rules).build().expect("settings that agree")
 }
 

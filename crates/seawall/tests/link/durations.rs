@@ -130,16 +130,16 @@ async fn times_of_a_cache() {
     };
     let window: Set = |cache, time| cache.hot_keys(HotRules::all(HotRule::new(5, time)));
     let settings: [(&str, Set); 13] = [
-        ("fresh_for", CacheBuilder::fresh_for),
-        ("stale_for", CacheBuilder::stale_for),
-        ("missing_for", CacheBuilder::missing_for),
-        ("lease_for", CacheBuilder::lease_for),
-        ("load_within", CacheBuilder::load_within),
-        ("deadline", CacheBuilder::deadline),
+        ("ttl", CacheBuilder::ttl),
+        ("max_stale", CacheBuilder::max_stale),
+        ("negative_ttl", CacheBuilder::negative_ttl),
+        ("lease_ttl", CacheBuilder::lease_ttl),
+        ("loader_timeout", CacheBuilder::loader_timeout),
+        ("read_timeout", CacheBuilder::read_timeout),
         ("wait_budget", CacheBuilder::wait_budget),
         ("second_invalidation_after", CacheBuilder::second_invalidation_after),
-        ("level1_for", CacheBuilder::level1_for),
-        ("outage_copies_for", CacheBuilder::outage_copies_for),
+        ("local_ttl", CacheBuilder::local_ttl),
+        ("outage_ttl", CacheBuilder::outage_ttl),
         ("rebuild_every", filter),
         ("cool_for", rule),
         ("window", window),
@@ -149,7 +149,7 @@ async fn times_of_a_cache() {
             let seawall = seawall.clone();
             async move {
                 // Long enough for whatever else is drawn.
-                let builder = seawall.cache(name).deadline(Duration::MAX);
+                let builder = seawall.cache(name).read_timeout(Duration::MAX);
                 let cache: Cache<u64, u64> = set(builder, time).build()?;
                 for _ in 0..2 {
                     let found = || async { Ok::<_, io::Error>(Loaded::Found(7)) };

@@ -46,7 +46,7 @@ async fn read(cache: &Cache<u64, u64>, newest: u64) -> (Option<u64>, Source) {
 }
 
 fn cache(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("guest").fresh_for(LONG).level1_for(LONG);
+    let builder = seawall.cache("guest").ttl(LONG).local_ttl(LONG);
     builder.build().expect("options agree")
 }
 

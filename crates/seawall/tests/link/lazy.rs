@@ -59,11 +59,11 @@ async fn a_server_whose_clock_is_behind_is_believed_from_the_first_read() {
     let server = ServerBuilder::redis().skew_seconds(-400).start().expect("faketime is installed");
     let writer = Seawall::connect(&server.url()).await.expect("it answers");
     let written: Cache<u64, u64> =
-        writer.cache("n").fresh_for(Duration::from_secs(60)).build().expect("valid");
+        writer.cache("n").ttl(Duration::from_secs(60)).build().expect("valid");
     written.put(&1, &7).await.expect("stored");
     let reader = Seawall::connect_lazy(&server.url()).expect("a handle");
     let numbers: Cache<u64, u64> =
-        reader.cache("n").fresh_for(Duration::from_secs(60)).build().expect("valid");
+        reader.cache("n").ttl(Duration::from_secs(60)).build().expect("valid");
     let read = numbers.get_or_load(&1, load).await.expect("an answer");
     assert_eq!(read.source, Source::Level2);
     for handle in [reader, writer] {
