@@ -40,7 +40,7 @@ async fn warm(seawall: &Seawall, rules: HotRules) -> Result<Cache<u64, String>, 
     while !warm {
         warm = true;
         for key in 0..KEYS {
-            warm &= cache.get_or_load(&key, load).await?.source == Source::Level1;
+            warm &= cache.get_or_load(&key, load).await?.source == Source::Local;
         }
     }
     Ok(cache)

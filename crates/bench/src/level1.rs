@@ -37,7 +37,7 @@ pub(crate) async fn hits(seawall: &Seawall, plan: &Plan) -> Result<Report, Box<d
         warm = true;
         for key in 0..KEYS {
             let read = cache.get_or_load(&key, move || load(key)).await?;
-            warm &= read.source == Source::Level1;
+            warm &= read.source == Source::Local;
         }
     }
     let bare = Arc::new(quick_cache::sync::Cache::<u64, Copy>::new(usize::try_from(KEYS)? * 4));

@@ -28,7 +28,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::level2::{Level2, millis};
+use super::remote_tier::{RemoteTier, millis};
 
 static RENEW: Script = Script::new(include_str!("script/renew.lua"));
 
@@ -80,13 +80,13 @@ impl Leases {
     pub(super) fn hold(
         self: &Arc<Self>,
         handle: &Handle,
-        level2: &Arc<Level2>,
+        remote: &Arc<RemoteTier>,
         entry: &[u8],
         (token, asked): (u64, Instant),
     ) -> Holding {
-        if self.note(entry, (token, asked), level2.lease_ttl) {
+        if self.note(entry, (token, asked), remote.lease_ttl) {
             let stop = handle.stopping();
-            handle.spawn_at_home(renew(Arc::clone(self), Arc::clone(level2), stop));
+            handle.spawn_at_home(renew(Arc::clone(self), Arc::clone(remote), stop));
         }
         Holding { leases: Arc::clone(self), token }
     }
@@ -131,12 +131,12 @@ impl Leases {
 }
 
 /// Renews what is due until nothing is held. Time is real: it is the server's that counts.
-async fn renew(leases: Arc<Leases>, level2: Arc<Level2>, mut stop: watch::Receiver<bool>) {
-    while let Some((due, next)) = leases.due(level2.lease_ttl) {
+async fn renew(leases: Arc<Leases>, remote: Arc<RemoteTier>, mut stop: watch::Receiver<bool>) {
+    while let Some((due, next)) = leases.due(remote.lease_ttl) {
         if !due.is_empty() {
             // A server that hangs must not keep the leases on others from being renewed.
-            let turn = level2.renew(&due);
-            let lost = tokio::time::timeout(level2.lease_ttl / TURNS, turn).await;
+            let turn = remote.renew(&due);
+            let lost = tokio::time::timeout(remote.lease_ttl / TURNS, turn).await;
             let mut held = leases.lock();
             for token in lost.unwrap_or_default() {
                 held.by_token.remove(&token);
@@ -151,7 +151,7 @@ async fn renew(leases: Arc<Leases>, level2: Arc<Level2>, mut stop: watch::Receiv
     }
 }
 
-impl Level2 {
+impl RemoteTier {
     /// Extends leases. Returns the tokens of those that are gone.
     async fn renew(&self, held: &[Due]) -> Vec<u64> {
         // On a Cluster each entry has a slot of its own.

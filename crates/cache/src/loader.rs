@@ -49,7 +49,7 @@ impl<V> Clone for LoaderSlot<V> {
 }
 
 /// What a load produced, before it is stored.
-pub(super) struct Product<V> {
+pub(super) struct LoadResult<V> {
     pub(super) loaded: Loaded<V>,
     pub(super) cost: Duration,
 }
@@ -60,10 +60,10 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         &self,
         loader: Loader<V>,
         stale: Option<Arc<V>>,
-    ) -> Result<Product<V>, CacheError> {
+    ) -> Result<LoadResult<V>, CacheError> {
         let began = self.clock.now();
         let loaded = self.call_any(move || loader(stale)).await?;
-        Ok(Product { loaded, cost: self.clock.now().since(began) })
+        Ok(LoadResult { loaded, cost: self.clock.now().since(began) })
     }
 
     /// The same for whatever is loaded: one value, or a whole batch.

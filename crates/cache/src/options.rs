@@ -12,7 +12,7 @@ use super::{
     Cache, CacheKey, CacheValue,
     codec::{Codec, Format},
     filter_keys::KeyFilter,
-    repair_log::RepairLog,
+    recovery_log::RecoveryLog,
     settings::{LONGEST, Settings},
     shape::{MAX_SCHEMA, shape_of},
 };
@@ -265,15 +265,15 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     /// Where invalidations are kept that Redis did not take, so that a restart does not lose them, and
     /// where others may add some; in memory without it. Until it was read for the first time, reads go
     /// past the cache.
-    pub fn repair_log(mut self, log: Arc<dyn RepairLog>) -> Self {
-        self.settings.repair_log = Some(log);
+    pub fn recovery_log(mut self, log: Arc<dyn RecoveryLog>) -> Self {
+        self.settings.recovery_log = Some(log);
         self
     }
 
     /// How many invalidations that Redis did not take are kept one by one; 100,000 without it. When
     /// there are more, every entry of the cache is invalidated instead as soon as Redis answers.
-    pub fn repair_limit(mut self, entries: usize) -> Self {
-        self.settings.repair_limit = entries;
+    pub fn recovery_limit(mut self, entries: usize) -> Self {
+        self.settings.recovery_limit = entries;
         self
     }
 

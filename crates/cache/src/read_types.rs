@@ -23,7 +23,7 @@ use seawall_resilience::clock::Moment;
 /// for read in [page, own] {
 ///     assert_eq!(read.and_then(|read| read.value).as_deref(), Some(&250));
 /// }
-/// assert_eq!(payment.map(|read| read.source), Some(Source::Level2));
+/// assert_eq!(payment.map(|read| read.source), Some(Source::Remote));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,9 +53,9 @@ pub struct Version(pub u64);
 #[non_exhaustive]
 pub enum Source {
     /// This process' memory.
-    Level1,
+    Local,
     /// Redis.
-    Level2,
+    Remote,
     /// The loader, just now.
     Loaded,
     /// A value past its lifetime, because refreshing goes on or failed.

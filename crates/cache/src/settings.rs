@@ -9,7 +9,7 @@ use seawall_resilience::Governor;
 use super::{
     filter_keys::KeyFilter,
     options::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
-    repair_log::RepairLog,
+    recovery_log::RecoveryLog,
 };
 use crate::hotkey::{HotRules, copies::MAX_COPIES};
 
@@ -38,8 +38,8 @@ pub(super) struct Settings<K> {
     pub(super) tags: Option<TagsOf<K>>,
     pub(super) clearable: bool,
     pub(super) governor: Option<Governor>,
-    pub(super) repair_log: Option<Arc<dyn RepairLog>>,
-    pub(super) repair_limit: usize,
+    pub(super) recovery_log: Option<Arc<dyn RecoveryLog>>,
+    pub(super) recovery_limit: usize,
     pub(super) filter: Option<KeyFilter<K>>,
     pub(super) hot_rules: HotRules,
     pub(super) local_keeps: LocalKeeps,
@@ -84,8 +84,8 @@ impl<K> Default for Settings<K> {
             tags: None,
             clearable: false,
             governor: None,
-            repair_log: None,
-            repair_limit: 100_000,
+            recovery_log: None,
+            recovery_limit: 100_000,
             filter: None,
             hot_rules: HotRules::default(),
             local_keeps: LocalKeeps::Everything,
@@ -158,8 +158,8 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
                 SPLIT_BYTES.end()
             ));
         }
-        if self.repair_limit == 0 {
-            return Err("repair_limit is 0: no invalidation could be kept".into());
+        if self.recovery_limit == 0 {
+            return Err("recovery_limit is 0: no invalidation could be kept".into());
         }
         self.hot_rules.check().map_err(|error| error.to_string())?;
         if self.copies > MAX_COPIES {

@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // One of them reads, the other one has it.
     let load = || async { Ok::<_, io::Error>(Loaded::Found("tickets".to_owned())) };
-    while there.explain(&42).await?.level1.is_none() {
+    while there.explain(&42).await?.local.is_none() {
         for _ in 0..100 {
             here.get_or_load(&42, load).await?;
         }
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What will be wanted at noon can be held before.
     here.get_or_load(&7, load).await?;
     here.declare_hot(&7, Duration::from_secs(3600)).await?;
-    while there.explain(&7).await?.level1.is_none() {
+    while there.explain(&7).await?.local.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for hot in one.hot_keys().fleet().await? {

@@ -76,7 +76,7 @@ impl HotKeys {
     pub(crate) fn join(&self, handle: &Handle, member: Member) {
         let shared = &self.shared;
         let mut members = shared.members.write().unwrap_or_else(PoisonError::into_inner);
-        members.retain(|member| member.shelf.strong_count() > 0);
+        members.retain(|member| member.sink.strong_count() > 0);
         members.push(member);
         let rules = members.iter().flat_map(|member| member.rules.each());
         shared.sketch.want(rules.map(fleet::floor).min().unwrap_or(u64::MAX));

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, time::Duration};
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, PutOutcome, Source},
+    cache::{Cache, Freshness, Invalidation, Loaded, PutOutcome, RemoteState, Source},
     cmd,
 };
 
@@ -52,13 +52,13 @@ async fn a_large_value_is_cut_and_read_like_any_other(setup: Setup) {
     assert_eq!(read.source, Source::Loaded);
     for freshness in [Freshness::Cached, Freshness::Strong] {
         let read = cache.get_as(freshness, &7).await.expect("answered").expect("it is there");
-        assert_eq!((read.source, read.value.as_deref()), (Source::Level2, Some(&value)));
+        assert_eq!((read.source, read.value.as_deref()), (Source::Remote, Some(&value)));
     }
     let parts = parts(&setup, &seawall).await;
     assert_eq!(parts.len(), value.len().div_ceil(10_000));
     assert!(parts.iter().all(|(_, left)| *left > 0), "all end by themselves: {parts:?}");
     let explanation = cache.explain(&7).await.expect("a key");
-    let Level2State::Entry(entry) = &explanation.level2 else { panic!("{explanation}") };
+    let RemoteState::Entry(entry) = &explanation.remote else { panic!("{explanation}") };
     assert_eq!((entry.parts as usize, entry.size_bytes >= SIZE), (parts.len(), true));
     let big = cache.big_values();
     assert_eq!((big.len(), big[0].parts as usize), (1, parts.len()));
@@ -151,7 +151,7 @@ async fn a_batch_reads_small_and_large_alike(setup: Setup) {
         let all = keys.into_iter().map(|key| (key, content(key, size(key))));
         Ok::<_, io::Error>(all.collect::<HashMap<_, _>>())
     };
-    for source in [Source::Loaded, Source::Level2] {
+    for source in [Source::Loaded, Source::Remote] {
         for (key, read) in keys.iter().zip(cache.get_many(&keys, load).await) {
             let read = read.expect("an answer");
             assert_eq!(
@@ -184,7 +184,7 @@ async fn parts_live_as_long_as_an_entry_that_slides() {
         let started = std::time::Instant::now();
         loop {
             let explanation = cache.explain(&7).await.expect("a key");
-            let Level2State::Entry(entry) = explanation.level2 else { panic!("it is there") };
+            let RemoteState::Entry(entry) = explanation.remote else { panic!("it is there") };
             if entry.fresh_millis > 90_000 {
                 break;
             }

@@ -56,11 +56,11 @@ async fn a_stale_value_is_given_while_one_refresh_runs() {
     let source = Source1::default();
     assert_eq!(source.read(&cache).await, (Some(1), Source::Loaded));
     stage.advance(seconds(99)).await;
-    assert_eq!(source.read(&cache).await, (Some(1), Source::Level2));
+    assert_eq!(source.read(&cache).await, (Some(1), Source::Remote));
     stage.advance(seconds(2)).await;
     assert_eq!(source.read(&cache).await, (Some(1), Source::Stale), "nobody waits");
     source.until_asked(2).await;
-    while source.read(&cache).await != (Some(2), Source::Level2) {
+    while source.read(&cache).await != (Some(2), Source::Remote) {
         tokio::task::yield_now().await;
     }
     assert_eq!(source.asked(), 2, "exactly one refresh");
@@ -109,7 +109,7 @@ async fn what_is_read_stays_and_what_is_not_ends() {
     assert_eq!(source.read(&cache).await.0, Some(1));
     for _ in 0..20 {
         stage.advance(seconds(60)).await;
-        assert_eq!(source.read(&cache).await, (Some(1), Source::Level2));
+        assert_eq!(source.read(&cache).await, (Some(1), Source::Remote));
         // The slide runs in the background.
         for _ in 0..200 {
             tokio::task::yield_now().await;
@@ -211,11 +211,11 @@ async fn not_modified_makes_a_value_fresh_again() {
     stage.advance(seconds(110)).await;
     let same = || async { Ok::<_, io::Error>(Loaded::NotModified) };
     assert_eq!(cache.get_or_load(&1, same).await.expect("stale").source, Source::Stale);
-    while source.read(&cache).await != (Some(1), Source::Level2) {
+    while source.read(&cache).await != (Some(1), Source::Remote) {
         tokio::task::yield_now().await;
     }
     stage.advance(seconds(99)).await;
-    assert_eq!(source.read(&cache).await, (Some(1), Source::Level2));
+    assert_eq!(source.read(&cache).await, (Some(1), Source::Remote));
     assert_eq!(source.asked(), 1);
     stage.shutdown().await;
 }
@@ -228,12 +228,12 @@ async fn without_redis_copies_stand_in_and_the_source_is_asked() {
     let source = Source1::default();
     assert_eq!(source.read(&cache).await, (Some(1), Source::Loaded));
     stage.faults().begin_outage();
-    assert_eq!(source.read(&cache).await, (Some(1), Source::Level1));
+    assert_eq!(source.read(&cache).await, (Some(1), Source::Local));
     stage.advance(seconds(11)).await;
     assert_eq!(source.read(&cache).await, (Some(1), Source::Stale), "the copy stands in");
     stage.advance(seconds(400)).await;
     assert_eq!(source.read(&cache).await, (Some(2), Source::Loaded), "from the source");
-    assert_eq!(source.read(&cache).await, (Some(2), Source::Level1), "kept for a second");
+    assert_eq!(source.read(&cache).await, (Some(2), Source::Local), "kept for a second");
     stage.faults().end_outage();
     stage.advance(seconds(60)).await;
     assert_eq!(source.read(&cache).await, (Some(3), Source::Loaded));

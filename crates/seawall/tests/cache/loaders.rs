@@ -425,6 +425,6 @@ async fn who_waits_for_another_process_is_answered_from_redis(setup: Setup) {
         first = again;
         assert_eq!(source, Source::Loaded);
         let read = waiter.await.expect("no panic").expect("answered");
-        assert_eq!((read.value.as_deref(), read.source), (Some(&7), Source::Level2));
+        assert_eq!((read.value.as_deref(), read.source), (Some(&7), Source::Remote));
     }
 }

@@ -63,13 +63,13 @@ async fn a_miss_is_loaded_and_then_hit_at_both_levels(setup: Setup) {
         (Source::Loaded, Some("tea"))
     );
     // A first level begins empty once more when it has found its place among the messages.
-    while first.get(&1).await.expect("a hit").expect("there").source != Source::Level1 {}
+    while first.get(&1).await.expect("a hit").expect("there").source != Source::Local {}
     let never = || async { Err(io::Error::other("must not be called")) };
     let other = second.get_or_load(&1, never).await.expect("a hit");
-    assert_eq!(other.source, Source::Level2);
+    assert_eq!(other.source, Source::Remote);
     assert_eq!(other.version, read.version);
     assert!(other.age < Duration::from_secs(60), "{:?}", other.age);
-    while second.get(&1).await.expect("a hit").expect("there").source != Source::Level1 {}
+    while second.get(&1).await.expect("a hit").expect("there").source != Source::Local {}
     assert!(first.get(&2).await.expect("nobody knows").is_none());
 }
 
@@ -80,7 +80,7 @@ async fn what_does_not_exist_is_remembered_briefly(setup: Setup) {
     let missing = || async { Ok::<_, io::Error>(Loaded::Missing) };
     assert!(cache.get_or_load(&"nobody", missing).await.expect("an answer").value.is_none());
     let again = cache.get(&"nobody").await.expect("a hit").expect("remembered");
-    assert_eq!((again.value, again.source), (None, Source::Level2));
+    assert_eq!((again.value, again.source), (None, Source::Remote));
     let ttl: i64 = seawall
         .link()
         .query(setup.entry("user:nobody").as_bytes(), cmd("PTTL").arg(setup.entry("user:nobody")))
@@ -170,7 +170,7 @@ async fn undecodable_entries_are_misses(setup: Setup) {
         new.get_or_load(&1, || async { found(2) }).await.expect("loaded").value.as_deref(),
         Some(&2)
     );
-    assert_eq!(new.get(&1).await.expect("a hit").expect("replaced").source, Source::Level2);
+    assert_eq!(new.get(&1).await.expect("a hit").expect("replaced").source, Source::Remote);
     let key = setup.entry("shape:2");
     for junk in [&b"junk"[..], &[0xC5; 100], b""] {
         seawall.link().send(key.as_bytes(), cmd("SET").arg(&key).arg(junk)).await.expect("written");
@@ -225,7 +225,7 @@ async fn a_busy_reader_does_as_it_was_told(setup: Setup) {
     assert_eq!(waiting.await.expect("no panic").expect("woken").value.as_deref(), Some(&1));
     let strong =
         with(WhenBusy::Wait).get_or_load_as(Freshness::Strong, &1, || async { found(3) }).await;
-    assert_eq!(strong.expect("a hit").source, Source::Level2);
+    assert_eq!(strong.expect("a hit").source, Source::Remote);
 }
 
 async fn strange_keys_are_keys_or_refused(setup: Setup) {

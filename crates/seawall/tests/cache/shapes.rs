@@ -119,5 +119,5 @@ async fn an_older_release_reads_past_a_newer_one(setup: Setup) {
         .outage_ttl(Duration::from_secs(600))
         .build()
         .expect("options agree");
-    while kept.get_or_load(&1, cents).await.expect("a value").source != Source::Level1 {}
+    while kept.get_or_load(&1, cents).await.expect("a value").source != Source::Local {}
 }

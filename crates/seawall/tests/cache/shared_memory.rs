@@ -22,7 +22,7 @@ async fn fill(cache: &Cache<u64, Vec<u8>>) {
 async fn copies(cache: &Cache<u64, Vec<u8>>) -> usize {
     let mut copies = 0;
     for key in 0..KEYS {
-        copies += usize::from(cache.explain(&key).await.expect("an answer").level1.is_some());
+        copies += usize::from(cache.explain(&key).await.expect("an answer").local.is_some());
     }
     copies
 }

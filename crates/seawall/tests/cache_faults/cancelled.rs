@@ -32,9 +32,7 @@ async fn copied(cache: &Cache<u64, u64>, key: u64, value: u64) {
     eventually("a copy", async || {
         let load = move || async move { Ok::<_, io::Error>(Loaded::Found(value)) };
         let read = cache.get_or_load(&key, load).await;
-        read.is_ok_and(|read| {
-            read.source == Source::Level1 && read.value.as_deref() == Some(&value)
-        })
+        read.is_ok_and(|read| read.source == Source::Local && read.value.as_deref() == Some(&value))
     })
     .await;
 }

@@ -41,7 +41,7 @@ async fn hits_on_every_node(seconds: i64) {
             let read = cache.get_or_load_as(freshness, &key, load).await.expect("a value");
             assert!(read.age < Duration::from_secs(60), "key {key} is {:?} old", read.age);
             if round > 0 {
-                assert_eq!(read.source, Source::Level2, "key {key}, {seconds} s off");
+                assert_eq!(read.source, Source::Remote, "key {key}, {seconds} s off");
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use seawall::{
     Seawall,
     cache::{
-        Cache, CacheBuilder, Codec, FileRepairLog, KeyFilter, KeySink, LocalKeeps, Mode,
+        Cache, CacheBuilder, Codec, FileRecoveryLog, KeyFilter, KeySink, LocalKeeps, Mode,
         OnInvalidate, WhenBusy,
     },
     guard::{Breaker, Bulkhead, Governor, Rate, TokenBucket},
@@ -53,7 +53,7 @@ pub(crate) struct Draw {
     pub(crate) clearable: bool,
     pub(crate) governor: Guarded,
     pub(crate) log: bool,
-    pub(crate) repair_limit: usize,
+    pub(crate) recovery_limit: usize,
     pub(crate) filter: bool,
     /// Reads of all processes within a second that make a key hot; 0 for never.
     pub(crate) hot_at: u64,
@@ -123,7 +123,7 @@ impl Draw {
             clearable: rarely(c, 3),
             governor: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
             log: rarely(c, 3),
-            repair_limit: one(c, &[1, 5, 100_000, 100_000]),
+            recovery_limit: one(c, &[1, 5, 100_000, 100_000]),
             filter: rarely(c, 5),
             hot_at: one(c, &[0, 1_000, 20]),
             hot_only: rarely(c, 6),
@@ -149,7 +149,7 @@ impl Draw {
         self.governor == Guarded::Tightly
     }
 
-    pub(crate) fn level1(&self) -> bool {
+    pub(crate) fn local(&self) -> bool {
         self.local_max_bytes > 0
     }
 
@@ -174,7 +174,7 @@ impl Draw {
             .local_max_bytes(self.local_max_bytes)
             .local_ttl(self.local_ttl)
             .outage_ttl(self.outage_ttl)
-            .repair_limit(self.repair_limit)
+            .recovery_limit(self.recovery_limit)
             .copies(self.copies)
             .hot_keys(self.hot_rules())
             .codec(self.codec)
@@ -209,8 +209,8 @@ impl Draw {
         }
         if self.log {
             let log =
-                FileRepairLog::open(log).map_err(|e| seawall::Error::Invalid(e.to_string()))?;
-            builder = builder.repair_log(Arc::new(log));
+                FileRecoveryLog::open(log).map_err(|e| seawall::Error::Invalid(e.to_string()))?;
+            builder = builder.recovery_log(Arc::new(log));
         }
         builder.build()
     }

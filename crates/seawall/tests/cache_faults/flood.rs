@@ -134,7 +134,7 @@ async fn settle(cache: &Cache<u64, u64>) {
     while patience.elapsed() < Duration::from_millis(500) {
         let load = || async { Ok::<_, io::Error>(Loaded::Found(0)) };
         let read = cache.get_or_load(&99, load).await.expect("loaded");
-        if read.source == seawall::cache::Source::Level1 {
+        if read.source == seawall::cache::Source::Local {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -344,11 +344,11 @@ async fn a_server_that_is_full_causes_one_load() {
 /// write's invalidation waits and Redis takes the old value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_strong_read_after_a_queued_invalidation_sees_the_write() {
-    for (level1, batch) in [(0, false), (1 << 20, false), (0, true)] {
+    for (local, batch) in [(0, false), (1 << 20, false), (0, true)] {
         let ground = Ground::redis();
         let seawall = connect(&ground).await;
         let cache: Cache<u64, u64> =
-            seawall.cache("queued").local_max_bytes(level1).build().expect("options agree");
+            seawall.cache("queued").local_max_bytes(local).build().expect("options agree");
         let source = Source::new();
         let early = tokio::spawn({
             let (cache, source) = (cache.clone(), Arc::clone(&source));
@@ -376,7 +376,7 @@ async fn a_strong_read_after_a_queued_invalidation_sees_the_write() {
         source.gate.close();
         assert!(early.await.expect("no panic").is_ok());
         let read = late.await.expect("no panic").expect("an answer");
-        assert_eq!(read.value.as_deref(), Some(&2), "level1 {level1}, batch {batch}");
+        assert_eq!(read.value.as_deref(), Some(&2), "local {local}, batch {batch}");
         ground.heal();
         seawall.shutdown().await;
     }

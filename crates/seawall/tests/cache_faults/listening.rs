@@ -29,11 +29,11 @@ async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> (Option<u64>, S
 
 /// Reads until the copy is there.
 async fn copy(cache: &Cache<u64, u64>, key: u64) {
-    eventually("a copy", async || read(cache, key, 1).await.1 == Source::Level1).await;
+    eventually("a copy", async || read(cache, key, 1).await.1 == Source::Local).await;
 }
 
 async fn is_copied(cache: &Cache<u64, u64>, key: u64) -> bool {
-    cache.explain(&key).await.expect("an answer").level1.is_some()
+    cache.explain(&key).await.expect("an answer").local.is_some()
 }
 
 /// Invalidates and waits until the other one's copy is gone.
@@ -175,7 +175,7 @@ async fn messages_are_heard_while_the_counter_is_waited_for() {
     eventually("the copy is gone", async || {
         // Without a copy the read itself waits, behind the gate.
         let read = tokio::time::timeout(Duration::from_millis(50), hearer.get(&1)).await;
-        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Level1)
+        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Local)
     })
     .await;
     assert!(!gate.is_finished(), "the gate was closed all the time");

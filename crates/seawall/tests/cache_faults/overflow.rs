@@ -28,7 +28,7 @@ async fn collapses(
     };
     let (writer, reader) = (connect().await, connect().await);
     let build = |handle: &Seawall| {
-        let builder = handle.cache("shop").repair_limit(10).ttl(Duration::from_secs(600));
+        let builder = handle.cache("shop").recovery_limit(10).ttl(Duration::from_secs(600));
         set(builder).build().expect("options agree")
     };
     let (writes, reads) = (build(&writer), build(&reader));
@@ -57,7 +57,7 @@ async fn collapses(
         }
     }
     eventually("the queue is done", async || {
-        writes.explain(&0).await.expect("an answer").repair_queue == 0
+        writes.explain(&0).await.expect("an answer").recovery_queue == 0
     })
     .await;
     eventually("first levels follow, also for what others changed", async || {

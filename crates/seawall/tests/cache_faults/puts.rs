@@ -8,7 +8,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded},
+    cache::{Cache, Freshness, Invalidation, Loaded, RemoteState},
 };
 use seawall_testkit::{
     ServerProcess,
@@ -78,7 +78,7 @@ async fn deliver_late(step: Step) -> Option<u64> {
     // The write that failed is invalidated once more by the repair queue: not after what comes late.
     eventually("nothing is left to repair", async || {
         let explained = scene.cache.explain(&1).await.expect("a good key");
-        explained.repair_queue == 0
+        explained.recovery_queue == 0
     })
     .await;
     let late = lost.lock().expect("no panic").take().expect("a request was lost");
@@ -115,7 +115,7 @@ async fn a_write_that_is_refused_leaves_no_lease() {
     assert!(error.is_code("OOM"), "{error}");
     eventually("no lease is left", async || {
         let explained = cache.explain(&1).await.expect("a good key");
-        !matches!(explained.level2, Level2State::Entry(entry) if entry.lease_millis.is_some())
+        !matches!(explained.remote, RemoteState::Entry(entry) if entry.lease_millis.is_some())
     })
     .await;
     seawall.shutdown().await;

@@ -7,7 +7,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, PutOutcome, Read},
+    cache::{Cache, Freshness, Invalidation, Loaded, PutOutcome, Read, RemoteState},
 };
 use seawall_testkit::{FaultProxy, ServerProcess, proxy::On};
 use tokio::sync::Semaphore;
@@ -103,7 +103,7 @@ async fn a_load_from_before_a_clear_is_for_nobody_after_it() {
     });
     eventually("it waits for the load that could deceive it", async || {
         let said = cache.explain(&1).await.expect("an answer");
-        matches!(said.level2, Level2State::Entry(entry) if entry.awaited)
+        matches!(said.remote, RemoteState::Entry(entry) if entry.awaited)
     })
     .await;
     assert_eq!(held.finish().await.value.as_deref(), Some(&1), "it began before");
@@ -129,7 +129,7 @@ async fn a_load_from_before_a_clear_stays_out_of_the_first_level() {
     let held = Held::start(&cache, 1).await;
     cache.clear().await.expect("cleared");
     // Messages come one after the other: when a later one has arrived, so has that of the clear.
-    let copied = async || cache.explain(&2).await.expect("an answer").level1.is_some();
+    let copied = async || cache.explain(&2).await.expect("an answer").local.is_some();
     eventually("another key is copied", async || {
         let load = || async { found(0) };
         let _ = cache.get_or_load(&2, load).await.expect("an answer");

@@ -19,7 +19,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{CacheError, Freshness, Level2State, WhenBusy},
+    cache::{CacheError, Freshness, RemoteState, WhenBusy},
     cmd,
 };
 
@@ -263,7 +263,7 @@ impl Scene {
                 self.ledger.violation(key, &format!("{most} loads at once without Redis"));
             }
             // Callers come one after the other: with nothing kept, the next may load again.
-            let kept = self.draw.level1()
+            let kept = self.draw.local()
                 && !self.draw.hot_only
                 && self.draw.outage_ttl >= Duration::from_secs(1);
             if (kept || each > 1) && loads > each * PARTIES as u64 {
@@ -294,7 +294,7 @@ impl Scene {
         let cache = self.draw.build(&handle, &self.ledger, spare.path()).expect("as before");
         for key in (0..KEYS).filter(|key| self.draw.calm && class_of(*key) != Class::Put) {
             let state = cache.explain(&key).await.expect("a good key");
-            if let Level2State::Entry(entry) = state.level2
+            if let RemoteState::Entry(entry) = state.remote
                 && let Some(left) = entry.lease_millis
             {
                 found.push(format!("a lease of key {key} for {left} ms"));

@@ -36,7 +36,7 @@ async fn missed_while_it_rested(ground: &Ground) {
     for round in 1..=ROUNDS {
         for key in [1, 2] {
             eventually("a copy", async || {
-                read(&resting, key, round).await == (Some(round), Source::Level1)
+                read(&resting, key, round).await == (Some(round), Source::Local)
             })
             .await;
         }

@@ -36,7 +36,7 @@ pub(crate) fn hot_only(seawall: &Seawall, rules: HotRules) -> Cache<u64, u64> {
 }
 
 async fn held(cache: &Cache<u64, u64>, key: u64) -> bool {
-    cache.explain(&key).await.expect("a good key").level1.is_some()
+    cache.explain(&key).await.expect("a good key").local.is_some()
 }
 
 async fn read(cache: &Cache<u64, u64>, freshness: Freshness, key: u64, value: u64) -> u64 {
@@ -88,7 +88,7 @@ async fn a_key_that_some_read_is_held_by_all(setup: Setup) {
     .await;
     let version =
         caches[2].get(&7).await.expect("an answer").map(|read| (read.source, read.version));
-    assert_eq!(version.map(|read| read.0), Some(Source::Level1));
+    assert_eq!(version.map(|read| read.0), Some(Source::Local));
     for handle in handles.iter().rev() {
         handle.shutdown().await;
     }

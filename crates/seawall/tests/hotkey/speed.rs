@@ -89,7 +89,7 @@ async fn work() {
         let hot = go && turn % 2 == 0;
         let key = if hot { HOT } else { rand::random::<u64>() % KEYS + 100 };
         let (source, value) = read(&seawall, &cache, key).await;
-        if hot && source == Source::Level1 && !said[0] {
+        if hot && source == Source::Local && !said[0] {
             said[0] = true;
             say(&seawall, "held", micros()).await;
         }

@@ -66,7 +66,7 @@ async fn a_cache_that_a_guest_built_hears_of_invalidations(setup: Setup) {
     })
     .await;
     let teller = cache(&tells);
-    eventually("a copy", async || read(&hearer, 1).await.1 == Source::Level1).await;
+    eventually("a copy", async || read(&hearer, 1).await.1 == Source::Local).await;
     let _ = teller.invalidate(&1).await.expect("a good key");
     eventually("the new value", async || read(&hearer, 2).await.0 == Some(2)).await;
     let strong = hearer.get_as(Freshness::Strong, &1).await.expect("an answer");

@@ -34,7 +34,7 @@ async fn a_service_starts_while_redis_is_down() {
     eventually("values are stored", async || {
         numbers.get_or_load(&2, load).await.expect("an answer");
         let strong = numbers.get_as(Freshness::Strong, &2).await.expect("an answer");
-        strong.is_some_and(|read| read.source == Source::Level2)
+        strong.is_some_and(|read| read.source == Source::Remote)
     })
     .await;
     assert!(seawall.lock("l").try_acquire().await.expect("an answer").acquired().is_some());
@@ -65,7 +65,7 @@ async fn a_server_whose_clock_is_behind_is_believed_from_the_first_read() {
     let numbers: Cache<u64, u64> =
         reader.cache("n").ttl(Duration::from_secs(60)).build().expect("valid");
     let read = numbers.get_or_load(&1, load).await.expect("an answer");
-    assert_eq!(read.source, Source::Level2);
+    assert_eq!(read.source, Source::Remote);
     for handle in [reader, writer] {
         handle.shutdown().await;
     }

@@ -1,4 +1,4 @@
-//! A [`RepairLog`] in files, for services without an outbox table.
+//! A [`RecoveryLog`] in files, for services without an outbox table.
 //!
 //! One file a cache, to which rows and removals are appended; when most of it is of no more use it is
 //! written anew. Every step runs on a thread for blocking work under a lock on the directory, so several
@@ -8,7 +8,7 @@
 //! (magic:2 kind:u8 id:u64 length:u32 entry checksum:u64)*     what does not fit is skipped
 //! ```
 //!
-//! Invariant: what [`RepairLog::add`] has answered for is on the disk, the file's name in its directory
+//! Invariant: what [`RecoveryLog::add`] has answered for is on the disk, the file's name in its directory
 //! included.
 
 use std::{
@@ -19,32 +19,32 @@ use std::{
     sync::Arc,
 };
 
-use super::repair_log::{LogFuture, RepairLog, RepairRow};
+use super::recovery_log::{LogFuture, RecoveryLog, RecoveryRow};
 
 const MAGIC: [u8; 2] = [0xc5, b'R'];
 const ADDED: u8 = 1;
 const REMOVED: u8 = 2;
 
-/// A [`RepairLog`] in a file for each cache. Processes of one machine may share the directory.
+/// A [`RecoveryLog`] in a file for each cache. Processes of one machine may share the directory.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
-/// use seawall::{Seawall, cache::{Cache, FileRepairLog}};
+/// use seawall::{Seawall, cache::{Cache, FileRecoveryLog}};
 ///
 /// # let folder = tempfile::tempdir()?;
-/// # let directory = folder.path().join("repairs");
-/// let log = Arc::new(FileRepairLog::open(directory)?);
+/// # let directory = folder.path().join("recovery");
+/// let log = Arc::new(FileRecoveryLog::open(directory)?);
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let shops: Cache<u64, String> = seawall.cache("shop").repair_log(log).build()?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").recovery_log(log).build()?;
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct FileRepairLog {
+pub struct FileRecoveryLog {
     directory: Arc<Path>,
 }
 
-impl FileRepairLog {
+impl FileRecoveryLog {
     /// A log in this directory, which is made if it is not there.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl FileRepairLog {
     pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
         std::fs::create_dir_all(&directory)?;
-        Ok(FileRepairLog { directory: directory.into() })
+        Ok(FileRecoveryLog { directory: directory.into() })
     }
 
     /// Runs one step where blocking harms nobody, alone on the directory.
@@ -75,7 +75,7 @@ impl FileRepairLog {
     }
 }
 
-impl RepairLog for FileRepairLog {
+impl RecoveryLog for FileRecoveryLog {
     fn add<'a>(&'a self, cache: &'a str, entries: &'a [Vec<u8>]) -> LogFuture<'a, ()> {
         let mut bytes = Vec::new();
         for entry in entries {
@@ -90,12 +90,12 @@ impl RepairLog for FileRepairLog {
         cache: &'a str,
         after: u64,
         limit: usize,
-    ) -> LogFuture<'a, Vec<RepairRow>> {
+    ) -> LogFuture<'a, Vec<RecoveryRow>> {
         self.step(cache, move |place| {
             let bytes = place.read()?;
             let (rows, _) = rows(&bytes);
             let rows = rows.range(after.saturating_add(1)..).take(limit);
-            Ok(rows.map(|(id, entry)| RepairRow { id: *id, entry: entry.to_vec() }).collect())
+            Ok(rows.map(|(id, entry)| RecoveryRow { id: *id, entry: entry.to_vec() }).collect())
         })
     }
 
@@ -226,7 +226,7 @@ fn rows(bytes: &[u8]) -> (BTreeMap<u64, &[u8]>, usize) {
 mod tests {
     use super::*;
 
-    async fn entries(log: &FileRepairLog) -> Vec<Vec<u8>> {
+    async fn entries(log: &FileRecoveryLog) -> Vec<Vec<u8>> {
         let rows = log.load("shop", 0, 1000).await.expect("readable");
         let mut entries: Vec<Vec<u8>> = rows.into_iter().map(|row| row.entry).collect();
         entries.sort();
@@ -240,7 +240,7 @@ mod tests {
     #[tokio::test]
     async fn the_file_gives_back_what_was_added_and_bears_damage() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let log = FileRepairLog::open(folder.path()).expect("an empty folder");
+        let log = FileRecoveryLog::open(folder.path()).expect("an empty folder");
         assert!(entries(&log).await.is_empty());
         log.add("shop", &names(&["a", "b"])).await.expect("room for two");
         log.add("shop", &names(&["c\0:"])).await.expect("room for one more");
@@ -261,7 +261,7 @@ mod tests {
     async fn only_what_is_named_is_removed_whoever_added_it() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // Two processes with one directory.
-        let [one, other] = [0, 1].map(|_| FileRepairLog::open(folder.path()).expect("a folder"));
+        let [one, other] = [0, 1].map(|_| FileRecoveryLog::open(folder.path()).expect("a folder"));
         for number in 0..50 {
             one.add("shop", &names(&[&format!("one-{number:02}")])).await.expect("room");
         }
@@ -280,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn pages_end_with_a_short_one() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let log = FileRepairLog::open(folder.path()).expect("an empty folder");
+        let log = FileRecoveryLog::open(folder.path()).expect("an empty folder");
         let all: Vec<Vec<u8>> = (0..25_u8).map(|number| vec![number]).collect();
         log.add("shop", &all).await.expect("room");
         let (mut after, mut seen) = (0, Vec::new());

@@ -10,11 +10,11 @@ use seawall_client::error::Error;
 use seawall_resilience::clock::Moment;
 
 use super::{
-    CacheKey, CacheValue, Inner, Loaded, Subject,
+    CacheKey, CacheValue, EntryKey, Inner, Loaded,
     envelope::Kind,
-    level2::{Fill, Stored},
-    loader::{Product, panic_text},
+    loader::{LoadResult, panic_text},
     read_types::{Entry, Tags},
+    remote_tier::{Fill, Stored},
     settings::LONGEST,
 };
 
@@ -32,7 +32,7 @@ impl<V> Clone for Stale<V> {
     }
 }
 
-/// What is to be done with a product.
+/// What is to be done with the result of a load.
 pub(super) enum Prepared<V> {
     Store(Fill, Option<Arc<V>>),
     Pass(Option<Arc<V>>),
@@ -46,18 +46,20 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// What is to be done with what a loader found.
     pub(super) fn prepare(
         &self,
-        product: Product<V>,
+        load_result: LoadResult<V>,
         stale: Option<Stale<V>>,
         stamp: u64,
     ) -> Prepared<V> {
-        let (value, ttl) = match (product.loaded, stale) {
+        let (value, ttl) = match (load_result.loaded, stale) {
             (Loaded::Found(value), _) => (Arc::new(value), self.settings.ttl),
             (Loaded::FoundFor(value, ttl), _) => (Arc::new(value), ttl.min(LONGEST)),
             (Loaded::DontCache(value), _) => return Prepared::Pass(Some(Arc::new(value))),
             (Loaded::Missing, _) if self.settings.negative_ttl.is_zero() => {
                 return Prepared::Pass(None);
             }
-            (Loaded::Missing, _) => return Prepared::Store(self.absent(product.cost, stamp), None),
+            (Loaded::Missing, _) => {
+                return Prepared::Store(self.absent(load_result.cost, stamp), None);
+            }
             (Loaded::NotModified, Some(Stale { entry, stored: true })) => {
                 return Prepared::Prolong(entry);
             }
@@ -66,7 +68,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             }
             (Loaded::NotModified, _) => return Prepared::NotModified,
         };
-        match self.fill(&value, ttl, product.cost, stamp) {
+        match self.fill(&value, ttl, load_result.cost, stamp) {
             Some(fill) => Prepared::Store(fill, Some(value)),
             None => Prepared::Pass(Some(value)),
         }
@@ -95,7 +97,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             }),
             Err(error) => {
                 self.metrics.oversized.increment(1);
-                tracing::warn!(cache = self.level2.names.name(), %error, "a value is not cached");
+                tracing::warn!(cache = self.remote.names.name(), %error, "a value is not cached");
                 None
             }
         }
@@ -131,11 +133,11 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         value: Option<Arc<V>>,
         stored: &Stored,
         fill: &Fill,
-        subject: &Subject,
+        entry_key: &EntryKey,
     ) -> Entry<V> {
-        self.known(subject.entry(), value.is_some());
+        self.known(entry_key.entry(), value.is_some());
         let now = self.clock.now();
-        let server = self.level2.link.server_millis_of(subject.entry(), now);
+        let server = self.remote.link.server_millis_of(entry_key.entry(), now);
         Entry {
             value,
             version: stored.version,
@@ -145,7 +147,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             cost: fill.cost,
             bytes: u32::try_from(fill.size_bytes()).unwrap_or(u32::MAX),
             invalidated: false,
-            tags: subject.tags.clone(),
+            tags: entry_key.tags.clone(),
         }
     }
 
@@ -154,10 +156,10 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         &self,
         entry: Entry<V>,
         stored: &Stored,
-        subject: &Subject,
+        entry_key: &EntryKey,
     ) -> Entry<V> {
         let now = self.clock.now();
-        let server = self.level2.link.server_millis_of(subject.entry(), now);
+        let server = self.remote.link.server_millis_of(entry_key.entry(), now);
         Entry {
             version: stored.version,
             fresh_until: moment(stored.fresh_until, now, server),
@@ -169,7 +171,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 
     /// A copy for the first level, which keeps it for a shorter time.
-    pub(super) fn for_level1(&self, entry: &Entry<V>) -> Entry<V> {
+    pub(super) fn for_local(&self, entry: &Entry<V>) -> Entry<V> {
         let limit = self.clock.now() + self.settings.local_ttl;
         Entry { fresh_until: entry.fresh_until.min(limit), ..entry.clone() }
     }

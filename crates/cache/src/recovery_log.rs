@@ -6,12 +6,12 @@
 
 use std::{io, pin::Pin};
 
-/// What a [`RepairLog`] answers.
+/// What a [`RecoveryLog`] answers.
 pub type LogFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
-/// One row of a [`RepairLog`]: an invalidation that is still to be done.
+/// One row of a [`RecoveryLog`]: an invalidation that is still to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RepairRow {
+pub struct RecoveryRow {
     /// Names the row; at least 1, and no later row has the same.
     pub id: u64,
     /// The entry's name in Redis ([`Cache::entry_name`](super::Cache::entry_name)); an empty one stands
@@ -29,14 +29,14 @@ pub struct RepairRow {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::{collections::BTreeMap, sync::{Arc, Mutex}};
-/// use seawall::{Seawall, cache::{Cache, LogFuture, RepairLog, RepairRow}};
+/// use seawall::{Seawall, cache::{Cache, LogFuture, RecoveryLog, RecoveryRow}};
 ///
 /// #[derive(Default)]
 /// struct Outbox {
 ///     rows: Mutex<BTreeMap<u64, (String, Vec<u8>)>>, // id auto_increment, cache, entry
 /// }
 ///
-/// impl RepairLog for Outbox {
+/// impl RecoveryLog for Outbox {
 ///     fn add<'a>(&'a self, cache: &'a str, entries: &'a [Vec<u8>]) -> LogFuture<'a, ()> {
 ///         Box::pin(async move {
 ///             // insert into outbox (cache, entry) values (…, …), …
@@ -49,12 +49,12 @@ pub struct RepairRow {
 ///         })
 ///     }
 ///
-///     fn load<'a>(&'a self, cache: &'a str, after: u64, limit: usize) -> LogFuture<'a, Vec<RepairRow>> {
+///     fn load<'a>(&'a self, cache: &'a str, after: u64, limit: usize) -> LogFuture<'a, Vec<RecoveryRow>> {
 ///         Box::pin(async move {
 ///             // select id, entry from outbox where cache = … and id > … order by id limit …
 ///             let rows = self.rows.lock().unwrap();
 ///             let ours = rows.range(after + 1..).filter(|(_, row)| row.0 == cache).take(limit);
-///             Ok(ours.map(|(id, row)| RepairRow { id: *id, entry: row.1.clone() }).collect())
+///             Ok(ours.map(|(id, row)| RecoveryRow { id: *id, entry: row.1.clone() }).collect())
 ///         })
 ///     }
 ///
@@ -69,7 +69,7 @@ pub struct RepairRow {
 ///
 /// let outbox = Arc::new(Outbox::default());
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let shops: Cache<u64, String> = seawall.cache("shop").repair_log(outbox.clone()).build()?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").recovery_log(outbox.clone()).build()?;
 /// // In the transaction that changes shop 42:
 /// outbox.add("shop", &[shops.entry_name(&42)?]).await?;
 /// // It is invalidated in the background, whatever becomes of this process.
@@ -78,7 +78,7 @@ pub struct RepairRow {
 /// }
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
-pub trait RepairLog: Send + Sync {
+pub trait RecoveryLog: Send + Sync {
     /// Adds a row for each of these entries of a cache; they are on stable storage when this is done.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ pub trait RepairLog: Send + Sync {
         cache: &'a str,
         after: u64,
         limit: usize,
-    ) -> LogFuture<'a, Vec<RepairRow>>;
+    ) -> LogFuture<'a, Vec<RecoveryRow>>;
 
     /// Removes these rows of a cache, and no others: they were carried out. A row that is not there any
     /// more is no error.

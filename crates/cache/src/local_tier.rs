@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 use super::{
     Freshness, Read, Source, Version,
     attention::Attention,
-    level1_budget::{Budget, Holder},
+    local_tier_budget::{Budget, Holder},
     read_types::{Entry, Tags},
 };
 
@@ -42,7 +42,7 @@ const USUAL_BYTES: u64 = 512;
 const SHORT_BYTES: usize = 40;
 
 /// Values in memory, bounded by weight.
-pub(super) struct Level1<V> {
+pub(super) struct LocalTier<V> {
     values: QuickCache<Name, Held<V>, ByBytes>,
     buckets: Box<[Mutex<u64>]>,
     hasher: RandomState,
@@ -149,7 +149,7 @@ pub(super) struct Ticket {
     count: u64,
 }
 
-impl<V> Level1<V> {
+impl<V> LocalTier<V> {
     pub(super) fn open(prefix_bytes: usize, memory: &Memory, attention: Arc<Attention>) -> Arc<Self>
     where
         V: Send + Sync + 'static,
@@ -157,7 +157,7 @@ impl<V> Level1<V> {
         let most = memory.most.min(memory.budget.total());
         let fair = memory.budget.fair_for(memory.weight, most);
         let expected = usize::try_from(fair / USUAL_BYTES).unwrap_or(usize::MAX).clamp(64, 1 << 20);
-        let level = Arc::new(Level1 {
+        let level = Arc::new(LocalTier {
             values: QuickCache::with_weighter(expected, most, ByBytes),
             buckets: (0..BUCKETS).map(|_| Mutex::new(0)).collect(),
             hasher: RandomState::new(),
@@ -205,7 +205,7 @@ impl<V> Level1<V> {
         };
         let age = now.since(written);
         let fresh = now < fresh_until && freshness.admits(now < stale_until, version, age);
-        fresh.then_some(Read { value, source: Source::Level1, age, version: Version(version) })
+        fresh.then_some(Read { value, source: Source::Local, age, version: Version(version) })
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<Entry<V>> {
@@ -292,7 +292,7 @@ impl<V> Level1<V> {
     }
 }
 
-impl<V: Send + Sync> Holder for Level1<V> {
+impl<V: Send + Sync> Holder for LocalTier<V> {
     fn used(&self) -> u64 {
         self.values.weight()
     }

@@ -7,7 +7,7 @@ use seawall_client::{
 };
 use smallvec::SmallVec;
 
-use super::{level2::Level2, messages::about_keys};
+use super::{messages::about_keys, remote_tier::RemoteTier};
 
 static INVALIDATE: Script = Script::new(include_str!("script/invalidate.lua"));
 static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
@@ -26,7 +26,7 @@ pub(super) struct Invalidated {
     pub(super) error: Option<Error>,
 }
 
-impl Level2 {
+impl RemoteTier {
     /// Drops entries and kills their leases, then tells every first level.
     pub(super) async fn invalidate(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
         if self.link.topology() == Topology::Cluster {

@@ -1,4 +1,4 @@
-//! What the repair queue holds: entries to invalidate, generations to end, or every entry.
+//! What the recovery queue holds: entries to invalidate, generations to end, or every entry.
 //!
 //! Invariants: the queue is bounded by number and by bytes, and what does not fit is not forgotten: it
 //! collapses into "every entry". What is added again while it is being carried out stays, because the
@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use super::repair_log::RepairRow;
+use super::recovery_log::RecoveryRow;
 
 /// How many entries are carried out in one go.
 const BATCH: usize = 256;
@@ -79,9 +79,9 @@ impl Queue {
     }
 
     /// Adds rows of the log; those that are known already change nothing.
-    pub(super) fn extend_by_rows(&mut self, rows: Vec<RepairRow>) -> bool {
+    pub(super) fn extend_by_rows(&mut self, rows: Vec<RecoveryRow>) -> bool {
         self.additions += 1;
-        for RepairRow { id, entry } in rows {
+        for RecoveryRow { id, entry } in rows {
             if entry == EVERYTHING {
                 if !self.everything_rows.contains(&id) {
                     self.everything_rows.push(id);
@@ -222,8 +222,8 @@ mod tests {
         numbers.map(|number| number.to_be_bytes().to_vec()).collect()
     }
 
-    fn row(id: u64, number: u64) -> RepairRow {
-        RepairRow { id, entry: number.to_be_bytes().to_vec() }
+    fn row(id: u64, number: u64) -> RecoveryRow {
+        RecoveryRow { id, entry: number.to_be_bytes().to_vec() }
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_row_for_everything_is_one_sweep() {
         let mut queue = Queue::new(10);
-        queue.extend_by_rows(vec![RepairRow { id: 4, entry: Vec::new() }, row(5, 1)]);
+        queue.extend_by_rows(vec![RecoveryRow { id: 4, entry: Vec::new() }, row(5, 1)]);
         assert!(queue.concerns(b"any"));
         let batch = queue.next_batch();
         assert_eq!(queue.done(batch), [4]);

@@ -9,7 +9,7 @@ use seawall_client::{
     link::Reply,
 };
 
-use super::level2::{Lease, Stored};
+use super::remote_tier::{Lease, Stored};
 
 pub(super) fn bytes(reply: Reply) -> Result<Option<Bytes>> {
     match reply {

@@ -1,7 +1,7 @@
 //! The second level: entries in Redis, and the scripts that change them.
 //!
 //! Conversations go through the breaker of the node they concern; `breakers` says which do not, and why.
-//! What makes entries invalid is in `level2_invalidate`.
+//! What makes entries invalid is in `remote_tier_invalidate`.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -17,11 +17,11 @@ use seawall_client::{
 };
 
 use super::{
-    Subject,
+    EntryKey,
     breakers::Breakers,
     envelope::{HEADER_BYTES, Kind},
-    level2_replies::{bytes, parse_lease, parse_stored},
     names::Names,
+    remote_tier_replies::{bytes, parse_lease, parse_stored},
 };
 use crate::{
     hotkey::copies::Copies,
@@ -39,7 +39,7 @@ static PUT_IF_NEWER: Script = Script::new(include_str!("script/put_if_newer.lua"
 const FILLED_AT_ONCE_BYTES: usize = 4 << 20;
 
 /// The entries of one cache.
-pub(super) struct Level2 {
+pub(super) struct RemoteTier {
     pub(super) link: Link,
     pub(super) names: Names,
     pub(super) parts: Parts,
@@ -108,7 +108,7 @@ pub(super) enum Versioned {
     Same,
 }
 
-impl Level2 {
+impl RemoteTier {
     pub(super) fn new(
         link: Link,
         names: Names,
@@ -119,7 +119,7 @@ impl Level2 {
         let breakers = Breakers::new(&names);
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
-        Level2 { link, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
+        RemoteTier { link, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -142,23 +142,23 @@ impl Level2 {
     /// Several entries at once, with the generations that decide whether they count.
     pub(super) async fn get_many(
         &self,
-        subjects: &[&Subject],
+        entry_keys: &[&EntryKey],
     ) -> Vec<Result<(Option<Bytes>, u64)>> {
-        if subjects.is_empty() {
+        if entry_keys.is_empty() {
             return Vec::new();
         }
-        let plain = subjects.iter().all(|subject| subject.generations.is_empty());
+        let plain = entry_keys.iter().all(|entry_key| entry_key.generations.is_empty());
         if plain && self.link.topology() != Topology::Cluster {
-            return self.get_in_slices(subjects).await;
+            return self.get_in_slices(entry_keys).await;
         }
         if plain {
-            let commands = subjects.iter().map(|subject| {
+            let commands = entry_keys.iter().map(|entry_key| {
                 let mut get = cmd("GET");
-                get.arg(subject.entry());
-                (subject.entry().to_vec(), get)
+                get.arg(entry_key.entry());
+                (entry_key.entry().to_vec(), get)
             });
             let commands: Vec<_> = commands.collect();
-            let keys: Vec<&[u8]> = subjects.iter().map(|subject| subject.entry()).collect();
+            let keys: Vec<&[u8]> = entry_keys.iter().map(|entry_key| entry_key.entry()).collect();
             let replies = self
                 .guarded_all(&keys, async |at| {
                     let admitted = at.iter().map(|&at| commands[at].clone());
@@ -167,27 +167,28 @@ impl Level2 {
                 .await;
             return replies.into_iter().map(|reply| Ok((bytes(reply?.into())?, 0))).collect();
         }
-        let each = subjects.iter().map(|subject| self.get(subject.entry(), &subject.generations));
+        let each =
+            entry_keys.iter().map(|entry_key| self.get(entry_key.entry(), &entry_key.generations));
         futures_util::future::join_all(each).await
     }
 
     /// Entries of one server, by MGETs that move no more than they may. How large entries are is
     /// known from those that were read before.
-    async fn get_in_slices(&self, subjects: &[&Subject]) -> Vec<Result<(Option<Bytes>, u64)>> {
+    async fn get_in_slices(&self, entry_keys: &[&EntryKey]) -> Vec<Result<(Option<Bytes>, u64)>> {
         let believed = self.largest_bytes.load(Ordering::Relaxed);
         let count = (MAX_COMMAND_BYTES / believed.max(1)).clamp(1, MAX_COMMAND_MEMBERS);
-        let slices = subjects.chunks(count).map(async |slice| {
+        let slices = entry_keys.chunks(count).map(async |slice| {
             let mut get = cmd("MGET");
-            for subject in slice {
-                get.arg(subject.entry());
+            for entry_key in slice {
+                get.arg(entry_key.entry());
             }
             let key = slice[0].entry();
             self.guarded(key, self.link.fetch(key, &get)).await
         });
         // Sent together, and on one connection: as good as one command.
         let replies = futures_util::future::join_all(slices).await;
-        let (mut found, mut largest) = (Vec::with_capacity(subjects.len()), 0);
-        for (slice, reply) in subjects.chunks(count).zip(replies) {
+        let (mut found, mut largest) = (Vec::with_capacity(entry_keys.len()), 0);
+        for (slice, reply) in entry_keys.chunks(count).zip(replies) {
             match reply {
                 Ok(Reply::Array(entries)) if entries.len() == slice.len() => {
                     for entry in entries {

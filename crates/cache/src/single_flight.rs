@@ -33,7 +33,7 @@ use super::read_types::{CacheError, Entry};
 type ByKey<V> = HashMap<Box<[u8]>, Runway<V>>;
 
 /// The loads of one cache in this process.
-pub(super) struct Flights<V> {
+pub(super) struct SingleFlight<V> {
     flights: Mutex<ByKey<V>>,
     order: Arc<AtomicU64>,
     landed: Mutex<Landed<V>>,
@@ -78,8 +78,8 @@ const REMEMBERED_FOR: Duration = Duration::from_secs(3);
 pub(super) enum Joined<V, T> {
     /// No load was needed.
     Known(T),
-    /// A load; with the pilot the caller has to make it happen.
-    Flight(Arc<Flight<V>>, Option<Pilot<V>>),
+    /// A load; with the leader the caller has to make it happen.
+    Flight(Arc<Flight<V>>, Option<Leader<V>>),
 }
 
 /// The loads of one key.
@@ -138,10 +138,10 @@ impl<V> Clone for Landing<V> {
     }
 }
 
-impl<V> Default for Flights<V> {
+impl<V> Default for SingleFlight<V> {
     fn default() -> Self {
         // Numbers begin at 1: 0 is nobody's.
-        Flights {
+        SingleFlight {
             flights: Mutex::default(),
             order: Arc::new(AtomicU64::new(1)),
             landed: Mutex::default(),
@@ -149,10 +149,10 @@ impl<V> Default for Flights<V> {
     }
 }
 
-impl<V> Flights<V> {
+impl<V> SingleFlight<V> {
     /// Other loads, whose numbers are comparable.
     pub(super) fn beside(&self) -> Self {
-        Flights { order: Arc::clone(&self.order), ..Flights::default() }
+        SingleFlight { order: Arc::clone(&self.order), ..SingleFlight::default() }
     }
 
     /// The next number.
@@ -160,8 +160,8 @@ impl<V> Flights<V> {
         self.order.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The load of this key; with the pilot the caller has to make it happen.
-    pub(super) fn join(self: &Arc<Self>, key: &[u8]) -> (Arc<Flight<V>>, Option<Pilot<V>>) {
+    /// The load of this key; with the leader the caller has to make it happen.
+    pub(super) fn join(self: &Arc<Self>, key: &[u8]) -> (Arc<Flight<V>>, Option<Leader<V>>) {
         let mut flights = self.lock();
         match flights.get(key) {
             Some(runway) => (Arc::clone(&runway.current), None),
@@ -187,27 +187,27 @@ impl<V> Flights<V> {
             if let Some(known) = known() {
                 return Joined::Known(known);
             }
-            let (flight, pilot) = self.depart(&mut flights, key);
+            let (flight, leader) = self.depart(&mut flights, key);
             flight.strict.store(strict, Ordering::Relaxed);
-            return Joined::Flight(flight, pilot);
+            return Joined::Flight(flight, leader);
         };
         let started = runway.current.started.load(Ordering::Relaxed);
         if started == 0 || started > began {
             runway.current.strict.fetch_or(strict, Ordering::Relaxed);
             return Joined::Flight(Arc::clone(&runway.current), None);
         }
-        let pilot = runway.next.is_none().then(|| Pilot {
+        let leader = runway.next.is_none().then(|| Leader {
             flights: Arc::clone(self),
             key: key.into(),
             flight: Flight::new(),
             after: Some(Arc::clone(&runway.current)),
         });
-        if let Some(pilot) = &pilot {
-            runway.next = Some(Arc::clone(&pilot.flight));
+        if let Some(leader) = &leader {
+            runway.next = Some(Arc::clone(&leader.flight));
         }
         let next = runway.next.as_ref().map_or_else(Flight::new, Arc::clone);
         next.strict.fetch_or(strict, Ordering::Relaxed);
-        Joined::Flight(next, pilot)
+        Joined::Flight(next, leader)
     }
 
     /// A load that landed lately and covers a reader with this number.
@@ -228,13 +228,13 @@ impl<V> Flights<V> {
         self: &Arc<Self>,
         flights: &mut ByKey<V>,
         key: &[u8],
-    ) -> (Arc<Flight<V>>, Option<Pilot<V>>) {
+    ) -> (Arc<Flight<V>>, Option<Leader<V>>) {
         let flight = Flight::new();
         let runway = Runway { current: Arc::clone(&flight), next: None };
         flights.insert(key.into(), runway);
         let (flights, key) = (Arc::clone(self), key.into());
-        let pilot = Pilot { flights, key, flight: Arc::clone(&flight), after: None };
-        (flight, Some(pilot))
+        let leader = Leader { flights, key, flight: Arc::clone(&flight), after: None };
+        (flight, Some(leader))
     }
 
     /// Whether this key is being loaded.
@@ -247,7 +247,7 @@ impl<V> Flights<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Flights<V> {
+impl<V: Send + Sync + 'static> SingleFlight<V> {
     fn remember(self: &Arc<Self>, key: &[u8], flight: &Arc<Flight<V>>) {
         let mut landed = self.landed();
         landed.loads.retain(|last| *last.key != *key);
@@ -264,7 +264,7 @@ impl<V: Send + Sync + 'static> Flights<V> {
 }
 
 /// Lets go of what is remembered when its time is over, also when nobody asks any more.
-async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<Flights<V>>) {
+async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<SingleFlight<V>>) {
     loop {
         tokio::time::sleep(REMEMBERED_FOR).await;
         let Some(flights) = flights.upgrade() else { return };
@@ -297,15 +297,15 @@ impl<V> Flight<V> {
 }
 
 /// Who makes a load happen. Dropped without a landing, it tells those who wait to look again.
-pub(super) struct Pilot<V> {
-    flights: Arc<Flights<V>>,
+pub(super) struct Leader<V> {
+    flights: Arc<SingleFlight<V>>,
     key: Box<[u8]>,
     flight: Arc<Flight<V>>,
     /// The load that has to land first.
     after: Option<Arc<Flight<V>>>,
 }
 
-impl<V> Pilot<V> {
+impl<V> Leader<V> {
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -378,7 +378,7 @@ impl<V> Pilot<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Pilot<V> {
+impl<V: Send + Sync + 'static> Leader<V> {
     /// Ends a load whose result is not in Redis, for those who began before it did. Whoever of them
     /// comes later finds it, too.
     pub(super) fn land_unstored(self, entry: Entry<V>) {
@@ -388,7 +388,7 @@ impl<V: Send + Sync + 'static> Pilot<V> {
     }
 }
 
-impl<V> Drop for Pilot<V> {
+impl<V> Drop for Leader<V> {
     fn drop(&mut self) {
         self.end(Landing { covers: 0, loaded: false, result: Err(Fault::Changed) });
     }
@@ -402,12 +402,12 @@ mod tests {
     /// What was not stored is remembered for who is on the way, not for good.
     #[tokio::test]
     async fn what_was_not_stored_is_let_go() {
-        let flights: Arc<Flights<u64>> = Arc::default();
-        let (_, pilot) = flights.join(b"key");
-        let pilot = pilot.expect("nobody else loads");
+        let flights: Arc<SingleFlight<u64>> = Arc::default();
+        let (_, leader) = flights.join(b"key");
+        let leader = leader.expect("nobody else loads");
         let (value, began) = (Arc::new(7), flights.next());
-        pilot.start();
-        pilot.land_unstored(Entry::uncached(
+        leader.start();
+        leader.land_unstored(Entry::uncached(
             Some(Arc::clone(&value)),
             Clock::system().now(),
             &None,

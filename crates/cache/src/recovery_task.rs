@@ -1,4 +1,4 @@
-//! Carries out what the repair queue holds, in the background.
+//! Carries out what the recovery queue holds, in the background.
 //!
 //! One task a cache. It also does once more what was acknowledged lately, whenever a connection was
 //! opened anew (`recent.rs`), and what is to be invalidated a second time after a delay. When the handle
@@ -16,11 +16,11 @@ use seawall_resilience::clock::{Clock, Moment};
 use tokio::sync::watch;
 
 use super::{
-    level2::Level2,
     life::Life,
     recent::Recent,
-    repair::Repairs,
-    repair_queue::Batch,
+    recovery::RecoveryQueue,
+    recovery_queue::Batch,
+    remote_tier::RemoteTier,
     sweep::{Sweep, sweep},
 };
 
@@ -31,9 +31,9 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// What the task works with.
 pub(super) struct Carer {
-    pub(super) repairs: Arc<Repairs>,
+    pub(super) recovery: Arc<RecoveryQueue>,
     pub(super) recent: Arc<Recent>,
-    pub(super) level2: Arc<Level2>,
+    pub(super) remote: Arc<RemoteTier>,
     pub(super) way: Sweep,
     pub(super) clock: Clock,
     pub(super) opened: watch::Receiver<u64>,
@@ -43,8 +43,8 @@ pub(super) struct Carer {
 impl Drop for Carer {
     fn drop(&mut self) {
         // It ended in order, or its runtime did.
-        if !self.repairs.has_ended() {
-            self.repairs.abandon();
+        if !self.recovery.has_ended() {
+            self.recovery.abandon();
         }
     }
 }
@@ -64,21 +64,21 @@ impl Carer {
         let (mut stopping, mut dropped) = (false, false);
         // Ends when the handle does.
         loop {
-            let next_due = self.repairs.take_due(self.clock.now(), stopping);
+            let next_due = self.recovery.take_due(self.clock.now(), stopping);
             if !dropped {
-                log.begin(&self.repairs, &self.clock);
+                log.begin(&self.recovery, &self.clock);
             }
             // A log that answers slowly keeps nothing waiting, but for the end.
             let read = if stopping { log.end().await } else { log.end().now_or_never().flatten() };
             if stopping && read.is_some_and(|read| read.is_err()) {
-                self.repairs.end(true);
+                self.recovery.end(true);
                 return;
             }
-            let batch = self.repairs.next_batch();
+            let batch = self.recovery.next_batch();
             if batch == Batch::Nothing {
                 let over =
                     stopping || dropped && next_due.is_none() && self.recent.is_over(&self.clock);
-                if over && self.repairs.end(false) {
+                if over && self.recovery.end(false) {
                     return;
                 }
                 match self.wait(next_due, &mut log, dropped).await {
@@ -92,12 +92,12 @@ impl Carer {
             match self.carry_out(batch).await {
                 Ok(()) => pause = FIRST_PAUSE,
                 Err(_) if stopping => {
-                    self.repairs.end(true);
+                    self.recovery.end(true);
                     return;
                 }
                 Err(error) => {
-                    let waiting = self.repairs.len();
-                    tracing::debug!(%error, waiting, "the repair queue waits for Redis");
+                    let waiting = self.recovery.len();
+                    tracing::debug!(%error, waiting, "the recovery queue waits for Redis");
                     tokio::select! {
                         () = self.clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                         () = self.life.stopped() => stopping = true,
@@ -108,13 +108,13 @@ impl Carer {
     }
 
     async fn wait(&mut self, due: Option<Moment>, log: &mut LogReader, dropped: bool) -> Woken {
-        let (has_log, is_reading) = (self.repairs.log.is_some() && !dropped, log.is_reading());
+        let (has_log, is_reading) = (self.recovery.log.is_some() && !dropped, log.is_reading());
         let next_log = log.next;
         let over = self.recent.over_at();
         let (stopped, gone) = self.life.ends();
         tokio::select! {
             biased;
-            () = self.repairs.added.notified() => Woken::ToWork,
+            () = self.recovery.added.notified() => Woken::ToWork,
             () = stopped => Woken::Stopped,
             // Connections end with the handle.
             opened = self.opened.changed() => match opened {
@@ -135,7 +135,7 @@ impl Carer {
         if !entries.is_empty() || !bumps.is_empty() {
             let count = entries.len() + bumps.len();
             tracing::debug!(count, "a new connection: invalidating once more");
-            self.repairs.repeat(entries, bumps);
+            self.recovery.repeat(entries, bumps);
         }
     }
 
@@ -144,33 +144,33 @@ impl Carer {
             Batch::Nothing => return Ok(()),
             Batch::Entries(entries) => {
                 let names = entries.iter().map(|(entry, _)| entry.clone()).collect();
-                let outcome = self.level2.invalidate(names, false).await;
+                let outcome = self.remote.invalidate(names, false).await;
                 let (left, done): (Vec<_>, Vec<_>) =
                     entries.into_iter().partition(|(entry, _)| outcome.left.contains(entry));
                 if !left.is_empty() {
-                    self.repairs.failed(&left);
+                    self.recovery.failed(&left);
                 }
                 (Batch::Entries(done), outcome.error.map_or(Ok(()), Err))
             }
             Batch::Generation(bump, number) => {
-                self.level2.bump(&bump.generation, &bump.message).await?;
+                self.remote.bump(&bump.generation, &bump.message).await?;
                 (Batch::Generation(bump, number), Ok(()))
             }
             Batch::Everything(covered, rows) => {
                 tokio::select! {
-                    swept = sweep(&self.level2, self.way) => swept?,
+                    swept = sweep(&self.remote, self.way) => swept?,
                     () = self.life.stopped() => return Err(Error::Closed),
                 }
                 (Batch::Everything(covered, rows), Ok(()))
             }
         };
-        let rows = self.repairs.done(done);
-        if let (Some(log), false) = (&self.repairs.log, rows.is_empty())
-            && let Err(error) = self.repairs.in_time(log.remove(&self.repairs.cache, &rows)).await
+        let rows = self.recovery.done(done);
+        if let (Some(log), false) = (&self.recovery.log, rows.is_empty())
+            && let Err(error) = self.recovery.in_time(log.remove(&self.recovery.cache, &rows)).await
         {
             // They are found again, and carried out once more.
-            let cache = &self.repairs.cache;
-            tracing::warn!(cache, %error, "rows of the repair log could not be removed");
+            let cache = &self.recovery.cache;
+            tracing::warn!(cache, %error, "rows of the recovery log could not be removed");
         }
         outcome
     }
@@ -195,17 +195,17 @@ impl LogReader {
     }
 
     /// Begins to read, if that is due.
-    fn begin(&mut self, repairs: &Arc<Repairs>, clock: &Clock) {
+    fn begin(&mut self, recovery: &Arc<RecoveryQueue>, clock: &Clock) {
         let now = clock.now();
-        let is_due = now >= self.next || self.is_healthy && repairs.log_is_due();
-        if repairs.log.is_some() && self.reading.is_none() && is_due {
+        let is_due = now >= self.next || self.is_healthy && recovery.log_is_due();
+        if recovery.log.is_some() && self.reading.is_none() && is_due {
             self.next = now + LOG_EVERY;
-            let repairs = Arc::clone(repairs);
+            let recovery = Arc::clone(recovery);
             let read = async move {
-                let read = Arc::clone(&repairs).read_log().await;
+                let read = Arc::clone(&recovery).read_log().await;
                 read.inspect_err(|error| {
-                    let cache = &repairs.cache;
-                    tracing::warn!(cache, %error, "the repair log cannot be read");
+                    let cache = &recovery.cache;
+                    tracing::warn!(cache, %error, "the recovery log cannot be read");
                 })
             };
             self.reading = Some(read.boxed());
@@ -222,26 +222,26 @@ impl LogReader {
 }
 
 /// Writes what is queued into the log, until the queue has ended.
-pub(super) async fn write_log(repairs: Arc<Repairs>, clock: Clock) {
-    let Some(log) = &repairs.log else { return };
+pub(super) async fn write_log(recovery: Arc<RecoveryQueue>, clock: Clock) {
+    let Some(log) = &recovery.log else { return };
     let mut pause = FIRST_PAUSE;
-    while let Some((entries, number)) = repairs.take_unwritten() {
+    while let Some((entries, number)) = recovery.take_unwritten() {
         if entries.is_empty() {
-            repairs.wrote(number, Vec::new());
-            repairs.unwritten.notified().await;
+            recovery.wrote(number, Vec::new());
+            recovery.unwritten.notified().await;
             continue;
         }
-        match repairs.in_time(log.add(&repairs.cache, &entries)).await {
+        match recovery.in_time(log.add(&recovery.cache, &entries)).await {
             Ok(()) => {
-                repairs.wrote(number, Vec::new());
-                repairs.added.notify_one();
+                recovery.wrote(number, Vec::new());
+                recovery.added.notify_one();
                 pause = FIRST_PAUSE;
             }
             Err(error) => {
-                let cache = &repairs.cache;
+                let cache = &recovery.cache;
                 tracing::error!(cache, %error, "a queued invalidation would not survive a restart");
-                repairs.wrote(number, entries);
-                if repairs.has_ended() {
+                recovery.wrote(number, entries);
+                if recovery.has_ended() {
                     return;
                 }
                 clock.sleep(pause).await;

@@ -10,12 +10,12 @@ use seawall_client::error::Error;
 use seawall_resilience::clock::Moment;
 
 use super::{
-    CacheError, CacheKey, CacheValue, Freshness, Inner, Mode, Read, Source, Subject, WhenBusy,
-    flight::{Fault, Flight, Landing},
+    CacheError, CacheKey, CacheValue, EntryKey, Freshness, Inner, Mode, Read, Source, WhenBusy,
     load::{LoaderSlot, Order, Purpose},
-    product::Stale,
+    load_result::Stale,
     read::Looked,
     read_types::Entry,
+    single_flight::{Fault, Flight, Landing},
 };
 
 /// How often a reader looks again because what it waited for was not for it.
@@ -23,7 +23,7 @@ const MAX_LOOKS: u32 = 16;
 
 /// A reader below the first level.
 pub(super) struct Reader<V> {
-    pub(super) subject: Subject,
+    pub(super) entry_key: EntryKey,
     pub(super) freshness: Freshness,
     /// What the first level has, if it may stand in.
     pub(super) older: Option<Entry<V>>,
@@ -33,7 +33,7 @@ pub(super) struct Reader<V> {
 
 impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Everything below the first level. `None` only without a loader.
-    pub(super) async fn read_below(
+    pub(super) async fn load_or_wait(
         this: &Arc<Self>,
         mut reader: Reader<V>,
         first: Looked<V>,
@@ -44,7 +44,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         for _ in 0..MAX_LOOKS {
             let looked = match first.take() {
                 Some(looked) => looked,
-                None => this.look_level2(&reader.subject, reader.freshness).await,
+                None => this.look_remote(&reader.entry_key, reader.freshness).await,
             };
             let sought = match this.judge(&mut reader, looked) {
                 Judged::Answer(read) => return Ok(read),
@@ -84,7 +84,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 }
                 // It was stored while this read was on its way to the lease.
                 Ok(entry) if entry.is_current(reader.freshness, now) => {
-                    return Ok(Some(entry.read(Source::Level2, now)));
+                    return Ok(Some(entry.read(Source::Remote, now)));
                 }
                 Ok(_) | Err(Fault::Changed) => {}
                 Err(Fault::Outage) => {
@@ -121,19 +121,19 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             }
             Err(error) => return Judged::Failed(error.into()),
         };
-        let Reader { subject, freshness, older, loader, .. } = reader;
+        let Reader { entry_key, freshness, older, loader, .. } = reader;
         let mut sought = Sought { stamp, replaces: lost, stale: None };
         if let Some(entry) = found {
             let fresh = now < entry.fresh_until && !entry.invalidated;
             let suits = entry.suits(*freshness, now);
             if fresh && suits {
-                self.keep(subject, &entry, ticket);
-                self.tend(subject, &entry, stamp, now, loader.as_ref());
+                self.keep(entry_key, &entry, ticket);
+                self.refresh_if_due(entry_key, &entry, stamp, now, loader.as_ref());
                 return Judged::Answer(Some(self.hit(&entry, now)));
             }
             if suits && !entry.invalidated && self.settings.mode != Mode::Mutex {
                 if let Some(loader) = loader.take() {
-                    self.refresh(subject, stamp, &entry, loader);
+                    self.refresh(entry_key, stamp, &entry, loader);
                 }
                 self.metrics.stale_hits.increment(1);
                 return Judged::Answer(Some(entry.read(Source::Stale, now)));
@@ -158,7 +158,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         began: u64,
         error: Option<Error>,
     ) -> Result<Option<Read<V>>, CacheError> {
-        let Reader { subject, freshness, older, loader, deadline } = reader;
+        let Reader { entry_key, freshness, older, loader, deadline } = reader;
         let now = self.clock.now();
         if let Some(older) = older.filter(|older| older.suits(freshness, now)) {
             self.metrics.stale_hits.increment(1);
@@ -166,10 +166,10 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         }
         match (loader, error) {
             (Some(loader), _) => {
-                self.read_past(&subject, freshness, began, &loader, deadline).await.map(Some)
+                self.read_past(&entry_key, freshness, began, &loader, deadline).await.map(Some)
             }
             (None, Some(error)) => Err(error.into()),
-            (None, None) => Ok(self.past_copy(subject.entry(), freshness)),
+            (None, None) => Ok(self.past_copy(entry_key.entry(), freshness)),
         }
     }
 
@@ -181,13 +181,13 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         loader: &LoaderSlot<V>,
     ) -> Waited<V> {
         let Sought { stamp, replaces, stale } = sought;
-        let (flight, pilot) = self.flights.join(&flight_key(&reader.subject, stamp));
-        let leads = pilot.is_some();
-        if let Some(pilot) = pilot {
-            let (subject, loader) = (reader.subject.clone(), loader.clone());
+        let (flight, leader) = self.flights.join(&flight_key(&reader.entry_key, stamp));
+        let leads = leader.is_some();
+        if let Some(leader) = leader {
+            let (entry_key, loader) = (reader.entry_key.clone(), loader.clone());
             let purpose = Purpose::Answer(replaces);
-            let order = Order { subject, stamp, purpose, stale, loader };
-            self.handle.spawn(Arc::clone(self).fly(pilot, order));
+            let order = Order { entry_key, stamp, purpose, stale, loader };
+            self.handle.spawn(Arc::clone(self).fly(leader, order));
         }
         self.wait(&flight, leads, reader, loader).await
     }
@@ -243,11 +243,11 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
 
 /// Who shares a load: those who want the same entry and saw the same generations. A load that began
 /// under an older generation must not answer those who came after a clear.
-pub(super) fn flight_key(subject: &Subject, stamp: u64) -> Cow<'_, [u8]> {
-    if subject.generations.is_empty() {
-        return Cow::Borrowed(subject.entry());
+pub(super) fn flight_key(entry_key: &EntryKey, stamp: u64) -> Cow<'_, [u8]> {
+    if entry_key.generations.is_empty() {
+        return Cow::Borrowed(entry_key.entry());
     }
-    Cow::Owned([subject.entry(), &stamp.to_be_bytes()].concat())
+    Cow::Owned([entry_key.entry(), &stamp.to_be_bytes()].concat())
 }
 
 /// What a look into Redis means.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use seawall_resilience::clock::Moment;
 
 use super::{
-    CacheKey, CacheValue, Inner, Subject,
+    CacheKey, CacheValue, EntryKey, Inner,
     load::{LoaderSlot, Order, Purpose},
-    product::Stale,
+    load_result::Stale,
     read_types::Entry,
 };
 
@@ -18,9 +18,9 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 
     /// Looks after a fresh entry that was read: it may slide, or be refreshed early.
-    pub(super) fn tend(
+    pub(super) fn refresh_if_due(
         self: &Arc<Self>,
-        subject: &Subject,
+        entry_key: &EntryKey,
         entry: &Entry<V>,
         stamp: u64,
         now: Moment,
@@ -28,17 +28,17 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     ) {
         let left = entry.fresh_until.since(now);
         if self.settings.sliding && entry.value.is_some() && left < self.settings.ttl / 2 {
-            let (_, pilot) = self.refreshes.join(subject.entry());
-            if let Some(pilot) = pilot {
-                let (level2, version) = (Arc::clone(&self.level2), entry.version);
+            let (_, leader) = self.refreshes.join(entry_key.entry());
+            if let Some(leader) = leader {
+                let (remote, version) = (Arc::clone(&self.remote), entry.version);
                 let ttl = self.vary(self.settings.ttl);
                 let parted = self.may_be_in_parts(entry.bytes).then(|| Arc::clone(self));
                 self.handle.spawn(async move {
                     if let Some(this) = parted {
-                        this.prolong_parts(pilot.key(), ttl).await;
+                        this.prolong_parts(leader.key(), ttl).await;
                     }
-                    // The pilot keeps others from sliding the same entry meanwhile.
-                    if let Err(error) = level2.slide(pilot.key(), version, ttl).await {
+                    // The leader keeps others from sliding the same entry meanwhile.
+                    if let Err(error) = remote.slide(leader.key(), version, ttl).await {
                         tracing::debug!(%error, "an entry could not slide");
                     }
                 });
@@ -50,7 +50,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             if lead >= left
                 && let Some(loader) = loader
             {
-                self.refresh(subject, stamp, entry, loader.clone());
+                self.refresh(entry_key, stamp, entry, loader.clone());
             }
         }
     }
@@ -58,21 +58,21 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Replaces an entry in the background, unless that is already under way anywhere.
     pub(super) fn refresh(
         self: &Arc<Self>,
-        subject: &Subject,
+        entry_key: &EntryKey,
         stamp: u64,
         entry: &Entry<V>,
         loader: LoaderSlot<V>,
     ) {
-        let (_, pilot) = self.refreshes.join(subject.entry());
-        if let Some(pilot) = pilot {
+        let (_, leader) = self.refreshes.join(entry_key.entry());
+        if let Some(leader) = leader {
             let order = Order {
-                subject: subject.clone(),
+                entry_key: entry_key.clone(),
                 stamp,
                 purpose: Purpose::Refresh(entry.version),
                 stale: Some(Stale { entry: entry.clone(), stored: true }),
                 loader,
             };
-            self.handle.spawn(Arc::clone(self).fly(pilot, order));
+            self.handle.spawn(Arc::clone(self).fly(leader, order));
         }
     }
 }

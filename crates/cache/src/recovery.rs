@@ -1,13 +1,13 @@
 //! Invalidations that Redis did not take, kept until it does.
 //!
 //! The queue is a set: invalidating twice is the same as once. While an entry is in it this process
-//! reads it past the cache. With a [`RepairLog`] it survives a restart; what others add to the log is
-//! found there too. `repair_task.rs` carries it out.
+//! reads it past the cache. With a [`RecoveryLog`] it survives a restart; what others add to the log is
+//! found there too. `recovery_task.rs` carries it out.
 //!
 //! Adding to the queue itself never waits, so that a caller that goes away can do it as well; whoever
 //! promises something waits until the log has it.
 //!
-//! Invariant: what was added before [`Repairs::end`] is carried out, or stays in the log, or was
+//! Invariant: what was added before [`RecoveryQueue::end`] is carried out, or stays in the log, or was
 //! reported as lost; after it nothing is taken but by the log.
 
 use std::{
@@ -26,8 +26,8 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     names::Names,
-    repair_log::{LogFuture, RepairLog, RepairRow},
-    repair_queue::{Batch, Bump, Queue, Waiting},
+    recovery_log::{LogFuture, RecoveryLog, RecoveryRow},
+    recovery_queue::{Batch, Bump, Queue, Waiting},
 };
 
 /// How long a caller, or the queue itself, waits for an answer of the log.
@@ -36,13 +36,13 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 const PAGE: usize = 1000;
 
 /// The queue of one cache.
-pub(super) struct Repairs {
+pub(super) struct RecoveryQueue {
     pub(super) cache: String,
     entry_prefix: Vec<u8>,
     state: Mutex<State>,
     /// How many there are: so that readers need no lock when there is none.
     count: AtomicUsize,
-    pub(super) log: Option<Arc<dyn RepairLog>>,
+    pub(super) log: Option<Arc<dyn RecoveryLog>>,
     clock: Clock,
     pub(super) added: Notify,
     /// There is something to write into the log.
@@ -78,15 +78,15 @@ enum Later {
     Everything,
 }
 
-impl Repairs {
+impl RecoveryQueue {
     pub(super) fn open(
         names: &Names,
         limit: usize,
-        log: Option<Arc<dyn RepairLog>>,
+        log: Option<Arc<dyn RecoveryLog>>,
         clock: &Clock,
     ) -> Arc<Self> {
         let unread = log.is_some();
-        Arc::new(Repairs {
+        Arc::new(RecoveryQueue {
             cache: names.name().to_owned(),
             entry_prefix: names.entry_prefix().to_vec(),
             state: Mutex::new(State {
@@ -160,7 +160,7 @@ impl Repairs {
                     let cache = &self.cache;
                     tracing::error!(
                         cache,
-                        "the repair log does not answer: a restart would lose an invalidation"
+                        "the recovery log does not answer: a restart would lose an invalidation"
                     );
                 }
             }
@@ -352,7 +352,7 @@ impl Repairs {
     pub(super) async fn in_time<T>(&self, answer: LogFuture<'_, T>) -> io::Result<T> {
         let answered = self.clock.timeout(LOG_PATIENCE, answer).await;
         answered.unwrap_or_else(|| {
-            let text = format!("the repair log did not answer within {LOG_PATIENCE:?}");
+            let text = format!("the recovery log did not answer within {LOG_PATIENCE:?}");
             Err(io::Error::new(io::ErrorKind::TimedOut, text))
         })
     }
@@ -391,7 +391,7 @@ impl Repairs {
     }
 
     /// Whether a row speaks of an entry of this cache. Another key is not ours to delete; the row stays.
-    fn is_ours(&self, row: &RepairRow) -> bool {
+    fn is_ours(&self, row: &RecoveryRow) -> bool {
         let is_ours = row.entry.is_empty() || row.entry.starts_with(&self.entry_prefix);
         if !is_ours {
             let (cache, entry) = (&self.cache, row.entry.escape_ascii());
