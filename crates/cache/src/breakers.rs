@@ -27,7 +27,7 @@ use super::{names::Names, remote_tier::RemoteTier};
 impl RemoteTier {
     /// How the breaker of this key's node stands.
     pub(super) fn breaker_state(&self, key: &[u8]) -> BreakerState {
-        self.breakers.of(self.link.node_number(key)).state()
+        self.breakers.of(self.client.node_number(key)).state()
     }
 
     /// Runs a conversation about `key` through its node's breaker.
@@ -36,7 +36,7 @@ impl RemoteTier {
         key: &[u8],
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let breaker = self.breakers.of(self.link.node_number(key));
+        let breaker = self.breakers.of(self.client.node_number(key));
         let permit = breaker.enter().map_err(|open| refused(&open))?;
         let result = work.await;
         permit.record(match &result {
@@ -53,7 +53,7 @@ impl RemoteTier {
         keys: &[&[u8]],
         work: impl AsyncFnOnce(&[usize]) -> Vec<Result<T>>,
     ) -> Vec<Result<T>> {
-        let nodes: Vec<u64> = keys.iter().map(|key| self.link.node_number(key)).collect();
+        let nodes: Vec<u64> = keys.iter().map(|key| self.client.node_number(key)).collect();
         let mut permits = BTreeMap::new();
         for node in &nodes {
             permits.entry(*node).or_insert_with(|| self.breakers.of(*node).enter());

@@ -203,7 +203,7 @@ impl<K: KeyPart, V> Inner<K, V> {
             get.arg(name);
             (name.to_vec(), get)
         });
-        let mut replies = self.remote.link.send_all(commands.collect()).await.into_iter();
+        let mut replies = self.remote.client.send_all(commands.collect()).await.into_iter();
         let raw = replies.next();
         let mut generations = Vec::new();
         for reply in replies {
@@ -227,7 +227,7 @@ impl<K: KeyPart, V> Inner<K, V> {
 
     fn describe_entry(&self, entry_key: &EntryKey, raw: &[u8], stamp: Option<u64>) -> RemoteState {
         let Some((header, value)) = Header::read(raw) else { return RemoteState::NotOurs };
-        let server = self.remote.link.server_millis_of(entry_key.entry(), self.clock.now());
+        let server = self.remote.client.server_millis_of(entry_key.entry(), self.clock.now());
         let server = u64::try_from(server).unwrap_or(0);
         let left = |until: u64| until.saturating_sub(server);
         let parts = manifest(raw).map(|(manifest, _)| manifest);

@@ -160,7 +160,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         };
         let call = COPY.on(&[name]).arg(&token.to_be_bytes()[..]).arg(entry);
         let call = call.arg(left.as_millis() as u64);
-        self.remote.guarded(name, self.remote.link.run(&call)).await.map(drop)
+        self.remote.guarded(name, self.remote.client.run(&call)).await.map(drop)
     }
 
     /// The entry as its copies have it, and how long they live; `None` when it is not fresh.
@@ -179,7 +179,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         for range in [4..8, 16..32, 64..72] {
             raw[range].fill(0);
         }
-        let now = self.remote.link.server_millis_of(entry_key.entry(), self.clock.now());
+        let now = self.remote.client.server_millis_of(entry_key.entry(), self.clock.now());
         let now = u64::try_from(now).unwrap_or(0);
         let left = Duration::from_millis(fresh_until.saturating_sub(now)).min(COPY_FOR);
         Ok((!left.is_zero()).then_some((raw, left)))

@@ -21,7 +21,7 @@ use std::{
 use redis::Value;
 use seawall_client::{
     Handle,
-    link::{Call, Script, Topology},
+    client::{Script, ScriptInvocation, Topology},
 };
 use tokio::{
     sync::{Notify, watch},
@@ -155,8 +155,8 @@ impl RemoteTier {
     /// Extends leases. Returns the tokens of those that are gone.
     async fn renew(&self, held: &[Due]) -> Vec<u64> {
         // On a Cluster each entry has a slot of its own.
-        let batch = if self.link.topology() == Topology::Cluster { 1 } else { BATCH };
-        let calls: Vec<Call> = held
+        let batch = if self.client.topology() == Topology::Cluster { 1 } else { BATCH };
+        let calls: Vec<ScriptInvocation> = held
             .chunks(batch)
             .map(|chunk| {
                 let keys: Vec<&[u8]> = chunk.iter().map(|(entry, _)| &**entry).collect();
@@ -165,7 +165,7 @@ impl RemoteTier {
             })
             .collect();
         let mut lost = Vec::new();
-        for (chunk, reply) in held.chunks(batch).zip(self.link.run_all(&calls).await) {
+        for (chunk, reply) in held.chunks(batch).zip(self.client.run_all(&calls).await) {
             match reply {
                 Ok(Value::Array(alive)) => {
                     let gone = chunk.iter().zip(alive).filter(|(_, alive)| *alive == Value::Int(0));

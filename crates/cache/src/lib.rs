@@ -81,9 +81,9 @@ pub use write::{Invalidation, WriteError};
 
 use seawall_client::{
     Handle,
+    client::Topology,
     error::Result,
     key::{KeyBuffer, KeyPart},
-    link::Topology,
 };
 use seawall_resilience::clock::Clock;
 
@@ -188,13 +188,13 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
 impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     fn open(handle: Handle, name: &str, mut settings: Settings<K>, format: Format) -> Result<Self> {
         let names = Names::new(handle.prefix(), name);
-        let link = handle.link().clone();
+        let client = handle.client().clone();
         let plan = settings.big;
         let part_prefix = Names::part_prefix(handle.prefix(), name);
-        let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes);
-        let mut remote = RemoteTier::new(link, names, parts, format.shape, settings.lease_ttl);
+        let parts = Parts::new(client.clone(), part_prefix, plan.split_above_bytes);
+        let mut remote = RemoteTier::new(client, names, parts, format.shape, settings.lease_ttl);
         // One server has nothing to spread over.
-        if settings.copies > 0 && handle.link().topology() == Topology::Cluster {
+        if settings.copies > 0 && handle.client().topology() == Topology::Cluster {
             remote.copies = Some(Copies::new(handle.prefix(), settings.copies));
         }
         let remote = Arc::new(remote);
@@ -247,7 +247,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             remote: Arc::clone(&remote),
             way: if settings.clearable { Sweep::Generation } else { Sweep::Search },
             clock: handle.clock().clone(),
-            opened: handle.link().connections(),
+            opened: handle.client().connections(),
             life: alive.life(&handle),
         };
         let recent = Arc::clone(&carer.recent);

@@ -16,7 +16,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use seawall_client::link::{Event, Subscription};
+use seawall_client::client::{Event, Subscription};
 use seawall_resilience::clock::{Clock, Moment};
 
 use super::{
@@ -49,7 +49,7 @@ pub(super) async fn listen<V: Send + Sync + 'static>(
     clock: Clock,
     mut life: Life,
 ) {
-    let subscription = remote.link.hub().join(remote.names.channel());
+    let subscription = remote.client.pubsub().join(remote.names.channel());
     let mut listener = Listener {
         remote,
         local: holds.local,
@@ -203,7 +203,7 @@ impl<V> Listener<V> {
         let (counters, patience) = (Arc::clone(&self.counters), self.patience);
         let key = self.remote.names.counter().to_vec();
         // Told by the answer when there is one.
-        self.patience = (patience * 2).min(self.remote.link.response_timeout()).max(PATIENCE);
+        self.patience = (patience * 2).min(self.remote.client.response_timeout()).max(PATIENCE);
         let counter =
             async move { tokio::time::timeout(patience, counters.read(&key)).await.ok()? };
         Look::Reading(start, Box::pin(counter))

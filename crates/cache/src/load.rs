@@ -163,7 +163,10 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     let Some(subscription) = &mut wake else {
                         // Subscribe, then ask again: the value may have come in between.
                         wake = Some(
-                            self.remote.link.hub().join(&self.remote.names.wake(entry_key.entry())),
+                            self.remote
+                                .client
+                                .pubsub()
+                                .join(&self.remote.names.wake(entry_key.entry())),
                         );
                         continue;
                     };
@@ -230,7 +233,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Whether a reply that did not come was waited for until its time-out: the server hangs, where a
     /// cut connection is noticed at once. Time-outs of the network are real time.
     fn hangs(&self, sent: Instant) -> bool {
-        sent.elapsed() >= self.remote.link.response_timeout() / 2
+        sent.elapsed() >= self.remote.client.response_timeout() / 2
     }
 
     async fn load_and_store(self: Arc<Self>, leader: Leader<V>, order: Order<V>, claim: Claim) {

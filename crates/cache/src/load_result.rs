@@ -137,7 +137,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     ) -> Entry<V> {
         self.known(entry_key.entry(), value.is_some());
         let now = self.clock.now();
-        let server = self.remote.link.server_millis_of(entry_key.entry(), now);
+        let server = self.remote.client.server_millis_of(entry_key.entry(), now);
         Entry {
             value,
             version: stored.version,
@@ -159,7 +159,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         entry_key: &EntryKey,
     ) -> Entry<V> {
         let now = self.clock.now();
-        let server = self.remote.link.server_millis_of(entry_key.entry(), now);
+        let server = self.remote.client.server_millis_of(entry_key.entry(), now);
         Entry {
             version: stored.version,
             fresh_until: moment(stored.fresh_until, now, server),

@@ -95,7 +95,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         let Some(ours) = &fill.parts else { return };
         let mut get = cmd("GET");
         get.arg(entry);
-        let found = self.remote.link.query::<Option<Vec<u8>>>(entry, &get).await;
+        let found = self.remote.client.query::<Option<Vec<u8>>>(entry, &get).await;
         let stored = match found {
             Ok(raw) => {
                 raw.and_then(|raw| manifest(&raw)).is_some_and(|(stored, _)| stored == *ours)
@@ -112,7 +112,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     pub(super) async fn prolong_parts(&self, entry: &[u8], ttl: Duration) {
         let mut get = cmd("GETRANGE");
         get.arg(entry).arg(0).arg(HEADER_BYTES + 127);
-        let Ok(raw) = self.remote.link.query::<Vec<u8>>(entry, &get).await else { return };
+        let Ok(raw) = self.remote.client.query::<Vec<u8>>(entry, &get).await else { return };
         if let Some((manifest, _)) = manifest(&raw) {
             let max_stale = self.settings.max_stale.min(LONGEST_STALE);
             self.remote.parts.prolong(&manifest, ttl + max_stale + GRACE).await;

@@ -11,8 +11,8 @@ use std::{borrow::Borrow, time::Duration};
 
 use redis::Value;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
     retry::midway,
 };
 
@@ -74,7 +74,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that is too large; else as
-    /// [`Link::send`](seawall_client::Link::send). After an error the entry's state is unknown: invalidate it.
+    /// [`Client::send`](seawall_client::Client::send). After an error the entry's state is unknown: invalidate it.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the old value, the new one, or none, in all processes the same:
@@ -226,13 +226,13 @@ impl RemoteTier {
     /// Takes the lease for a write, from whoever has it.
     async fn reserve(&self, key: &[u8], token: u64, size_bytes: usize) -> Result<Reserved> {
         // Both requests are over by then, one way or the other; readers should not wait for longer.
-        let mut lives = self.link.response_timeout() * 2;
+        let mut lives = self.client.response_timeout() * 2;
         if size_bytes > self.parts.part_bytes() {
             // Its parts are written in between.
             lives = lives.max(PARTED_LEASE);
         }
         let call = RESERVE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(millis(lives));
-        let (version, at_micros) = self.guarded(key, self.link.eval(&call)).await?;
+        let (version, at_micros) = self.guarded(key, self.client.eval(&call)).await?;
         Ok(Reserved { version, at_micros })
     }
 
@@ -256,7 +256,7 @@ impl RemoteTier {
     ) -> Result<Put> {
         let call = self.fill_call(&self.written_keys(key), token, fill);
         let call = call.arg(self.names.channel()).arg(message);
-        let mut reply: Vec<Value> = self.guarded(key, self.link.eval(&call)).await?;
+        let mut reply: Vec<Value> = self.guarded(key, self.client.eval(&call)).await?;
         if reply.len() == 4 {
             self.retire(reply.pop()).await;
         }

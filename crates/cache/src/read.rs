@@ -392,7 +392,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         } else {
             None
         };
-        let server = self.remote.link.server_millis_of(entry_key.entry(), now);
+        let server = self.remote.client.server_millis_of(entry_key.entry(), now);
         Some(Entry {
             value,
             version: header.version,

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use redis::{Value, cmd};
 use seawall_client::{
     MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS,
+    client::{Client, Reply, Script, ScriptInvocation, Topology},
     error::{Error, Result},
-    link::{Call, Link, Reply, Script, Topology},
 };
 
 use super::{
@@ -40,7 +40,7 @@ const FILLED_AT_ONCE_BYTES: usize = 4 << 20;
 
 /// The entries of one cache.
 pub(super) struct RemoteTier {
-    pub(super) link: Link,
+    pub(super) client: Client,
     pub(super) names: Names,
     pub(super) parts: Parts,
     /// How large the largest entry is, as far as batches saw.
@@ -110,7 +110,7 @@ pub(super) enum Versioned {
 
 impl RemoteTier {
     pub(super) fn new(
-        link: Link,
+        client: Client,
         names: Names,
         parts: Parts,
         shape: u32,
@@ -119,7 +119,7 @@ impl RemoteTier {
         let breakers = Breakers::new(&names);
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
-        RemoteTier { link, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
+        RemoteTier { client, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -131,7 +131,7 @@ impl RemoteTier {
         if generations.is_empty() {
             let mut get = cmd("GET");
             get.arg(key);
-            return Ok((bytes(self.guarded(key, self.link.fetch(key, &get)).await?)?, 0));
+            return Ok((bytes(self.guarded(key, self.client.fetch(key, &get)).await?)?, 0));
         }
         let mut replies = self.guarded(key, self.get_all(key, generations)).await?.into_iter();
         let entry = bytes(replies.next().unwrap_or(Value::Nil).into())?;
@@ -148,7 +148,7 @@ impl RemoteTier {
             return Vec::new();
         }
         let plain = entry_keys.iter().all(|entry_key| entry_key.generations.is_empty());
-        if plain && self.link.topology() != Topology::Cluster {
+        if plain && self.client.topology() != Topology::Cluster {
             return self.get_in_slices(entry_keys).await;
         }
         if plain {
@@ -162,7 +162,7 @@ impl RemoteTier {
             let replies = self
                 .guarded_all(&keys, async |at| {
                     let admitted = at.iter().map(|&at| commands[at].clone());
-                    self.link.send_all(admitted.collect()).await
+                    self.client.send_all(admitted.collect()).await
                 })
                 .await;
             return replies.into_iter().map(|reply| Ok((bytes(reply?.into())?, 0))).collect();
@@ -183,7 +183,7 @@ impl RemoteTier {
                 get.arg(entry_key.entry());
             }
             let key = slice[0].entry();
-            self.guarded(key, self.link.fetch(key, &get)).await
+            self.guarded(key, self.client.fetch(key, &get)).await
         });
         // Sent together, and on one connection: as good as one command.
         let replies = futures_util::future::join_all(slices).await;
@@ -215,10 +215,10 @@ impl RemoteTier {
     }
 
     async fn get_all(&self, key: &[u8], generations: &[Vec<u8>]) -> Result<Vec<Value>> {
-        if self.link.topology() != Topology::Cluster {
+        if self.client.topology() != Topology::Cluster {
             let mut get = cmd("MGET");
             get.arg(key).arg(generations);
-            return match self.link.send(key, &get).await? {
+            return match self.client.send(key, &get).await? {
                 Value::Array(values) => Ok(values),
                 _ => Err(Error::unexpected("MGET without an array")),
             };
@@ -229,7 +229,7 @@ impl RemoteTier {
             get.arg(key);
             (key.to_vec(), get)
         });
-        self.link.send_all(commands.collect()).await.into_iter().collect()
+        self.client.send_all(commands.collect()).await.into_iter().collect()
     }
 
     /// One number for all generations. One that is not there is begun: whatever was stored under
@@ -242,7 +242,7 @@ impl RemoteTier {
                 Some(generation) => generation,
                 None => {
                     let begin = GENERATION.on(&[name]).arg("begin");
-                    self.guarded(name, self.link.eval(&begin)).await?
+                    self.guarded(name, self.client.eval(&begin)).await?
                 }
             });
         }
@@ -257,7 +257,7 @@ impl RemoteTier {
 
     /// Starts a new generation: all entries of older ones are misses.
     pub(super) async fn end_generation(&self, generation: &[u8]) -> Result<()> {
-        self.link.run(&GENERATION.on(&[generation]).arg("bump")).await.map(drop)
+        self.client.run(&GENERATION.on(&[generation]).arg("bump")).await.map(drop)
     }
 
     fn lease_call(
@@ -267,7 +267,7 @@ impl RemoteTier {
         former: &[u64],
         stamp: u64,
         replaces: Option<u64>,
-    ) -> Call {
+    ) -> ScriptInvocation {
         let former: Vec<u8> = former.iter().flat_map(|token| token.to_be_bytes()).collect();
         let replaces = replaces.map(|version| version.to_be_bytes().to_vec()).unwrap_or_default();
         LEASE
@@ -291,12 +291,12 @@ impl RemoteTier {
         replaces: Option<u64>,
     ) -> Result<Lease> {
         let call = self.lease_call(key, token, former, stamp, replaces);
-        parse_lease(self.guarded(key, self.link.run(&call)).await?)
+        parse_lease(self.guarded(key, self.client.run(&call)).await?)
     }
 
     /// Asks for several leases, each with its token and stamp.
     pub(super) async fn lease_many(&self, wanted: &[(Vec<u8>, u64, u64)]) -> Vec<Result<Lease>> {
-        let calls: Vec<Call> = wanted
+        let calls: Vec<ScriptInvocation> = wanted
             .iter()
             .map(|(key, token, stamp)| self.lease_call(key, *token, &[], *stamp, None))
             .collect();
@@ -304,17 +304,17 @@ impl RemoteTier {
         replies.into_iter().map(|reply| parse_lease(reply?)).collect()
     }
 
-    async fn run_guarded(&self, calls: &[Call]) -> Vec<Result<Value>> {
-        let keys: Vec<&[u8]> = calls.iter().map(Call::key).collect();
+    async fn run_guarded(&self, calls: &[ScriptInvocation]) -> Vec<Result<Value>> {
+        let keys: Vec<&[u8]> = calls.iter().map(ScriptInvocation::key).collect();
         self.guarded_all(&keys, async |at| {
-            let admitted: Vec<Call> = at.iter().map(|&at| calls[at].clone()).collect();
-            self.link.run_all(&admitted).await
+            let admitted: Vec<ScriptInvocation> = at.iter().map(|&at| calls[at].clone()).collect();
+            self.client.run_all(&admitted).await
         })
         .await
     }
 
     /// Stores in the first of the keys.
-    pub(super) fn fill_call(&self, keys: &[&[u8]], token: u64, fill: &Fill) -> Call {
+    pub(super) fn fill_call(&self, keys: &[&[u8]], token: u64, fill: &Fill) -> ScriptInvocation {
         FILL.on(keys)
             .arg(&token.to_be_bytes()[..])
             .arg(&[kind_byte(fill.kind), fill.codec][..])
@@ -329,7 +329,7 @@ impl RemoteTier {
     /// Stores under a lease; `None` when it is gone.
     pub(super) async fn fill(&self, key: &[u8], token: u64, fill: &Fill) -> Result<Option<Stored>> {
         let call = self.fill_call(&[key], token, fill);
-        self.stored(self.guarded(key, self.link.run(&call)).await?).await
+        self.stored(self.guarded(key, self.client.run(&call)).await?).await
     }
 
     /// Stores several, each under its lease.
@@ -351,7 +351,7 @@ impl RemoteTier {
             });
             let (now, later) = rest.split_at(fits.count().max(1));
             rest = later;
-            let calls: Vec<Call> =
+            let calls: Vec<ScriptInvocation> =
                 now.iter().map(|(key, token, fill)| self.fill_call(&[key], *token, fill)).collect();
             for reply in self.run_guarded(&calls).await {
                 stored.push(match reply {
@@ -381,7 +381,7 @@ impl RemoteTier {
     /// Gives a lease back.
     pub(super) async fn release(&self, key: &[u8], token: u64) -> Result<()> {
         let call = RELEASE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(self.names.wake(key));
-        self.guarded(key, self.link.run(&call.arg("").arg(""))).await.map(drop)
+        self.guarded(key, self.client.run(&call.arg("").arg(""))).await.map(drop)
     }
 
     /// Gives a lease back and makes the entry of this version fresh for so long; `None` when the
@@ -399,7 +399,7 @@ impl RemoteTier {
             .arg(self.names.wake(key))
             .arg(millis(ttl))
             .arg(&version.to_be_bytes()[..]);
-        match self.guarded(key, self.link.run(&call)).await? {
+        match self.guarded(key, self.client.run(&call)).await? {
             reply @ Value::Array(_) => Ok(parse_stored(reply)?.0),
             _ => Ok(None),
         }
@@ -408,7 +408,7 @@ impl RemoteTier {
     /// Keeps an entry fresh for longer.
     pub(super) async fn slide(&self, key: &[u8], version: u64, ttl: Duration) -> Result<()> {
         let call = SLIDE.on(&[key]).arg(&version.to_be_bytes()[..]).arg(millis(ttl));
-        self.guarded(key, self.link.run(&call)).await.map(drop)
+        self.guarded(key, self.client.run(&call)).await.map(drop)
     }
 
     /// Stores what a versioned source says.
@@ -431,7 +431,7 @@ impl RemoteTier {
             .arg(self.names.wake(key))
             .arg(self.names.channel())
             .arg(message);
-        let mut reply = self.guarded(key, self.link.eval::<Vec<Value>>(&call)).await?;
+        let mut reply = self.guarded(key, self.client.eval::<Vec<Value>>(&call)).await?;
         if reply.len() == 3 {
             self.retire(reply.pop()).await;
         }

@@ -2,8 +2,8 @@
 
 use redis::Value;
 use seawall_client::{
+    client::{Script, ScriptInvocation, Topology},
     error::{Error, Result},
-    link::{Call, Script, Topology},
 };
 use smallvec::SmallVec;
 
@@ -29,7 +29,7 @@ pub(super) struct Invalidated {
 impl RemoteTier {
     /// Drops entries and kills their leases, then tells every first level.
     pub(super) async fn invalidate(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
-        if self.link.topology() == Topology::Cluster {
+        if self.client.topology() == Topology::Cluster {
             return self.invalidate_spread(keys, keep).await;
         }
         match self.invalidate_here(&keys, keep).await {
@@ -52,16 +52,16 @@ impl RemoteTier {
                 names.push(self.names.counter());
             }
             let call = self.invalidate_call(&names, chunk.len(), keep, &message);
-            version = version.max(self.invalidated(self.link.run(&call).await?).await?);
+            version = version.max(self.invalidated(self.client.run(&call).await?).await?);
         }
         Ok(version)
     }
 
     /// Entries of a Cluster: a server that is away keeps those of the others from nothing.
     async fn invalidate_spread(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
-        let calls: Vec<Call> =
+        let calls: Vec<ScriptInvocation> =
             keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
-        let replies = self.link.run_all(&calls).await;
+        let replies = self.client.run_all(&calls).await;
         let mut all = Invalidated { version: 0, done: Vec::new(), left: Vec::new(), error: None };
         for (key, reply) in keys.into_iter().zip(replies) {
             let version = match reply {
@@ -107,9 +107,9 @@ impl RemoteTier {
     pub(super) async fn drop_copies(&self, keys: &[Vec<u8>]) -> Result<()> {
         let Some(copies) = &self.copies else { return Ok(()) };
         let names = copies.names(keys);
-        let calls: Vec<Call> =
+        let calls: Vec<ScriptInvocation> =
             names.iter().map(|name| self.invalidate_call(&[name], 1, false, b"")).collect();
-        self.link.run_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
+        self.client.run_all(&calls).await.into_iter().try_for_each(|reply| reply.map(drop))
     }
 
     fn invalidate_call<K: AsRef<[u8]>>(
@@ -118,7 +118,7 @@ impl RemoteTier {
         entries: usize,
         keep: bool,
         message: &[u8],
-    ) -> Call {
+    ) -> ScriptInvocation {
         INVALIDATE
             .on(keys)
             .arg(entries)
@@ -146,12 +146,12 @@ impl RemoteTier {
 
     /// Whether scripts on entries can tell by themselves; there are no copies then.
     fn tells_at_once(&self) -> bool {
-        self.link.topology() != Topology::Cluster && self.copies.is_none()
+        self.client.topology() != Topology::Cluster && self.copies.is_none()
     }
 
     /// Numbers and sends a message to every first level.
     pub(super) async fn announce(&self, message: &[u8]) -> Result<()> {
         let call = ANNOUNCE.on(&[self.names.counter()]).arg(self.names.channel()).arg(message);
-        self.link.run(&call).await.map(drop)
+        self.client.run(&call).await.map(drop)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 use seawall_client::{
+    client::Reply,
     error::{Error, Result},
-    link::Reply,
 };
 
 use super::remote_tier::{Lease, Stored};

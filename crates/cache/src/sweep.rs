@@ -32,7 +32,7 @@ pub(super) async fn sweep(remote: &RemoteTier, way: Sweep) -> Result<()> {
         return remote.bump(remote.names.generation(), &about_all()).await;
     }
     let pattern = remote.names.entries_pattern();
-    for node in remote.link.nodes() {
+    for node in remote.client.nodes() {
         let mut cursor = 0_u64;
         loop {
             let mut scan = cmd("SCAN");
@@ -61,7 +61,7 @@ async fn only_ours(remote: &RemoteTier, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8
         head.arg(key).arg(0).arg(MAGIC.len() - 1);
         (key.clone(), head)
     });
-    let heads = remote.link.send_all(heads.collect()).await;
+    let heads = remote.client.send_all(heads.collect()).await;
     let mut ours = Vec::new();
     for (key, head) in keys.into_iter().zip(heads) {
         match head {

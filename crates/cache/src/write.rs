@@ -138,7 +138,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Drops everything with this tag, in one step.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the cache has no tags; else as [`Link::send`](seawall_client::Link::send): not
+    /// [`Error::Invalid`] when the cache has no tags; else as [`Client::send`](seawall_client::Client::send): not
     /// done, or not known to be. Where it is not known, the recovery queue does it once more.
     ///
     /// # Cancel safety

@@ -21,8 +21,8 @@ use rand::RngExt;
 use redis::Value;
 use seawall_client::{
     Handle,
+    client::{Event, ScriptInvocation, Subscription},
     error::{Error, Result},
-    link::{Call, Event, Subscription},
     retry::Doubt,
 };
 use seawall_resilience::clock::Moment;
@@ -79,7 +79,7 @@ impl Pending {
     }
 
     /// The call of an attempt; from now on the server may know of the claim.
-    fn prepare(&mut self, waits: bool) -> Call {
+    fn prepare(&mut self, waits: bool) -> ScriptInvocation {
         self.sent = true;
         self.claim().acquire(waits)
     }
@@ -110,8 +110,8 @@ impl Pending {
         let call = self.prepare(waits);
         let before = self.clock.lease_now();
         let reply = match self.claim().plan.replicas {
-            None => handle.link().run(&call).await,
-            Some(replicas) => super::replicas::run(handle.link(), &call, replicas).await,
+            None => handle.client().run(&call).await,
+            Some(replicas) => super::replicas::run(handle.client(), &call, replicas).await,
         };
         Ok((self.judge(reply, before, waits)?, before))
     }
@@ -167,7 +167,7 @@ pub(super) async fn try_all(
     let mut pending: Vec<_> = claims.map(|claim| Pending::new(handle, claim)).collect();
     let calls: Vec<_> = pending.iter_mut().map(|pending| pending.prepare(false)).collect();
     let before = handle.clock().lease_now();
-    let replies = handle.link().run_all(&calls).await;
+    let replies = handle.client().run_all(&calls).await;
     let mut attempts = Vec::with_capacity(plans.len());
     for (mut pending, reply) in pending.into_iter().zip(replies) {
         attempts.push(match pending.judge(reply, before, false)? {
@@ -244,7 +244,7 @@ pub(super) async fn acquire(
         }
         let plan = &pending.claim().plan;
         if subscription.is_none() {
-            let fresh = subscription.insert(handle.link().hub().join(&plan.key));
+            let fresh = subscription.insert(handle.client().pubsub().join(&plan.key));
             if fresh.is_live() {
                 continue;
             }

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{Cmd, Value, cmd};
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -183,7 +183,7 @@ impl Claim {
 
     /// The call that takes it. One that only tries leaves nothing behind when it is refused; one
     /// that `waits` may leave a place in a queue, which [`Claim::release`] gives up.
-    pub(super) fn acquire(&self, waits: bool) -> Call {
+    pub(super) fn acquire(&self, waits: bool) -> ScriptInvocation {
         let plan = &*self.plan;
         let lease_ms = millis(plan.lease);
         let place = (plan.look_every * LOOKS_BEFORE_FORGOTTEN).max(SHORTEST_PLACE);
@@ -216,7 +216,7 @@ impl Claim {
     }
 
     /// The call that gives it back, or up; harmless when it is not held.
-    pub(super) fn release(&self) -> Call {
+    pub(super) fn release(&self) -> ScriptInvocation {
         let plan = &*self.plan;
         let suffixed = |suffix| plan.suffixed(suffix);
         let key = plan.key.to_vec();
@@ -260,14 +260,14 @@ impl Claim {
     }
 
     /// The call that changes the lease: makes it longer without a permission, exact with one.
-    pub(super) fn extend(&self, lease: Duration, permission: &str) -> Call {
+    pub(super) fn extend(&self, lease: Duration, permission: &str) -> ScriptInvocation {
         let ([key, beside], shape) = self.ends();
         let call = EXTEND.on(&[key, beside, self.permission_key()]);
         call.arg(shape).arg(&self.owner_text).arg(&self.hold).arg(millis(lease)).arg(permission)
     }
 
     /// The call after which no token up to this one is handed out any more.
-    pub(super) fn raise_fence(&self, token: Token) -> Call {
+    pub(super) fn raise_fence(&self, token: Token) -> ScriptInvocation {
         FENCE_RAISE.on(&[self.plan.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
     }
 
@@ -296,7 +296,7 @@ impl Claim {
 }
 
 /// The call that renews these holds, each for its lease.
-pub(super) fn renew(holds: &[(&Claim, Duration)]) -> Call {
+pub(super) fn renew(holds: &[(&Claim, Duration)]) -> ScriptInvocation {
     let mut keys = Vec::with_capacity(holds.len() * 2);
     let mut shapes = Vec::with_capacity(holds.len());
     for (claim, _) in holds {

@@ -167,7 +167,7 @@ impl Guard {
         };
         let before = held.handle.clock().lease_now();
         let call = held.hold.claim.extend(lease, &permission);
-        match held.handle.link().eval::<i64>(&call).await? {
+        match held.handle.client().eval::<i64>(&call).await? {
             1 if held.hold.confirm_extension(before, lease) => {
                 if !permission.is_empty() {
                     held.hold.is_kept(lease);
@@ -202,10 +202,10 @@ impl Guard {
             return Ok(Release::AlreadyLost);
         }
         let call = held.hold.claim.release();
-        let link = held.handle.link();
+        let client = held.handle.client();
         let mut doubt = Doubt::default();
         let found = loop {
-            match link.eval::<i64>(&call).await {
+            match client.eval::<i64>(&call).await {
                 // It names this very hold: sending it again can hit nothing else.
                 Err(error) if error.is_indeterminate() && !doubt.exists() => doubt.note(&error),
                 Err(error) => return Err(doubt.report(error)),
@@ -245,9 +245,9 @@ impl Held {
     /// every change of the lease.
     async fn permit_to_shorten(&self) -> Result<String> {
         let permission = OwnerId::random().to_string();
-        let link = self.handle.link();
-        let (key, command) = self.hold.claim.permit(&permission, link.response_timeout());
-        link.send(&key, &command).await?;
+        let client = self.handle.client();
+        let (key, command) = self.hold.claim.permit(&permission, client.response_timeout());
+        client.send(&key, &command).await?;
         Ok(permission)
     }
 

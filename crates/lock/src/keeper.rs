@@ -23,7 +23,7 @@ use std::{
 use metrics::{Counter, Gauge, Histogram};
 use seawall_client::{
     Handle,
-    link::{Link, Topology},
+    client::{Client, Topology},
 };
 use seawall_resilience::clock::{Clock, Moment};
 use tokio::sync::{Notify, watch};
@@ -46,7 +46,7 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The keeper of one handle.
 pub(crate) struct Keeper {
-    link: Link,
+    client: Client,
     clock: Clock,
     book: Mutex<Book>,
     wake: Notify,
@@ -114,7 +114,7 @@ impl Keeper {
 
     fn start(handle: &Handle) -> Arc<Self> {
         let keeper = Arc::new(Keeper {
-            link: handle.link().clone(),
+            client: handle.client().clone(),
             clock: handle.clock().clone(),
             book: Mutex::default(),
             wake: Notify::new(),
@@ -225,7 +225,7 @@ impl Keeper {
             return;
         }
         let calls: Vec<_> = given_up.iter().map(|given_up| given_up.claim.release()).collect();
-        let replies = self.link.run_all(&calls).await;
+        let replies = self.client.run_all(&calls).await;
         let now = self.clock.lease_now();
         let again = given_up.into_iter().zip(replies).filter(|(given_up, reply)| {
             let failed = reply.as_ref().is_err_and(seawall_client::Error::is_outage);
@@ -240,7 +240,7 @@ impl Keeper {
         if due.is_empty() {
             return;
         }
-        let at_once = if self.link.topology() == Topology::Cluster { 1 } else { AT_ONCE };
+        let at_once = if self.client.topology() == Topology::Cluster { 1 } else { AT_ONCE };
         let calls: Vec<_> = due
             .chunks(at_once)
             .map(|chunk| {
@@ -249,7 +249,7 @@ impl Keeper {
             })
             .collect();
         let before = self.clock.lease_now();
-        let replies = self.link.run_all(&calls).await;
+        let replies = self.client.run_all(&calls).await;
         self.metrics.renewals.increment(due.len() as u64);
         for (chunk, reply) in due.chunks(at_once).zip(replies) {
             match reply.and_then(|reply| Ok(redis::from_redis_value::<Vec<i64>>(reply)?)) {

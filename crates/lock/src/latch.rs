@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use seawall_client::{
     Handle, KeyPart,
+    client::Script,
     error::{Error, Result},
     lifetime,
-    link::Script,
 };
 
 use super::{
@@ -119,7 +119,7 @@ impl Latch {
     pub async fn arrive(&self, participant: impl KeyPart) -> Result<u32> {
         let name = participant.to_key()?;
         let call = ARRIVE.on(&self.keys()?).arg(name).arg(self.count).arg(millis(self.lifetime));
-        let arrived: u32 = self.handle.link().eval(&call).await?;
+        let arrived: u32 = self.handle.client().eval(&call).await?;
         Ok(self.count.saturating_sub(arrived))
     }
 
@@ -142,7 +142,7 @@ impl Latch {
     /// When Redis does not answer.
     pub async fn state(&self) -> Result<LatchState> {
         let call = STATE.on(&self.keys()?);
-        let (arrived, working): (u32, u32) = self.handle.link().eval(&call).await?;
+        let (arrived, working): (u32, u32) = self.handle.client().eval(&call).await?;
         Ok(LatchState { arrived, working, missing: self.count.saturating_sub(arrived) })
     }
 
@@ -157,7 +157,7 @@ impl Latch {
         let clock = self.handle.clock();
         let deadline = clock.now() + within;
         let [key, _] = self.keys()?;
-        let mut messages = self.handle.link().hub().join(&key);
+        let mut messages = self.handle.client().pubsub().join(&key);
         loop {
             let state = self.state().await?;
             if state.missing == 0 {
@@ -195,7 +195,7 @@ impl Participant {
             .arg(&self.name)
             .arg(self.latch.count)
             .arg(millis(self.latch.lifetime));
-        let arrived: u32 = self.latch.handle.link().eval(&call).await?;
+        let arrived: u32 = self.latch.handle.client().eval(&call).await?;
         // It may have been taken for dead meanwhile; that it arrived is what counts.
         let _ = self.guard.release().await;
         Ok(self.latch.count.saturating_sub(arrived))

@@ -27,8 +27,8 @@ use futures_util::{
 use redis::cmd;
 use seawall_client::{
     Handle, KeyPart,
+    client::Subscription,
     error::{Error, Result},
-    link::Subscription,
     retry::{Doubt, midway},
 };
 use seawall_resilience::clock::Moment;
@@ -172,10 +172,10 @@ impl QuorumLock {
         let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let unknown = known.iter().enumerate().filter(|(_, server)| **server == Server::Unknown);
         let asked = unknown.map(async |(index, _)| {
-            let (link, plan) = (self.primaries[index].link(), &plans[index]);
+            let (client, plan) = (self.primaries[index].client(), &plans[index]);
             let mut info = cmd("INFO");
             info.arg("server");
-            let asked = link.query::<String>(&plan.key, &info);
+            let asked = client.query::<String>(&plan.key, &info);
             let server = match tokio::time::timeout(plan.lease / ANSWER_WITHIN, asked).await {
                 Ok(Ok(text)) => run_id(&text).map_or(Server::Hidden, Server::Seen),
                 Ok(Err(Error::Refused { .. })) => Server::Hidden,
@@ -267,7 +267,7 @@ impl QuorumLock {
             if part.token != highest {
                 let call = part.pending.claim().raise_fence(highest);
                 let limit = part.pending.claim().plan.lease / ANSWER_WITHIN;
-                let raise = part.primary.link().eval::<u64>(&call);
+                let raise = part.primary.client().eval::<u64>(&call);
                 let stands = tokio::time::timeout(limit, raise).await.ok()?.ok()?;
                 if stands != highest.epoch {
                     return None;
@@ -304,7 +304,7 @@ impl QuorumLock {
                 return Ok(attempt);
             }
             if subscriptions.is_empty() {
-                let join = |primary: &Handle| primary.link().hub().join(&plans[0].key);
+                let join = |primary: &Handle| primary.client().pubsub().join(&plans[0].key);
                 subscriptions = self.primaries.iter().map(join).collect();
             }
             let told = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.next()));

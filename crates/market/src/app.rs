@@ -63,12 +63,12 @@ pub(crate) struct Context {
 impl Context {
     /// Now, by Redis' clock, in milliseconds since the epoch.
     pub(crate) fn now(&self) -> i64 {
-        self.seawall.link().server_millis()
+        self.seawall.client().server_millis()
     }
 
     /// Whether Redis answers.
     pub(crate) async fn ping(&self) -> Result<()> {
-        self.seawall.link().send(b"", &cmd("PING")).await?;
+        self.seawall.client().send(b"", &cmd("PING")).await?;
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl App {
         let instance = instance(&config.data)?.into();
         let db = Arc::new(Db::open(&config.database).await?);
         let payments = parts.payments.unwrap_or_else(|| Arc::new(SimulatedPayments::default()));
-        let debts = Debts::new(&db, seawall.link());
+        let debts = Debts::new(&db, seawall.client());
         let config = Arc::new(config);
         let context = Context { config, seawall, db, debts, payments, instance };
         prepare(&context).await?;

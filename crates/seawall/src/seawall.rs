@@ -50,9 +50,9 @@ pub type Builder = seawall_client::Builder<Seawall>;
 ///
 /// // `redis://127.0.0.1:6379` works the same way.
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let link = seawall.link();
-/// link.send(b"greeting", cmd("SET").arg("greeting").arg("hello")).await?;
-/// let greeting: String = link.query(b"greeting", cmd("GET").arg("greeting")).await?;
+/// let client = seawall.client();
+/// client.send(b"greeting", cmd("SET").arg("greeting").arg("hello")).await?;
+/// let greeting: String = client.query(b"greeting", cmd("GET").arg("greeting")).await?;
 /// assert_eq!(greeting, "hello");
 /// seawall.shutdown().await;
 /// # Ok(()) }

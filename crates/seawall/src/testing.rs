@@ -14,10 +14,10 @@ use crate::{Result, Seawall};
 /// use seawall::{cmd, testing::Stage};
 ///
 /// let stage = Stage::start().await?;
-/// let link = stage.seawall().link();
-/// link.send(b"k", cmd("SET").arg("k").arg("v").arg("EX").arg(60)).await?;
+/// let client = stage.seawall().client();
+/// client.send(b"k", cmd("SET").arg("k").arg("v").arg("EX").arg(60)).await?;
 /// stage.advance(Duration::from_secs(61)).await;
-/// let gone: Option<String> = link.query(b"k", cmd("GET").arg("k")).await?;
+/// let gone: Option<String> = client.query(b"k", cmd("GET").arg("k")).await?;
 /// assert_eq!(gone, None);
 /// # stage.shutdown().await; Ok(()) }
 /// ```

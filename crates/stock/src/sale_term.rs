@@ -21,8 +21,8 @@
 //! Decision record 6 has what else was considered.
 
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 
 use super::sale::FlashSale;
@@ -36,7 +36,7 @@ impl FlashSale {
     /// Whether the sale is open and was compared in the present term of its server.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`] for a sale that was built without
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for a sale that was built without
     /// [`vouched`](super::FlashSaleBuilder::vouched).
     pub async fn is_vouched(&self) -> Result<bool> {
         Ok(self.term().await?.1)

@@ -12,8 +12,8 @@ use metrics::{Counter, Gauge};
 use redis::Value;
 use seawall_client::{
     Handle,
+    client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Link, Script},
 };
 use seawall_resilience::clock::{Clock, Moment};
 
@@ -64,7 +64,7 @@ type Listener = Arc<dyn Fn(&HotEvent) + Send + Sync>;
 
 /// What the tasks and the caches share.
 pub(super) struct Shared {
-    pub(super) link: Link,
+    pub(super) client: Client,
     pub(super) clock: Clock,
     prefix: String,
     pub(super) channel: Vec<u8>,
@@ -93,7 +93,7 @@ impl Shared {
     pub(super) fn new(handle: &Handle) -> Self {
         let prefix = handle.prefix().to_owned();
         Shared {
-            link: handle.link().clone(),
+            client: handle.client().clone(),
             clock: handle.clock().clone(),
             channel: format!("{prefix}hot-keys").into_bytes(),
             prefix,
@@ -127,16 +127,16 @@ impl Shared {
             .arg(entry)
             .arg(u64::try_from(lasting.as_millis()).unwrap_or(u64::MAX))
             .arg(MAX_HOT_IN_SHARD);
-        self.link.eval(&call).await
+        self.client.eval(&call).await
     }
 
     /// The hot keys of these shards, as Redis has them.
     pub(super) async fn list(&self, shards: &[u64]) -> Vec<Result<Vec<HotKey>>> {
-        let calls: Vec<Call> = shards
+        let calls: Vec<ScriptInvocation> = shards
             .iter()
             .map(|shard| LIST.on(&[self.key("hot-keys", *shard)]).arg(&self.channel))
             .collect();
-        let replies = self.link.run_all(&calls).await;
+        let replies = self.client.run_all(&calls).await;
         replies.into_iter().map(|reply| parse_list(reply?)).collect()
     }
 

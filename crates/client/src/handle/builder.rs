@@ -16,12 +16,12 @@ use tokio_util::task::TaskTracker;
 
 use super::{Handle, Inner, slots::Slots};
 use crate::{
-    error::{Error, Result},
-    link::{
-        Cluster, Link, Node, Route, Sentinels, Topology,
+    client::{
+        Client, Cluster, Node, Route, Sentinels, Topology,
         dial::{Address, Dialer},
         url::{Place, Target},
     },
+    error::{Error, Result},
     testing::Faults,
 };
 
@@ -202,7 +202,7 @@ impl<H: From<Handle>> Builder<H> {
     pub async fn connect(self) -> Result<H> {
         let limit = self.connect_timeout;
         let handle = self.open()?;
-        first_answer(handle.link(), limit).await?;
+        first_answer(handle.client(), limit).await?;
         Ok(handle.into())
     }
 
@@ -291,15 +291,15 @@ impl<H: From<Handle>> Builder<H> {
                 (Route::Cluster(cluster), Topology::Cluster)
             }
         };
-        let (link, hub_task) =
-            Link::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
-        tasks.spawn(hub_task);
-        tasks.spawn(until_stopped(stop.subscribe(), keep_offset(link.clone())));
-        tasks.spawn(until_stopped(stop.subscribe(), keep_counts(link.clone())));
-        tasks.spawn(close_with_the_runtime(link.clone(), stop.clone()));
+        let (client, pubsub_task) =
+            Client::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
+        tasks.spawn(pubsub_task);
+        tasks.spawn(until_stopped(stop.subscribe(), keep_offset(client.clone())));
+        tasks.spawn(until_stopped(stop.subscribe(), keep_counts(client.clone())));
+        tasks.spawn(close_with_the_runtime(client.clone(), stop.clone()));
         Ok(Handle {
             inner: Arc::new(Inner {
-                link,
+                client,
                 prefix: self.prefix,
                 stop,
                 tasks,
@@ -419,7 +419,7 @@ impl<H> fmt::Debug for Builder<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Invariant: no password reaches a log.
         f.debug_struct("Builder")
-            .field("url", &crate::link::url::hide(&self.url))
+            .field("url", &crate::client::url::hide(&self.url))
             .finish_non_exhaustive()
     }
 }
@@ -431,41 +431,41 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, work: impl Future<Output
     }
 }
 
-/// Closes the link when the runtime ends under it: tasks are gone then, nothing is heard any more, and
+/// Closes the client when the runtime ends under it: tasks are gone then, nothing is heard any more, and
 /// whoever asks is to be told instead of waiting for ever.
-async fn close_with_the_runtime(link: Link, stop: watch::Sender<bool>) {
+async fn close_with_the_runtime(client: Client, stop: watch::Sender<bool>) {
     struct Guard {
-        link: Link,
+        client: Client,
         stop: watch::Sender<bool>,
     }
     impl Drop for Guard {
         fn drop(&mut self) {
-            // In an orderly shutdown the link is closed when everybody is done.
+            // In an orderly shutdown the client is closed when everybody is done.
             if !self.stop.send_replace(true) {
-                self.link.close();
+                self.client.close();
             }
         }
     }
     let mut stopping = stop.subscribe();
-    let _guard = Guard { link, stop };
+    let _guard = Guard { client, stop };
     // It ends with the handle.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Hands what was counted to the metrics' recorder every second.
-async fn keep_counts(link: Link) {
+async fn keep_counts(client: Client) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        link.flush_counts();
+        client.flush_counts();
     }
 }
 
 /// Measures the servers' clocks for the first time. A reply that is late is asked for again within the
 /// limit: on a busy machine the first one may take longer than those to come.
-async fn first_answer(link: &Link, limit: Duration) -> Result<()> {
+async fn first_answer(client: &Client, limit: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
-        match link.measure_offset().await {
+        match client.measure_offset().await {
             Err(error) if error.is_indeterminate() && began.elapsed() < limit => {}
             answer => return answer,
         }
@@ -474,15 +474,15 @@ async fn first_answer(link: &Link, limit: Duration) -> Result<()> {
 
 /// Measures the servers' clocks now and then, and when a connection was opened: it may lead to another
 /// server, with another clock.
-async fn keep_offset(link: Link) {
-    let mut connections = link.connections();
+async fn keep_offset(client: Client) {
+    let mut connections = client.connections();
     loop {
         tokio::select! {
             () = tokio::time::sleep(OFFSET_AGE) => {}
             Ok(()) = connections.changed() => tokio::time::sleep(OFFSET_PAUSE).await,
         }
         connections.mark_unchanged();
-        if let Err(error) = link.measure_offset().await {
+        if let Err(error) = client.measure_offset().await {
             tracing::debug!(%error, "the server's clock cannot be read");
         }
         // What was opened to measure does not count.

@@ -1,11 +1,11 @@
 //! Faults on the way to Redis, without a network: outages and lost replies.
 //!
-//! [`Faults`] sits in the link of every handle; without the feature `testing` it has no size and
+//! [`Faults`] sits in the client of every handle; without the feature `testing` it has no size and
 //! does nothing.
 
 use crate::error::Result;
 
-/// What may go wrong in one handle's link.
+/// What may go wrong in one handle's client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
     #[cfg(feature = "testing")]

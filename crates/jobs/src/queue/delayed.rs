@@ -115,9 +115,9 @@ impl<T> DelayedBuilder<T> {
             1 => self.handle.key("delayed", &self.name),
             _ => self.handle.key("delayed", &(&self.name, number)),
         };
-        let link = self.handle.link();
+        let client = self.handle.client();
         let shards = (0..self.shards)
-            .map(|number| Ok(Shard::new(link.clone(), &key(number)?)))
+            .map(|number| Ok(Shard::new(client.clone(), &key(number)?)))
             .collect::<Result<Vec<_>>>()?;
         let core = Core { name: self.name.clone(), shards, terms: self.terms };
         Ok(Delayed { handle: self.handle, core: Arc::new(core), payload: PhantomData })
@@ -219,7 +219,7 @@ impl<T> Delayed<T> {
     /// Finishes a job.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn ack(&self, job: &Job<T>) -> Result<Acked> {
         let shard = &self.core.shards[job.shard];
         let outcome = shard.ack(&[(&job.id, job.token)], self.core.terms).await?;
@@ -229,7 +229,7 @@ impl<T> Delayed<T> {
     /// Gives a job back for another attempt after this time, or to the dead if it was the last one.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Given::Lost`].
+    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Given::Lost`].
     pub async fn nack(&self, job: &Job<T>, after: Duration, reason: &str) -> Result<Given> {
         let back = Back::Counted { limit: self.core.terms.attempts };
         self.core.give_back(job, after, back, reason).await
@@ -254,7 +254,7 @@ impl<T> Delayed<T> {
     /// Extends a job's lease to this time from now.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn extend(&self, job: &Job<T>, lease: Duration) -> Result<Acked> {
         let outcome = self.core.shards[job.shard].extend(&[(&job.id, job.token)], lease).await?;
         Ok(if outcome == [true] { Acked::Done } else { Acked::Lost })
@@ -263,7 +263,7 @@ impl<T> Delayed<T> {
     /// Removes an item that waits or is dead.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Changed::Unknown`].
+    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Changed::Unknown`].
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Cancel).await
     }
@@ -271,7 +271,7 @@ impl<T> Delayed<T> {
     /// Makes an item that waits due after this time from now.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn reschedule(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Move(after)).await
     }
@@ -279,7 +279,7 @@ impl<T> Delayed<T> {
     /// Gives a dead item all of its attempts again, the first after this time from now.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Changed::Unknown`].
+    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Changed::Unknown`].
     pub async fn revive(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Revive(after)).await
     }
@@ -289,7 +289,7 @@ impl<T> Delayed<T> {
     /// [`DeadItems::failed`].
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), if all shards fail.
+    /// As [`Client::send`](seawall_client::Client::send), if all shards fail.
     pub async fn dead(&self, count: usize) -> Result<DeadItems> {
         let asked = self.core.shards.iter().map(|shard| shard.dead(count.min(MAX_AT_ONCE)));
         let (answers, failed) = answered(join_all(asked).await)?;
@@ -300,7 +300,7 @@ impl<T> Delayed<T> {
     /// [`DelayedStatus::failed`] and not counted.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), if all shards fail.
+    /// As [`Client::send`](seawall_client::Client::send), if all shards fail.
     pub async fn status(&self) -> Result<DelayedStatus> {
         let asked = self.core.shards.iter().map(Shard::counts);
         let (answers, failed) = answered(join_all(asked).await)?;
@@ -326,7 +326,7 @@ impl<T: Serialize> Delayed<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an id or payload that is too long; else as
-    /// [`Link::send`](seawall_client::Link::send): it can be repeated.
+    /// [`Client::send`](seawall_client::Client::send): it can be repeated.
     pub async fn add(&self, id: impl AsRef<str>, payload: &T, after: Duration) -> Result<Added> {
         let id = id.as_ref();
         let shard = self.core.shard(id)?;
@@ -383,7 +383,7 @@ impl<T: DeserializeOwned> Delayed<T> {
     /// work, and its neighbours are not blamed if it ends the process.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), if a shard failed and no other had anything due. When the
+    /// As [`Client::send`](seawall_client::Client::send), if a shard failed and no other had anything due. When the
     /// reply is lost, what was taken comes back when its lease ends; that is no attempt.
     pub async fn claim(&self, count: usize) -> Result<Claim<T>> {
         let count = count.min(MAX_AT_ONCE);

@@ -20,8 +20,8 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use seawall_client::{
+    client::{Client, Event, Subscription},
     error::Error,
-    link::{Event, Link, Subscription},
 };
 use seawall_resilience::clock::{Clock, Moment};
 use serde::de::DeserializeOwned;
@@ -107,7 +107,7 @@ enum Woken {
 
 impl<T: DeserializeOwned + Send + 'static> Hands<T> {
     pub(super) fn new(
-        link: &Link,
+        client: &Client,
         core: Arc<Core>,
         shard: usize,
         settings: Settings,
@@ -115,10 +115,10 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         handler: Handler<T>,
     ) -> Self {
         let (say, hear) = mpsc::unbounded_channel();
-        let clock = link.clock().clone();
+        let clock = client.clock().clone();
         let now = clock.now();
         Hands {
-            messages: link.hub().join(&core.shards[shard].channel),
+            messages: client.pubsub().join(&core.shards[shard].channel),
             extend_at: now + core.terms.lease / 3,
             core,
             shard,

@@ -22,9 +22,9 @@ use std::{
 use redis::{Value, cmd};
 use seawall_client::{
     Handle, Script,
+    client::{Client, DedicatedConnection},
     error::{Error, Result},
     key::with_prefix,
-    link::{Lane, Link},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -56,7 +56,7 @@ impl<T> Listed<T> {
         let key = handle.key("list", name.as_ref())?;
         let consumers = [&key[..], b":consumers"].concat();
         let bell = [&key[..], b":bell"].concat();
-        let keys = Keys { link: handle.link().clone(), list: key, consumers, bell };
+        let keys = Keys { client: handle.client().clone(), list: key, consumers, bell };
         Ok(Listed { keys: Arc::new(keys), payload: PhantomData })
     }
 }
@@ -84,7 +84,7 @@ pub struct Listed<T> {
 }
 
 struct Keys {
-    link: Link,
+    client: Client,
     list: Vec<u8>,
     consumers: Vec<u8>,
     bell: Vec<u8>,
@@ -161,15 +161,15 @@ impl<T> Listed<T> {
     /// How many elements wait.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn len(&self) -> Result<u64> {
-        self.keys.link.query(&self.keys.list, cmd("LLEN").arg(&self.keys.list)).await
+        self.keys.client.query(&self.keys.list, cmd("LLEN").arg(&self.keys.list)).await
     }
 
     /// Whether no elements wait.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
     }
@@ -184,7 +184,7 @@ impl<T> Listed<T> {
             in_hand: self.keys.in_hand(&name)?,
             keys: Arc::clone(&self.keys),
             name,
-            lane: None,
+            connection: None,
             held: Arc::default(),
             found: VecDeque::new(),
             unsure: true,
@@ -198,19 +198,19 @@ impl<T> Listed<T> {
     /// or what it has in hand is done twice.
     ///
     /// # Errors
-    /// As [`Link::send`]; it can be repeated.
+    /// As [`Client::send`]; it can be repeated.
     pub async fn recover(&self, silence: Duration) -> Result<u64> {
         let keys = &self.keys;
         let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX).min(1 << 50);
         let call = SILENT.on(&[&keys.consumers]).arg(millis).arg(AT_ONCE);
-        let silent: Vec<String> = keys.link.eval(&call).await?;
+        let silent: Vec<String> = keys.client.eval(&call).await?;
         let mut moved = 0;
         for consumer in silent {
             let lists = [&keys.list, &keys.in_hand(&consumer)?, &keys.consumers, &keys.bell];
             let call = RECOVER.on(&lists).arg(&consumer).arg(millis).arg(AT_ONCE).arg(MAX_RINGS);
             let mut step = AT_ONCE as u64;
             while step == AT_ONCE as u64 {
-                step = keys.link.eval(&call).await?;
+                step = keys.client.eval(&call).await?;
                 moved += step;
             }
         }
@@ -235,7 +235,7 @@ impl<T: Serialize> Listed<T> {
             )));
         }
         let call = PUSH.on(&[&self.keys.list, &self.keys.bell]).arg(element).arg(MAX_RINGS);
-        self.keys.link.run(&call).await?;
+        self.keys.client.run(&call).await?;
         Ok(())
     }
 }
@@ -245,7 +245,7 @@ pub struct ListedConsumer<T> {
     keys: Arc<Keys>,
     name: String,
     in_hand: Vec<u8>,
-    lane: Option<Lane>,
+    connection: Option<DedicatedConnection>,
     held: Arc<Held>,
     /// Elements of our list that nobody was told of yet.
     found: VecDeque<Vec<u8>>,
@@ -260,13 +260,13 @@ impl<T: DeserializeOwned> ListedConsumer<T> {
     /// hand comes first, and so does what this one dropped unfinished.
     ///
     /// # Errors
-    /// As [`Link::send`]; what was taken when a reply was lost is returned by the next call. An
+    /// As [`Client::send`]; what was taken when a reply was lost is returned by the next call. An
     /// element that cannot be understood is [`Error::Unexpected`] once and stays in hand.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped: the next call finds what was taken.
     pub async fn take(&mut self, wait: Duration) -> Result<Option<Taken<T>>> {
-        let clock = self.keys.link.clock().clone();
+        let clock = self.keys.client.clock().clone();
         let until = clock.now() + wait;
         loop {
             self.unsure |= self.held.table().dropped;
@@ -304,12 +304,12 @@ impl<T> ListedConsumer<T> {
     /// Ends an element.
     ///
     /// # Errors
-    /// As [`Link::send`]: the element may be finished or not. Call it again, or drop `taken` to have an
+    /// As [`Client::send`]: the element may be finished or not. Call it again, or drop `taken` to have an
     /// element that is not finished returned by a later [`take`](Self::take).
     pub async fn finish(&mut self, taken: &Taken<T>) -> Result<Finished> {
         let mut remove = cmd("LREM");
         remove.arg(&self.in_hand).arg(1).arg(&taken.element);
-        let removed: u64 = self.keys.link.query(&self.in_hand, &remove).await?;
+        let removed: u64 = self.keys.client.query(&self.in_hand, &remove).await?;
         self.held.table().elements.remove(&taken.element);
         Ok(if removed == 1 { Finished::Done } else { Finished::PutBack })
     }
@@ -317,9 +317,9 @@ impl<T> ListedConsumer<T> {
     /// Says that this consumer is alive, as whoever is long at one element must.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn beat(&self) -> Result<()> {
-        self.keys.link.run(&BEATS.on(&[&self.keys.consumers]).arg(&self.name)).await?;
+        self.keys.client.run(&BEATS.on(&[&self.keys.consumers]).arg(&self.name)).await?;
         Ok(())
     }
 
@@ -329,7 +329,7 @@ impl<T> ListedConsumer<T> {
         // From here on: what is dropped while the list is read is looked for by the next call.
         self.held.table().dropped = false;
         let range = cmd("LRANGE").arg(&self.in_hand).arg(0).arg(-1).to_owned();
-        let all: Vec<Vec<u8>> = self.keys.link.query(&self.in_hand, &range).await?;
+        let all: Vec<Vec<u8>> = self.keys.client.query(&self.in_hand, &range).await?;
         let held = self.held.table();
         self.found = all.into_iter().rev().filter(|one| !held.elements.contains(one)).collect();
         drop(held);
@@ -342,23 +342,23 @@ impl<T> ListedConsumer<T> {
         let lists = [&keys.list, &self.in_hand, &keys.consumers, &keys.bell];
         // Until the reply is here, something may be in our list that nobody knows of.
         self.unsure = true;
-        let element = keys.link.eval(&TAKE.on(&lists).arg(&self.name)).await?;
+        let element = keys.client.eval(&TAKE.on(&lists).arg(&self.name)).await?;
         self.unsure = false;
         Ok(element)
     }
 
     /// Waits until the bell rings, no longer than this.
     async fn wait(&mut self, time: Duration) -> Result<()> {
-        let mut lane = match self.lane.take() {
-            Some(lane) => lane,
-            None => self.keys.link.lane(&self.keys.list).await?,
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.keys.client.dedicated(&self.keys.list).await?,
         };
         let mut listen = cmd("BLPOP");
         // Zero would be for ever.
         listen.arg(&self.keys.bell).arg(time.as_secs_f64().max(0.001));
-        let limit = time.saturating_add(self.keys.link.response_timeout());
-        lane.send::<Value>(&listen, limit).await?;
-        self.lane = Some(lane);
+        let limit = time.saturating_add(self.keys.client.response_timeout());
+        connection.send::<Value>(&listen, limit).await?;
+        self.connection = Some(connection);
         Ok(())
     }
 }

@@ -104,11 +104,11 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
         let ended = watch::Sender::new(false);
         let worker = DelayedWorker { stop: stop.clone(), ended: ended.subscribe() };
         let crew = Crew::new(self.settings.concurrency);
-        let link = self.handle.link();
+        let client = self.handle.client();
         let tasks: Vec<_> = (0..self.core.shards.len())
             .map(|shard| {
                 let hands = Hands::new(
-                    link,
+                    client,
                     Arc::clone(&self.core),
                     shard,
                     self.settings.clone(),

@@ -14,8 +14,8 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use seawall_client::{
     Script,
+    client::Client,
     error::{Error, Result},
-    link::Link,
 };
 use seawall_resilience::clock::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -45,7 +45,7 @@ static FORGET: Script = Script::new(include_str!("script/forget_consumers.lua"))
 
 /// Streams that are read together, and what is in hand of them.
 pub(super) struct Post<T> {
-    pub(super) link: Link,
+    pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) settings: Arc<Settings>,
     pub(super) streams: Vec<Arc<Core<T>>>,
@@ -81,7 +81,7 @@ pub(super) enum Known {
 
 impl<T> Post<T> {
     pub(super) fn new(
-        link: Link,
+        client: Client,
         settings: Arc<Settings>,
         streams: Vec<Arc<Core<T>>>,
         meter: Arc<Meter>,
@@ -92,8 +92,8 @@ impl<T> Post<T> {
             // A page can be read while every handler is busy.
             room: Arc::new(Semaphore::new(settings.concurrency + page)),
             each,
-            clock: link.clock().clone(),
-            link,
+            clock: client.clock().clone(),
+            client,
             settings,
             streams,
             hand: Hand::default(),
@@ -128,7 +128,7 @@ impl<T> Post<T> {
             create.arg(start).arg("MKSTREAM");
             (stream.key.clone(), create)
         });
-        let replies = self.link.send_all(commands.collect()).await;
+        let replies = self.client.send_all(commands.collect()).await;
         for (stream, reply) in self.streams.iter().zip(replies) {
             match reply {
                 Ok(_) => {}
@@ -143,7 +143,7 @@ impl<T> Post<T> {
     }
 
     async fn has_group(&self, key: &[u8]) -> Result<bool> {
-        let groups = self.link.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
+        let groups = self.client.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
         Ok(status::find_group(groups, &self.settings.group)?.is_some())
     }
 
@@ -187,7 +187,7 @@ impl<T> Post<T> {
         let mut pending = cmd("XPENDING");
         pending.arg(key).arg(&self.settings.group).arg(format!("({after}")).arg("+");
         pending.arg(self.page()).arg(&self.settings.consumer);
-        let rows: Vec<Vec<Value>> = self.link.query(key, &pending).await?;
+        let rows: Vec<Vec<Value>> = self.client.query(key, &pending).await?;
         rows.into_iter().filter_map(|row| row.into_iter().next()).map(entry::id).collect()
     }
 
@@ -204,7 +204,7 @@ impl<T> Post<T> {
             .arg(self.settings.claim_after.as_millis().to_string())
             .arg(cursor)
             .arg(self.each);
-        let [cursor, taken]: [Value; 2] = entry::exactly(self.link.run(&call).await?)?;
+        let [cursor, taken]: [Value; 2] = entry::exactly(self.client.run(&call).await?)?;
         Ok((entry::id(cursor)?, taken_from(stream, entry::counted(taken)?)))
     }
 
@@ -226,7 +226,7 @@ impl<T> Post<T> {
                 Known::OfAnEarlierRun => call.arg(id).arg(-1),
             };
         }
-        Ok(taken_from(stream, entry::counted(self.link.run(&call).await?)?))
+        Ok(taken_from(stream, entry::counted(self.client.run(&call).await?)?))
     }
 
     /// Says that entries are being worked on, and notes the attempts of those that come with them;
@@ -243,7 +243,7 @@ impl<T> Post<T> {
         for (place, attempts) in entries {
             call = call.arg(place.id).arg(attempts.map_or(0, Attempts::counter));
         }
-        let lost: Vec<Value> = self.link.eval(&call).await?;
+        let lost: Vec<Value> = self.client.eval(&call).await?;
         lost.into_iter().map(|id| Ok(Place { stream, id: entry::id(id)? })).collect()
     }
 
@@ -270,7 +270,7 @@ impl<T> Post<T> {
             .arg(attempts)
             .arg(self.settings.parked_limit)
             .arg(entry::PACKED);
-        Ok(self.link.eval::<u64>(&call).await? == 1)
+        Ok(self.client.eval::<u64>(&call).await? == 1)
     }
 
     /// Shows in the metrics where the group stands. Failing at it is no reason to stop.
@@ -292,7 +292,7 @@ impl<T> Post<T> {
                 .arg(&self.settings.group)
                 .arg(silence.as_millis().to_string())
                 .arg(also.unwrap_or_default());
-            self.link.run(&call).await?;
+            self.client.run(&call).await?;
         }
         Ok(())
     }

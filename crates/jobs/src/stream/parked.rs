@@ -56,7 +56,7 @@ impl<T> Stream<T> {
     /// Parked entries after this one (or from the first), the oldest first, a thousand at most.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn parked(&self, after: Option<EntryId>) -> Result<Vec<Parked>> {
         let mut range = cmd("XRANGE");
         range.arg(&self.core.parked);
@@ -65,16 +65,16 @@ impl<T> Stream<T> {
             None => range.arg("-"),
         };
         range.arg("+").arg("COUNT").arg(PAGE);
-        let listed = entry::entries(self.link().send(&self.core.parked, &range).await?)?;
+        let listed = entry::entries(self.client().send(&self.core.parked, &range).await?)?;
         listed.into_iter().map(|entry| parse(entry.id, entry.fields.unwrap_or_default())).collect()
     }
 
     /// How many are parked.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn parked_count(&self) -> Result<u64> {
-        self.link().query(&self.core.parked, cmd("XLEN").arg(&self.core.parked)).await
+        self.client().query(&self.core.parked, cmd("XLEN").arg(&self.core.parked)).await
     }
 
     /// What a parked entry says, if it can be understood.
@@ -89,7 +89,7 @@ impl<T> Stream<T> {
     /// step. All groups of the stream see them, under their old references.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn redrive(&self, ids: &[EntryId]) -> Result<Vec<Redriven>> {
         let mut outcomes = Vec::with_capacity(ids.len());
         for some in ids.chunks(PAGE) {
@@ -97,7 +97,7 @@ impl<T> Stream<T> {
             for id in some {
                 call = call.arg(*id);
             }
-            let replies: Vec<Value> = self.link().eval(&call).await?;
+            let replies: Vec<Value> = self.client().eval(&call).await?;
             for reply in replies {
                 outcomes.push(match reply {
                     Value::Nil => Redriven::NotParked,
@@ -111,12 +111,12 @@ impl<T> Stream<T> {
     /// Throws parked entries away; returns how many there were.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn discard_parked(&self, ids: &[EntryId]) -> Result<u64> {
         let mut gone = 0;
         for some in ids.chunks(PAGE) {
             let deleted: u64 = self
-                .link()
+                .client()
                 .query(&self.core.parked, cmd("XDEL").arg(&self.core.parked).arg(some))
                 .await?;
             gone += deleted;

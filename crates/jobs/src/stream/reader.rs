@@ -106,10 +106,10 @@ impl<T> Reader<T> {
 
     async fn session(&mut self) -> Result<Infallible, End> {
         self.post.ensure_groups().await?;
-        let mut lane = self.post.link.lane(&self.post.streams[0].key).await?;
-        let patience = self.post.link.response_timeout();
+        let mut connection = self.post.client.dedicated(&self.post.streams[0].key).await?;
+        let patience = self.post.client.response_timeout();
         // Without the right to ask, the end of a read is waited for.
-        let client = lane.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
+        let client_id = connection.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
         self.go_through_own(Pages::All).await?;
         self.settled_in = true;
         self.unsure = false;
@@ -130,7 +130,7 @@ impl<T> Reader<T> {
             let Ok(room) = room else { return Err(End::Asked) };
             self.unsure = true;
             let reply = {
-                let reading = lane.send::<Value>(&read, limit);
+                let reading = connection.send::<Value>(&read, limit);
                 tokio::pin!(reading);
                 let in_time = tokio::select! {
                     biased;
@@ -141,7 +141,7 @@ impl<T> Reader<T> {
                     Some(reply) => reply,
                     // Dropped now, it could still be carried out with nobody to see the reply.
                     None => {
-                        self.interrupt(client).await;
+                        self.interrupt(client_id).await;
                         reading.await?
                     }
                 }
@@ -153,11 +153,11 @@ impl<T> Reader<T> {
     }
 
     /// Ends the wait of a read; its reply comes at once.
-    async fn interrupt(&self, client: Option<u64>) {
-        let Some(client) = client else { return };
+    async fn interrupt(&self, client_id: Option<u64>) {
+        let Some(client_id) = client_id else { return };
         let mut unblock = redis::cmd("CLIENT");
-        unblock.arg("UNBLOCK").arg(client);
-        if let Err(error) = self.post.link.send(&self.post.streams[0].key, &unblock).await {
+        unblock.arg("UNBLOCK").arg(client_id);
+        if let Err(error) = self.post.client.send(&self.post.streams[0].key, &unblock).await {
             tracing::debug!(%error, "a read is waited for");
         }
     }

@@ -275,7 +275,7 @@ impl<T> Settler<T> {
         let commands = places.iter().map(|places| self.post.acknowledgement(places)).collect();
         let mut failed = false;
         for ((reply, group), places) in
-            self.post.link.send_all(commands).await.into_iter().zip(groups).zip(places)
+            self.post.client.send_all(commands).await.into_iter().zip(groups).zip(places)
         {
             match reply {
                 Ok(_) => {

@@ -66,7 +66,7 @@ pub(super) async fn ask<T>(stream: &Core<T>, group: &str) -> Result<StreamStatus
         (key(), cmd("XLEN").arg(&stream.parked).to_owned()),
         (key(), cmd("XINFO").arg("GROUPS").arg(&stream.key).to_owned()),
     ];
-    let replies = stream.link.send_all(commands).await;
+    let replies = stream.client.send_all(commands).await;
     let [length, parked, groups]: [Result<Value>; 3] =
         replies.try_into().map_err(|_| Error::unexpected("three replies were asked for"))?;
     let mut status = StreamStatus {

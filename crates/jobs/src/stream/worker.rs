@@ -5,8 +5,8 @@ use std::{fmt, num::NonZero, sync::Arc};
 use futures_util::future::{BoxFuture, join_all};
 use seawall_client::{
     Handle,
+    client::{Topology, slot},
     error::Result,
-    link::{Topology, slot},
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -80,7 +80,7 @@ impl Worker {
         settings: Settings,
         handler: &Handler<T>,
     ) -> Self {
-        let link = handle.link().clone();
+        let client = handle.client().clone();
         let meter = Arc::new(Meter::new(&settings.group));
         let settings = Arc::new(settings);
         let crew = Crew::new(settings.concurrency);
@@ -91,7 +91,7 @@ impl Worker {
             .map(|streams| {
                 let streams = streams.into_iter().map(|stream| stream.core).collect();
                 let post =
-                    Post::new(link.clone(), Arc::clone(&settings), streams, Arc::clone(&meter));
+                    Post::new(client.clone(), Arc::clone(&settings), streams, Arc::clone(&meter));
                 Tasks::start(handle, Arc::new(post), handler.clone(), crew.clone(), &stop, &finish)
             })
             .collect();
@@ -139,7 +139,7 @@ impl Worker {
     /// Where this worker and its group stand: lag, pending, parked.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn status(&self) -> Result<Status> {
         let mut status =
             Status { streams: Vec::new(), counts: self.counts(), in_hand: 0, waiting: 0 };
@@ -155,7 +155,7 @@ impl Worker {
 
 /// Which streams one connection can read.
 fn together<T>(handle: &Handle, streams: Vec<Stream<T>>) -> Vec<Vec<Stream<T>>> {
-    if handle.link().topology() != Topology::Cluster {
+    if handle.client().topology() != Topology::Cluster {
         return vec![streams];
     }
     let mut groups: Vec<Vec<Stream<T>>> = Vec::new();

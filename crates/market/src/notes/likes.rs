@@ -59,7 +59,7 @@ impl Likes {
     /// Follows a wish; `None` when there is no such note. To be run to its end.
     pub(super) async fn set(&self, note: u64, user: u64, wish: Wish) -> Result<Option<Liked>> {
         let guard = turn(&self.seawall, &keys::like_lock(note, user), TURN).await?;
-        let now = self.seawall.link().server_millis();
+        let now = self.seawall.client().server_millis();
         let done = like_store::set(&self.db, note, user, wish, now).await;
         let followed = match &done {
             // Also where nothing was new: the timeline may not have followed the last time. Whoever

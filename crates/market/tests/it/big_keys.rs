@@ -23,7 +23,7 @@ async fn plant(market: &Market, key: &str, members: u32) {
         for field in some {
             command.arg(field).arg(field);
         }
-        market.seawall.link().send(key.as_bytes(), &command).await.expect("it is written");
+        market.seawall.client().send(key.as_bytes(), &command).await.expect("it is written");
     }
 }
 

@@ -234,12 +234,12 @@ async fn written(market: &Market, cut: &Cut<'_>) {
 
 /// Whether the worker has acknowledged the newest change; not while Redis is away.
 async fn is_settled(market: &Market) -> bool {
-    let (key, link) = ("cart:{cart:2}:changes", market.seawall.link());
+    let (key, client) = ("cart:{cart:2}:changes", market.seawall.client());
     let (mut groups, mut newest) = (cmd("XINFO"), cmd("XREVRANGE"));
     groups.arg("GROUPS").arg(key);
     newest.arg(key).arg("+").arg("-").arg("COUNT").arg(1);
-    let groups = link.query::<Vec<BTreeMap<String, Value>>>(key.as_bytes(), &groups).await;
-    let newest = link.query::<Vec<(String, Vec<String>)>>(key.as_bytes(), &newest).await;
+    let groups = client.query::<Vec<BTreeMap<String, Value>>>(key.as_bytes(), &groups).await;
+    let newest = client.query::<Vec<(String, Vec<String>)>>(key.as_bytes(), &newest).await;
     let (Ok(groups), Ok(newest)) = (groups, newest) else { return false };
     let Some(group) = groups.first() else { return false };
     let word = |name: &str| match group.get(name) {

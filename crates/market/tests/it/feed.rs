@@ -110,7 +110,7 @@ async fn notes_arrive_and_vanish(backend: Backend) {
         market.get(&format!("/blog/of/follow/new?since={}", next(&before).0), &ada).await.ok();
     let counted = since.body["data"].as_u64().expect("a number");
     assert!(counted < 10, "only newer than the last of the page: {counted}");
-    let now = market.seawall.link().server_millis();
+    let now = market.seawall.client().server_millis();
     let note = publish(&market, &bo, "New").await;
     newest_is(&market, &ada, &note).await;
     let new = market.get(&format!("/blog/of/follow/new?since={}", now - 1), &ada).await.ok();

@@ -397,7 +397,7 @@ impl Market {
             command.arg(word);
         }
         let key = words.get(1).copied().unwrap_or_default();
-        self.seawall.link().query(key.as_bytes(), &command).await.expect("Redis answers")
+        self.seawall.client().query(key.as_bytes(), &command).await.expect("Redis answers")
     }
 
     /// Compares flash sales in both stores, without waiting for the round.

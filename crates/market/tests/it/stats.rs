@@ -57,7 +57,7 @@ async fn views_and_visitors_of_the_page_are_counted(backend: Backend) {
 /// The demo town has a week of page views up to yesterday.
 async fn ranges_are_a_union_of_days(backend: Backend) {
     let market = Market::on(backend).await;
-    let today = seawall_market::zone::day(&jiff_zone(), market.seawall.link().server_millis());
+    let today = seawall_market::zone::day(&jiff_zone(), market.seawall.client().server_millis());
     let days: Vec<_> = std::iter::successors(Some(today), |day| day.previous()).take(9).collect();
     let dashed: Vec<String> = days.iter().map(|day| day.dashed()).collect();
     let mut sum = 0;

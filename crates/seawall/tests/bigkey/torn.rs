@@ -187,7 +187,7 @@ async fn faults_make_misses_but_no_torn_values() {
                 let parts = keys(&reading, "faults:cache-part:*").await;
                 let part = &parts[version as usize % parts.len()];
                 let unlink = cmd("UNLINK").arg(part).to_owned();
-                reading.link().send(part.as_bytes(), &unlink).await.expect("gone");
+                reading.client().send(part.as_bytes(), &unlink).await.expect("gone");
             }
             _ => {}
         }
@@ -209,7 +209,7 @@ async fn faults_make_misses_but_no_torn_values() {
     // Whoever died, whatever was lost: every part has an end.
     for part in keys(&reading, "faults:cache-part:*").await {
         let left: i64 =
-            reading.link().query(part.as_bytes(), cmd("PTTL").arg(&part)).await.expect("asked");
+            reading.client().query(part.as_bytes(), cmd("PTTL").arg(&part)).await.expect("asked");
         assert!(left > 0 || left == -2, "{part} ends in {left}");
     }
     writing.shutdown().await;

@@ -36,7 +36,7 @@ pub(crate) async fn parts(setup: &Setup, seawall: &Seawall) -> Vec<(String, i64)
     let mut parts = Vec::new();
     for name in keys(seawall, &setup.entry("cache-part:*")).await {
         let left: i64 =
-            seawall.link().query(name.as_bytes(), cmd("PTTL").arg(&name)).await.expect("asked");
+            seawall.client().query(name.as_bytes(), cmd("PTTL").arg(&name)).await.expect("asked");
         parts.push((name, left));
     }
     parts
@@ -120,7 +120,7 @@ async fn parts_that_are_gone_make_a_miss_that_is_loaded_once(setup: Setup) {
     let cache = cache(&seawall);
     cache.put(&7, &content(1, SIZE)).await.expect("stored");
     let (name, _) = parts(&setup, &seawall).await.swap_remove(0);
-    seawall.link().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("deleted");
+    seawall.client().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("deleted");
     assert!(cache.get(&7).await.expect("answered").is_none(), "never half of it");
     let loads = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let read = async || {

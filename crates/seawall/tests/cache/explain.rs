@@ -71,7 +71,7 @@ async fn an_absent_key_stays_absent(setup: Setup) {
     for name in ["absent:1", "cache-tag:absent:t1", "cache-generation:absent"] {
         let name = setup.entry(name);
         let there: u64 = seawall
-            .link()
+            .client()
             .query(name.as_bytes(), cmd("EXISTS").arg(&name))
             .await
             .expect("an answer");
@@ -196,10 +196,10 @@ async fn what_is_not_ours_is_said_to_be_foreign(setup: Setup) {
     let cache: Cache<u64, String> = seawall.cache("junk").build().expect("defaults");
     let name = setup.entry("junk:1");
     for command in [cmd("SET").arg(&name).arg("junk"), cmd("LPUSH").arg(&name).arg("junk")] {
-        seawall.link().send(name.as_bytes(), command).await.expect("written");
+        seawall.client().send(name.as_bytes(), command).await.expect("written");
         let said = cache.explain(&1).await.expect("a good key");
         assert_eq!(said.remote, RemoteState::NotOurs, "{said}");
-        seawall.link().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("removed");
+        seawall.client().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("removed");
     }
 }
 

@@ -82,7 +82,7 @@ async fn what_does_not_exist_is_remembered_briefly(setup: Setup) {
     let again = cache.get(&"nobody").await.expect("a hit").expect("remembered");
     assert_eq!((again.value, again.source), (None, Source::Remote));
     let ttl: i64 = seawall
-        .link()
+        .client()
         .query(setup.entry("user:nobody").as_bytes(), cmd("PTTL").arg(setup.entry("user:nobody")))
         .await
         .expect("a lifetime");
@@ -173,18 +173,29 @@ async fn undecodable_entries_are_misses(setup: Setup) {
     assert_eq!(new.get(&1).await.expect("a hit").expect("replaced").source, Source::Remote);
     let key = setup.entry("shape:2");
     for junk in [&b"junk"[..], &[0xC5; 100], b""] {
-        seawall.link().send(key.as_bytes(), cmd("SET").arg(&key).arg(junk)).await.expect("written");
+        seawall
+            .client()
+            .send(key.as_bytes(), cmd("SET").arg(&key).arg(junk))
+            .await
+            .expect("written");
         assert!(new.get(&2).await.expect("no error").is_none());
         let read = new.get_or_load(&2, || async { found(9) }).await.expect("loaded");
         assert_eq!(read.value.as_deref(), Some(&9));
     }
     // A key of another type is somebody else's: the cache keeps its hands off.
     let list = setup.entry("shape:3");
-    seawall.link().send(list.as_bytes(), cmd("RPUSH").arg(&list).arg("x")).await.expect("written");
+    seawall
+        .client()
+        .send(list.as_bytes(), cmd("RPUSH").arg(&list).arg("x"))
+        .await
+        .expect("written");
     let read = new.get_or_load(&3, || async { found(4) }).await.expect("loaded past the cache");
     assert_eq!(read.value.as_deref(), Some(&4));
-    let length: u64 =
-        seawall.link().query(list.as_bytes(), cmd("LLEN").arg(&list)).await.expect("still a list");
+    let length: u64 = seawall
+        .client()
+        .query(list.as_bytes(), cmd("LLEN").arg(&list))
+        .await
+        .expect("still a list");
     assert_eq!(length, 1);
 }
 

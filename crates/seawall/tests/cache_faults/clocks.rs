@@ -93,7 +93,7 @@ async fn who_reads_after_a_write_sees_it_though_the_clock_went_back() {
             node.proxy().expect("proxied").drop_pushes(1.0);
         }
         let name = entry(key);
-        let evict = handles[0].link().send(&name, seawall::cmd("DEL").arg(&name)).await;
+        let evict = handles[0].client().send(&name, seawall::cmd("DEL").arg(&name)).await;
         evict.expect("evicted");
         let written = writer.write(&key, async { Ok::<_, io::Error>(()) }).await.expect("written");
         let Invalidation::Applied(version) = written.1 else { panic!("{written:?}") };

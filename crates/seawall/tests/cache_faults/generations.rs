@@ -58,7 +58,7 @@ async fn restarts_older(mut server: ServerProcess, all: bool, save: &str) {
     // What a server finds when it starts again: a copy of its files from before the clearing.
     let kept = tempfile::tempdir().expect("a folder");
     if save == "SAVE" {
-        seawall.link().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
+        seawall.client().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
     } else {
         copy_folder(&server.dir().join("appendonlydir"), kept.path());
     }

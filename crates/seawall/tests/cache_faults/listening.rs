@@ -62,7 +62,7 @@ async fn a_message_lost_right_after_a_reconnect_is_noticed() {
     // Gone by the reconnect or by the message after it: it is over when the copy is gone.
     copy(&hearer, 9).await;
     tell(&teller, &hearer, 9).await;
-    eventually("messages are heard again", async || hears.link().hub().is_connected()).await;
+    eventually("messages are heard again", async || hears.client().pubsub().is_connected()).await;
 
     copy(&hearer, 1).await;
     let before = proxy.lost_pushes();
@@ -158,11 +158,11 @@ async fn messages_are_heard_while_the_counter_is_waited_for() {
     tell(&teller, &hearer, 9).await;
     copy(&hearer, 1).await;
     // Whatever is sent on the same connection after this waits until it is answered.
-    let link = hears.link().clone();
+    let client = hears.client().clone();
     let gate = tokio::spawn(async move {
         let mut wait = cmd("BLPOP");
         wait.arg("gate").arg(0);
-        link.send(b"gate", &wait).await
+        client.send(b"gate", &wait).await
     });
     let mut client = server.connect().expect("connected");
     let mut clients = || client.call(&["CLIENT", "LIST"]).expect("answered").text();

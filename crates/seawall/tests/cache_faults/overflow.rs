@@ -38,9 +38,9 @@ async fn collapses(
     }
     // Look like entries, and are none.
     let set = cmd("SET").arg("much[*]:shop:note").arg("mine").to_owned();
-    writer.link().send(b"much[*]:shop:note", &set).await.expect("stored");
+    writer.client().send(b"much[*]:shop:note", &set).await.expect("stored");
     let push = cmd("RPUSH").arg("much[*]:shop:list").arg("mine").to_owned();
-    writer.link().send(b"much[*]:shop:list", &push).await.expect("stored");
+    writer.client().send(b"much[*]:shop:list", &push).await.expect("stored");
 
     ground.proxies().iter().for_each(|proxy| proxy.down());
     let changed: Vec<u64> = (0..KEYS - 5).collect();
@@ -66,7 +66,7 @@ async fn collapses(
     .await;
     for (key, kind) in [("much[*]:shop:note", "string"), ("much[*]:shop:list", "list")] {
         let found: String =
-            reader.link().query(key.as_bytes(), cmd("TYPE").arg(key)).await.expect("an answer");
+            reader.client().query(key.as_bytes(), cmd("TYPE").arg(key)).await.expect("an answer");
         assert_eq!(found, kind, "{key} is left alone");
     }
     writer.shutdown().await;

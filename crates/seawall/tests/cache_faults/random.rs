@@ -279,7 +279,7 @@ impl Scene {
         let handle = connect(ground, &self.prefix, true).await;
         let mut found = Vec::new();
         for key in ground.keys(&format!("{}*", self.prefix)).await {
-            let ttl = handle.link().query(key.as_bytes(), cmd("PTTL").arg(&key)).await;
+            let ttl = handle.client().query(key.as_bytes(), cmd("PTTL").arg(&key)).await;
             let name = key.trim_start_matches(&self.prefix);
             match ttl {
                 Ok(-1_i64) if !LASTING.iter().any(|lasting| name.starts_with(lasting)) => {

@@ -117,7 +117,7 @@ impl Spread {
             length.arg(&name);
             (name, length)
         });
-        let replies = self.handles[0].link().send_all(commands.collect()).await;
+        let replies = self.handles[0].client().send_all(commands.collect()).await;
         // A lease alone is a header of 72 bytes.
         let long = |reply: &Result<seawall::Value, Error>| matches!(reply, Ok(seawall::Value::Int(length)) if *length > 72);
         replies.iter().filter(|reply| long(reply)).count()

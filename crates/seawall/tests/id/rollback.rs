@@ -32,12 +32,12 @@ impl Scene {
     }
 
     async fn send(&self, command: &seawall::Cmd) -> seawall::Value {
-        self.stage.seawall().link().send(MARK.as_bytes(), command).await.expect("it answers")
+        self.stage.seawall().client().send(MARK.as_bytes(), command).await.expect("it answers")
     }
 
     async fn mark(&self) -> String {
-        let link = self.stage.seawall().link();
-        link.query(MARK.as_bytes(), cmd("GET").arg(MARK)).await.expect("a mark")
+        let client = self.stage.seawall().client();
+        client.query(MARK.as_bytes(), cmd("GET").arg(MARK)).await.expect("a mark")
     }
 
     async fn end(self) -> Result<usize, String> {
@@ -96,8 +96,8 @@ async fn ids_rise_although_the_clock_is_behind() {
 #[tokio::test]
 async fn midnight_changes_the_day_and_nothing_else() {
     let scene = Scene::open().await;
-    let link = scene.stage.seawall().link();
-    let (now, _): (u64, u64) = link.query(b"", &cmd("TIME")).await.expect("a time");
+    let client = scene.stage.seawall().client();
+    let (now, _): (u64, u64) = client.query(b"", &cmd("TIME")).await.expect("a time");
     scene.stage.advance(Duration::from_secs(86_400 - now % 86_400 - 2)).await;
     for _ in 0..40 {
         for process in 0..4 {
@@ -106,12 +106,12 @@ async fn midnight_changes_the_day_and_nothing_else() {
         scene.stage.advance(Duration::from_millis(100)).await;
     }
     let days: Vec<String> =
-        link.query(b"", cmd("KEYS").arg("id:{order}:*")).await.expect("the keys");
+        client.query(b"", cmd("KEYS").arg("id:{order}:*")).await.expect("the keys");
     assert_eq!(days.len(), 2, "{days:?}");
     let mut taken = 0;
     for day in &days {
-        taken += link.query::<u64>(day.as_bytes(), cmd("GET").arg(day)).await.expect("a count");
-        let left: i64 = link.query(day.as_bytes(), cmd("TTL").arg(day)).await.expect("a time");
+        taken += client.query::<u64>(day.as_bytes(), cmd("GET").arg(day)).await.expect("a count");
+        let left: i64 = client.query(day.as_bytes(), cmd("TTL").arg(day)).await.expect("a time");
         assert!(left > 86_400, "{left}");
     }
     assert!(taken >= 800, "{taken}");

@@ -49,9 +49,9 @@ async fn on(backend: Backend) {
     assert!(taken > count as u64, "those in hand count too: {taken}");
 
     // Nothing stays for ever.
-    let link = handles.all[0].link();
+    let client = handles.all[0].client();
     let mark = format!("{}id:{{order}}", handles.prefix);
-    let left: i64 = link.query(mark.as_bytes(), cmd("TTL").arg(&mark)).await.expect("a time");
+    let left: i64 = client.query(mark.as_bytes(), cmd("TTL").arg(&mark)).await.expect("a time");
     assert!((1..=2 * 86_400).contains(&left), "{left}");
     handles.close().await;
 }

@@ -69,9 +69,9 @@ impl Theatre {
     }
 
     fn server_micros(&self) -> u64 {
-        let link = self.stage.seawall().link();
+        let client = self.stage.seawall().client();
         let (seconds, micros): (u64, u64) =
-            self.runtime.block_on(link.query(b"", &cmd("TIME"))).expect("a time");
+            self.runtime.block_on(client.query(b"", &cmd("TIME"))).expect("a time");
         seconds * 1_000_000 + micros
     }
 }

@@ -100,10 +100,10 @@ async fn a_lost_reply_is_charged_once() {
 #[tokio::test]
 async fn a_key_that_is_not_ours_limits_all_the_same() {
     let stage = Stage::start().await.expect("it starts");
-    let link = stage.seawall().link();
+    let client = stage.seawall().client();
     let key = "limit:{api:user}";
     for foreign in [cmd("RPUSH").arg(key).arg("x"), cmd("SET").arg(key).arg("hello")] {
-        link.send(key.as_bytes(), foreign).await.expect("it answers");
+        client.send(key.as_bytes(), foreign).await.expect("it answers");
         for rate in [true, false] {
             let seawall = stage.seawall();
             let builder = match rate {
@@ -115,7 +115,7 @@ async fn a_key_that_is_not_ours_limits_all_the_same() {
                 [allowed(&limiter).await, allowed(&limiter).await, allowed(&limiter).await];
             assert_eq!(answers, [true, true, false]);
         }
-        link.send(key.as_bytes(), cmd("DEL").arg(key)).await.expect("it answers");
+        client.send(key.as_bytes(), cmd("DEL").arg(key)).await.expect("it answers");
     }
     stage.shutdown().await;
 }

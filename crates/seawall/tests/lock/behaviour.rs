@@ -23,7 +23,7 @@ on_each_backend! {
 const SHORT: Duration = Duration::from_millis(600);
 
 async fn exists(handle: &Seawall, key: &[u8]) -> bool {
-    handle.link().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 1
+    handle.client().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 1
 }
 
 fn del(key: &[u8]) -> Cmd {
@@ -38,7 +38,7 @@ async fn one_holds_and_hands_over(ground: Ground) {
         let lock = b.lock("x");
         async move { wait_for(&lock).await }
     });
-    eventually("the waiter listens", async || b.link().hub().channels() == 1).await;
+    eventually("the waiter listens", async || b.client().pubsub().channels() == 1).await;
     let (token, released) = (first.token(), first.release().await.expect("answered"));
     assert_eq!(released, Release::Released);
     let second = waiting.await.expect("it waited");
@@ -87,7 +87,7 @@ async fn a_deleted_key_is_a_loss_and_stays_deleted(ground: Ground) {
     let a = ground.connect().await;
     let key = ground.key("lock", "x");
     let guard = take(&a.lock("x").lease(SHORT)).await;
-    a.link().send(&key, &del(&key)).await.expect("answered");
+    a.client().send(&key, &del(&key)).await.expect("answered");
     tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the renewal notices");
     assert!(!exists(&a, &key).await, "a renewal makes nothing");
     assert_eq!(a.renewed_locks(), 0);
@@ -141,7 +141,7 @@ async fn with_runs_once_and_always_gives_back(ground: Ground) {
     assert_eq!(held.release().await.expect("answered"), Release::Released);
     let key = ground.key("lock", "x");
     let lost = lock.with(PATIENCE, |_guard| async {
-        a.link().send(&key, &del(&key)).await.expect("answered");
+        a.client().send(&key, &del(&key)).await.expect("answered");
         std::future::pending::<()>().await;
     });
     assert_eq!(lost.await.expect("answered"), With::Lost(None));

@@ -76,7 +76,7 @@ impl Kind {
         };
         let mut ask = cmd("EVAL");
         ask.arg(text).arg(1).arg(&key);
-        let left: i64 = handle.link().query(key.as_bytes(), &ask).await.expect("answered");
+        let left: i64 = handle.client().query(key.as_bytes(), &ask).await.expect("answered");
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 }

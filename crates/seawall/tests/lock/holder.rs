@@ -268,7 +268,7 @@ impl Scene {
             let mut answers = Vec::new();
             for server in &self.servers {
                 // On a Cluster all but one say that the key is elsewhere.
-                if let Ok(left) = server.link().query::<i64>(key.as_bytes(), &ask).await {
+                if let Ok(left) = server.client().query::<i64>(key.as_bytes(), &ask).await {
                     answers.push(Duration::from_millis(u64::try_from(left).unwrap_or(0)));
                 }
             }

@@ -39,7 +39,7 @@ fn queue_up(
 }
 
 async fn queue_length(handle: &Seawall, key: &[u8]) -> usize {
-    handle.link().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
+    handle.client().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
 }
 
 async fn a_fair_lock_is_handed_over_in_order(ground: Ground) {
@@ -176,7 +176,7 @@ async fn several_are_held_together_or_not_at_all(ground: Ground) {
         let several = a.multi_lock(names);
         async move { several.acquire(PATIENCE).await.expect("answered").acquired() }
     });
-    eventually("the waiter listens", async || a.link().hub().channels() == 1).await;
+    eventually("the waiter listens", async || a.client().pubsub().channels() == 1).await;
     assert_eq!(middle.release().await.expect("answered"), Release::Released);
     let all = waiting.await.expect("it waited").expect("it came free");
     assert!(!all.is_lost() && all.valid_for() > Duration::from_secs(10));
@@ -264,7 +264,7 @@ async fn an_optimistic_counter_loses_nothing(ground: Ground) {
     for worker in workers {
         worker.await.expect("all were counted");
     }
-    let count: i64 = a.link().query(&key, cmd("GET").arg(&key)).await.expect("answered");
+    let count: i64 = a.client().query(&key, cmd("GET").arg(&key)).await.expect("answered");
     assert_eq!(count, 20);
     let strays = a.optimistic(&["a", "b"], |_| async { Ok(()) }).await.expect_err("two slots");
     assert!(strays.to_string().contains("{tag}"), "{strays}");

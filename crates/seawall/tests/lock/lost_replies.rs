@@ -11,8 +11,8 @@ use seawall::{
 use crate::ground::{PATIENCE, assert_busy, eventually, take};
 
 async fn exists(stage: &Stage, key: &str) -> bool {
-    let link = stage.seawall().link();
-    link.query::<i64>(key.as_bytes(), cmd("EXISTS").arg(key)).await.expect("answered") == 1
+    let client = stage.seawall().client();
+    client.query::<i64>(key.as_bytes(), cmd("EXISTS").arg(key)).await.expect("answered") == 1
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ on_each_backend! {
 }
 
 async fn queue_length(handle: &Seawall, key: &[u8]) -> usize {
-    handle.link().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
+    handle.client().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
 }
 
 /// A patient waiter, then one that looks often and goes away: the patient one keeps its place, is
@@ -66,11 +66,11 @@ async fn several_that_are_said_to_be_held_are_held(ground: Ground) {
     let first_key = ground.key("lock", "1");
     let exists = cmd("EXISTS").arg(&first_key).clone();
     eventually("the first is held", async || {
-        a.link().query::<i64>(&first_key, &exists).await.expect("answered") == 1
+        a.client().query::<i64>(&first_key, &exists).await.expect("answered") == 1
     })
     .await;
-    eventually("the second is waited for", async || a.link().hub().channels() == 1).await;
-    a.link().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
+    eventually("the second is waited for", async || a.client().pubsub().channels() == 1).await;
+    a.client().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
     let thief = take(&b.lock("1")).await;
     // Its renewals have noticed.
     eventually("the loss is known", async || a.renewed_locks() == 0).await;
@@ -94,8 +94,8 @@ async fn several_do_not_answer_with_one_that_was_lost(ground: Ground) {
         async move { several.acquire(LEASE * 5).await.expect("answered").acquired() }
     });
     let first_key = ground.key("lock", "1");
-    eventually("the second is waited for", async || a.link().hub().channels() == 1).await;
-    a.link().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
+    eventually("the second is waited for", async || a.client().pubsub().channels() == 1).await;
+    a.client().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
     let thief = take(&b.lock("1")).await;
     eventually("the loss is known", async || a.renewed_locks() == 0).await;
     assert_eq!(second.release().await.expect("answered"), Release::Released);

@@ -222,7 +222,7 @@ async fn play(seed: u64) -> [u64; 4] {
                 _ => format!("delayed:{{campaign:{shard}}}:{part}"),
             };
             let length: u64 = seawall
-                .link()
+                .client()
                 .query(key.as_bytes(), cmd("HLEN").arg(&key))
                 .await
                 .expect("answered");

@@ -251,7 +251,11 @@ async fn tokens_and_attempts_go_on_from_what_earlier_versions_left(setup: Setup)
     let base = setup.entry("delayed:{former}");
     let run = async |name: &str, part: &str, arguments: &[&str]| {
         let key = format!("{base}{part}");
-        seawall.link().send(key.as_bytes(), cmd(name).arg(&key).arg(arguments)).await.expect("ran")
+        seawall
+            .client()
+            .send(key.as_bytes(), cmd(name).arg(&key).arg(arguments))
+            .await
+            .expect("ran")
     };
     run("HSET", ":payloads", &["lives", "1", "dead", "2"]).await;
     run("HSET", ":tokens", &["lives", "3", "dead", "4"]).await;

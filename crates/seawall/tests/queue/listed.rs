@@ -84,7 +84,7 @@ async fn a_consumer_that_was_forgotten_while_it_waited_is_noted_when_it_takes(se
     let queue = seawall.listed_queue::<u64>("forgotten").expect("a name");
     let noted = async || -> u64 {
         let key = setup.entry("list:{forgotten}:consumers");
-        seawall.link().query(key.as_bytes(), cmd("ZCARD").arg(&key)).await.expect("answered")
+        seawall.client().query(key.as_bytes(), cmd("ZCARD").arg(&key)).await.expect("answered")
     };
     for number in 0..3 {
         let mut consumer = queue.consumer(format!("c-{number}")).expect("a name");

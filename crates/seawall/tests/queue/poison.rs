@@ -226,7 +226,7 @@ async fn lost_replies_of_claims_are_no_attempts() {
                    return 0";
         let mut eval = cmd("EVAL");
         eval.arg(ask).arg(2).arg("delayed:{lost}:leased").arg("delayed:{lost}:notes");
-        direct.link().query::<u64>(counter.as_bytes(), &eval).await.expect("answered") == 1
+        direct.client().query::<u64>(counter.as_bytes(), &eval).await.expect("answered") == 1
     })
     .await;
     assert!(seen.lock().expect("no panic").is_empty(), "nobody learnt of them");

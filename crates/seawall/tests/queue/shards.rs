@@ -40,7 +40,7 @@ async fn fill(seawall: &Seawall, queue: &Delayed<u64>, count: usize, fits: impl 
             let (key, mut score) = (key(shard), cmd("ZSCORE"));
             score.arg(&key).arg(&id);
             let found: Option<f64> =
-                seawall.link().query(key.as_bytes(), &score).await.expect("answered");
+                seawall.client().query(key.as_bytes(), &score).await.expect("answered");
             fitting |= found.is_some();
         }
         if fitting {

@@ -77,21 +77,21 @@ async fn sessions_are_opened_listed_and_ended(setup: Setup) {
 
     // The token is nowhere in Redis: its digest names the key.
     let key = setup.entry(&format!("session:{{web:{}}}", token.id().as_str()));
-    let link = seawall.link();
-    let there: u64 = link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
+    let client = seawall.client();
+    let there: u64 = client.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
     assert_eq!(there, 1);
     let hash: Vec<String> =
-        link.query(key.as_bytes(), cmd("HGETALL").arg(&key)).await.expect("fields");
+        client.query(key.as_bytes(), cmd("HGETALL").arg(&key)).await.expect("fields");
     assert!(hash.iter().all(|text| !text.contains(token.reveal())), "{hash:?}");
 
     let changed = sessions.replace(&token, &fields("admin")).await.expect("answered");
     assert_eq!(changed.found().expect("open").fields["role"], "admin");
-    let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+    let left: i64 = client.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
     assert!((1..=30 * 60 * 1000).contains(&left), "{left}");
     assert_eq!(sessions.replace(&guess, &fields("x")).await.expect("answered"), Load::Unknown);
 
     // One that does not say when it slides, as older ones, slides at once and says so from then on.
-    link.send(key.as_bytes(), cmd("HDEL").arg(&key).arg("~slide")).await.expect("answered");
+    client.send(key.as_bytes(), cmd("HDEL").arg(&key).arg("~slide")).await.expect("answered");
     for slid in [true, false] {
         let session = sessions.load(&token).await.expect("answered").found().expect("open");
         assert_eq!(session.slid, slid);
@@ -149,7 +149,7 @@ async fn only_the_oldest_of_those_that_live_are_too_many(setup: Setup) {
     for _ in 1..MOST {
         let token = sessions.open(&1, &Fields::new()).await.expect("answered");
         let key = setup.entry(&format!("session:{{web:{}}}", token.id().as_str()));
-        seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+        seawall.client().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     }
     let next = sessions.open(&1, &Fields::new()).await.expect("answered");
     for token in [&first, &next] {
@@ -257,7 +257,7 @@ async fn a_session_slides_once_in_a_fraction_and_never_beyond_its_longest() {
     // Nothing is left once the longest life is over.
     stage.advance(61 * minute).await;
     let left: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
+        stage.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("names");
     assert!(left.is_empty(), "{left:?}");
     stage.shutdown().await;
 }
@@ -277,7 +277,7 @@ async fn settings_that_make_no_sense_are_named() {
     assert!(sessions.open(&1, &Fields::new()).await.is_err());
     stage.advance(Duration::from_secs(8 * 24 * 3600)).await;
     let left: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
+        stage.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("names");
     assert!(left.is_empty(), "{left:?}");
     stage.shutdown().await;
 }
@@ -306,10 +306,10 @@ async fn a_shorter_lifetime_holds_from_then_on(setup: Setup) {
     // Whoever ends all finds the one that lives longest, to its end.
     let key = setup.entry("session-of:{web:42}");
     let ends: i64 = {
-        let (link, mut ask) = (seawall.link(), cmd("PTTL"));
+        let (client, mut ask) = (seawall.client(), cmd("PTTL"));
         ask.arg(&key);
-        let left: i64 = link.query(key.as_bytes(), &ask).await.expect("a time");
-        link.server_millis() + left
+        let left: i64 = client.query(key.as_bytes(), &ask).await.expect("a time");
+        client.server_millis() + left
     };
     assert!(ends > until - 3_600_000, "the index ends {ends}, a session {until}");
     // One that is there is not lost from the list before its end by a record that says less.

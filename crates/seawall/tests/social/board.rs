@@ -79,7 +79,7 @@ async fn ranks_are_those_of_the_textbook(setup: Setup) {
     for suffix in ["", ":m", ":s"] {
         let key = setup.entry(&format!("board:{{game:2026-11}}{suffix}"));
         let ttl: i64 =
-            seawall.link().query(key.as_bytes(), cmd("PEXPIRETIME").arg(&key)).await.unwrap_or(1);
+            seawall.client().query(key.as_bytes(), cmd("PEXPIRETIME").arg(&key)).await.unwrap_or(1);
         left.push(ttl);
     }
     assert!(left[0] > 0 && left.iter().all(|end| *end == left[0]), "{left:?}");

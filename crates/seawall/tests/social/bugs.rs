@@ -122,12 +122,12 @@ async fn an_empty_list_has_no_placeholder() {
     let orders = index.of(&1).expect("valid");
     let page = orders.page(None, 10).await.expect("answered");
     assert!(page.orders.is_empty() && page.next.is_none());
-    let link = stage.seawall().link();
+    let client = stage.seawall().client();
     let key = "orders:{order:1}";
-    let there: u64 = link.query(b"", cmd("EXISTS").arg(key)).await.expect("a count");
+    let there: u64 = client.query(b"", cmd("EXISTS").arg(key)).await.expect("a count");
     assert_eq!(there, 0, "the marker is in a key of its own");
     assert_eq!(orders.add(Order { id: 5, time: 5 }).await.expect("answered"), Add::Added);
-    let count: u64 = link.query(b"", cmd("ZCARD").arg(key)).await.expect("a count");
+    let count: u64 = client.query(b"", cmd("ZCARD").arg(key)).await.expect("a count");
     assert_eq!((count, orders.indexed().await.expect("answered")), (1, 1));
     stage.shutdown().await;
 }

@@ -40,7 +40,7 @@ async fn streaks_cross_months_and_years(setup: Setup) {
     let key = setup.entry("sign:{daily:1}:202611");
     let mut raw = cmd("BITFIELD");
     raw.arg(&key).arg("GET").arg("u4").arg(0);
-    assert_eq!(seawall.link().query::<Vec<u64>>(key.as_bytes(), &raw).await.expect("bits"), [13]);
+    assert_eq!(seawall.client().query::<Vec<u64>>(key.as_bytes(), &raw).await.expect("bits"), [13]);
     assert_eq!((november.count(), november.first_unsigned()), (3, Some(3)));
     assert_eq!(november.signed().collect::<Vec<_>>(), [1, 2, 4]);
     assert_eq!(ann.streak(day("2026-11-04")).await.expect("answered"), 1);
@@ -127,7 +127,7 @@ async fn bitmaps_follow_a_record(setup: Setup) {
     // Redis has lost everything, and a bit came since.
     for suffix in [":202611", ":ok"] {
         let key = setup.entry(&format!("sign:{{daily:1}}{suffix}"));
-        seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+        seawall.client().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     }
     let _ = ann.sign(day("2026-11-09")).await.expect("answered");
     ann.follow(load).await.expect("copied");

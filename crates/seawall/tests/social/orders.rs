@@ -113,9 +113,10 @@ async fn a_list_is_whole_over_the_edge_of_the_index(setup: Setup) {
     // An order lost on the way, and one that the database never had: found and mended.
     let key = setup.entry("orders:{order:7}");
     let lost = expected[3];
-    let link = seawall.link();
-    link.send(key.as_bytes(), cmd("ZREM").arg(&key).arg(lost)).await.expect("answered");
-    link.send(key.as_bytes(), cmd("ZADD").arg(&key).arg(2_000_000).arg(77_777))
+    let client = seawall.client();
+    client.send(key.as_bytes(), cmd("ZREM").arg(&key).arg(lost)).await.expect("answered");
+    client
+        .send(key.as_bytes(), cmd("ZADD").arg(&key).arg(2_000_000).arg(77_777))
         .await
         .expect("answered");
     let audit = orders.audit().await.expect("answered");
@@ -135,12 +136,12 @@ async fn an_order_is_never_added_to_an_expired_list(setup: Setup) {
     let orders = index.of(&7).expect("valid");
     assert_eq!(ids(&index, 10).await, [5, 4, 3, 2, 1]);
     let key = setup.entry("orders:{order:7}");
-    let link = seawall.link();
+    let client = seawall.client();
     // The list expires alone, the marker alone, both.
     for (number, gone) in [vec![""], vec![":ok"], vec!["", ":ok"]].into_iter().enumerate() {
         for suffix in gone {
             let key = format!("{key}{suffix}");
-            link.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+            client.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
         }
         let order = Order { id: 10 + number as u64, time: 10 + number as i64 };
         table.insert(order);
@@ -150,7 +151,7 @@ async fn an_order_is_never_added_to_an_expired_list(setup: Setup) {
     }
     for suffix in ["", ":ok"] {
         let key = format!("{key}{suffix}");
-        let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+        let left: i64 = client.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
         assert!(left > 0, "{key} {left}");
     }
     seawall.shutdown().await;

@@ -89,9 +89,9 @@ async fn a_missing_shard_is_not_made_anew_by_an_undo_or_a_sale() {
     let stock = stage.seawall().inventory("s").open().await.expect("opened");
     assert_eq!(stock.receive("r", 3).await.expect("ok"), Received::Complete { added: 3 });
     assert!(stock.hold(&at("a", 0), 1, MINUTE).await.expect("ok").is_yours());
-    let link = stage.seawall().link();
+    let client = stage.seawall().client();
     for key in stock.shard_keys(0).expect("a shard") {
-        link.send(key, cmd("DEL").arg(key)).await.expect("answered");
+        client.send(key, cmd("DEL").arg(key)).await.expect("answered");
     }
     assert_eq!(stock.release(&at("a", 0)).await.expect("ok"), Settled::Unavailable);
     assert_eq!(stock.sell_now(&at("b", 0), 1).await.expect("ok"), Held::Unavailable);
@@ -190,7 +190,7 @@ async fn a_flash_sale_has_no_keys_that_are_not_declared_and_a_stream_that_is_bou
     }
     assert_eq!(sale.reserve(&7, &7, &order).await.expect("ok"), Reserved::Busy);
     let mut keys: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
+        stage.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
     keys.sort();
     assert_eq!(keys, ["sale:{g}", "sale:{g}:s", "sale:{g}:s:buyers", "sale:{g}:s:receipts"]);
     stage.shutdown().await;

@@ -102,15 +102,15 @@ async fn sold_by(stage: &Stage, script: &str) -> (Inventory, u64) {
     let stock = builder.open().await.expect("opened");
     let _ = stock.receive("r", 2).await.expect("ok");
     let keys = stock.shard_keys(0).expect("a shard");
-    let link = stage.seawall().link();
+    let client = stage.seawall().client();
     let epoch: String =
-        link.query(&keys[0], cmd("HGET").arg(&keys[0]).arg("epoch")).await.expect("ok");
+        client.query(&keys[0], cmd("HGET").arg(&keys[0]).arg("epoch")).await.expect("ok");
     let mut told = 0;
     for name in ["a", "b", "c"] {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(keys.len()).arg(keys).arg(&epoch).arg(60_000);
         eval.arg(Reference::new(name).expect("valid").as_str()).arg(1).arg(1000).arg("S");
-        let answer: Vec<String> = link.query(&keys[0], &eval).await.expect("answered");
+        let answer: Vec<String> = client.query(&keys[0], &eval).await.expect("answered");
         told += u64::from(answer[0] == "NEW");
     }
     (stock, told)
@@ -157,7 +157,7 @@ async fn the_checker_sees_a_sale_that_is_oversold() {
             eval.arg(&script).arg(4).arg(key("")).arg(key(":buyers")).arg(key(":receipts"));
             eval.arg("sale:{s}").arg(user).arg(reference).arg(0).arg(0);
             let answer: Vec<String> =
-                stage.seawall().link().query(b"", &eval).await.expect("answered");
+                stage.seawall().client().query(b"", &eval).await.expect("answered");
             if answer[0] == "RESERVED" {
                 told.insert(user);
             }

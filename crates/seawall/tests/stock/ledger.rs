@@ -50,7 +50,7 @@ async fn busy(seawall: &seawall::Seawall) -> (Inventory, Vec<Movement>) {
 
 async fn lose(seawall: &seawall::Seawall, stock: &Inventory, shard: usize) {
     for key in stock.shard_keys(shard).expect("a shard") {
-        seawall.link().send(key, cmd("DEL").arg(key)).await.expect("answered");
+        seawall.client().send(key, cmd("DEL").arg(key)).await.expect("answered");
     }
 }
 
@@ -162,10 +162,10 @@ async fn holds_go_back_by_themselves_and_references_are_forgotten() {
     for _ in 0..3 {
         assert!(stock.sweep().await.is_ok());
     }
-    let link = stage.seawall().link();
+    let client = stage.seawall().client();
     for shard in 0..3 {
         let key = &stock.shard_keys(shard).expect("a shard")[1];
-        let records: u64 = link.query(key, cmd("HLEN").arg(key)).await.expect("a count");
+        let records: u64 = client.query(key, cmd("HLEN").arg(key)).await.expect("a count");
         assert_eq!(records, 0, "everything is forgotten in the end");
     }
     assert_eq!(total(&stock).await, Levels { received: 2, held: 0, sold: 1, left: 1 });

@@ -89,7 +89,7 @@ async fn a_sale_from_opening_to_close(setup: Setup) {
     // Each reservation is in the stream with the caller's fields.
     let stream = sale.stream_key();
     let entries = seawall
-        .link()
+        .client()
         .send(stream, cmd("XRANGE").arg(stream).arg("-").arg("+"))
         .await
         .expect("answered");
@@ -147,7 +147,7 @@ async fn a_thousand_buyers_get_a_hundred_units(setup: Setup) {
 }
 
 async fn sale_length(seawall: &seawall::Seawall, stream: &[u8]) -> u64 {
-    seawall.link().query(stream, cmd("XLEN").arg(stream)).await.expect("a length")
+    seawall.client().query(stream, cmd("XLEN").arg(stream)).await.expect("a length")
 }
 
 async fn a_sale_is_opened_with_buyers_from_a_database(setup: Setup) {
@@ -208,7 +208,7 @@ async fn the_window_is_the_servers_and_everything_goes_after_the_aftermath() {
     stage.advance(HOUR).await;
     assert_eq!(sale.reserve(&2, &"b", &nothing()).await.expect("answered"), Reserved::Unknown);
     let keys: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
+        stage.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
     assert!(keys.is_empty(), "{keys:?}");
     stage.shutdown().await;
 }

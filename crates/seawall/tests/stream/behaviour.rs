@@ -172,7 +172,7 @@ async fn a_deleted_stream_is_made_again(setup: Setup) {
         stream.append(&number).await.expect("appended");
         eventually("it is handled", async || seen.count() as u64 == number + 1).await;
         let key = stream.key().to_vec();
-        seawall.link().send(&key, cmd("DEL").arg(&key)).await.expect("deleted");
+        seawall.client().send(&key, cmd("DEL").arg(&key)).await.expect("deleted");
     }
     assert_eq!(seen.all(), [0, 1, 2]);
     let _ = worker.stop().await;

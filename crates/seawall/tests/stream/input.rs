@@ -63,11 +63,11 @@ async fn what_others_append_is_understood_by_a_decoder() {
             .ok_or("no number".to_owned())
     });
     let stream = stream.expect("a hash tag");
-    let link = seawall.link();
+    let client = seawall.client();
     for order in ["7", "x"] {
         let mut add = seawall::cmd("XADD");
         add.arg("orders:{sale:3}").arg("*").arg("user").arg(1).arg("order").arg(order);
-        link.send(b"orders:{sale:3}", &add).await.expect("appended");
+        client.send(b"orders:{sale:3}", &add).await.expect("appended");
     }
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let worker = stream.worker("orders").run(move |delivery: Delivery<u64>| {

@@ -40,7 +40,7 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     let key = stream.key().to_vec();
     let mut foreign = cmd("XADD");
     foreign.arg(&key).arg("*").arg("data").arg("no number").arg("more").arg("fields");
-    seawall.link().send(&key, &foreign).await.expect("appended");
+    seawall.client().send(&key, &foreign).await.expect("appended");
     let handled = Arc::new(AtomicU64::new(0));
     let attempts = Arc::new(AtomicU64::new(0));
     let (count, tries) = (Arc::clone(&handled), Arc::clone(&attempts));
@@ -140,7 +140,7 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
         words[1..].iter().for_each(|word| {
             command.arg(*word);
         });
-        seawall.link().send(&key, &command).await.expect("answered");
+        seawall.client().send(&key, &command).await.expect("answered");
     };
     // The first was begun with others, the second ended its process as often as it may.
     let begun = [(stream.append(&1).await.expect("appended"), "2"), {
@@ -148,10 +148,10 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
     }];
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(&key).arg("g").arg("0");
-    seawall.link().send(&key, &create).await.expect("answered");
+    seawall.client().send(&key, &create).await.expect("answered");
     let mut read = cmd("XREADGROUP");
     read.arg("GROUP").arg("g").arg("c").arg("STREAMS").arg(&key).arg(">");
-    seawall.link().send(&key, &read).await.expect("answered");
+    seawall.client().send(&key, &read).await.expect("answered");
     for (id, counter) in &begun {
         let id = id.to_string();
         send(&["XCLAIM", "g", "c", "0", &id, "RETRYCOUNT", counter, "JUSTID"]).await;
@@ -214,7 +214,7 @@ async fn neither_many_fields_nor_a_decoder_that_panics_lose_an_entry(setup: Setu
     let mut good = cmd("XADD");
     good.arg(&key).arg("*").arg("data").arg("abc");
     for add in [&many, &good] {
-        seawall.link().send(key.as_bytes(), add).await.expect("appended");
+        seawall.client().send(key.as_bytes(), add).await.expect("appended");
     }
     let handled = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&handled);

@@ -32,13 +32,13 @@ on_every_backend! {
 
 /// Delivers what there is to a consumer that will never be heard of again.
 async fn deliver_to_nobody(seawall: &Seawall, stream: &Stream<u64>) {
-    let (link, key) = (seawall.link(), stream.key());
+    let (client, key) = (seawall.client(), stream.key());
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(key).arg("g").arg("0").arg("MKSTREAM");
-    link.send(key, &create).await.expect("made");
+    client.send(key, &create).await.expect("made");
     let mut read = cmd("XREADGROUP");
     read.arg("GROUP").arg("g").arg("dead").arg("STREAMS").arg(key).arg(">");
-    link.send(key, &read).await.expect("read");
+    client.send(key, &read).await.expect("read");
 }
 
 async fn what_another_consumer_left_is_taken_over_and_counted(setup: Setup) {
@@ -50,7 +50,7 @@ async fn what_another_consumer_left_is_taken_over_and_counted(setup: Setup) {
     deliver_to_nobody(&seawall, &stream).await;
     let gone = appended[7].as_ref().expect("appended");
     let key = stream.key();
-    seawall.link().send(key, cmd("XDEL").arg(key).arg(gone)).await.expect("deleted");
+    seawall.client().send(key, cmd("XDEL").arg(key).arg(gone)).await.expect("deleted");
     let handled = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&handled);
     let builder = stream.worker("g").claim_after(Duration::from_millis(300)).batch(4);

@@ -50,7 +50,7 @@ impl Ground {
                 }
                 commands.push((key.into_bytes(), command));
             }
-            for reply in self.seawall.link().send_all(commands).await {
+            for reply in self.seawall.client().send_all(commands).await {
                 reply.expect("it is written");
             }
             number += BATCH;
@@ -72,16 +72,16 @@ impl Ground {
 
     /// Waits until every write is on the replicas too.
     pub(crate) async fn settle(&self) {
-        let link = self.seawall.link();
+        let client = self.seawall.client();
         for slot in 0..64 {
             let key = format!("settle:{slot}");
-            let mut lane = link.lane(key.as_bytes()).await.expect("a lane");
+            let mut connection = client.dedicated(key.as_bytes()).await.expect("a connection");
             let limit = std::time::Duration::from_secs(20);
-            lane.send::<()>(cmd("SET").arg(&key).arg(1), limit).await.expect("it is written");
+            connection.send::<()>(cmd("SET").arg(&key).arg(1), limit).await.expect("it is written");
             let wait = cmd("WAIT").arg(1).arg(20_000).take();
-            let reached: i64 = lane.send(&wait, limit * 2).await.expect("it answers");
+            let reached: i64 = connection.send(&wait, limit * 2).await.expect("it answers");
             assert!(reached >= 1, "no replica follows");
-            lane.send::<()>(cmd("DEL").arg(&key), limit).await.expect("it is removed");
+            connection.send::<()>(cmd("DEL").arg(&key), limit).await.expect("it is removed");
         }
     }
 }
