@@ -72,7 +72,7 @@ fn ours(seawall: &Seawall, stream: &Stream<String>, manner: Manner) -> Side {
     Arc::new(move |stop| {
         let (client, stream, group) = (client.clone(), stream.clone(), group());
         Box::pin(async move {
-            let builder = stream.worker(&group).batch(BATCH).retain(Retention::All);
+            let builder = stream.worker(&group).batch_size(BATCH).retention(Retention::All);
             let worker = match manner {
                 Manner::Each => builder.run(|entry: Delivery<String>| async move {
                     std::hint::black_box(entry.into_payload());

@@ -11,7 +11,7 @@ use seawall_client::{
     error::{Error, Result},
 };
 
-use super::claim::{Replicas, millis};
+use super::request::{Replicas, millis};
 
 /// Runs the call and waits for the replicas.
 pub(super) async fn run(
@@ -30,7 +30,7 @@ pub(super) async fn run(
         || replies.next().unwrap_or_else(|| Err(Error::unexpected("a pipeline lost a reply")));
     let (reply, acknowledged) = (next()?, next()?);
     let acknowledged: u32 = redis::from_redis_value(acknowledged)?;
-    if acknowledged < replicas.count && super::claim::Answer::read(reply.clone())?.is_held() {
+    if acknowledged < replicas.count && super::request::Answer::read(reply.clone())?.is_held() {
         let message = format!("{acknowledged} of {} replicas have the lock", replicas.count);
         return Err(Error::Refused { code: "NOREPLICAS".into(), message: message.into() });
     }

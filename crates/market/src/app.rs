@@ -11,7 +11,7 @@ use std::{
 };
 
 use axum::Router;
-use seawall::{Seawall, cmd, lock::Attempt, social::Day};
+use seawall::{Seawall, cmd, lock::AcquireOutcome, social::Day};
 
 use crate::{
     accounts::{self, Accounts, LogSender, SmsSender},
@@ -333,7 +333,8 @@ impl App {
 
 /// Brings the schema up and fills an empty database: one process of the fleet at a time.
 async fn prepare(context: &Context) -> Result<()> {
-    let Attempt::Acquired(guard) = context.seawall.lock(keys::START_LOCK).acquire(PREPARE).await?
+    let AcquireOutcome::Acquired(guard) =
+        context.seawall.lock(keys::START_LOCK).acquire(PREPARE).await?
     else {
         return Err(Error::Unavailable {
             what: "the database's schema",

@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
     // An engine on a clock that is moved by hand: a long sleep takes no time.
     let stage = Stage::start().await?;
     let lease = Duration::from_secs(10);
-    let lock = stage.seawall().lock("ledger").lease(lease).fixed();
+    let lock = stage.seawall().lock("ledger").lease_ttl(lease).fixed();
     let mut ledger = Ledger::default();
 
     let slow = lock.try_acquire().await?.acquired().expect("free");

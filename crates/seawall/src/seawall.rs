@@ -20,7 +20,7 @@ use crate::lock::{self, Latch, Lock, MultiLock, Optimistic, QuorumLock, RwLock, 
 #[cfg(any(feature = "session", feature = "social"))]
 use crate::member::Member;
 #[cfg(feature = "jobs")]
-use crate::queue::{Broadcast, Delayed, DelayedBuilder, Listed};
+use crate::queue::{Broadcast, Delayed, DelayedBuilder, ListQueue};
 #[cfg(feature = "session")]
 use crate::session::{Sessions, SessionsBuilder};
 #[cfg(feature = "stock")]
@@ -287,9 +287,9 @@ impl Seawall {
     /// A simple queue of `T` by its name.
     ///
     /// # Errors
-    /// As [`Listed::new`].
-    pub fn listed_queue<T>(&self, name: impl AsRef<str>) -> Result<Listed<T>> {
-        Listed::new(self, name)
+    /// As [`ListQueue::new`].
+    pub fn list_queue<T>(&self, name: impl AsRef<str>) -> Result<ListQueue<T>> {
+        ListQueue::new(self, name)
     }
 
     /// A [`Broadcast`] of `T` by its name.

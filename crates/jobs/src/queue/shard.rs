@@ -9,7 +9,7 @@ use seawall_client::{
     error::{Error, Result},
 };
 
-use super::job::{Acked, Added, Changed, Dead, Given, Whereabouts};
+use super::job::{Acked, Added, Changed, Dead, Given, JobState};
 
 /// Payloads of one command at most, unless one alone is larger: others wait for the server meanwhile.
 pub(super) const MAX_BYTES_AT_ONCE: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub(super) struct Shard {
 
 /// How long, how often.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct DeliveryPolicy {
     pub(super) lease: Duration,
     pub(super) attempts: u64,
     pub(super) remember: Duration,
@@ -114,10 +114,10 @@ impl Shard {
     pub(super) async fn add(
         &self,
         items: &[(&str, Vec<u8>, Duration)],
-        terms: Terms,
+        policy: DeliveryPolicy,
     ) -> Result<Vec<Added>> {
         let keys = [&self.waiting, &self.leased, &self.payloads, &self.finished];
-        let mut call = ADD.on(&keys).arg(&self.channel).arg(millis(terms.remember));
+        let mut call = ADD.on(&keys).arg(&self.channel).arg(millis(policy.remember));
         for (id, payload, after) in items {
             call = call.arg(*id).arg(payload).arg(millis(*after));
         }
@@ -125,10 +125,10 @@ impl Shard {
         let added = |outcome: String| {
             Ok(match &*outcome {
                 "added" => Added::Now,
-                "waiting" => Added::Before(Whereabouts::Waiting),
-                "leased" => Added::Before(Whereabouts::Leased),
-                "dead" => Added::Before(Whereabouts::Dead),
-                "finished" => Added::Before(Whereabouts::Finished),
+                "waiting" => Added::Before(JobState::Waiting),
+                "leased" => Added::Before(JobState::Leased),
+                "dead" => Added::Before(JobState::Dead),
+                "finished" => Added::Before(JobState::Finished),
                 _ => return Err(strange(&outcome)),
             })
         };
@@ -141,14 +141,14 @@ impl Shard {
         &self,
         count: usize,
         alone: bool,
-        terms: Terms,
+        policy: DeliveryPolicy,
     ) -> Result<(Vec<Claimed>, Option<Duration>)> {
         let Shard { waiting, leased, payloads, tokens, dead, notes, last, .. } = self;
         let call = CLAIM
             .on(&[waiting, leased, payloads, tokens, dead, notes, last])
             .arg(count)
-            .arg(millis(terms.lease))
-            .arg(terms.attempts)
+            .arg(millis(policy.lease))
+            .arg(policy.attempts)
             .arg(LEASES_AT_ONCE)
             .arg(MAX_BYTES_AT_ONCE)
             .arg(u8::from(alone));
@@ -174,9 +174,13 @@ impl Shard {
         Ok(self.client.eval::<u64>(&call).await? == 1)
     }
 
-    pub(super) async fn ack(&self, items: &[(&str, u64)], terms: Terms) -> Result<Vec<Acked>> {
+    pub(super) async fn ack(
+        &self,
+        items: &[(&str, u64)],
+        policy: DeliveryPolicy,
+    ) -> Result<Vec<Acked>> {
         let keys = [&self.leased, &self.payloads, &self.tokens, &self.finished, &self.notes];
-        let call = pairs(ACK.on(&keys).arg(millis(terms.remember)), items);
+        let call = pairs(ACK.on(&keys).arg(millis(policy.remember)), items);
         let outcomes: Vec<u64> = self.client.eval(&call).await?;
         Ok(outcomes
             .into_iter()

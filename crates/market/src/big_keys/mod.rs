@@ -18,7 +18,7 @@ use axum::body::Bytes;
 use jiff::civil;
 use seawall::{
     Seawall, cmd,
-    lock::Attempt,
+    lock::AcquireOutcome,
     survey::{End, Finding, Severity},
 };
 use serde_json::json;
@@ -82,7 +82,8 @@ impl BigKeys {
 
     /// Does the survey of a day, unless somebody else does or did.
     pub(crate) async fn survey(&self, day: civil::Date) -> Result<Nightly> {
-        let Attempt::Acquired(guard) = self.seawall.lock(keys::BIG_KEYS_LOCK).try_acquire().await?
+        let AcquireOutcome::Acquired(guard) =
+            self.seawall.lock(keys::BIG_KEYS_LOCK).try_acquire().await?
         else {
             return Ok(Nightly::Elsewhere);
         };

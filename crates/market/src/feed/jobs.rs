@@ -71,7 +71,7 @@ pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
         .worker(GROUP)
         .consumer(&*feed.context.instance)
         .concurrency(CONCURRENCY)
-        .claim_after(CLAIM_AFTER)
+        .claim_idle(CLAIM_AFTER)
         .run(move |event: Delivery<Event>| {
             let feed = Arc::clone(&handler);
             async move { feed.handle(*event.payload()).await }

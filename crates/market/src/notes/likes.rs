@@ -11,7 +11,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use seawall::{
     Seawall,
-    lock::{Attempt, Guard},
+    lock::{AcquireOutcome, Guard},
     social::Timelines,
 };
 
@@ -174,8 +174,8 @@ pub(crate) async fn turn(seawall: &Seawall, name: &str, wait: Duration) -> Resul
     let mut step = Duration::ZERO;
     loop {
         match lock.acquire(step).await {
-            Ok(Attempt::Acquired(guard)) => return Ok(Some(guard)),
-            Ok(Attempt::Busy { .. }) => {}
+            Ok(AcquireOutcome::Acquired(guard)) => return Ok(Some(guard)),
+            Ok(AcquireOutcome::Busy { .. }) => {}
             Err(error) => {
                 tracing::debug!(%error, name, "the database alone is changed");
                 return Ok(None);

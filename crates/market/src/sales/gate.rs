@@ -23,7 +23,7 @@ use std::{
 use futures_util::future::try_join_all;
 use seawall::{
     cache::{Cache, Loaded},
-    lock::Attempt,
+    lock::AcquireOutcome,
     stock::{
         FlashSale, GaveBack, Opened, OrderFields, Reserved, SaleWindow, WaitingOrder, WaitingOrders,
     },
@@ -163,7 +163,7 @@ impl Gate {
             return Ok(Opening::Open);
         }
         let lock = self.context.seawall.lock(keys::sale_lock(voucher));
-        let Attempt::Acquired(guard) = lock.acquire(OPENING).await? else {
+        let AcquireOutcome::Acquired(guard) = lock.acquire(OPENING).await? else {
             return Err(Error::Unavailable {
                 what: "the sale",
                 cause: "another process is opening it".into(),

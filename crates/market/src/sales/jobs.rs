@@ -36,7 +36,7 @@ pub const DELIVERIES: u64 = 5;
 const BATCH: usize = 2_048;
 /// Transactions at once: one is committed while the next is put together.
 const WRITERS: usize = 2;
-/// Parked entries that are kept for each stream.
+/// Dead letters that are kept for each stream.
 const MAX_PARKED: u64 = 10_000;
 /// The pause after a store did not answer.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -73,12 +73,12 @@ impl Workers {
         let worker = seawall
             .stream_worker(GROUP, sales.streams()?)
             .consumer(instance)
-            .batch(BATCH)
+            .batch_size(BATCH)
             .concurrency(WRITERS)
-            .claim_after(TAKE_OVER_AFTER)
-            .delivery_limit(DELIVERIES)
-            .parked_limit(MAX_PARKED)
-            .drain_limit(DRAIN_LIMIT)
+            .claim_idle(TAKE_OVER_AFTER)
+            .max_attempts(DELIVERIES)
+            .max_dead_letters(MAX_PARKED)
+            .drain_timeout(DRAIN_LIMIT)
             .run_batches(handler)?;
         Ok(Workers(worker))
     }
@@ -167,8 +167,8 @@ impl Sales {
         let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
         for stream in self.streams()? {
             let after = lock().get(stream.key()).copied();
-            for parked in stream.parked(after).await? {
-                match stream.read_parked(&parked) {
+            for parked in stream.dead_letters(after).await? {
+                match stream.read_dead_letter(&parked) {
                     Ok(order) => self.settle_failed(&order).await?,
                     Err(why) => tracing::error!(entry = %parked.original, why, "parked unread"),
                 }

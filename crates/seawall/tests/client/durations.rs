@@ -187,8 +187,8 @@ async fn times_of_locks() {
     };
     type Set = fn(seawall::lock::Lock, Duration) -> seawall::lock::Lock;
     let settings: [(&str, Set); 3] = [
-        ("lease", seawall::lock::Lock::lease),
-        ("look_every", seawall::lock::Lock::look_every),
+        ("lease", seawall::lock::Lock::lease_ttl),
+        ("poll_interval", seawall::lock::Lock::poll_interval),
         ("replicas", |lock, time| lock.replicas(0, time)),
     ];
     for (name, set) in settings {
@@ -232,7 +232,7 @@ async fn times_of_locks() {
             latch.arrive("a").await?;
             // It lives, and it ends.
             let _ = latch.state().await?;
-            seawall.latch("lease", 1).lease(time).join("b").await?.arrive().await?;
+            seawall.latch("lease", 1).lease_ttl(time).join("b").await?.arrive().await?;
             Ok(())
         }
     })
@@ -248,18 +248,19 @@ async fn times_of_queues_and_streams() {
     type Set = fn(Duration, usize) -> Duration;
     // The setting that is drawn, and its default for the others.
     let at: Set = |time, drawn| if drawn == 1 { time } else { Duration::from_secs(1) };
-    for (drawn, name) in
-        ["lease", "remember", "poll", "retry_after", "drain_limit", "after"].into_iter().enumerate()
+    for (drawn, name) in ["lease", "remember", "poll", "retry_delay", "drain_timeout", "after"]
+        .into_iter()
+        .enumerate()
     {
         draw(name, &panics, |time| {
             let seawall = seawall.clone();
             let at = move |setting: usize| at(time, usize::from(setting == drawn));
             async move {
                 let queue = seawall.delayed_queue::<u64>(format!("{name}-{time:?}"));
-                let queue = queue.lease(at(0) * u32::from(drawn != 0).max(1));
-                let queue = queue.remember(at(1)).build()?;
+                let queue = queue.lease_ttl(at(0) * u32::from(drawn != 0).max(1));
+                let queue = queue.dedup_ttl(at(1)).build()?;
                 let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-                let worker = queue.worker().poll(at(2)).retry_after(at(3)).drain_limit(at(4));
+                let worker = queue.worker().poll_interval(at(2)).retry_delay(at(3)).drain_timeout(at(4));
                 let worker = worker.run(move |job: Job<u64>| {
                     let first = job.attempt() == 1;
                     let _ = tell.send(());
@@ -279,15 +280,15 @@ async fn times_of_queues_and_streams() {
         })
         .await;
     }
-    for (drawn, name) in ["claim_after", "retry_after", "drain_limit"].into_iter().enumerate() {
+    for (drawn, name) in ["claim_idle", "retry_delay", "drain_timeout"].into_iter().enumerate() {
         draw(name, &panics, |time| {
             let seawall = seawall.clone();
             let at = move |setting: usize| at(time, usize::from(setting == drawn));
             async move {
                 let stream = seawall.stream::<u64>(format!("{name}-{time:?}"))?;
                 let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-                let worker = stream.worker("g").claim_after(at(0)).retry_after(at(1));
-                let worker = worker.drain_limit(at(2)).run(move |entry: Delivery<u64>| {
+                let worker = stream.worker("g").claim_idle(at(0)).retry_delay(at(1));
+                let worker = worker.drain_timeout(at(2)).run(move |entry: Delivery<u64>| {
                     let first = entry.attempt() == 1;
                     let _ = tell.send(());
                     async move { if first { Outcome::Failed("once".into()) } else { Outcome::Done } }

@@ -77,7 +77,7 @@ async fn a_cache_that_a_guest_built_hears_of_invalidations(setup: Setup) {
 
 async fn a_lock_that_a_guest_took_is_renewed(setup: Setup) {
     let seawall = setup.connect().await;
-    let lock = seawall.lock("x").lease(Duration::from_secs(4));
+    let lock = seawall.lock("x").lease_ttl(Duration::from_secs(4));
     let guard = as_guest(async move { lock.acquire(LIMIT).await }).await.expect("answered");
     let guard = guard.acquired().expect("nobody else is here");
     // Until the first lease is over twice.

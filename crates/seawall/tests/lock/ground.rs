@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seawall::{
     Seawall,
-    lock::{Attempt, Guard, Lock},
+    lock::{AcquireOutcome, Guard, Lock},
 };
 use seawall_testkit::backend::{Backend, Stand};
 use tempfile::TempDir;
@@ -78,7 +78,7 @@ pub(crate) async fn wait_for(lock: &Lock) -> Guard {
 /// It must be held by somebody else.
 pub(crate) async fn assert_busy(lock: &Lock) {
     let attempt = lock.try_acquire().await.expect("answered");
-    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{attempt:?}");
 }
 
 /// Makes one test for each backend out of each of these functions.

@@ -121,7 +121,7 @@ impl Scene {
         while Instant::now() < self.until {
             let settings = Settings {
                 lease: self.lease(&mut chance),
-                look_every: between(&mut chance, Duration::from_nanos(1), LONGEST_LOOK),
+                poll_interval: between(&mut chance, Duration::from_nanos(1), LONGEST_LOOK),
                 fixed: chance.below(3) == 0,
             };
             let shared = chance.below(2) == 0;

@@ -53,7 +53,7 @@ async fn an_acquisition_whose_reply_is_lost_is_found_again_or_given_back() {
 #[tokio::test]
 async fn a_server_that_is_away_costs_the_lock_only_when_the_lease_is_over() {
     let stage = Stage::start().await.expect("a stage");
-    let lock = stage.seawall().lock("x").lease(Duration::from_secs(12));
+    let lock = stage.seawall().lock("x").lease_ttl(Duration::from_secs(12));
     let guard = take(&lock).await;
     stage.faults().begin_outage();
     assert!(guard.extend(Duration::from_secs(12)).await.is_err());

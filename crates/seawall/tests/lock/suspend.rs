@@ -13,7 +13,7 @@ const STEP: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn a_holder_that_was_suspended_beyond_its_lease_knows_it_when_it_wakes() {
     let stage = Stage::start().await.expect("a stage");
-    let lock = stage.seawall().lock("x").lease(LEASE);
+    let lock = stage.seawall().lock("x").lease_ttl(LEASE);
     let guard = take(&lock).await;
     let told = tokio::spawn({
         let guard = guard.reenter();
@@ -36,7 +36,7 @@ async fn a_holder_that_was_suspended_beyond_its_lease_knows_it_when_it_wakes() {
 #[tokio::test]
 async fn a_loss_during_a_suspension_is_told_to_who_waits_for_it() {
     let stage = Stage::start().await.expect("a stage");
-    let guard = take(&stage.seawall().lock("x").lease(LEASE).fixed()).await;
+    let guard = take(&stage.seawall().lock("x").lease_ttl(LEASE).fixed()).await;
     let told = tokio::spawn(async move { guard.lost().await });
     tokio::task::yield_now().await;
     stage.suspend(LEASE);
@@ -48,7 +48,7 @@ async fn a_loss_during_a_suspension_is_told_to_who_waits_for_it() {
 #[tokio::test]
 async fn a_lease_that_outlives_a_suspension_is_renewed_at_once() {
     let stage = Stage::start().await.expect("a stage");
-    let guard = take(&stage.seawall().lock("x").lease(LEASE)).await;
+    let guard = take(&stage.seawall().lock("x").lease_ttl(LEASE)).await;
     // Let the renewals fall asleep first.
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -66,8 +66,8 @@ async fn a_lease_that_outlives_a_suspension_is_renewed_at_once() {
 async fn a_machine_that_is_suspended_between_two_renewals_loses_nothing_else() {
     let stage = Stage::start().await.expect("a stage");
     let (short, long) = (stage.seawall().lock("short"), stage.seawall().lock("long"));
-    let short = take(&short.lease(LEASE)).await;
-    let long = take(&long.lease(LEASE * 10)).await;
+    let short = take(&short.lease_ttl(LEASE)).await;
+    let long = take(&long.lease_ttl(LEASE * 10)).await;
     stage.suspend(LEASE * 2);
     stage.advance(STEP).await;
     assert!(short.is_lost() && !long.is_lost());

@@ -60,11 +60,11 @@ async fn a_lost_message_costs_at_most_the_cap() {
     let lease = Duration::from_secs(600);
     let mut held = Vec::new();
     for name in ["soon", "late"] {
-        held.push(take(&a.lock(name).lease(lease)).await);
+        held.push(take(&a.lock(name).lease_ttl(lease)).await);
     }
     proxy.drop_pushes(1.0);
     let wait = |name: &str, cap: Duration| {
-        let lock = b.lock(name).look_every(cap);
+        let lock = b.lock(name).poll_interval(cap);
         tokio::spawn(async move { wait_for(&lock).await })
     };
     let script = |words: &[Vec<u8>]| words[0].to_ascii_uppercase().starts_with(b"EVAL");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seawall::{
-    queue::{Acked, Added, Delayed, Job, Whereabouts},
+    queue::{Acked, Added, Delayed, Job, JobState},
     stream::Outcome,
     testing::Stage,
 };
@@ -40,7 +40,8 @@ async fn items_come_when_they_are_due_in_that_order_and_not_before() {
 async fn an_item_whose_consumer_died_comes_back_when_its_lease_ends() {
     let stage = Stage::start().await.expect("it starts");
     let seawall = stage.seawall();
-    let queue = seawall.delayed_queue::<u64>("lease").lease(10 * SECOND).attempts(3).build();
+    let queue =
+        seawall.delayed_queue::<u64>("lease").lease_ttl(10 * SECOND).max_attempts(3).build();
     let queue = queue.expect("valid");
     let _ = queue.add("a", &1, Duration::ZERO).await.expect("answered");
     let mut jobs = queue.claim(1).await.expect("answered").jobs;
@@ -73,7 +74,7 @@ async fn an_item_whose_consumer_died_comes_back_when_its_lease_ends() {
 async fn a_finished_id_is_remembered_for_a_while() {
     let stage = Stage::start().await.expect("it starts");
     let seawall = stage.seawall();
-    let queue = seawall.delayed_queue::<u64>("memory").remember(60 * SECOND).build();
+    let queue = seawall.delayed_queue::<u64>("memory").dedup_ttl(60 * SECOND).build();
     let queue = queue.expect("valid");
     let add = async || queue.add("a", &1, Duration::ZERO).await.expect("answered");
     let finish = async || {
@@ -83,13 +84,13 @@ async fn a_finished_id_is_remembered_for_a_while() {
     assert_eq!(add().await, Added::Now);
     finish().await;
     stage.advance(59 * SECOND).await;
-    assert_eq!(add().await, Added::Before(Whereabouts::Finished));
+    assert_eq!(add().await, Added::Before(JobState::Finished));
     // Whether or not anything else was finished meanwhile.
     stage.advance(SECOND + Duration::from_millis(1)).await;
     assert_eq!(add().await, Added::Now);
-    assert_eq!(add().await, Added::Before(Whereabouts::Waiting));
+    assert_eq!(add().await, Added::Before(JobState::Waiting));
     finish().await;
-    assert_eq!(add().await, Added::Before(Whereabouts::Finished), "remembered from now on");
+    assert_eq!(add().await, Added::Before(JobState::Finished), "remembered from now on");
     stage.shutdown().await;
 }
 
@@ -99,7 +100,7 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
     let queue = stage.seawall().delayed_queue::<u64>("wake").build().expect("valid");
     let (tell, mut told) = unbounded_channel();
     // It would look only once an hour.
-    let worker = queue.worker().poll(3600 * SECOND).run(move |job: Job<u64>| {
+    let worker = queue.worker().poll_interval(3600 * SECOND).run(move |job: Job<u64>| {
         tell.send(*job.payload()).expect("the test listens");
         async { Outcome::Done }
     });
@@ -128,7 +129,7 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
 #[tokio::test]
 async fn a_waiting_consumer_of_the_list_is_woken_by_what_is_pushed_and_what_is_put_back() {
     let stage = Stage::start().await.expect("it starts");
-    let queue = stage.seawall().listed_queue::<u64>("bell").expect("a name");
+    let queue = stage.seawall().list_queue::<u64>("bell").expect("a name");
     let (tell, mut told) = unbounded_channel();
     let consumers: Vec<_> = (0..3)
         .map(|number| {

@@ -61,7 +61,7 @@ impl Trial {
 
     fn queue(&self, seawall: &Seawall) -> Delayed<u64> {
         let builder = seawall.delayed_queue::<u64>("poison").shards(self.shards);
-        builder.lease(LEASE).attempts(self.attempts).build().expect("valid")
+        builder.lease_ttl(LEASE).max_attempts(self.attempts).build().expect("valid")
     }
 
     fn is_poison(&self, number: u64) -> bool {
@@ -99,7 +99,7 @@ async fn work() {
         Outcome::Done
     });
     if !by_hand {
-        let builder = queue.worker().concurrency(16).poll(Duration::from_millis(50));
+        let builder = queue.worker().concurrency(16).poll_interval(Duration::from_millis(50));
         let handle = Arc::clone(&handle);
         let _worker = builder.run(move |job: Job<u64>| {
             let handle = Arc::clone(&handle);
@@ -198,8 +198,8 @@ async fn lost_replies_of_claims_are_no_attempts() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE);
     let seawall = builder.connect().await.expect("in");
-    let builder = seawall.delayed_queue::<u64>("lost").lease(LEASE);
-    let queue = builder.attempts(1).build().expect("valid");
+    let builder = seawall.delayed_queue::<u64>("lost").lease_ttl(LEASE);
+    let queue = builder.max_attempts(1).build().expect("valid");
     // From here on the server knows the script: no reply that is lost says only that it does not.
     assert!(queue.claim(1).await.expect("answered").jobs.is_empty());
     for number in 0..ITEMS {
@@ -211,10 +211,11 @@ async fn lost_replies_of_claims_are_no_attempts() {
     let lost = proxy.drop_reply(On::any().when(script).key_prefix(counter));
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
-    let worker = queue.worker().poll(Duration::from_millis(50)).run(move |job: Job<u64>| {
-        noted.lock().expect("no panic").insert(*job.payload());
-        async { Outcome::Done }
-    });
+    let worker =
+        queue.worker().poll_interval(Duration::from_millis(50)).run(move |job: Job<u64>| {
+            noted.lock().expect("no panic").insert(*job.payload());
+            async { Outcome::Done }
+        });
     let worker = worker.expect("valid");
     let direct = Seawall::connect(&server.url()).await.expect("in");
     eventually("an item was taken more often than it may be tried", async || {

@@ -35,8 +35,8 @@ async fn begin(name: &str) -> (ServerProcess, FaultProxy, Seawall, Stream<u64>) 
 }
 
 fn builder(stream: &Stream<u64>, limit: u64) -> WorkerBuilder<u64> {
-    let builder = stream.worker("g").batch(16).delivery_limit(limit);
-    builder.claim_after(Duration::from_millis(300))
+    let builder = stream.worker("g").batch_size(16).max_attempts(limit);
+    builder.claim_idle(Duration::from_millis(300))
 }
 
 /// Scripts that name the stream.
@@ -59,7 +59,7 @@ async fn all_are_handled(builder: WorkerBuilder<u64>, stream: &Stream<u64>) -> B
         status.is_ok_and(|status| (status.length, status.pending) == (0, 0))
     })
     .await;
-    assert_eq!(stream.parked_count().await.expect("answered"), 0);
+    assert_eq!(stream.dead_letter_count().await.expect("answered"), 0);
     let _ = worker.stop().await;
     let seen = seen.lock().expect("no panic").clone();
     assert_eq!(seen.len() as u64, ENTRIES, "{seen:?}");

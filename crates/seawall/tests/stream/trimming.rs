@@ -113,7 +113,8 @@ async fn a_worker_trims_nothing_that_has_not_reached_its_handler() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
     let trimmed = Arc::clone(&gate);
-    let builder = stream.worker("g").batch(4).concurrency(2).claim_after(Duration::from_millis(50));
+    let builder =
+        stream.worker("g").batch_size(4).concurrency(2).claim_idle(Duration::from_millis(50));
     let worker = builder.run(move |delivery: Delivery<u64>| {
         let (tell, trimmed) = (tell.clone(), Arc::clone(&trimmed));
         async move {

@@ -13,7 +13,7 @@ use super::Outcome;
 
 /// A worker's handlers.
 #[derive(Debug, Clone)]
-pub(crate) struct Crew {
+pub(crate) struct HandlerPool {
     inner: Arc<Inner>,
 }
 
@@ -30,31 +30,31 @@ struct Inner {
 
 /// A place at work, or all of them; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat(OwnedSemaphorePermit);
+pub(crate) struct Permit(OwnedSemaphorePermit);
 
-impl Seat {
+impl Permit {
     /// One place of those that it holds; `None` when it holds none.
-    fn split(&mut self) -> Option<Seat> {
-        self.0.split(1).map(Seat)
+    fn split(&mut self) -> Option<Permit> {
+        self.0.split(1).map(Permit)
     }
 }
 
-impl Crew {
+impl HandlerPool {
     pub(crate) fn new(concurrency: usize) -> Self {
         let (places, turns) = (Arc::new(Semaphore::new(concurrency)), Arc::new(Semaphore::new(1)));
         let all = u32::try_from(concurrency).unwrap_or(u32::MAX);
         let abandoned = watch::Sender::new(false);
-        Crew { inner: Arc::new(Inner { places, all, turns, abandoned }) }
+        HandlerPool { inner: Arc::new(Inner { places, all, turns, abandoned }) }
     }
 
     /// Waits for a place; `None` once all were let go.
-    pub(crate) async fn seat(&self) -> Option<Seat> {
-        Arc::clone(&self.inner.places).acquire_owned().await.ok().map(Seat)
+    pub(crate) async fn permit(&self) -> Option<Permit> {
+        Arc::clone(&self.inner.places).acquire_owned().await.ok().map(Permit)
     }
 
     /// A place, if one is free now and nobody waits for it.
-    pub(crate) fn seat_at_once(&self) -> Option<Seat> {
-        Arc::clone(&self.inner.places).try_acquire_owned().ok().map(Seat)
+    pub(crate) fn permit_at_once(&self) -> Option<Permit> {
+        Arc::clone(&self.inner.places).try_acquire_owned().ok().map(Permit)
     }
 
     /// Runs handlers in one task, begun in their order and side by side as far as there are places, and
@@ -62,43 +62,43 @@ impl Crew {
     /// handler that never waits costs neither a task nor a place of its own.
     pub(crate) fn work_through<J: Send + 'static, W: Send + 'static>(
         &self,
-        seat: Seat,
+        permit: Permit,
         jobs: Vec<(J, W)>,
         begin: impl Fn(W) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
         then: impl Fn(Vec<J>, Outcome) + Send + Sync + 'static,
     ) {
-        let crew = self.clone();
+        let pool = self.clone();
         tokio::spawn(async move {
             tokio::select! {
                 biased;
-                () = crew.through(seat, jobs, begin, then) => {}
-                () = crew.abandoned() => {}
+                () = pool.through(permit, jobs, begin, then) => {}
+                () = pool.abandoned() => {}
             }
         });
     }
 
     async fn through<J, W>(
         &self,
-        seat: Seat,
+        permit: Permit,
         jobs: Vec<(J, W)>,
         begin: impl Fn(W) -> BoxFuture<'static, Outcome>,
         then: impl Fn(Vec<J>, Outcome),
     ) {
-        let mut free = Some(seat);
+        let mut free = Some(permit);
         let mut done = Vec::with_capacity(jobs.len());
         let mut waiting = FuturesUnordered::new();
         for (job, work) in jobs {
-            let seat = match free.take().or_else(|| self.seat_at_once()) {
-                Some(seat) => seat,
+            let permit = match free.take().or_else(|| self.permit_at_once()) {
+                Some(permit) => permit,
                 None => {
                     tell(&mut done, &then);
                     // One of ours is waiting, or its place would be free.
                     tokio::select! {
-                        Some((seat, job, outcome)) = waiting.next() => {
+                        Some((permit, job, outcome)) = waiting.next() => {
                             then(vec![job], outcome);
-                            seat
+                            permit
                         }
-                        Some(seat) = self.seat() => seat,
+                        Some(permit) = self.permit() => permit,
                         else => return,
                     }
                 }
@@ -109,21 +109,21 @@ impl Crew {
             let mut handler = AssertUnwindSafe(begin(work)).catch_unwind();
             match futures_util::poll!(&mut handler).map(settled) {
                 Poll::Ready(outcome) => {
-                    free = Some(seat);
+                    free = Some(permit);
                     match outcome {
                         Outcome::Done => done.push(job),
                         other => then(vec![job], other),
                     }
                 }
                 Poll::Pending => {
-                    waiting.push(handler.map(move |outcome| (seat, job, settled(outcome))));
+                    waiting.push(handler.map(move |outcome| (permit, job, settled(outcome))));
                 }
             }
         }
         drop(free);
         tell(&mut done, &then);
-        while let Some((seat, job, outcome)) = waiting.next().await {
-            drop(seat);
+        while let Some((permit, job, outcome)) = waiting.next().await {
+            drop(permit);
             then(vec![job], outcome);
         }
     }
@@ -132,20 +132,20 @@ impl Crew {
     /// before it ends.
     pub(crate) fn work(
         &self,
-        seat: Seat,
+        permit: Permit,
         handler: impl Future<Output = Outcome> + Send + 'static,
         then: impl FnOnce(Outcome) + Send + 'static,
     ) {
-        let crew = self.clone();
+        let pool = self.clone();
         tokio::spawn(async move {
             let caught = AssertUnwindSafe(handler).catch_unwind();
             tokio::select! {
                 biased;
                 outcome = caught => {
-                    drop(seat);
+                    drop(permit);
                     then(settled(outcome));
                 }
-                () = crew.abandoned() => {}
+                () = pool.abandoned() => {}
             }
         });
     }
@@ -217,7 +217,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_wait_needs_one_place_and_is_told_together() {
-        let crew = Crew::new(1);
+        let pool = HandlerPool::new(1);
         let (then, mut told) = told();
         let begin = |number| match number {
             3 => panic!("the third"),
@@ -225,19 +225,19 @@ mod tests {
             _ => future::ready(Outcome::Done).boxed(),
         };
         let begin = move |number| async move { begin(number).await }.boxed();
-        let seat = crew.seat().await.expect("free");
-        crew.work_through(seat, jobs(0..8), begin, then);
+        let permit = pool.permit().await.expect("free");
+        pool.work_through(permit, jobs(0..8), begin, then);
         let panicked = Outcome::Failed("the handler panicked: the third".to_owned());
         assert_eq!(told.recv().await, Some((vec![3], panicked)));
         assert_eq!(told.recv().await, Some((vec![5], Outcome::Park("the fifth".to_owned()))));
         assert_eq!(told.recv().await, Some((vec![0, 1, 2, 4, 6, 7], Outcome::Done)));
-        assert!(crew.seat().await.is_some(), "its place is free again");
+        assert!(pool.permit().await.is_some(), "its place is free again");
     }
 
     #[tokio::test]
     async fn those_that_wait_are_no_more_at_once_than_there_are_places() {
         const PLACES: usize = 3;
-        let crew = Crew::new(PLACES);
+        let pool = HandlerPool::new(PLACES);
         let (then, mut told) = told();
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         for share in 0..2 {
@@ -254,8 +254,8 @@ mod tests {
                 }
                 .boxed()
             };
-            let seat = crew.seat().await.expect("free");
-            crew.work_through(seat, jobs(share * 20..share * 20 + 20), begin, then.clone());
+            let permit = pool.permit().await.expect("free");
+            pool.work_through(permit, jobs(share * 20..share * 20 + 20), begin, then.clone());
         }
         let mut seen = BTreeSet::new();
         while seen.len() < 40 {
@@ -268,7 +268,7 @@ mod tests {
 
     #[tokio::test]
     async fn with_one_place_all_begin_in_their_order() {
-        let crew = Crew::new(1);
+        let pool = HandlerPool::new(1);
         let (then, mut told) = told();
         let begun = Arc::new(Mutex::new(Vec::new()));
         for share in 0..3 {
@@ -284,8 +284,8 @@ mod tests {
                 }
                 .boxed()
             };
-            let seat = crew.seat().await.expect("there is one");
-            crew.work_through(seat, jobs(share * 5..share * 5 + 5), begin, then.clone());
+            let permit = pool.permit().await.expect("there is one");
+            pool.work_through(permit, jobs(share * 5..share * 5 + 5), begin, then.clone());
         }
         let mut ended = 0;
         while ended < 15 {
@@ -296,17 +296,17 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_let_go_begins_nothing_more() {
-        let crew = Crew::new(1);
+        let pool = HandlerPool::new(1);
         let (then, mut told) = told();
-        let ends = crew.clone();
+        let ends = pool.clone();
         let begin = move |number: usize| {
             if number == 2 {
                 ends.abandon();
             }
             future::ready(Outcome::Failed(number.to_string())).boxed()
         };
-        let seat = crew.seat().await.expect("free");
-        crew.work_through(seat, jobs(0..8), begin, then);
+        let permit = pool.permit().await.expect("free");
+        pool.work_through(permit, jobs(0..8), begin, then);
         for number in 0..3_usize {
             let failed = Outcome::Failed(number.to_string());
             assert_eq!(told.recv().await, Some((vec![number], failed)));

@@ -29,9 +29,9 @@ use seawall_resilience::clock::{Clock, Moment};
 use tokio::sync::{Notify, watch};
 
 use super::{
-    claim::{self, Claim},
     hold::Hold,
     line::Lines,
+    request::{self, LockRequest},
 };
 
 /// Holds that one call renews or gives back where all keys are on one server.
@@ -44,8 +44,8 @@ const RETRY_AFTER: u32 = 12;
 /// Pause before giving back is tried again.
 const RELEASE_PAUSE: Duration = Duration::from_millis(200);
 
-/// The keeper of one handle.
-pub(crate) struct Keeper {
+/// The lease renewer of one handle.
+pub(crate) struct LeaseRenewer {
     client: Client,
     clock: Clock,
     book: Mutex<Book>,
@@ -54,7 +54,7 @@ pub(crate) struct Keeper {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// What the keeper has to do.
+/// What the lease renewer has to do.
 #[derive(Default)]
 struct Book {
     renewed: HashMap<u64, Entry>,
@@ -79,7 +79,7 @@ impl Entry {
 
 /// What is to be given back, until the server has forgotten it anyway.
 struct GivenUp {
-    claim: Claim,
+    request: LockRequest,
     until: Moment,
 }
 
@@ -106,14 +106,14 @@ pub(super) struct Metrics {
     renewed: Gauge,
 }
 
-impl Keeper {
-    /// The keeper of a handle; its task starts with the first use.
+impl LeaseRenewer {
+    /// The lease renewer of a handle; its task starts with the first use.
     pub(super) fn of(handle: &Handle) -> Arc<Self> {
         handle.slot(|| Self::start(handle))
     }
 
     fn start(handle: &Handle) -> Arc<Self> {
-        let keeper = Arc::new(Keeper {
+        let renewer = Arc::new(LeaseRenewer {
             client: handle.client().clone(),
             clock: handle.clock().clone(),
             book: Mutex::default(),
@@ -130,8 +130,8 @@ impl Keeper {
                 renewed: metrics::gauge!("seawall_lock_renewed"),
             }),
         });
-        handle.spawn_at_home(Arc::clone(&keeper).run(handle.stopping()));
-        keeper
+        handle.spawn_at_home(Arc::clone(&renewer).run(handle.stopping()));
+        renewer
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -177,10 +177,10 @@ impl Keeper {
         }
     }
 
-    /// Gives a claim back as soon as possible, whether or not the server knows of it; gives up when
+    /// Gives a request back as soon as possible, whether or not the server knows of it; gives up when
     /// it has forgotten it anyway.
-    pub(super) fn give_up(&self, claim: Claim, until: Moment) {
-        self.book().given_up.push(GivenUp { claim, until });
+    pub(super) fn give_up(&self, request: LockRequest, until: Moment) {
+        self.book().given_up.push(GivenUp { request, until });
         self.wake.notify_one();
     }
 
@@ -224,7 +224,7 @@ impl Keeper {
         if given_up.is_empty() {
             return;
         }
-        let calls: Vec<_> = given_up.iter().map(|given_up| given_up.claim.release()).collect();
+        let calls: Vec<_> = given_up.iter().map(|given_up| given_up.request.release()).collect();
         let replies = self.client.run_all(&calls).await;
         let now = self.clock.lease_now();
         let again = given_up.into_iter().zip(replies).filter(|(given_up, reply)| {
@@ -244,8 +244,9 @@ impl Keeper {
         let calls: Vec<_> = due
             .chunks(at_once)
             .map(|chunk| {
-                let holds: Vec<_> = chunk.iter().map(|due| (&due.hold.claim, due.lease)).collect();
-                claim::renew(&holds)
+                let holds: Vec<_> =
+                    chunk.iter().map(|due| (&due.hold.request, due.lease)).collect();
+                request::renew(&holds)
             })
             .collect();
         let before = self.clock.lease_now();
@@ -302,7 +303,7 @@ impl Keeper {
             drop(book);
             self.metrics.renewed.decrement(1.0);
             hold.lose();
-            tracing::warn!(key = %hold.claim.plan.key.escape_ascii(), "a lock was lost");
+            tracing::warn!(key = %hold.request.options.key.escape_ascii(), "a lock was lost");
         }
     }
 
@@ -318,8 +319,10 @@ impl Keeper {
     }
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for LeaseRenewer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeper").field("renewed", &self.renewed_count()).finish_non_exhaustive()
+        f.debug_struct("LeaseRenewer")
+            .field("renewed", &self.renewed_count())
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What is begun alone: no other handler of the crew is at work, its attempt is noted in Redis before it
+//! What is begun alone: no other handler of the handler pool is at work, its attempt is noted in Redis before it
 //! begins, and nothing else begins before it is settled.
 //!
 //! Several may have to be begun alone at once: a process died with one item of each shard in hand. They
@@ -12,7 +12,7 @@ use seawall_client::error::Result;
 use seawall_resilience::clock::Clock;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{Crew, Seat};
+use super::{HandlerPool, Permit};
 use crate::stream::Outcome;
 
 /// How long the one whose turn it is waits for handlers that are at work, and how long others wait
@@ -24,13 +24,13 @@ const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// The turn of one that is begun alone; the next one's when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    crew: Crew,
+    pool: HandlerPool,
     clock: Clock,
-    places: Seat,
+    places: Permit,
     _turn: OwnedSemaphorePermit,
 }
 
-impl Crew {
+impl HandlerPool {
     /// Waits for its turn, then until no handler is at work, and keeps others from beginning. Handlers
     /// that go on for too long are not waited for: then it has one place, beside theirs. `None` once all
     /// were let go.
@@ -38,10 +38,10 @@ impl Crew {
         let turn = Arc::clone(&self.inner.turns).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.inner.places).acquire_many_owned(self.inner.all);
         let places = match clock.timeout(WITHIN, all).await {
-            Some(all) => all.ok().map(Seat)?,
-            None => self.seat().await?,
+            Some(all) => all.ok().map(Permit)?,
+            None => self.permit().await?,
         };
-        Some(Turn { crew: self.clone(), clock: clock.clone(), places, _turn: turn })
+        Some(Turn { pool: self.clone(), clock: clock.clone(), places, _turn: turn })
     }
 }
 
@@ -53,7 +53,7 @@ impl Turn {
     where
         N: Future<Output = Result<bool>>,
     {
-        while !self.crew.is_let_go() {
+        while !self.pool.is_let_go() {
             match note().await {
                 Ok(ours) => return Some(ours),
                 Err(error) => tracing::debug!(%error, "not begun yet"),
@@ -72,8 +72,8 @@ impl Turn {
         settled: oneshot::Receiver<()>,
     ) {
         // It holds one at least.
-        let Some(seat) = self.places.split() else { return };
-        self.crew.work(seat, handler, then);
+        let Some(permit) = self.places.split() else { return };
+        self.pool.work(permit, handler, then);
         let _ = self.clock.timeout(WITHIN, settled).await;
     }
 }
@@ -90,20 +90,20 @@ mod tests {
 
     /// Those that wait for their turn: each says when it has begun, and ends when it is told.
     struct Lone {
-        crew: Crew,
+        pool: HandlerPool,
         begun: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
         at_work: Arc<AtomicUsize>,
     }
 
     impl Lone {
         fn begin(clock: &Clock) -> Self {
-            let (crew, at_work) = (Crew::new(4), Arc::new(AtomicUsize::new(0)));
+            let (pool, at_work) = (HandlerPool::new(4), Arc::new(AtomicUsize::new(0)));
             let (say, begun) = mpsc::unbounded_channel();
             for _ in 0..LONE {
-                let (crew, clock, say) = (crew.clone(), clock.clone(), say.clone());
+                let (pool, clock, say) = (pool.clone(), clock.clone(), say.clone());
                 let at_work = Arc::clone(&at_work);
                 tokio::spawn(async move {
-                    let Some(turn) = crew.turn(&clock).await else { return };
+                    let Some(turn) = pool.turn(&clock).await else { return };
                     let (settle, settled) = oneshot::channel();
                     let (end, ends) = oneshot::channel();
                     at_work.fetch_add(1, Ordering::SeqCst);
@@ -116,7 +116,7 @@ mod tests {
                     turn.work(handler, move |_| drop(settle), settled).await;
                 });
             }
-            Lone { crew, begun, at_work }
+            Lone { pool, begun, at_work }
         }
 
         fn at_work(&self) -> usize {
@@ -141,7 +141,7 @@ mod tests {
             time.advance(WITHIN * 6 / 10);
             others_run().await;
             assert_eq!(lone.at_work(), 1);
-            assert!(lone.crew.seat_at_once().is_none(), "nothing else begins");
+            assert!(lone.pool.permit_at_once().is_none(), "nothing else begins");
             end.send(()).expect("it waits");
         }
     }
@@ -165,8 +165,8 @@ mod tests {
         let (clock, _time) = Clock::manual();
         let mut lone = Lone::begin(&clock);
         let _hangs = lone.begun.recv().await.expect("the first one begins");
-        lone.crew.abandon();
-        assert!(lone.crew.turn(&clock).await.is_none());
+        lone.pool.abandon();
+        assert!(lone.pool.turn(&clock).await.is_none());
         assert!(lone.begun.recv().await.is_none(), "the others have ended");
     }
 }

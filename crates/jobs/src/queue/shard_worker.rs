@@ -9,8 +9,8 @@
 //! other handler of the worker is at work, the attempt is noted in Redis before it begins, and nothing
 //! else begins before it is settled.
 //!
-//! A claim reserves seats for what it may bring, but only for a moment: a shard that hangs gives them
-//! back to the others. What it brings later waits under its lease until seats are free.
+//! A claim reserves permits for what it may bring, but only for a moment: a shard that hangs gives them
+//! back to the others. What it brings later waits under its lease until permits are free.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -36,10 +36,10 @@ use super::{
 };
 use crate::stream::{
     Outcome,
-    crew::{Crew, Seat},
+    handler_pool::{HandlerPool, Permit},
 };
 
-/// How long a claim under way keeps its seats from other shards.
+/// How long a claim under way keeps its permits from other shards.
 const SEATS_KEPT_FOR: Duration = Duration::from_millis(50);
 /// Items that one claim takes, and one call settles or extends, at most.
 const AT_ONCE: usize = 64;
@@ -55,7 +55,7 @@ const LAST_ATTEMPTS: usize = 3;
 pub(super) type Handler<T> = Arc<dyn Fn(Job<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
 /// What became of an item.
-struct Verdict {
+struct Completion {
     id: String,
     token: u64,
     attempts: Attempts,
@@ -74,22 +74,22 @@ enum Said {
 }
 
 /// The task of one shard.
-pub(super) struct Hands<T> {
+pub(super) struct ShardWorker<T> {
     core: Arc<Core>,
     shard: usize,
     settings: Settings,
-    crew: Crew,
+    pool: HandlerPool,
     handler: Handler<T>,
     clock: Clock,
     messages: Subscription,
-    say: mpsc::UnboundedSender<Verdict>,
-    hear: mpsc::UnboundedReceiver<Verdict>,
+    say: mpsc::UnboundedSender<Completion>,
+    hear: mpsc::UnboundedReceiver<Completion>,
     /// Items in hand, with their tokens.
     held: HashMap<String, u64>,
-    /// Items in hand that wait for a seat, at most those of one claim.
-    unseated: VecDeque<Job<T>>,
+    /// Items in hand that wait for a permit, at most those of one claim.
+    without_permit: VecDeque<Job<T>>,
     /// Verdicts that Redis has not taken yet.
-    open: Vec<Verdict>,
+    open: Vec<Completion>,
     claim_at: Moment,
     extend_at: Moment,
     not_before: Moment,
@@ -99,37 +99,37 @@ pub(super) struct Hands<T> {
 /// What woke the task up.
 enum Woken {
     Verdicts,
-    Seat(Option<Seat>),
+    Permit(Option<Permit>),
     Message(Option<Event>),
     Time,
     Stop,
 }
 
-impl<T: DeserializeOwned + Send + 'static> Hands<T> {
+impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
     pub(super) fn new(
         client: &Client,
         core: Arc<Core>,
         shard: usize,
         settings: Settings,
-        crew: Crew,
+        pool: HandlerPool,
         handler: Handler<T>,
     ) -> Self {
         let (say, hear) = mpsc::unbounded_channel();
         let clock = client.clock().clone();
         let now = clock.now();
-        Hands {
+        ShardWorker {
             messages: client.pubsub().join(&core.shards[shard].channel),
-            extend_at: now + core.terms.lease / 3,
+            extend_at: now + core.policy.lease / 3,
             core,
             shard,
             settings,
-            crew,
+            pool,
             handler,
             clock,
             say,
             hear,
             held: HashMap::new(),
-            unseated: VecDeque::new(),
+            without_permit: VecDeque::new(),
             open: Vec::new(),
             claim_at: now,
             not_before: now,
@@ -139,7 +139,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
 
     /// Works until it is told to stop and has finished, or was not waited for any longer.
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut verdicts = Vec::new();
+        let mut completions = Vec::new();
         // The moment until which what is in hand is waited for, once the worker is told to stop.
         let mut until: Option<Moment> = None;
         loop {
@@ -149,10 +149,10 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             {
                 break;
             }
-            let seats = !self.unseated.is_empty();
-            let claims = until.is_none() && !seats && now >= self.claim_at.max(self.not_before);
+            let permits = !self.without_permit.is_empty();
+            let claims = until.is_none() && !permits && now >= self.claim_at.max(self.not_before);
             let mut wake_at = self.extend_at;
-            if until.is_none() && !seats && !claims {
+            if until.is_none() && !permits && !claims {
                 wake_at = wake_at.min(self.claim_at.max(self.not_before));
             }
             if !self.open.is_empty() {
@@ -163,23 +163,23 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             }
             let woken = tokio::select! {
                 biased;
-                _ = self.hear.recv_many(&mut verdicts, AT_ONCE) => Woken::Verdicts,
+                _ = self.hear.recv_many(&mut completions, AT_ONCE) => Woken::Verdicts,
                 _ = stop.wait_for(|stop| *stop), if until.is_none() => Woken::Stop,
-                seat = self.crew.seat(), if claims || seats => Woken::Seat(seat),
+                permit = self.pool.permit(), if claims || permits => Woken::Permit(permit),
                 event = self.messages.next(), if until.is_none() => Woken::Message(event),
                 () = self.clock.sleep_until(wake_at) => Woken::Time,
             };
-            self.open.append(&mut verdicts);
+            self.open.append(&mut completions);
             match woken {
-                Woken::Stop | Woken::Message(None) | Woken::Seat(None) => {
-                    until = Some(self.clock.now() + self.settings.drain_limit);
+                Woken::Stop | Woken::Message(None) | Woken::Permit(None) => {
+                    until = Some(self.clock.now() + self.settings.drain_timeout);
                     self.give_back_unseated();
                 }
                 Woken::Message(Some(Event::Message(_) | Event::Resumed)) => {
                     self.claim_at = self.clock.now();
                 }
-                Woken::Seat(Some(seat)) if seats => self.seat_one(seat).await,
-                Woken::Seat(Some(seat)) => self.claim(seat).await,
+                Woken::Permit(Some(permit)) if permits => self.begin_waiting(permit).await,
+                Woken::Permit(Some(permit)) => self.claim(permit).await,
                 Woken::Message(Some(Event::Interrupted)) | Woken::Verdicts | Woken::Time => {}
             }
             if !self.open.is_empty() && self.clock.now() >= self.not_before {
@@ -187,7 +187,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
             }
             if self.clock.now() >= self.extend_at {
                 self.extend().await;
-                self.extend_at = self.clock.now() + self.core.terms.lease / 3;
+                self.extend_at = self.clock.now() + self.core.policy.lease / 3;
             }
         }
         for _ in 0..LAST_ATTEMPTS {
@@ -199,22 +199,22 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
     }
 
     /// Takes what is due, as much as there are free hands.
-    async fn claim(&mut self, seat: Seat) {
-        let mut seats = vec![seat];
-        while seats.len() < AT_ONCE
-            && let Some(seat) = self.crew.seat_at_once()
+    async fn claim(&mut self, permit: Permit) {
+        let mut permits = vec![permit];
+        while permits.len() < AT_ONCE
+            && let Some(permit) = self.pool.permit_at_once()
         {
-            seats.push(seat);
+            permits.push(permit);
         }
-        let count = seats.len();
+        let count = permits.len();
         let core = Arc::clone(&self.core);
-        let claiming = core.shards[self.shard].claim(count, true, core.terms);
+        let claiming = core.shards[self.shard].claim(count, true, core.policy);
         tokio::pin!(claiming);
         // Real time: what is waited for is the network.
         let claimed = match tokio::time::timeout(SEATS_KEPT_FOR, &mut claiming).await {
             Ok(claimed) => claimed,
             Err(_) => {
-                seats.clear();
+                permits.clear();
                 claiming.await
             }
         };
@@ -225,7 +225,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         self.pause = SHORTEST_PAUSE;
         let full = claimed.len() == count;
         if claimed.first().is_some_and(|claimed| claimed.attempts.alone) {
-            drop(seats);
+            drop(permits);
             for alone in claimed {
                 self.begin_alone(alone);
             }
@@ -235,27 +235,27 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         }
         for job in core.open(self.shard, claimed).await {
             self.held.insert(job.id.clone(), job.token);
-            match seats.pop().or_else(|| self.crew.seat_at_once()) {
-                Some(seat) => self.begin(job, seat).await,
-                None => self.unseated.push_back(job),
+            match permits.pop().or_else(|| self.pool.permit_at_once()) {
+                Some(permit) => self.begin(job, permit).await,
+                None => self.without_permit.push_back(job),
             }
         }
         let wait = if full { Duration::ZERO } else { next.unwrap_or(self.settings.poll) };
         self.claim_at = self.clock.now() + wait.min(self.settings.poll);
     }
 
-    /// Begins the first of those that waited for a seat.
-    async fn seat_one(&mut self, seat: Seat) {
-        if let Some(job) = self.unseated.pop_front() {
-            self.begin(job, seat).await;
+    /// Begins the first of those that waited for a permit.
+    async fn begin_waiting(&mut self, permit: Permit) {
+        if let Some(job) = self.without_permit.pop_front() {
+            self.begin(job, permit).await;
         }
     }
 
     /// Gives back what no handler has begun, without counting it.
     fn give_back_unseated(&mut self) {
-        for Job { id, token, attempts, .. } in self.unseated.drain(..) {
+        for Job { id, token, attempts, .. } in self.without_permit.drain(..) {
             let said = Said::Unbegun(Duration::ZERO);
-            self.open.push(Verdict { id, token, attempts, said, _settled: None });
+            self.open.push(Completion { id, token, attempts, said, _settled: None });
         }
     }
 
@@ -265,7 +265,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         let lone = Lone {
             core: Arc::clone(&self.core),
             shard: self.shard,
-            crew: self.crew.clone(),
+            pool: self.pool.clone(),
             clock: self.clock.clone(),
             handler: Arc::clone(&self.handler),
             say: self.say.clone(),
@@ -274,33 +274,33 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         tokio::spawn(async move { lone.begin(claimed).await });
     }
 
-    async fn begin(&mut self, job: Job<T>, seat: Seat) {
+    async fn begin(&mut self, job: Job<T>, permit: Permit) {
         let (id, token, attempts) = (job.id.clone(), job.token, job.attempts);
         let say = self.say.clone();
         let handler = Arc::clone(&self.handler);
         // Called inside the task, so that a panic before the first await is caught, too.
-        self.crew.work(seat, async move { handler(job).await }, move |outcome| {
+        self.pool.work(permit, async move { handler(job).await }, move |outcome| {
             // The task ends after its handlers, or lets them go.
             let said = Said::Outcome(outcome);
-            let _ = say.send(Verdict { id, token, attempts, said, _settled: None });
+            let _ = say.send(Completion { id, token, attempts, said, _settled: None });
         });
     }
 
-    /// Carries out verdicts; those that Redis does not take are kept.
+    /// Carries out completions; those that Redis does not take are kept.
     async fn settle(&mut self) {
         let open = std::mem::take(&mut self.open);
-        let (done, back): (Vec<_>, Vec<_>) = open.into_iter().partition(Verdict::is_done);
+        let (done, back): (Vec<_>, Vec<_>) = open.into_iter().partition(Completion::is_done);
         let shard = &self.core.shards[self.shard];
         let mut kept = Vec::new();
         let mut failure = None;
         for some in chunks(done) {
             let items: Vec<(&str, u64)> =
-                some.iter().map(|verdict| (&*verdict.id, verdict.token)).collect();
-            match shard.ack(&items, self.core.terms).await {
+                some.iter().map(|completion| (&*completion.id, completion.token)).collect();
+            match shard.ack(&items, self.core.policy).await {
                 Ok(outcomes) => {
-                    for (verdict, outcome) in some.iter().zip(outcomes) {
+                    for (completion, outcome) in some.iter().zip(outcomes) {
                         count(if outcome == Acked::Done { "handled" } else { "lost" });
-                        let_go(&mut self.held, verdict);
+                        let_go(&mut self.held, completion);
                     }
                 }
                 Err(error) => {
@@ -309,13 +309,13 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
                 }
             }
         }
-        for verdict in back {
+        for completion in back {
             if failure.is_some() {
-                kept.push(verdict);
+                kept.push(completion);
                 continue;
             }
-            let limit = self.core.terms.attempts;
-            let outcome = match &verdict.said {
+            let limit = self.core.policy.attempts;
+            let outcome = match &completion.said {
                 Said::Outcome(outcome) => Ok(outcome),
                 Said::Unbegun(after) => Err((*after, Back::Unbegun, "")),
                 Said::Unread(why) => Err((Duration::ZERO, Back::Unread, why.as_str())),
@@ -324,31 +324,31 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
                 Err(unbegun) => unbegun,
                 Ok(Outcome::Retry(after)) => (*after, Back::Counted { limit }, "not done in time"),
                 Ok(Outcome::Failed(why)) => {
-                    let counted = verdict.attempts.counted;
+                    let counted = completion.attempts.counted;
                     let doubled = u32::try_from(counted.clamp(1, 16)).unwrap_or(16) - 1;
-                    let pause = self.settings.retry_after.saturating_mul(1 << doubled);
+                    let pause = self.settings.retry_delay.saturating_mul(1 << doubled);
                     (pause.min(LONGEST_RETRY), Back::Counted { limit }, why.as_str())
                 }
                 Ok(Outcome::Postpone(after)) => (*after, Back::Free, ""),
                 Ok(Outcome::Park(why)) => (Duration::ZERO, Back::Dead, why.as_str()),
                 Ok(Outcome::Done) => continue,
             };
-            let item = (&*verdict.id, verdict.token, verdict.attempts);
+            let item = (&*completion.id, completion.token, completion.attempts);
             match shard.give_back(item, after, how, reason).await {
                 Ok(given) => {
                     if given == Given::Dead {
-                        tracing::error!(queue = self.core.name, id = verdict.id, reason, "dead");
+                        tracing::error!(queue = self.core.name, id = completion.id, reason, "dead");
                     }
                     count(match given {
                         Given::Waiting => "retried",
                         Given::Dead => "dead",
                         Given::Lost => "lost",
                     });
-                    let_go(&mut self.held, &verdict);
+                    let_go(&mut self.held, &completion);
                 }
                 Err(error) => {
                     failure = Some(error);
-                    kept.push(verdict);
+                    kept.push(completion);
                 }
             }
         }
@@ -363,7 +363,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
         let held: Vec<(&str, u64)> =
             self.held.iter().map(|(id, token)| (id.as_str(), *token)).collect();
         for some in held.chunks(AT_ONCE) {
-            let lease = self.core.terms.lease;
+            let lease = self.core.policy.lease;
             match self.core.shards[self.shard].extend(some, lease).await {
                 Ok(kept) if kept.contains(&false) => {
                     tracing::debug!(queue = self.core.name, "a lease was lost");
@@ -381,7 +381,7 @@ impl<T: DeserializeOwned + Send + 'static> Hands<T> {
     }
 }
 
-impl Verdict {
+impl Completion {
     fn is_done(&self) -> bool {
         matches!(self.said, Said::Outcome(Outcome::Done))
     }
@@ -391,16 +391,16 @@ impl Verdict {
 struct Lone<T> {
     core: Arc<Core>,
     shard: usize,
-    crew: Crew,
+    pool: HandlerPool,
     clock: Clock,
     handler: Handler<T>,
-    say: mpsc::UnboundedSender<Verdict>,
+    say: mpsc::UnboundedSender<Completion>,
 }
 
 impl<T: DeserializeOwned + Send + 'static> Lone<T> {
     /// Begins it when no other handler is at work, and keeps others from beginning until it is settled.
     async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
-        let Some(turn) = self.crew.turn(&self.clock).await else { return };
+        let Some(turn) = self.pool.turn(&self.clock).await else { return };
         let shard = &self.core.shards[self.shard];
         let Some(ours) = turn.note(|| shard.begin((&id, token), attempts)).await else { return };
         let (settled, ended) = oneshot::channel();
@@ -408,7 +408,7 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
         let mut settled = Some(settled);
         // The shard's task ends after its handlers, or lets them go.
         let mut tell = move |id: String, said: Said| {
-            let _ = say.send(Verdict { id, token, attempts, said, _settled: settled.take() });
+            let _ = say.send(Completion { id, token, attempts, said, _settled: settled.take() });
         };
         if !ours {
             // Giving it back says that it is lost.
@@ -430,14 +430,14 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
 }
 
 /// Forgets an item, unless it was handed to this worker once more after its lease had ended.
-fn let_go(held: &mut HashMap<String, u64>, verdict: &Verdict) {
-    if held.get(&verdict.id) == Some(&verdict.token) {
-        held.remove(&verdict.id);
+fn let_go(held: &mut HashMap<String, u64>, completion: &Completion) {
+    if held.get(&completion.id) == Some(&completion.token) {
+        held.remove(&completion.id);
     }
 }
 
 /// Parts of a list that one call can take.
-fn chunks(mut list: Vec<Verdict>) -> Vec<Vec<Verdict>> {
+fn chunks(mut list: Vec<Completion>) -> Vec<Vec<Completion>> {
     let mut parts = Vec::new();
     while !list.is_empty() {
         let rest = list.split_off(list.len().min(AT_ONCE));

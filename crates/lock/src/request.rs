@@ -1,7 +1,7 @@
 //! What one wants to hold, as the calls that take it, keep it and give it back.
 //!
-//! A [`Plan`] is what a [`Lock`](super::Lock) says: which kind, which keys, for how long. A
-//! [`Claim`] is one attempt at it, with the ids under which the server will know it. All kinds
+//! A [`LockOptions`] is what a [`Lock`](super::Lock) says: which kind, which keys, for how long. A
+//! [`LockRequest`] is one attempt at it, with the ids under which the server will know it. All kinds
 //! answer in the same form, so that waiting, renewing and losing exist once.
 
 use std::{sync::Arc, time::Duration};
@@ -74,31 +74,31 @@ pub(super) struct Replicas {
 
 /// Everything that a lock was told.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub(super) struct LockOptions {
     pub(super) kind: Kind,
     /// The key that the others are named after, and the channel on which its being free is told.
     pub(super) key: Arc<[u8]>,
-    pub(super) lease: Duration,
+    pub(super) lease_ttl: Duration,
     /// Whether the lease is renewed until it is given back.
     pub(super) renewed: bool,
     /// Longest pause between two looks while waiting.
-    pub(super) look_every: Duration,
+    pub(super) poll_interval: Duration,
     pub(super) replicas: Option<Replicas>,
 }
 
-impl Plan {
+impl LockOptions {
     /// What makes no sense, in a sentence.
     pub(super) fn check(&self) -> Result<()> {
-        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease) {
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease_ttl) {
             return Err(Error::Invalid(format!(
-                "a lease of {:?}: it must be between {SHORTEST_LEASE:?} and {LONGEST_LEASE:?}",
-                self.lease
+                "lease_ttl is {:?}: it must be between {SHORTEST_LEASE:?} and {LONGEST_LEASE:?}",
+                self.lease_ttl
             )));
         }
-        if self.look_every.is_zero() || self.look_every > LONGEST_PAUSE {
+        if self.poll_interval.is_zero() || self.poll_interval > LONGEST_PAUSE {
             return Err(Error::Invalid(format!(
-                "look_every is {:?}: it must be above zero and at most {LONGEST_PAUSE:?}",
-                self.look_every
+                "poll_interval is {:?}: it must be above zero and at most {LONGEST_PAUSE:?}",
+                self.poll_interval
             )));
         }
         if let Some(Replicas { limit, .. }) = self.replicas
@@ -163,37 +163,37 @@ impl Answer {
 
 /// One attempt to hold.
 #[derive(Debug, Clone)]
-pub(super) struct Claim {
-    pub(super) plan: Arc<Plan>,
+pub(super) struct LockRequest {
+    pub(super) options: Arc<LockOptions>,
     pub(super) owner: OwnerId,
     owner_text: String,
     hold: String,
 }
 
-impl Claim {
-    pub(super) fn new(plan: Arc<Plan>, owner: OwnerId) -> Self {
+impl LockRequest {
+    pub(super) fn new(options: Arc<LockOptions>, owner: OwnerId) -> Self {
         let (owner_text, hold) = (owner.to_string(), HoldId::random().to_string());
-        Claim { plan, owner, owner_text, hold }
+        LockRequest { options, owner, owner_text, hold }
     }
 
-    /// The same claim, ids included, at another server.
-    pub(super) fn elsewhere(&self, plan: Arc<Plan>) -> Self {
-        Claim { plan, ..self.clone() }
+    /// The same request, ids included, at another server.
+    pub(super) fn elsewhere(&self, options: Arc<LockOptions>) -> Self {
+        LockRequest { options, ..self.clone() }
     }
 
     /// The call that takes it. One that only tries leaves nothing behind when it is refused; one
-    /// that `waits` may leave a place in a queue, which [`Claim::release`] gives up.
+    /// that `waits` may leave a place in a queue, which [`LockRequest::release`] gives up.
     pub(super) fn acquire(&self, waits: bool) -> ScriptInvocation {
-        let plan = &*self.plan;
-        let lease_ms = millis(plan.lease);
-        let place = (plan.look_every * LOOKS_BEFORE_FORGOTTEN).max(SHORTEST_PLACE);
+        let options = &*self.options;
+        let lease_ms = millis(options.lease_ttl);
+        let place = (options.poll_interval * LOOKS_BEFORE_FORGOTTEN).max(SHORTEST_PLACE);
         let place_ms = if waits { millis(place) } else { 0 };
-        let suffixed = |suffix| plan.suffixed(suffix);
-        let key = plan.key.to_vec();
+        let suffixed = |suffix| options.suffixed(suffix);
+        let key = options.key.to_vec();
         let begin = |script: &'static Script, keys: &[Vec<u8>]| {
             script.on(keys).arg(&self.owner_text).arg(&self.hold).arg(lease_ms)
         };
-        match plan.kind {
+        match options.kind {
             Kind::Mutex => begin(&MUTEX_ACQUIRE, &[key, suffixed("holds"), suffixed("fence")]),
             Kind::Fair => {
                 let [holds, fence] = [suffixed("holds"), suffixed("fence")];
@@ -217,10 +217,10 @@ impl Claim {
 
     /// The call that gives it back, or up; harmless when it is not held.
     pub(super) fn release(&self) -> ScriptInvocation {
-        let plan = &*self.plan;
-        let suffixed = |suffix| plan.suffixed(suffix);
-        let key = plan.key.to_vec();
-        let call = match plan.kind {
+        let options = &*self.options;
+        let suffixed = |suffix| options.suffixed(suffix);
+        let key = options.key.to_vec();
+        let call = match options.kind {
             Kind::Mutex => MUTEX_RELEASE.on(&[key, suffixed("holds")]),
             Kind::Fair => {
                 FAIR_RELEASE.on(&[key, suffixed("holds"), suffixed("queue"), suffixed("alive")])
@@ -236,19 +236,19 @@ impl Claim {
 
     /// The keys that have its end, and the word for their shape.
     fn ends(&self) -> ([Vec<u8>; 2], &'static str) {
-        let plan = &*self.plan;
-        match plan.kind {
+        let options = &*self.options;
+        match options.kind {
             Kind::Mutex | Kind::Fair | Kind::Write => {
-                ([plan.key.to_vec(), plan.suffixed("holds")], "owned")
+                ([options.key.to_vec(), options.suffixed("holds")], "owned")
             }
-            Kind::Read => ([plan.suffixed("readers"), plan.suffixed("readers")], "member"),
-            Kind::Semaphore { .. } => ([plan.key.to_vec(), plan.key.to_vec()], "member"),
+            Kind::Read => ([options.suffixed("readers"), options.suffixed("readers")], "member"),
+            Kind::Semaphore { .. } => ([options.key.to_vec(), options.key.to_vec()], "member"),
         }
     }
 
     /// The key of the permission to shorten it.
     fn permission_key(&self) -> Vec<u8> {
-        self.plan.suffixed(&format!("shorten:{}", self.hold))
+        self.options.suffixed(&format!("shorten:{}", self.hold))
     }
 
     /// The command that permits to shorten it once, within this time.
@@ -268,26 +268,26 @@ impl Claim {
 
     /// The call after which no token up to this one is handed out any more.
     pub(super) fn raise_fence(&self, token: Token) -> ScriptInvocation {
-        FENCE_RAISE.on(&[self.plan.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
+        FENCE_RAISE.on(&[self.options.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
     }
 
     /// Whether a refused attempt that `waits` leaves something at the server.
     pub(super) fn queues_at_server(&self) -> bool {
-        matches!(self.plan.kind, Kind::Fair | Kind::Write)
+        matches!(self.options.kind, Kind::Fair | Kind::Write)
     }
 
-    /// Who in this process waits in one line with this claim; `None` when the server has the line.
+    /// Who in this process waits in one line with this request; `None` when the server has the line.
     pub(super) fn line(&self) -> Option<Arc<[u8]>> {
-        match self.plan.kind {
+        match self.options.kind {
             Kind::Fair => None,
-            Kind::Read => Some(self.plan.suffixed("readers").into()),
-            _ => Some(Arc::clone(&self.plan.key)),
+            Kind::Read => Some(self.options.suffixed("readers").into()),
+            _ => Some(Arc::clone(&self.options.key)),
         }
     }
 
-    /// Whether a message on the lock's channel is for this claim.
+    /// Whether a message on the lock's channel is for this request.
     pub(super) fn is_called(&self, message: &[u8]) -> bool {
-        if self.plan.kind != Kind::Fair {
+        if self.options.kind != Kind::Fair {
             return true;
         }
         let (owner, hold) = (self.owner_text.as_bytes(), self.hold.as_bytes());
@@ -296,16 +296,16 @@ impl Claim {
 }
 
 /// The call that renews these holds, each for its lease.
-pub(super) fn renew(holds: &[(&Claim, Duration)]) -> ScriptInvocation {
+pub(super) fn renew(holds: &[(&LockRequest, Duration)]) -> ScriptInvocation {
     let mut keys = Vec::with_capacity(holds.len() * 2);
     let mut shapes = Vec::with_capacity(holds.len());
-    for (claim, _) in holds {
-        let (ends, shape) = claim.ends();
+    for (request, _) in holds {
+        let (ends, shape) = request.ends();
         keys.extend(ends);
         shapes.push(shape);
     }
-    holds.iter().zip(shapes).fold(RENEW.on(&keys), |call, ((claim, lease), shape)| {
-        call.arg(shape).arg(&claim.owner_text).arg(&claim.hold).arg(millis(*lease))
+    holds.iter().zip(shapes).fold(RENEW.on(&keys), |call, ((request, lease), shape)| {
+        call.arg(shape).arg(&request.owner_text).arg(&request.hold).arg(millis(*lease))
     })
 }
 
@@ -317,23 +317,23 @@ pub(super) fn millis(time: Duration) -> u64 {
 pub(super) mod tests {
     use super::*;
 
-    /// A claim to a mutex, for tests that need no server.
-    pub(crate) fn mutex(key: &[u8], lease: Duration) -> Claim {
-        let plan = Plan {
+    /// A request to a mutex, for tests that need no server.
+    pub(crate) fn mutex(key: &[u8], lease: Duration) -> LockRequest {
+        let options = LockOptions {
             kind: Kind::Mutex,
             key: key.into(),
             lease,
             renewed: true,
-            look_every: Duration::from_secs(1),
+            poll_interval: Duration::from_secs(1),
             replicas: None,
         };
-        Claim::new(Arc::new(plan), OwnerId::random())
+        LockRequest::new(Arc::new(options), OwnerId::random())
     }
 
     #[test]
     fn leases_that_make_no_sense_are_named() {
         for lease in [Duration::ZERO, Duration::from_millis(19), Duration::from_hours(25)] {
-            let error = mutex(b"k", lease).plan.check().expect_err("refused").to_string();
+            let error = mutex(b"k", lease).options.check().expect_err("refused").to_string();
             assert!(error.contains("lease") && error.contains("20ms"), "{error}");
         }
     }

@@ -8,7 +8,7 @@
 //! second.
 //!
 //! A consumer that comes back under its name finds what it had; what one that stays away had is put back
-//! by [`Listed::recover`]. There is no count of attempts, no limit and no delay: whoever needs
+//! by [`ListQueue::recover`]. There is no count of attempts, no limit and no delay: whoever needs
 //! these has the [stream](crate::stream) or [`Delayed`](super::Delayed).
 
 use std::{
@@ -34,11 +34,11 @@ use super::decode::decode;
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// Digits of the mark that tells equal payloads apart, and the colon after it.
 const MARK: usize = 17;
-/// Elements and consumers that one call of [`Listed::recover`] handles at a time.
+/// Elements and consumers that one call of [`ListQueue::recover`] handles at a time.
 const AT_ONCE: usize = 1_000;
 /// Entries of the bell at most: more consumers than this do not wait at one list.
 const MAX_RINGS: usize = 1_000;
-/// Longest wait at the bell before [`ListedConsumer::take`] looks again, and says that it is alive.
+/// Longest wait at the bell before [`ListConsumer::take`] looks again, and says that it is alive.
 const BEAT: Duration = Duration::from_secs(1);
 
 static PUSH: Script = Script::new(include_str!("script/push.lua"));
@@ -47,17 +47,17 @@ static BEATS: Script = Script::new(include_str!("script/beat.lua"));
 static SILENT: Script = Script::new(include_str!("script/silent.lua"));
 static RECOVER: Script = Script::new(include_str!("script/recover.lua"));
 
-impl<T> Listed<T> {
+impl<T> ListQueue<T> {
     /// A simple queue of `T` by its name.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty or huge name.
-    pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<Listed<T>> {
+    pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<ListQueue<T>> {
         let key = handle.key("list", name.as_ref())?;
         let consumers = [&key[..], b":consumers"].concat();
         let bell = [&key[..], b":bell"].concat();
         let keys = Keys { client: handle.client().clone(), list: key, consumers, bell };
-        Ok(Listed { keys: Arc::new(keys), payload: PhantomData })
+        Ok(ListQueue { keys: Arc::new(keys), payload: PhantomData })
     }
 }
 
@@ -69,7 +69,7 @@ impl<T> Listed<T> {
 /// use seawall::Seawall;
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let mails = seawall.listed_queue::<String>("mails")?;
+/// let mails = seawall.list_queue::<String>("mails")?;
 /// mails.push(&"hello".to_owned()).await?;
 ///
 /// let mut consumer = mails.consumer("host-1")?;
@@ -78,7 +78,7 @@ impl<T> Listed<T> {
 /// let _ = consumer.finish(&taken).await?;
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
-pub struct Listed<T> {
+pub struct ListQueue<T> {
     keys: Arc<Keys>,
     payload: PhantomData<fn() -> T>,
 }
@@ -109,7 +109,7 @@ pub enum Finished {
 }
 
 /// An element in a consumer's hands. One that is dropped before it is finished is returned by a later
-/// [`ListedConsumer::take`] of the same consumer.
+/// [`ListConsumer::take`] of the same consumer.
 #[derive(Debug)]
 pub struct Taken<T> {
     element: Vec<u8>,
@@ -157,7 +157,7 @@ impl<T> Taken<T> {
     }
 }
 
-impl<T> Listed<T> {
+impl<T> ListQueue<T> {
     /// How many elements wait.
     ///
     /// # Errors
@@ -178,9 +178,9 @@ impl<T> Listed<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty or huge name.
-    pub fn consumer(&self, name: impl Into<String>) -> Result<ListedConsumer<T>> {
+    pub fn consumer(&self, name: impl Into<String>) -> Result<ListConsumer<T>> {
         let name = name.into();
-        Ok(ListedConsumer {
+        Ok(ListConsumer {
             in_hand: self.keys.in_hand(&name)?,
             keys: Arc::clone(&self.keys),
             name,
@@ -193,7 +193,7 @@ impl<T> Listed<T> {
     }
 
     /// Puts back what consumers had in hand that have not been heard of for this long; returns how
-    /// many elements that were. A consumer is heard of when it takes or [beats](ListedConsumer::beat),
+    /// many elements that were. A consumer is heard of when it takes or [beats](ListConsumer::beat),
     /// and about every second while it waits; `silence` must be longer than it is at work without either,
     /// or what it has in hand is done twice.
     ///
@@ -218,7 +218,7 @@ impl<T> Listed<T> {
     }
 }
 
-impl<T: Serialize> Listed<T> {
+impl<T: Serialize> ListQueue<T> {
     /// Adds an element behind all others.
     ///
     /// # Errors
@@ -240,8 +240,8 @@ impl<T: Serialize> Listed<T> {
     }
 }
 
-/// One consumer of a [`Listed`].
-pub struct ListedConsumer<T> {
+/// One consumer of a [`ListQueue`].
+pub struct ListConsumer<T> {
     keys: Arc<Keys>,
     name: String,
     in_hand: Vec<u8>,
@@ -255,7 +255,7 @@ pub struct ListedConsumer<T> {
     payload: PhantomData<fn() -> T>,
 }
 
-impl<T: DeserializeOwned> ListedConsumer<T> {
+impl<T: DeserializeOwned> ListConsumer<T> {
     /// Takes the oldest element; waits this long for one. What an earlier run under this name had in
     /// hand comes first, and so does what this one dropped unfinished.
     ///
@@ -300,7 +300,7 @@ impl<T: DeserializeOwned> ListedConsumer<T> {
     }
 }
 
-impl<T> ListedConsumer<T> {
+impl<T> ListConsumer<T> {
     /// Ends an element.
     ///
     /// # Errors
@@ -363,22 +363,22 @@ impl<T> ListedConsumer<T> {
     }
 }
 
-impl<T> Clone for Listed<T> {
+impl<T> Clone for ListQueue<T> {
     fn clone(&self) -> Self {
-        Listed { keys: Arc::clone(&self.keys), payload: PhantomData }
+        ListQueue { keys: Arc::clone(&self.keys), payload: PhantomData }
     }
 }
 
-impl<T> fmt::Debug for Listed<T> {
+impl<T> fmt::Debug for ListQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = String::from_utf8_lossy(&self.keys.list);
-        f.debug_struct("Listed").field("list", &list).finish_non_exhaustive()
+        f.debug_struct("ListQueue").field("list", &list).finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for ListedConsumer<T> {
+impl<T> fmt::Debug for ListConsumer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListedConsumer")
+        f.debug_struct("ListConsumer")
             .field("name", &self.name)
             .field("in_hand", &self.held.table().elements.len())
             .finish_non_exhaustive()

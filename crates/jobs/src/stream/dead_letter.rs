@@ -24,7 +24,7 @@ static REDRIVE: Script = Script::new(include_str!("script/redrive.lua"));
 
 /// An entry that was parked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parked {
+pub struct DeadLetter {
     /// What it is called among the parked ones.
     pub id: EntryId,
     /// What it was called in its stream.
@@ -35,7 +35,7 @@ pub struct Parked {
     pub reason: String,
     /// How many attempts counted: those that ended without success, the last one included, and those that
     /// ended their process while nothing else was at work. 0 when no handler was begun, as for an entry
-    /// that cannot be decoded. With [`delivery_limit`](super::WorkerBuilder::delivery_limit) `n` it is `n`
+    /// that cannot be decoded. With [`max_attempts`](super::WorkerBuilder::max_attempts) `n` it is `n`
     /// at most.
     pub attempts: u64,
     /// What was appended.
@@ -49,15 +49,15 @@ pub enum Redriven {
     /// It is in its stream again, under this id; it keeps its reference.
     As(EntryId),
     /// It is not among the parked ones, or not any more.
-    NotParked,
+    NotFound,
 }
 
 impl<T> Stream<T> {
-    /// Parked entries after this one (or from the first), the oldest first, a thousand at most.
+    /// Dead letters after this one (or from the first), the oldest first, a thousand at most.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
-    pub async fn parked(&self, after: Option<EntryId>) -> Result<Vec<Parked>> {
+    pub async fn dead_letters(&self, after: Option<EntryId>) -> Result<Vec<DeadLetter>> {
         let mut range = cmd("XRANGE");
         range.arg(&self.core.parked);
         match after {
@@ -73,7 +73,7 @@ impl<T> Stream<T> {
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
-    pub async fn parked_count(&self) -> Result<u64> {
+    pub async fn dead_letter_count(&self) -> Result<u64> {
         self.client().query(&self.core.parked, cmd("XLEN").arg(&self.core.parked)).await
     }
 
@@ -81,7 +81,7 @@ impl<T> Stream<T> {
     ///
     /// # Errors
     /// The text says why it cannot.
-    pub fn read_parked(&self, parked: &Parked) -> Result<T, String> {
+    pub fn read_dead_letter(&self, parked: &DeadLetter) -> Result<T, String> {
         self.core.decode(&parked.fields)
     }
 
@@ -100,7 +100,7 @@ impl<T> Stream<T> {
             let replies: Vec<Value> = self.client().eval(&call).await?;
             for reply in replies {
                 outcomes.push(match reply {
-                    Value::Nil => Redriven::NotParked,
+                    Value::Nil => Redriven::NotFound,
                     id => Redriven::As(entry::id(id)?),
                 });
             }
@@ -112,7 +112,7 @@ impl<T> Stream<T> {
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
-    pub async fn discard_parked(&self, ids: &[EntryId]) -> Result<u64> {
+    pub async fn discard_dead_letters(&self, ids: &[EntryId]) -> Result<u64> {
         let mut gone = 0;
         for some in ids.chunks(PAGE) {
             let deleted: u64 = self
@@ -125,14 +125,14 @@ impl<T> Stream<T> {
     }
 }
 
-fn parse(id: EntryId, fields: Fields) -> Result<Parked> {
+fn parse(id: EntryId, fields: Fields) -> Result<DeadLetter> {
     let (head, fields) = fields.split_off(HEAD);
     let text = |name: &str| {
         head.get(name)
             .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
             .ok_or_else(|| Error::unexpected(format!("the parked entry {id} has no `{name}`")))
     };
-    Ok(Parked {
+    Ok(DeadLetter {
         id,
         original: text("id")?.parse()?,
         group: text("group")?,

@@ -33,7 +33,7 @@ struct Held {
 
 /// The table.
 #[derive(Debug, Default)]
-pub(super) struct Hand {
+pub(super) struct InFlightEntries {
     held: Mutex<Table>,
     /// Told when nothing is being worked on.
     idle: Notify,
@@ -45,7 +45,7 @@ struct Table {
     active: usize,
 }
 
-impl Hand {
+impl InFlightEntries {
     /// Takes those of these entries that are not in hand.
     pub(super) fn take<E>(
         &self,
@@ -156,7 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_entry_is_taken_once_and_renewed_when_it_is_old() {
-        let hand = Hand::default();
+        let hand = InFlightEntries::default();
         let (start, later) = (Moment::from_nanos(0), Moment::from_nanos(1_000));
         assert_eq!(hand.take(vec![place("1-0"), place("2-0")], |p| *p, start).len(), 2);
         assert_eq!(hand.take(vec![place("2-0"), place("3-0")], |p| *p, later), [place("3-0")]);
