@@ -200,7 +200,7 @@ where
     V: CacheValue + PartialEq,
 {
     /// Begins an audit: a part of this process' hits is compared with what `load` says (which leaves
-    /// out keys that do not exist). Loads go through the cache's governor. `load` must read what
+    /// out keys that do not exist). Loads go through the cache's pipeline. `load` must read what
     /// writers write: a replica that lags by seconds is found to differ.
     ///
     /// ```

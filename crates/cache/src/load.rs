@@ -1,7 +1,7 @@
 //! Loading: asking for the lease, calling the loader, storing what it found, waking who waits.
 //!
 //! A load runs in a task of its own, so that a caller who gives up does not take down those who wait
-//! with it. It goes through the governor, and its lease is renewed while it runs (`leases`).
+//! with it. It goes through the pipeline, and its lease is renewed while it runs (`leases`).
 
 use std::{
     sync::Arc,

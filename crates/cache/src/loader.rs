@@ -1,4 +1,4 @@
-//! A reader's loader, and calling it: once, through the governor, with a time limit.
+//! A reader's loader, and calling it: once, through the pipeline, with a time limit.
 //!
 //! A loader that panics has failed: the panic ends here, with its text as the error, so that the lease
 //! is given back and whoever waits is told. That holds for its end as well: a future that is cut is
@@ -55,7 +55,7 @@ pub(super) struct LoadResult<V> {
 }
 
 impl<K: CacheKey, V: CacheValue> Inner<K, V> {
-    /// Calls the loader through the governor.
+    /// Calls the loader through the pipeline.
     pub(super) async fn call(
         &self,
         loader: Loader<V>,
@@ -77,8 +77,8 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         let load = Contained(Some(load));
         let load = move || Caught::new(load);
         let work = async {
-            match &self.settings.governor {
-                Some(governor) => governor.call(began + loader_timeout, load).await,
+            match &self.settings.pipeline {
+                Some(pipeline) => pipeline.call(began + loader_timeout, load).await,
                 None => match self.clock.timeout(loader_timeout, load()).await {
                     Some(result) => result.map_err(CallError::Failed),
                     None => Err(CallError::DeadlineExceeded { ran: loader_timeout }),

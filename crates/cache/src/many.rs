@@ -305,7 +305,7 @@ where
         answers
     }
 
-    /// What the source says about all of these, through the governor.
+    /// What the source says about all of these, through the pipeline.
     pub(super) async fn call_many(
         &self,
         keys: Vec<K>,

@@ -6,7 +6,7 @@ use seawall_client::{
     Handle,
     error::{Error, Result},
 };
-use seawall_resilience::Governor;
+use seawall_resilience::ResiliencePipeline;
 
 use super::{
     Cache, CacheKey, CacheValue,
@@ -257,8 +257,8 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     }
 
     /// What every load goes through: concurrency, rate, breaker.
-    pub fn governor(mut self, governor: Governor) -> Self {
-        self.settings.governor = Some(governor);
+    pub fn pipeline(mut self, pipeline: ResiliencePipeline) -> Self {
+        self.settings.pipeline = Some(pipeline);
         self
     }
 

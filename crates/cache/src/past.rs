@@ -98,7 +98,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         (now < copy.fresh_until && copy.suits(freshness, now)).then_some(copy)
     }
 
-    /// A load without Redis: protected by the governor, shared within this process, kept briefly.
+    /// A load without Redis: protected by the pipeline, shared within this process, kept briefly.
     async fn fly_past(
         self: Arc<Self>,
         leader: Leader<V>,

@@ -144,7 +144,7 @@ pub enum CacheError {
     /// The loader ran for longer than [`loader_timeout`](super::CacheBuilder::loader_timeout) allows, and
     /// was dropped; nothing older to give.
     LoadTimeout {
-        /// How long it ran. Shorter than the setting when it had to wait for its governor.
+        /// How long it ran. Shorter than the setting when it had to wait for its pipeline.
         ran: Duration,
         /// The setting.
         loader_timeout: Duration,

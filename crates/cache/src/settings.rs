@@ -4,7 +4,7 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use seawall_client::key::KeyPart;
-use seawall_resilience::Governor;
+use seawall_resilience::ResiliencePipeline;
 
 use super::{
     filter_keys::KeyFilter,
@@ -37,7 +37,7 @@ pub(super) struct Settings<K> {
     pub(super) outage_ttl: Duration,
     pub(super) tags: Option<TagsOf<K>>,
     pub(super) clearable: bool,
-    pub(super) governor: Option<Governor>,
+    pub(super) pipeline: Option<ResiliencePipeline>,
     pub(super) recovery_log: Option<Arc<dyn RecoveryLog>>,
     pub(super) recovery_limit: usize,
     pub(super) filter: Option<KeyFilter<K>>,
@@ -83,7 +83,7 @@ impl<K> Default for Settings<K> {
             outage_ttl: Duration::from_secs(1),
             tags: None,
             clearable: false,
-            governor: None,
+            pipeline: None,
             recovery_log: None,
             recovery_limit: 100_000,
             filter: None,

@@ -2,7 +2,7 @@
 //!
 //! Ids that cannot exist stop at the cache's filter; what does not exist is cached as well, briefly,
 //! so that made-up ids do not reach the database. When Redis is away the cache goes on with what it
-//! has and with the database behind its governor.
+//! has and with the database behind its pipeline.
 //!
 //! A change is committed, then the cache's entry goes (which also tells every process's filter of a
 //! new shop and drops what was remembered as missing), then the [map](nearby) follows.

@@ -18,7 +18,7 @@ use seawall::{
     cache::{
         Cache, CacheError, Freshness, Invalidation, Loaded, OnInvalidate, Source, Version, WhenBusy,
     },
-    guard::Governor,
+    guard::ResiliencePipeline,
 };
 use tokio::sync::Semaphore;
 
@@ -149,7 +149,7 @@ async fn never_in_peace() -> io::Result<Loaded<u64>> {
     std::future::pending().await
 }
 
-/// By `loader_timeout`, or by the governor that goes by it; the load takes down nobody who waits, and its
+/// By `loader_timeout`, or by the pipeline that goes by it; the load takes down nobody who waits, and its
 /// lease is free at once.
 async fn a_load_that_panics_when_it_is_cut_is_cut(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
@@ -157,7 +157,8 @@ async fn a_load_that_panics_when_it_is_cut_is_cut(setup: Setup) {
         let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
             let mut cache = handle.cache("temper").local_max_bytes(0).lease_ttl(LONG_LEASE);
             if governed {
-                cache = cache.governor(Governor::builder("temper").build().expect("valid"));
+                cache =
+                    cache.pipeline(ResiliencePipeline::builder("temper").build().expect("valid"));
             }
             let cache =
                 cache.loader_timeout(Duration::from_millis(50)).read_timeout(LONG_LEASE * 2);

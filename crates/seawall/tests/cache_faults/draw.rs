@@ -11,7 +11,7 @@ use seawall::{
         Cache, CacheBuilder, Codec, FileRecoveryLog, KeyFilter, KeySink, LocalKeeps, Mode,
         OnInvalidate, WhenBusy,
     },
-    guard::{Breaker, Bulkhead, Governor, Rate, TokenBucket},
+    guard::{Breaker, Bulkhead, Rate, ResiliencePipeline, TokenBucket},
     hotkey::{HotRule, HotRules},
 };
 
@@ -51,7 +51,7 @@ pub(crate) struct Draw {
     pub(crate) outage_ttl: Duration,
     pub(crate) tags: bool,
     pub(crate) clearable: bool,
-    pub(crate) governor: Guarded,
+    pub(crate) pipeline: Guarded,
     pub(crate) log: bool,
     pub(crate) recovery_limit: usize,
     pub(crate) filter: bool,
@@ -121,7 +121,7 @@ impl Draw {
             outage_ttl: some_millis(c, &[0, 50, 1_000]),
             tags: rarely(c, 3),
             clearable: rarely(c, 3),
-            governor: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
+            pipeline: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
             log: rarely(c, 3),
             recovery_limit: one(c, &[1, 5, 100_000, 100_000]),
             filter: rarely(c, 5),
@@ -146,7 +146,7 @@ impl Draw {
 
     /// Whether a read may be shed, or refused a share of a hot key.
     pub(crate) fn sheds(&self) -> bool {
-        self.governor == Guarded::Tightly
+        self.pipeline == Guarded::Tightly
     }
 
     pub(crate) fn local(&self) -> bool {
@@ -198,8 +198,8 @@ impl Draw {
         if let Some(time) = self.second_after {
             builder = builder.second_invalidation_after(time);
         }
-        if let Some(governor) = self.governor() {
-            builder = builder.governor(governor);
+        if let Some(pipeline) = self.pipeline() {
+            builder = builder.pipeline(pipeline);
         }
         if self.hot_only {
             builder = builder.local_keeps(LocalKeeps::HotOnly);
@@ -223,20 +223,20 @@ impl Draw {
         HotRules::all(if self.copies > 0 { rule.copies_at(self.hot_at * 2) } else { rule })
     }
 
-    fn governor(&self) -> Option<Governor> {
-        let (limit, rate) = match self.governor {
+    fn pipeline(&self) -> Option<ResiliencePipeline> {
+        let (limit, rate) = match self.pipeline {
             Guarded::Not => return None,
             Guarded::Widely => (10_000, 1_000_000),
             Guarded::Tightly => (2, 200),
         };
         let bulkhead = Bulkhead::builder("loads", limit).queue(limit).build().expect("agree");
         let bucket = TokenBucket::builder("loads", Rate::per_second(rate)).burst(rate);
-        let mut governor = Governor::builder("loads").bulkhead(bulkhead);
-        governor = governor.bucket(bucket.build().expect("agree"));
-        if self.governor == Guarded::Tightly {
-            governor = governor.breaker(Breaker::new("loads"));
+        let mut pipeline = ResiliencePipeline::builder("loads").bulkhead(bulkhead);
+        pipeline = pipeline.bucket(bucket.build().expect("agree"));
+        if self.pipeline == Guarded::Tightly {
+            pipeline = pipeline.breaker(Breaker::new("loads"));
         }
-        Some(governor.build().expect("agree"))
+        Some(pipeline.build().expect("agree"))
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use seawall::{
     Seawall,
     cache::{Cache, CacheBuilder, CacheError, Freshness, Invalidation, Loaded, Version},
-    guard::{Bulkhead, Governor},
+    guard::{Bulkhead, ResiliencePipeline},
 };
 use seawall_testkit::proxy::{Direction, On};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -292,7 +292,9 @@ async fn batches_cause_one_load() {
 async fn callers_of_one_key_do_not_fill_a_bulkhead() {
     let build = |builder: Build| {
         let bulkhead = Bulkhead::builder("source", 4).queue(16).build().expect("agree");
-        builder.governor(Governor::builder("source").bulkhead(bulkhead).build().expect("agree"))
+        builder.pipeline(
+            ResiliencePipeline::builder("source").bulkhead(bulkhead).build().expect("agree"),
+        )
     };
     let ways = [Away::Refused, Away::Hung, Away::CutMidWay, Away::Queued];
     floods("flood-bulkhead", &ways, build, |cache| One(cache, Freshness::Strong), running_and_next)

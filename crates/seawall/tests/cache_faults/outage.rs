@@ -14,7 +14,7 @@ use std::{
 use seawall::{
     Seawall,
     cache::{Cache, Invalidation, Loaded, Source},
-    guard::{Governor, Rate, TokenBucket},
+    guard::{Rate, ResiliencePipeline, TokenBucket},
 };
 use seawall_testkit::{ServerBuilder, ServerProcess};
 
@@ -47,13 +47,13 @@ struct Ledger {
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
     let bucket = TokenBucket::builder("database", Rate::per_second(RATE)).burst(BURST);
-    let governor = Governor::builder("database").bucket(bucket.build().expect("agree"));
+    let pipeline = ResiliencePipeline::builder("database").bucket(bucket.build().expect("agree"));
     seawall
         .cache("away")
         .ttl(Duration::from_secs(60))
         .max_stale(Duration::from_secs(60))
         .local_ttl(Duration::from_secs(1))
-        .governor(governor.build().expect("agree"))
+        .pipeline(pipeline.build().expect("agree"))
         .build()
         .expect("options agree")
 }

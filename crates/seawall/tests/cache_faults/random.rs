@@ -211,7 +211,7 @@ impl Scene {
         let alone = draw.when_busy == WhenBusy::Load;
         let kept = draw.max_bytes > 1_000_000 && draw.ttl >= Duration::from_secs(60);
         let plain =
-            draw.fails_one_in + draw.panics_one_in == 0 && draw.governor != Guarded::Tightly;
+            draw.fails_one_in + draw.panics_one_in == 0 && draw.pipeline != Guarded::Tightly;
         if alone
             || !kept
             || !plain

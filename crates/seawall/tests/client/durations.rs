@@ -12,7 +12,7 @@ use seawall::{
     Error, Seawall,
     cache::{Cache, CacheBuilder, KeyFilter, KeySink, Loaded},
     cmd,
-    guard::{Breaker, Bulkhead, Governor, Rate, TokenBucket},
+    guard::{Breaker, Bulkhead, Rate, ResiliencePipeline, TokenBucket},
     hotkey::{HotRule, HotRules},
     limit,
     queue::Job,
@@ -487,7 +487,7 @@ async fn times_of_guards() {
         ][drawn];
         draw(name, &panics, |time| async move {
             let (mut breaker, mut bulkhead) = (Breaker::builder(name), Bulkhead::builder(name, 2));
-            let mut governor = Governor::builder(name);
+            let mut pipeline = ResiliencePipeline::builder(name);
             let mut rate = Rate::per_second(100);
             match drawn {
                 0 => breaker = breaker.window(time),
@@ -497,11 +497,11 @@ async fn times_of_guards() {
                 4 => bulkhead = bulkhead.max_wait(time),
                 5 => bulkhead = bulkhead.target_latency(time),
                 6 => rate = Rate::new(100, time),
-                7 => governor = governor.token_wait(time),
-                8 => governor = governor.fair_time(time),
+                7 => pipeline = pipeline.token_wait(time),
+                8 => pipeline = pipeline.fair_time(time),
                 _ => {}
             }
-            let governor = governor
+            let pipeline = pipeline
                 .breaker(breaker.failures(2).build()?)
                 .bulkhead(bulkhead.build()?)
                 .bucket(TokenBucket::builder(name, rate).build()?)
@@ -515,7 +515,7 @@ async fn times_of_guards() {
                         Ok(HashMap::from([(1, 2)]))
                     }
                 };
-                let _ = governor.within(within, work).await;
+                let _ = pipeline.within(within, work).await;
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! The governor: breaker, rate, concurrency and deadline around one call.
+//! The pipeline: breaker, rate, concurrency and deadline around one call.
 //!
 //! The order matters. First a look at the breaker, so that nobody queues for a backend that is
 //! gone; then a slot; then a token, which is thus never spent on a call that finds no slot; last the
@@ -17,7 +17,7 @@ mod tests;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-pub use self::builder::GovernorBuilder;
+pub use self::builder::ResiliencePipelineBuilder;
 use super::{Breaker, Bulkhead, Open, Outcome, Permit, Refusal, Slot, TokenBucket};
 use crate::clock::{Clock, Moment};
 
@@ -90,16 +90,16 @@ impl<E> CallError<E> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use seawall_resilience::{Breaker, Bulkhead, CallError, Governor, Rate, TokenBucket};
+/// use seawall_resilience::{Breaker, Bulkhead, CallError, ResiliencePipeline, Rate, TokenBucket};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let governor = Governor::builder("stock database")
+/// let pipeline = ResiliencePipeline::builder("stock database")
 ///     .breaker(Breaker::new("stock database"))
 ///     .bucket(TokenBucket::builder("stock database", Rate::per_second(200)).build()?)
 ///     .bulkhead(Bulkhead::builder("stock database", 16).build()?)
 ///     .build()?;
-/// let stock = governor
+/// let stock = pipeline
 ///     .within(Duration::from_secs(1), || async { Ok::<u32, std::io::Error>(7) })
 ///     .await;
 /// match stock {
@@ -111,7 +111,7 @@ impl<E> CallError<E> {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Governor {
+pub struct ResiliencePipeline {
     parts: Arc<Parts>,
 }
 
@@ -132,10 +132,10 @@ struct Admitted {
     _slot: Option<Slot>,
 }
 
-impl Governor {
-    /// A governor without limits, to which limits are added. The name is the label of its metrics.
-    pub fn builder(name: impl Into<Arc<str>>) -> GovernorBuilder {
-        GovernorBuilder::new(name.into())
+impl ResiliencePipeline {
+    /// A pipeline without limits, to which limits are added. The name is the label of its metrics.
+    pub fn builder(name: impl Into<Arc<str>>) -> ResiliencePipelineBuilder {
+        ResiliencePipelineBuilder::new(name.into())
     }
 
     /// Runs `work` within the limits, until `deadline` at most. Every error of the work counts
@@ -293,9 +293,9 @@ impl Admitted {
     }
 }
 
-impl fmt::Debug for Governor {
+impl fmt::Debug for ResiliencePipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Governor")
+        f.debug_struct("ResiliencePipeline")
             .field("name", &self.parts.name)
             .field("breaker", &self.parts.breaker)
             .field("bucket", &self.parts.bucket)

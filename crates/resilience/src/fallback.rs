@@ -1,20 +1,20 @@
-//! The ladder: fresh, else stale, else a fallback, else shed, and always said which.
+//! The fallback chain: fresh, else stale, else a fallback, else shed, and always said which.
 //!
-//! Each rung is tried only if none above it answered, and its future is only made then. A rung says
-//! `Ok(Some(value))` (here it is), `Ok(None)` (nothing here) or `Err` (kept, for the log). Rungs are
+//! Each level is tried only if none above it answered, and its future is only made then. A level says
+//! `Ok(Some(value))` (here it is), `Ok(None)` (nothing here) or `Err` (kept, for the log). Levels are
 //! run as they are named, so nothing is boxed and the usual case, a fresh answer, costs nothing.
 //!
-//! Invariant: every value comes with the rung it came from. A degraded answer that looks like a
+//! Invariant: every value comes with the level it came from. A degraded answer that looks like a
 //! good one is how an outage becomes wrong data.
 //!
-//! Deliberately absent: time limits of rungs. A rung that can hang runs in a
-//! [`Governor`](super::Governor), which has them.
+//! Deliberately absent: time limits of levels. A level that can hang runs in a
+//! [`ResiliencePipeline`](super::ResiliencePipeline), which has them.
 
 use std::fmt;
 
 /// Where an answer came from, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum FallbackLevel {
     /// The best there is.
     Fresh,
     /// Right once, and perhaps no longer.
@@ -23,14 +23,14 @@ pub enum Rung {
     Fallback,
 }
 
-impl Rung {
+impl FallbackLevel {
     /// A word for labels and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Rung::Fresh => "fresh",
-            Rung::Stale => "stale",
-            Rung::Fallback => "fallback",
+            FallbackLevel::Fresh => "fresh",
+            FallbackLevel::Stale => "stale",
+            FallbackLevel::Fallback => "fallback",
         }
     }
 }
@@ -41,26 +41,26 @@ impl Rung {
 pub struct Answer<T, E> {
     /// The value.
     pub value: T,
-    /// The rung that gave it.
-    pub rung: Rung,
-    /// What went wrong on the rungs above, in order.
-    pub errors: Vec<(Rung, E)>,
+    /// The level that gave it.
+    pub level: FallbackLevel,
+    /// What went wrong on the levels above, in order.
+    pub errors: Vec<(FallbackLevel, E)>,
 }
 
-/// No rung had an answer.
+/// No level had an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exhausted<E> {
-    /// What went wrong, in order; empty when the rungs simply had nothing.
-    pub errors: Vec<(Rung, E)>,
+    /// What went wrong, in order; empty when the levels simply had nothing.
+    pub errors: Vec<(FallbackLevel, E)>,
 }
 
 impl<E: fmt::Display> fmt::Display for Exhausted<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no answer")?;
-        for (index, (rung, error)) in self.errors.iter().enumerate() {
+        for (index, (level, error)) in self.errors.iter().enumerate() {
             let lead = if index == 0 { ": " } else { "; " };
-            write!(f, "{lead}{}: {error}", rung.as_str())?;
+            write!(f, "{lead}{}: {error}", level.as_str())?;
         }
         Ok(())
     }
@@ -71,11 +71,11 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for Exhausted<E> {}
 /// Tries better answers before worse ones.
 ///
 /// ```
-/// use seawall_resilience::{Ladder, Rung};
+/// use seawall_resilience::{FallbackChain, FallbackLevel};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let answer = Ladder::new("shop")
+/// let answer = FallbackChain::new("shop")
 ///     .fresh(|| async { Err("the database does not answer") })
 ///     .await
 ///     .stale(|| async { Ok(Some("the shop as of a minute ago")) })
@@ -84,78 +84,78 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for Exhausted<E> {}
 ///     .await
 ///     .finish()
 ///     .unwrap();
-/// assert_eq!(answer.rung, Rung::Stale);
+/// assert_eq!(answer.level, FallbackLevel::Stale);
 /// assert_eq!(answer.value, "the shop as of a minute ago");
-/// assert_eq!(answer.errors, [(Rung::Fresh, "the database does not answer")]);
+/// assert_eq!(answer.errors, [(FallbackLevel::Fresh, "the database does not answer")]);
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "a ladder has its answer in `finish`"]
-pub struct Ladder<T, E> {
+#[must_use = "a fallback chain has its answer in `finish`"]
+pub struct FallbackChain<T, E> {
     name: &'static str,
-    answer: Option<(T, Rung)>,
-    errors: Vec<(Rung, E)>,
+    answer: Option<(T, FallbackLevel)>,
+    errors: Vec<(FallbackLevel, E)>,
 }
 
-impl<T, E> Ladder<T, E> {
-    /// A ladder without rungs. The name is the label of its metrics.
+impl<T, E> FallbackChain<T, E> {
+    /// A fallback chain without levels. The name is the label of its metrics.
     pub fn new(name: &'static str) -> Self {
         Self { name, answer: None, errors: Vec::new() }
     }
 
     /// The best answer.
-    pub async fn fresh<F, Fut>(self, rung: F) -> Self
+    pub async fn fresh<F, Fut>(self, level: F) -> Self
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Option<T>, E>>,
     {
-        self.rung(Rung::Fresh, rung).await
+        self.level(FallbackLevel::Fresh, level).await
     }
 
     /// An answer that was right once.
-    pub async fn stale<F, Fut>(self, rung: F) -> Self
+    pub async fn stale<F, Fut>(self, level: F) -> Self
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Option<T>, E>>,
     {
-        self.rung(Rung::Stale, rung).await
+        self.level(FallbackLevel::Stale, level).await
     }
 
     /// Something else that will do.
-    pub async fn fallback<F, Fut>(self, rung: F) -> Self
+    pub async fn fallback<F, Fut>(self, level: F) -> Self
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Option<T>, E>>,
     {
-        self.rung(Rung::Fallback, rung).await
+        self.level(FallbackLevel::Fallback, level).await
     }
 
     /// The answer, or that there is none: then shed.
     ///
     /// # Errors
     ///
-    /// [`Exhausted`] with the errors of all rungs.
+    /// [`Exhausted`] with the errors of all levels.
     pub fn finish(self) -> Result<Answer<T, E>, Exhausted<E>> {
         let Self { name, answer, errors } = self;
-        let word = answer.as_ref().map_or("shed", |(_, rung)| rung.as_str());
+        let word = answer.as_ref().map_or("shed", |(_, level)| level.as_str());
         metrics::counter!("seawall_ladder_answers_total", "name" => name, "rung" => word)
             .increment(1);
         match answer {
-            Some((value, rung)) => Ok(Answer { value, rung, errors }),
+            Some((value, level)) => Ok(Answer { value, level, errors }),
             None => Err(Exhausted { errors }),
         }
     }
 
-    async fn rung<F, Fut>(mut self, rung: Rung, attempt: F) -> Self
+    async fn level<F, Fut>(mut self, level: FallbackLevel, attempt: F) -> Self
     where
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<Option<T>, E>>,
     {
         if self.answer.is_none() {
             match attempt().await {
-                Ok(Some(value)) => self.answer = Some((value, rung)),
+                Ok(Some(value)) => self.answer = Some((value, level)),
                 Ok(None) => {}
-                Err(error) => self.errors.push((rung, error)),
+                Err(error) => self.errors.push((level, error)),
             }
         }
         self
@@ -171,23 +171,23 @@ mod tests {
     type Said = Result<Option<u8>, &'static str>;
 
     async fn climb(
-        rungs: [Said; 3],
-    ) -> (Result<Answer<u8, &'static str>, Exhausted<&'static str>>, Vec<Rung>) {
+        levels: [Said; 3],
+    ) -> (Result<Answer<u8, &'static str>, Exhausted<&'static str>>, Vec<FallbackLevel>) {
         let tried = RefCell::new(Vec::new());
-        let [fresh, stale, fallback] = rungs;
-        let tell = |rung, said: Said| {
+        let [fresh, stale, fallback] = levels;
+        let tell = |level, said: Said| {
             let tried = &tried;
             move || {
-                tried.borrow_mut().push(rung);
+                tried.borrow_mut().push(level);
                 async move { said }
             }
         };
-        let answer = Ladder::new("test")
-            .fresh(tell(Rung::Fresh, fresh))
+        let answer = FallbackChain::new("test")
+            .fresh(tell(FallbackLevel::Fresh, fresh))
             .await
-            .stale(tell(Rung::Stale, stale))
+            .stale(tell(FallbackLevel::Stale, stale))
             .await
-            .fallback(tell(Rung::Fallback, fallback))
+            .fallback(tell(FallbackLevel::Fallback, fallback))
             .await
             .finish();
         (answer, tried.into_inner())
@@ -196,16 +196,19 @@ mod tests {
     #[tokio::test]
     async fn the_first_rung_that_answers_is_the_last_that_is_tried() {
         let (answer, tried) = climb([Ok(Some(1)), Ok(Some(2)), Ok(Some(3))]).await;
-        assert_eq!(answer, Ok(Answer { value: 1, rung: Rung::Fresh, errors: vec![] }));
-        assert_eq!(tried, [Rung::Fresh]);
+        assert_eq!(answer, Ok(Answer { value: 1, level: FallbackLevel::Fresh, errors: vec![] }));
+        assert_eq!(tried, [FallbackLevel::Fresh]);
 
         let (answer, tried) = climb([Err("down"), Ok(Some(2)), Ok(Some(3))]).await;
-        let errors = vec![(Rung::Fresh, "down")];
-        assert_eq!(answer, Ok(Answer { value: 2, rung: Rung::Stale, errors: errors.clone() }));
-        assert_eq!(tried, [Rung::Fresh, Rung::Stale]);
+        let errors = vec![(FallbackLevel::Fresh, "down")];
+        assert_eq!(
+            answer,
+            Ok(Answer { value: 2, level: FallbackLevel::Stale, errors: errors.clone() })
+        );
+        assert_eq!(tried, [FallbackLevel::Fresh, FallbackLevel::Stale]);
 
         let (answer, tried) = climb([Err("down"), Ok(None), Ok(Some(3))]).await;
-        assert_eq!(answer, Ok(Answer { value: 3, rung: Rung::Fallback, errors }));
+        assert_eq!(answer, Ok(Answer { value: 3, level: FallbackLevel::Fallback, errors }));
         assert_eq!(tried.len(), 3);
     }
 
@@ -222,7 +225,7 @@ mod tests {
     async fn async_closures_are_rungs_too() {
         let text = String::from("borrowed");
         let answer: Answer<usize, &str> =
-            Ladder::new("test").fresh(async || Ok(Some(text.len()))).await.finish().unwrap();
+            FallbackChain::new("test").fresh(async || Ok(Some(text.len()))).await.finish().unwrap();
         assert_eq!(answer.value, 8);
     }
 }

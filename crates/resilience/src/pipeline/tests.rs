@@ -1,4 +1,4 @@
-//! The governor: each limit sheds, nothing that was shed ran, nothing is left behind.
+//! The pipeline: each limit sheds, nothing that was shed ran, nothing is left behind.
 
 use std::{
     future::pending,
@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 struct Bench {
-    governor: Governor,
+    pipeline: ResiliencePipeline,
     breaker: Breaker,
     bucket: TokenBucket,
     bulkhead: Bulkhead,
@@ -28,23 +28,23 @@ fn bench() -> Bench {
     let bucket = TokenBucket::builder("test", Rate::per_second(10)).burst(10).clock(clock.clone());
     let bucket = bucket.build().unwrap();
     let bulkhead = Bulkhead::builder("test", 2).queue(2).clock(clock.clone()).build().unwrap();
-    let governor = Governor::builder("test")
+    let pipeline = ResiliencePipeline::builder("test")
         .breaker(breaker.clone())
         .bucket(bucket.clone())
         .bulkhead(bulkhead.clone())
         .clock(clock)
         .build()
         .unwrap();
-    Bench { governor, breaker, bucket, bulkhead, time }
+    Bench { pipeline, breaker, bucket, bulkhead, time }
 }
 
 impl Bench {
     async fn fine(&self) -> Result<u8, CallError<&'static str>> {
-        self.governor.within(SECOND, || async { Ok(7) }).await
+        self.pipeline.within(SECOND, || async { Ok(7) }).await
     }
 
     async fn broken(&self) -> Result<u8, CallError<&'static str>> {
-        self.governor.within(SECOND, || async { Err("refused") }).await
+        self.pipeline.within(SECOND, || async { Err("refused") }).await
     }
 
     fn nothing_is_left(&self) {
@@ -84,7 +84,7 @@ async fn a_callers_bug_does_not_open_it() {
             Err(_) => Outcome::Failed,
             Ok(_) => Outcome::Ok,
         };
-        let result = bench.governor.call_judged(deadline, judge, || async { Err("bad query") });
+        let result = bench.pipeline.call_judged(deadline, judge, || async { Err("bad query") });
         assert_eq!(result.await, Err(CallError::Failed("bad query")));
     }
     assert_eq!(bench.breaker.state(), BreakerState::Closed);
@@ -109,7 +109,7 @@ async fn the_rate_is_kept_and_a_short_wait_is_allowed() {
 #[tokio::test]
 async fn concurrency_is_bounded_and_so_is_its_queue() {
     let bench = bench();
-    let hang = || bench.governor.within(SECOND * 10, pending::<Result<u8, &'static str>>);
+    let hang = || bench.pipeline.within(SECOND * 10, pending::<Result<u8, &'static str>>);
     let mut calls: Vec<_> = (0..4).map(|_| Box::pin(hang())).collect();
     for call in &mut calls {
         assert!(poll!(call).is_pending());
@@ -133,7 +133,7 @@ async fn a_deadline_counts_only_if_the_call_had_a_fair_chance() {
     for (time, wanted) in [(MS * 99, BreakerState::Closed), (MS * 100, BreakerState::Open)] {
         for _ in 0..3 {
             let mut call =
-                Box::pin(bench.governor.within(time, pending::<Result<u8, &'static str>>));
+                Box::pin(bench.pipeline.within(time, pending::<Result<u8, &'static str>>));
             assert!(poll!(&mut call).is_pending());
             bench.time.advance(time);
             assert_eq!(call.await, Err(CallError::DeadlineExceeded { ran: time }));
@@ -147,7 +147,7 @@ async fn a_call_without_time_is_not_begun() {
     let bench = bench();
     bench.time.advance(SECOND);
     let began = AtomicUsize::new(0);
-    let result = bench.governor.call(bench.time.now(), || async {
+    let result = bench.pipeline.call(bench.time.now(), || async {
         began.fetch_add(1, Ordering::Relaxed);
         Ok::<u8, &'static str>(1)
     });
@@ -175,7 +175,7 @@ async fn dropping_the_future_at_every_await_leaves_nothing_behind() {
             if stop_at == 1 {
                 bench.bucket.try_take(bench.bucket.available()).unwrap();
             }
-            let mut call = Box::pin(bench.governor.within(SECOND * 5, || async {
+            let mut call = Box::pin(bench.pipeline.within(SECOND * 5, || async {
                 tokio::task::yield_now().await;
                 pending::<Result<u8, &'static str>>().await
             }));
@@ -197,9 +197,9 @@ async fn dropping_the_future_at_every_await_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_panic_gives_everything_back() {
     let bench = bench();
-    let governor = bench.governor.clone();
+    let pipeline = bench.pipeline.clone();
     let task = tokio::spawn(async move {
-        governor
+        pipeline
             .within(SECOND, || async {
                 if true {
                     panic!("a bug of the caller's");
@@ -219,7 +219,7 @@ async fn many_callers_stay_within_the_rate() {
     let (clock, time) = Clock::manual();
     let bucket = TokenBucket::builder("test", Rate::per_second(100)).burst(10).clock(clock.clone());
     let bulkhead = Bulkhead::builder("test", 4).clock(clock.clone()).build().unwrap();
-    let governor = Governor::builder("test")
+    let pipeline = ResiliencePipeline::builder("test")
         .bucket(bucket.build().unwrap())
         .bulkhead(bulkhead.clone())
         .clock(clock.clone())
@@ -229,7 +229,7 @@ async fn many_callers_stay_within_the_rate() {
     let most = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..50)
         .map(|_| {
-            let (governor, clock, calls) = (governor.clone(), clock.clone(), calls.clone());
+            let (pipeline, clock, calls) = (pipeline.clone(), clock.clone(), calls.clone());
             let (bulkhead, most) = (bulkhead.clone(), most.clone());
             tokio::spawn(async move {
                 while clock.now() < Moment::from_nanos(2_000_000_000) {
@@ -239,7 +239,7 @@ async fn many_callers_stay_within_the_rate() {
                         tokio::task::yield_now().await;
                         Ok::<(), ()>(())
                     };
-                    let _ = governor.within(SECOND, work).await;
+                    let _ = pipeline.within(SECOND, work).await;
                     tokio::task::yield_now().await;
                 }
             })
@@ -262,13 +262,13 @@ async fn waiting_for_a_token_is_not_the_backends_slowness() {
     let (clock, time) = Clock::manual();
     let bucket = TokenBucket::builder("test", Rate::per_second(10)).burst(1).clock(clock.clone());
     let bulkhead = Bulkhead::builder("test", 10).target_latency(MS * 50).clock(clock.clone());
-    let governor = Governor::builder("test")
+    let pipeline = ResiliencePipeline::builder("test")
         .bucket(bucket.build().unwrap())
         .bulkhead(bulkhead.build().unwrap())
         .clock(clock)
         .build()
         .unwrap();
-    let call = || governor.within(SECOND, || async { Ok::<(), ()>(()) });
+    let call = || pipeline.within(SECOND, || async { Ok::<(), ()>(()) });
     call().await.unwrap();
     let mut calls: Vec<_> = (0..2).map(|_| Box::pin(call())).collect();
     for call in &mut calls {
@@ -278,22 +278,28 @@ async fn waiting_for_a_token_is_not_the_backends_slowness() {
     // One gets its token, the other has waited in vain.
     assert_eq!(calls.remove(0).await, Ok(()));
     assert!(calls.remove(0).await.unwrap_err().shed().is_some());
-    assert_eq!(governor.bulkhead().unwrap().limit(), 10);
+    assert_eq!(pipeline.bulkhead().unwrap().limit(), 10);
 }
 
 #[tokio::test]
 async fn every_part_is_optional() {
-    let governor = Governor::builder("bare").build().unwrap();
-    assert_eq!(governor.within(SECOND, || async { Ok::<u8, ()>(1) }).await, Ok(1));
+    let pipeline = ResiliencePipeline::builder("bare").build().unwrap();
+    assert_eq!(pipeline.within(SECOND, || async { Ok::<u8, ()>(1) }).await, Ok(1));
 }
 
 #[test]
 fn settings_without_their_part_are_named() {
     let cases = [
-        (Governor::builder("g").token_wait(MS), "token_wait is set, but there is no bucket"),
-        (Governor::builder("g").fair_time(MS), "fair_time is set, but there is no breaker"),
+        (
+            ResiliencePipeline::builder("g").token_wait(MS),
+            "token_wait is set, but there is no bucket",
+        ),
+        (
+            ResiliencePipeline::builder("g").fair_time(MS),
+            "fair_time is set, but there is no breaker",
+        ),
     ];
     for (builder, sentence) in cases {
-        assert_eq!(builder.build().unwrap_err().to_string(), format!("governor `g`: {sentence}"));
+        assert_eq!(builder.build().unwrap_err().to_string(), format!("pipeline `g`: {sentence}"));
     }
 }

@@ -1,8 +1,8 @@
-//! The governor's settings, and which of them make no sense.
+//! The pipeline's settings, and which of them make no sense.
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Governor, Parts};
+use super::{Parts, ResiliencePipeline};
 use crate::{Breaker, Bulkhead, InvalidSettings, TokenBucket, clock::Clock};
 
 /// How long a call must have had before its deadline counts against the backend.
@@ -10,10 +10,10 @@ const DEFAULT_FAIR_TIME: Duration = Duration::from_millis(100);
 /// How long a call waits for a token, unless said otherwise.
 const DEFAULT_TOKEN_WAIT: Duration = Duration::from_millis(100);
 
-/// Settings of a [`Governor`].
+/// Settings of a [`ResiliencePipeline`].
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct GovernorBuilder {
+pub struct ResiliencePipelineBuilder {
     name: Arc<str>,
     clock: Clock,
     breaker: Option<Breaker>,
@@ -23,9 +23,9 @@ pub struct GovernorBuilder {
     fair_time: Option<Duration>,
 }
 
-impl GovernorBuilder {
+impl ResiliencePipelineBuilder {
     pub(super) fn new(name: Arc<str>) -> Self {
-        GovernorBuilder {
+        ResiliencePipelineBuilder {
             name,
             clock: Clock::system(),
             breaker: None,
@@ -80,19 +80,19 @@ impl GovernorBuilder {
     /// # Errors
     ///
     /// [`InvalidSettings`] names the setting that has no part to apply to.
-    pub fn build(self) -> Result<Governor, InvalidSettings> {
+    pub fn build(self) -> Result<ResiliencePipeline, InvalidSettings> {
         let name = self.name;
         if name.is_empty() {
-            return Err(InvalidSettings::new("a governor's name is empty: it labels its metrics"));
+            return Err(InvalidSettings::new("a pipeline's name is empty: it labels its metrics"));
         }
-        let wrong = |what: &str| Err(InvalidSettings::new(format!("governor `{name}`: {what}")));
+        let wrong = |what: &str| Err(InvalidSettings::new(format!("pipeline `{name}`: {what}")));
         if self.token_wait.is_some() && self.bucket.is_none() {
             return wrong("token_wait is set, but there is no bucket");
         }
         if self.fair_time.is_some() && self.breaker.is_none() {
             return wrong("fair_time is set, but there is no breaker");
         }
-        Ok(Governor {
+        Ok(ResiliencePipeline {
             parts: Arc::new(Parts {
                 name,
                 clock: self.clock,
