@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed,
-//!                            and the term in which it was vouched for (`vouched`)
+//!                            and the epoch in which it was verified (`vouched`)
 //! sale:{GROUP}:ID:buyers     hash: user → reference
 //! sale:{GROUP}:ID:receipts   hash: reference → "STATE sequence ms entry user"
 //! sale:{GROUP}               stream: reference, user, time, and what the caller adds
@@ -17,7 +17,7 @@
 //! that was given back never gets a unit again, even if its reservation arrives only afterwards.
 //!
 //! What compares a sale with a database is in `sale_repair.rs`; what keeps it from selling after its
-//! server may have forgotten something, in `sale_term.rs`.
+//! server may have forgotten something, in `server_epoch.rs`.
 //!
 //! Deliberately absent: reading the stream (see the stream worker), and more than one unit for a user
 //! (see [`Inventory`](super::Inventory)).
@@ -34,10 +34,10 @@ use seawall_client::{
 use smallvec::SmallVec;
 
 use super::{
-    sale_replies::{changed, confirmed, gave_back, opened, reserved},
+    sale_replies::{cancel_outcome, changed, confirmed, opened, reserved},
     sale_types::{
-        Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Reserved, SaleStatus,
-        SaleWindow,
+        CancelOutcome, Changed, Confirmed, MAX_ORDER_FIELDS, Opened, OrderFields, Reserved,
+        SaleStatus, SaleWindow,
     },
 };
 
@@ -72,7 +72,7 @@ impl FlashSale {
             id: id.to_key(),
             waiting: 0,
             findable: false,
-            vouched: false,
+            verified: false,
             kept: Duration::from_secs(24 * 3600),
         }
     }
@@ -86,7 +86,7 @@ pub struct FlashSaleBuilder {
     stream: Result<Vec<u8>>,
     waiting: u64,
     findable: bool,
-    vouched: bool,
+    verified: bool,
     kept: Duration,
 }
 
@@ -114,12 +114,12 @@ impl FlashSaleBuilder {
         self
     }
 
-    /// Sells only after [`FlashSale::vouch`], and not any more once the server was restarted or
-    /// another one took over: either may have forgotten what it sold. [`Reserved::Unvouched`] says so.
+    /// Sells only after [`FlashSale::verify`], and not any more once the server was restarted or
+    /// another one took over: either may have forgotten what it sold. [`Reserved::Unverified`] says so.
     /// An ACL user needs `+info` for it.
     #[must_use]
-    pub fn vouched(mut self) -> Self {
-        self.vouched = true;
+    pub fn verified(mut self) -> Self {
+        self.verified = true;
         self
     }
 
@@ -155,7 +155,7 @@ impl FlashSaleBuilder {
                 stream,
             ],
             findable,
-            vouched: self.vouched,
+            verified: self.verified,
             waiting: self.waiting,
             kept: self.kept,
         };
@@ -194,8 +194,8 @@ pub(super) struct Inner {
     pub(super) keys: [Vec<u8>; 4],
     /// Orders that wait for a decision, where they can be found.
     findable: Option<Vec<u8>>,
-    /// Whether it must have been compared in the present term of its server.
-    pub(super) vouched: bool,
+    /// Whether it must have been compared in the present epoch of its server.
+    pub(super) verified: bool,
     waiting: u64,
     kept: Duration,
 }
@@ -277,7 +277,7 @@ impl FlashSale {
         }
         let (user, reference) = (user.to_key()?, reference.to_key()?);
         let call = RESERVE.on(&self.keys(4)).arg(user).arg(reference).arg(self.inner.waiting);
-        let call = call.arg(u8::from(self.inner.vouched));
+        let call = call.arg(u8::from(self.inner.verified));
         let call = order.0.iter().fold(call, |call, part| call.arg(part.as_slice()));
         reserved(self.eval(&call).await?)
     }
@@ -286,8 +286,8 @@ impl FlashSale {
     ///
     /// # Errors
     /// As [`Client::send`]; may be repeated.
-    pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
-        Ok(gave_back(&self.decide("B", vec![reference.to_key()?]).await?))
+    pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<CancelOutcome> {
+        Ok(cancel_outcome(&self.decide("B", vec![reference.to_key()?]).await?))
     }
 
     /// As [`FlashSale::give_back`], but there is no unit: a database refused the order because it has
@@ -295,8 +295,8 @@ impl FlashSale {
     ///
     /// # Errors
     /// As [`Client::send`]; may be repeated.
-    pub async fn void(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
-        Ok(gave_back(&self.decide("V", vec![reference.to_key()?]).await?))
+    pub async fn void(&self, reference: &(impl KeyPart + ?Sized)) -> Result<CancelOutcome> {
+        Ok(cancel_outcome(&self.decide("V", vec![reference.to_key()?]).await?))
     }
 
     /// Confirms a reservation, as when it was paid, or when a database has it.

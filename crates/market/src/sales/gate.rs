@@ -12,7 +12,7 @@
 //!
 //! A Redis that was restarted, or took over from another one, may have lost *some* of its writes and
 //! would admit too many. Nothing is sold on it until the sale was compared with the database
-//! ([`reconcile`](super::reconcile)); the toolkit notices it and refuses (`vouched`).
+//! ([`reconcile`](super::reconcile)); the toolkit notices it and refuses (`verified`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,7 +25,8 @@ use seawall::{
     cache::{Cache, Loaded},
     lock::AcquireOutcome,
     stock::{
-        FlashSale, GaveBack, Opened, OrderFields, Reserved, SaleWindow, WaitingOrder, WaitingOrders,
+        CancelOutcome, FlashSale, Opened, OrderFields, Reserved, SaleWindow, WaitingOrder,
+        WaitingOrders,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,7 @@ impl Gate {
             return Ok(sale.clone());
         }
         let sale = self.context.seawall.flash_sale(&voucher).group(&(voucher % SALE_SHARDS));
-        let sale = sale.orders(MAX_WAITING).findable().vouched().build()?;
+        let sale = sale.orders(MAX_WAITING).findable().verified().build()?;
         if sales.len() >= MOST_HANDLES {
             // Made up by somebody who tries numbers; those in use are soon back.
             sales.clear();
@@ -125,7 +126,7 @@ impl Gate {
             answer => Ok(answer?),
         };
         let answer = reserve().await?;
-        if !matches!(answer, Reserved::Unknown | Reserved::Unvouched) {
+        if !matches!(answer, Reserved::Unknown | Reserved::Unverified) {
             return Ok(answer);
         }
         match self.window(voucher).await? {
@@ -159,7 +160,7 @@ impl Gate {
         let shard = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let _one = self.opening[shard].lock().await;
         let sale = self.sale(voucher)?;
-        if sale.is_vouched().await? {
+        if sale.is_verified().await? {
             return Ok(Opening::Open);
         }
         let lock = self.context.seawall.lock(keys::sale_lock(voucher));
@@ -169,7 +170,7 @@ impl Gate {
                 cause: "another process is opening it".into(),
             });
         };
-        let opened = sale.vouch(self.open_alone(&sale, voucher)).await;
+        let opened = sale.verify(self.open_alone(&sale, voucher)).await;
         // Whoever comes next finds it open, lock or no lock.
         let _ = guard.release().await;
         Ok(opened?.unwrap_or(Opening::Open))
@@ -265,7 +266,7 @@ impl Gate {
     }
 
     /// Tells a sale that an order ended: its unit is for sale again, its user may buy again.
-    pub(super) async fn give_back(&self, order: &Order) -> Result<GaveBack> {
+    pub(super) async fn give_back(&self, order: &Order) -> Result<CancelOutcome> {
         Ok(self.sale(order.voucher_id)?.give_back(&order.id).await?)
     }
 }

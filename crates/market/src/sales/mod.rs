@@ -114,7 +114,7 @@ impl Sales {
                 what: "the order queue",
                 cause: "too many orders wait for the database".into(),
             }),
-            Reserved::Unvouched => Err(Error::Unavailable {
+            Reserved::Unverified => Err(Error::Unavailable {
                 what: "the sale",
                 cause: "Redis was restarted and is being compared with the database".into(),
             }),

@@ -18,7 +18,9 @@ use std::{
     time::Duration,
 };
 
-use seawall::stock::{Adopted, Corrected, FlashSale, GaveBack, Holding, HoldingState, SaleStatus};
+use seawall::stock::{
+    Adopted, CancelOutcome, Corrected, FlashSale, Holding, HoldingState, SaleStatus,
+};
 
 use super::{
     AFTER_THE_END, MOST_SALES, Sales,
@@ -158,7 +160,7 @@ async fn repair(sale: &FlashSale, differences: &Differences, report: &mut Report
         }
     }
     for order in &differences.ended {
-        if sale.give_back(order).await? == GaveBack::Returned {
+        if sale.give_back(order).await? == CancelOutcome::Returned {
             report.returned += 1;
         }
     }

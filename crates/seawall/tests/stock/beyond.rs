@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use seawall::{
     Error, Seawall, cmd,
     stock::{
-        Adopted, Changed, FlashSale, GaveBack, Movement, Opened, OrderFields, Received, Repair,
-        Reserved, SaleStatus, SaleWindow,
+        Adopted, CancelOutcome, Changed, FlashSale, Movement, Opened, OrderFields, Received,
+        Repair, Reserved, SaleStatus, SaleWindow,
     },
 };
 
@@ -69,7 +69,7 @@ async fn an_exhausted_stream_takes_no_unit(setup: Setup) {
     assert_eq!(sale.reference_of(&2).await.expect("answered"), None);
     let waiting = seawall.waiting_orders("s").expect("a name");
     assert_eq!(waiting.find(&"b").await.expect("answered"), None);
-    assert_eq!(sale.give_back(&"b").await.expect("answered"), GaveBack::NeverReserved);
+    assert_eq!(sale.give_back(&"b").await.expect("answered"), CancelOutcome::NeverReserved);
     seawall.shutdown().await;
 }
 

@@ -8,7 +8,8 @@ use std::{
 use seawall::{
     FromRedisValue as _, Value, cmd,
     stock::{
-        Changed, Confirmed, FlashSale, GaveBack, Opened, OrderFields, Phase, Reserved, SaleWindow,
+        CancelOutcome, Changed, Confirmed, FlashSale, Opened, OrderFields, Phase, Reserved,
+        SaleWindow,
     },
     testing::Stage,
 };
@@ -63,12 +64,12 @@ async fn a_sale_from_opening_to_close(setup: Setup) {
     assert_eq!(sale.confirm(&"a").await.expect("answered"), Confirmed::Confirmed);
     assert_eq!(sale.confirm(&"a").await.expect("answered"), Confirmed::Already);
     assert_eq!(sale.confirm(&"z").await.expect("answered"), Confirmed::NeverReserved);
-    assert_eq!(sale.give_back(&"c").await.expect("answered"), GaveBack::Returned);
-    assert_eq!(sale.give_back(&"c").await.expect("answered"), GaveBack::Already);
+    assert_eq!(sale.give_back(&"c").await.expect("answered"), CancelOutcome::Returned);
+    assert_eq!(sale.give_back(&"c").await.expect("answered"), CancelOutcome::Already);
     assert_eq!(sale.confirm(&"c").await.expect("answered"), Confirmed::GivenBack);
     assert_eq!(sale.reserve(&2, &"c", &nothing()).await.expect("answered"), Reserved::GivenBack);
     // Given back before it arrived: it never gets a unit.
-    assert_eq!(sale.give_back(&"late").await.expect("answered"), GaveBack::NeverReserved);
+    assert_eq!(sale.give_back(&"late").await.expect("answered"), CancelOutcome::NeverReserved);
     assert_eq!(sale.reserve(&5, &"late", &nothing()).await.expect("answered"), Reserved::GivenBack);
     assert!(sale.reserve(&2, &"e", &nothing()).await.expect("answered").receipt().is_some());
 
@@ -233,7 +234,7 @@ async fn lost_replies_change_no_answer() {
         assert_eq!(told(sale.reserve(&1, &"a", &nothing()).await), Some(1));
         stage.faults().lose_replies(1);
         let back = sale.give_back(&"a").await.expect("asked again");
-        assert!(matches!(back, GaveBack::Returned | GaveBack::Already), "{back:?}");
+        assert!(matches!(back, CancelOutcome::Returned | CancelOutcome::Already), "{back:?}");
         stage.faults().lose_replies(1);
         assert!(!matches!(sale.top_up("t", 5).await.expect("asked again"), Changed::Unknown));
         let status = sale.status().await.expect("answered").expect("open");
@@ -264,6 +265,6 @@ async fn nonsense_is_refused_with_a_sentence() {
     let bytes: &[u8] = b"a b\n\0{%";
     assert!(sale.reserve(bytes, bytes, &nothing()).await.expect("answered").receipt().is_some());
     assert!(sale.reserve(bytes, bytes, &nothing()).await.expect("answered").receipt().is_some());
-    assert_eq!(sale.give_back(bytes).await.expect("answered"), GaveBack::Returned);
+    assert_eq!(sale.give_back(bytes).await.expect("answered"), CancelOutcome::Returned);
     stage.shutdown().await;
 }

@@ -20,7 +20,7 @@ on_every_backend! {
 const STOCK: u64 = 5;
 
 fn sale(seawall: &Seawall) -> FlashSale {
-    seawall.flash_sale("s").vouched().build().expect("valid")
+    seawall.flash_sale("s").verified().build().expect("valid")
 }
 
 async fn open(sale: &FlashSale) -> Result<(), Error> {
@@ -61,22 +61,22 @@ async fn a_sale_sells_after_somebody_vouched_for_it(setup: Setup) {
     let (a, b) = (sale(&one), sale(&other));
     assert_eq!(reserve(&a, 1).await, Reserved::Unknown);
     open(&a).await.expect("opened");
-    assert_eq!(reserve(&a, 1).await, Reserved::Unvouched);
-    assert!(!a.is_vouched().await.expect("answered"));
-    let failed = a.vouch(async { Err::<(), _>(Error::Invalid("no".into())) }).await;
+    assert_eq!(reserve(&a, 1).await, Reserved::Unverified);
+    assert!(!a.is_verified().await.expect("answered"));
+    let failed = a.verify(async { Err::<(), _>(Error::Invalid("no".into())) }).await;
     assert!(matches!(failed, Err(Error::Invalid(_))), "{failed:?}");
-    assert_eq!(reserve(&a, 1).await, Reserved::Unvouched, "nobody compared it to the end");
-    assert_eq!(a.vouch(compare(&a, 1..=1)).await.expect("compared"), Some(()));
+    assert_eq!(reserve(&a, 1).await, Reserved::Unverified, "nobody compared it to the end");
+    assert_eq!(a.verify(compare(&a, 1..=1)).await.expect("compared"), Some(()));
     assert_eq!(reserve(&a, 1).await.receipt().expect("adopted").at_millis, 0);
     assert!(matches!(reserve(&a, 2).await, Reserved::Reserved(_)));
     // Whatever handle: it was compared, and is not again.
     assert!(matches!(reserve(&b, 3).await, Reserved::Reserved(_)));
-    let again = b.vouch(async { panic!("it was compared") }).await;
+    let again = b.verify(async { panic!("it was compared") }).await;
     assert_eq!(again.map_err(|error: Error| error.to_string()), Ok(None::<()>));
-    // Opened once more by another name, or without a word about vouching: the same sale.
+    // Opened once more by another name, or without a word about verifying: the same sale.
     let plain = one.flash_sale("s").build().expect("valid");
     assert!(matches!(reserve(&plain, 4).await, Reserved::Reserved(_)));
-    assert!(matches!(plain.is_vouched().await, Err(Error::Invalid(_))));
+    assert!(matches!(plain.is_verified().await, Err(Error::Invalid(_))));
     one.shutdown().await;
     other.shutdown().await;
 }
@@ -97,7 +97,7 @@ async fn the_last_writes_are_lost(looks: bool) {
     let (log, kept) = (server.dir().join("appendonlydir"), server.dir().join("kept"));
     let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
     let (a, b) = (sale(&one), sale(&other));
-    a.vouch(open(&a)).await.expect("opened");
+    a.verify(open(&a)).await.expect("opened");
     for user in 1..=3 {
         assert!(reserve(&a, user).await.receipt().is_some());
     }
@@ -118,10 +118,10 @@ async fn the_last_writes_are_lost(looks: bool) {
         return;
     }
     for sale in [&a, &b] {
-        assert_eq!(reserve_patiently(sale, 6).await, Reserved::Unvouched);
+        assert_eq!(reserve_patiently(sale, 6).await, Reserved::Unverified);
         assert_eq!(sale.status().await.expect("answered").expect("open").left, 2, "forgotten");
     }
-    assert_eq!(a.vouch(compare(&a, 1..=5)).await.expect("compared"), Some(()));
+    assert_eq!(a.verify(compare(&a, 1..=5)).await.expect("compared"), Some(()));
     for sale in [&a, &b] {
         assert_eq!(reserve(sale, 6).await, Reserved::SoldOut);
         assert!(matches!(reserve(sale, 5).await, Reserved::AlreadyYours(_)));
@@ -152,15 +152,15 @@ async fn a_restart_in_the_middle_of_a_comparison_is_noticed() {
     let seawall = connect(&server.url()).await;
     let sale = sale(&seawall);
     open(&sale).await.expect("opened");
-    let compared = sale.vouch(async {
+    let compared = sale.verify(async {
         compare(&sale, 1..=1).await?;
         server.restart().expect("it starts again");
         eventually("it answers again", async || sale.status().await.is_ok()).await;
         Ok::<_, Error>(())
     });
     assert_eq!(compared.await.expect("compared"), Some(()));
-    assert_eq!(reserve_patiently(&sale, 2).await, Reserved::Unvouched);
-    assert_eq!(sale.vouch(compare(&sale, 1..=1)).await.expect("compared"), Some(()));
+    assert_eq!(reserve_patiently(&sale, 2).await, Reserved::Unverified);
+    assert_eq!(sale.verify(compare(&sale, 1..=1)).await.expect("compared"), Some(()));
     assert!(matches!(reserve(&sale, 2).await, Reserved::Reserved(_)));
     seawall.shutdown().await;
 }
@@ -172,7 +172,7 @@ async fn the_engine_is_compared_when_it_starts_again() {
     {
         let seawall = connect(&url).await;
         let sale = sale(&seawall);
-        sale.vouch(open(&sale)).await.expect("opened");
+        sale.verify(open(&sale)).await.expect("opened");
         assert!(reserve(&sale, 1).await.receipt().is_some());
         seawall.shutdown().await;
     }
@@ -185,8 +185,8 @@ async fn the_engine_is_compared_when_it_starts_again() {
     .await;
     let seawall = again.expect("just looked at");
     let sale = sale(&seawall);
-    assert_eq!(reserve(&sale, 2).await, Reserved::Unvouched);
-    assert_eq!(sale.vouch(compare(&sale, 1..=1)).await.expect("compared"), Some(()));
+    assert_eq!(reserve(&sale, 2).await, Reserved::Unverified);
+    assert_eq!(sale.verify(compare(&sale, 1..=1)).await.expect("compared"), Some(()));
     assert!(matches!(reserve(&sale, 2).await, Reserved::Reserved(_)));
     seawall.shutdown().await;
 }
@@ -195,17 +195,17 @@ async fn the_engine_is_compared_when_it_starts_again() {
 async fn after_a_fail_over(url: &str, fail_over: impl FnOnce(&FlashSale)) {
     let seawall = connect(url).await;
     let sale = sale(&seawall);
-    sale.vouch(open(&sale)).await.expect("opened");
+    sale.verify(open(&sale)).await.expect("opened");
     assert!(reserve(&sale, 1).await.receipt().is_some());
     fail_over(&sale);
     // Unknown: the replica had not heard of the sale at all.
     let answer = reserve_patiently(&sale, 2).await;
-    assert!(matches!(answer, Reserved::Unvouched | Reserved::Unknown), "{answer:?}");
+    assert!(matches!(answer, Reserved::Unverified | Reserved::Unknown), "{answer:?}");
     let known = async {
         open(&sale).await?;
         compare(&sale, 1..=1).await
     };
-    assert_eq!(sale.vouch(known).await.expect("compared"), Some(()));
+    assert_eq!(sale.verify(known).await.expect("compared"), Some(()));
     assert!(matches!(reserve(&sale, 2).await, Reserved::Reserved(_)));
     seawall.shutdown().await;
 }
