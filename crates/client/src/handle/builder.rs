@@ -408,7 +408,7 @@ impl<H: From<Handle>> Builder<H> {
             config.engine.settings.dir = dir.display().to_string();
             config.engine.settings.appendonly = true;
             config.journal =
-                Some(seawall_server::log::open_journal(seawall_server::log::Place::new(dir)));
+                Some(seawall_server::aof::open_journal(seawall_server::aof::Place::new(dir)));
         }
         seawall_server::Server::start(config)
             .map_err(|error| Error::Invalid(format!("the embedded engine cannot start: {error}")))
