@@ -201,14 +201,14 @@ mod tests {
         atomic::{AtomicU32, Ordering},
     };
 
-    use seawall::testing::Stage;
+    use seawall::testing::TestServer;
 
     use super::*;
 
     #[tokio::test]
     async fn a_job_goes_on_after_a_round_that_panicked() {
-        let stage = Stage::start().await.expect("it starts");
-        let mut jobs = Jobs::new(stage.seawall());
+        let test_server = TestServer::start().await.expect("it starts");
+        let mut jobs = Jobs::new(test_server.seawall());
         let rounds = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&rounds);
         jobs.every("test", Duration::from_secs(1), move || {
@@ -221,7 +221,7 @@ mod tests {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while rounds.load(Ordering::SeqCst) < 3 {
             assert!(std::time::Instant::now() < deadline, "the job has ended");
-            stage.advance(Duration::from_secs(1)).await;
+            test_server.advance(Duration::from_secs(1)).await;
         }
         jobs.stop().await;
     }

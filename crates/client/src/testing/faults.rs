@@ -45,13 +45,13 @@ mod control {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
-    /// use seawall::testing::Stage;
+    /// use seawall::testing::TestServer;
     ///
-    /// let stage = Stage::start().await?;
-    /// stage.faults().begin_outage();
+    /// let test_server = TestServer::start().await?;
+    /// test_server.faults().begin_outage();
     /// // … your code must cope …
-    /// stage.faults().end_outage();
-    /// # stage.shutdown().await; Ok(()) }
+    /// test_server.faults().end_outage();
+    /// # test_server.shutdown().await; Ok(()) }
     /// ```
     #[derive(Debug, Clone, Default)]
     pub struct FaultControl {

@@ -165,8 +165,8 @@ async fn a_batch_reads_small_and_large_alike(setup: Setup) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_live_as_long_as_an_entry_that_slides() {
-    let stage = seawall::testing::Stage::start().await.expect("an engine");
-    let seawall = stage.seawall();
+    let test_server = seawall::testing::TestServer::start().await.expect("an engine");
+    let seawall = test_server.seawall();
     let cache: Cache<u64, String> = seawall
         .cache("sliding")
         .local_max_bytes(0)
@@ -179,7 +179,7 @@ async fn parts_live_as_long_as_an_entry_that_slides() {
         .expect("options agree");
     cache.put(&7, &content(1, SIZE)).await.expect("stored");
     for _ in 0..5 {
-        stage.advance(Duration::from_secs(60)).await;
+        test_server.advance(Duration::from_secs(60)).await;
         assert!(cache.get(&7).await.expect("answered").is_some(), "it is read, so it stays");
         let started = std::time::Instant::now();
         loop {

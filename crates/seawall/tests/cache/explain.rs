@@ -10,7 +10,7 @@ use seawall::{
         RemoteState,
     },
     cmd,
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::sync::Semaphore;
 
@@ -249,17 +249,17 @@ async fn the_filter_has_an_opinion(setup: Setup) {
 
 #[tokio::test]
 async fn an_outage_and_the_repair_queue_show() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache: Cache<u64, String> = stage.seawall().cache("q").build().expect("defaults");
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache: Cache<u64, String> = test_server.seawall().cache("q").build().expect("defaults");
     fill(&cache, Some("tea")).await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let queued = tokio::spawn({
         let cache = cache.clone();
         async move { cache.invalidate(&1).await }
     });
     // Its tries pause by the clock.
     while !queued.is_finished() {
-        stage.advance(Duration::from_millis(10)).await;
+        test_server.advance(Duration::from_millis(10)).await;
     }
     let said = cache.explain(&1).await.expect("a good key");
     assert_eq!((said.waits_for_recovery, said.recovery_queue), (true, 1), "{said}");
@@ -269,14 +269,14 @@ async fn an_outage_and_the_repair_queue_show() {
     }
     let said = cache.explain(&1).await.expect("a good key");
     assert_eq!(said.breaker, "open", "{said}");
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     let said = cache.explain(&1).await.expect("a good key");
     assert_eq!(entry(&said).kind, "value", "asked though the breaker is open: {said}");
     while cache.explain(&1).await.expect("a good key").waits_for_recovery {
-        stage.advance(Duration::from_millis(100)).await;
+        test_server.advance(Duration::from_millis(100)).await;
     }
     assert_eq!(cache.explain(&1).await.expect("a good key").remote, RemoteState::None);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 async fn it_can_be_read_by_machines(setup: Setup) {

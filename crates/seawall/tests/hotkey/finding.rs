@@ -12,7 +12,7 @@ use seawall::{
     Error, Seawall,
     cache::{Cache, Freshness, Invalidation, Loaded, LocalKeeps, Source},
     hotkey::{HotEvent, HotReason, HotRule, HotRules},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{FaultProxy, ServerProcess};
 
@@ -217,22 +217,22 @@ async fn a_listener_that_panics_ends_nothing(setup: Setup) {
 /// In ticks of a clock that is moved by hand: no machine is too slow for this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_takes_two_ticks_to_be_hot_and_three_windows_to_cool() {
-    let stage = Stage::start().await.expect("the engine starts");
-    let cache = hot_only(stage.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
+    let test_server = TestServer::start().await.expect("the engine starts");
+    let cache = hot_only(test_server.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
     cache.put(&7, &70).await.expect("stored");
-    let hot = stage.seawall().hot_keys();
+    let hot = test_server.seawall().hot_keys();
     until("the list of the beginning is there", async || hot.status().fleet).await;
     for _ in 0..2 {
         for _ in 0..1000 {
             read(&cache, Freshness::Cached, 7, 0).await;
         }
-        stage.advance(Duration::from_millis(100)).await;
+        test_server.advance(Duration::from_millis(100)).await;
     }
     until("two ticks are enough", async || held(&cache, 7).await).await;
 
     let mut passed = Duration::ZERO;
     while !hot.here().is_empty() {
-        stage.advance(Duration::from_millis(100)).await;
+        test_server.advance(Duration::from_millis(100)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         passed += Duration::from_millis(100);
         assert!(passed < 60 * SECOND, "it never cools");
@@ -240,23 +240,23 @@ async fn it_takes_two_ticks_to_be_hot_and_three_windows_to_cool() {
     assert!(passed > 2 * SECOND, "it cooled after {passed:?}, before its time");
     assert!(!held(&cache, 7).await, "what has cooled is let go");
     assert!(hot.fleet().await.expect("a list").is_empty());
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 /// Twenty thousand keys, each read a few times: none is hot, and no report grows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_keys_are_not_a_hot_key() {
-    let stage = Stage::start().await.expect("the engine starts");
-    let cache = hot_only(stage.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
+    let test_server = TestServer::start().await.expect("the engine starts");
+    let cache = hot_only(test_server.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
     for key in 0..20_000 {
         let _ = cache.get(&(key % 5_000)).await.expect("an answer");
         if key % 2_000 == 0 {
-            stage.advance(Duration::from_millis(100)).await;
+            test_server.advance(Duration::from_millis(100)).await;
         }
     }
-    assert!(stage.seawall().hot_keys().here().is_empty());
-    assert!(stage.seawall().hot_keys().status().sketch_bytes < 1 << 20);
-    stage.shutdown().await;
+    assert!(test_server.seawall().hot_keys().here().is_empty());
+    assert!(test_server.seawall().hot_keys().status().sketch_bytes < 1 << 20);
+    test_server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

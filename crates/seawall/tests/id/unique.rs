@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use seawall::{Seawall, cmd, id::IdsBuilder, testing::Stage};
+use seawall::{Seawall, cmd, id::IdsBuilder, testing::TestServer};
 use seawall_testkit::backend::Backend;
 
 use super::{
@@ -79,8 +79,9 @@ async fn cluster() {
 /// Only the mark keeps the processes apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_are_unique_while_time_stands_still() {
-    let stage = Stage::start().await.expect("it starts");
-    let count = storm([stage.seawall(); HANDLES], |builder| builder.smallest_segment(4)).await;
-    stage.shutdown().await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let count =
+        storm([test_server.seawall(); HANDLES], |builder| builder.smallest_segment(4)).await;
+    test_server.shutdown().await;
     assert_eq!(count, Ok(HANDLES * TASKS_EACH * IDS_EACH));
 }

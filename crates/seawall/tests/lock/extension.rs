@@ -7,7 +7,7 @@ use futures_util::{FutureExt, future::join_all};
 use seawall::{
     Seawall, cmd,
     lock::{Extension, Guard, Lock, Release, With},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{
     FaultProxy, ServerProcess,
@@ -347,8 +347,8 @@ async fn a_body_is_stopped_when_its_lease_was_made_shorter(ground: Ground) {
 /// The same on a clock that is moved by hand, to the moment.
 #[tokio::test]
 async fn lost_is_told_at_the_new_end() {
-    let stage = Stage::start().await.expect("a stage");
-    let lock = stage.seawall().lock("x").lease_ttl(LONG).fixed();
+    let test_server = TestServer::start().await.expect("a test_server");
+    let lock = test_server.seawall().lock("x").lease_ttl(LONG).fixed();
     let guard = take(&lock).await;
     let told = tokio::spawn({
         let guard = guard.reenter();
@@ -356,10 +356,10 @@ async fn lost_is_told_at_the_new_end() {
     });
     tokio::task::yield_now().await;
     assert_eq!(guard.extend(PATIENCE).await.expect("answered"), Extension::Extended);
-    stage.advance(PATIENCE / 2).await;
+    test_server.advance(PATIENCE / 2).await;
     assert!(!guard.is_lost());
-    stage.advance(PATIENCE / 2).await;
+    test_server.advance(PATIENCE / 2).await;
     tokio::time::timeout(PATIENCE, told).await.expect("it is told").expect("it only waited");
     let _next = take(&lock).await;
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

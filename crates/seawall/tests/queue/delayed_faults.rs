@@ -17,7 +17,7 @@ use seawall::{
 };
 use seawall_testkit::{
     ServerProcess,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
     proxy::{FaultProxy, On},
 };
 
@@ -118,7 +118,7 @@ fn done(path: &Path) -> BTreeSet<u64> {
 /// Consumers come back after each kill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_that_are_killed_lose_nothing() {
-    let stand = Stand::private(Backend::Redis).expect("a server");
+    let stand = TestBackend::private(Backend::Redis).expect("a server");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("done");
     let seawall = Seawall::connect(stand.url()).await.expect("in");

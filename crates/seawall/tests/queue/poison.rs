@@ -16,7 +16,7 @@ use seawall::{
 };
 use seawall_testkit::{
     ServerProcess,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
     proxy::{FaultProxy, On},
 };
 use tempfile::TempDir;
@@ -128,7 +128,7 @@ fn done(path: &Path) -> BTreeSet<u64> {
 
 /// Runs a trial and judges it.
 async fn run(backend: Backend, shards: usize, attempts: u64, poison: u64, by_hand: bool) {
-    let stand = Stand::shared(backend).expect("the backend starts");
+    let stand = TestBackend::shared(backend).expect("the backend starts");
     let folder = TempDir::new().expect("a folder");
     let prefix = format!("poison-{:08x}:", rand::random::<u32>());
     let socket = folder.path().join("engine.sock");

@@ -11,7 +11,7 @@ use std::{
 use seawall::{
     Seawall, cmd,
     social::{Add, Audit, Order, OrderIndex},
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -197,17 +197,17 @@ async fn orders_that_arrive_during_a_rebuild_are_not_lost(setup: Setup) {
 /// The bug of the documents: a retry loop without a break. Ours ends and hands the update over.
 #[tokio::test]
 async fn an_update_that_redis_does_not_take_is_handed_over_after_five_attempts() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     let table = Table::default();
-    let index = table.index(stage.seawall());
+    let index = table.index(test_server.seawall());
     let orders = index.of(&7).expect("valid");
     assert!(ids(&index, 5).await.is_empty());
     let order = Order { id: 1, time: 1 };
     table.insert(order);
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let hand = async {
         loop {
-            stage.advance(Duration::from_millis(10)).await;
+            test_server.advance(Duration::from_millis(10)).await;
         }
     };
     let added = tokio::select! {
@@ -216,9 +216,9 @@ async fn an_update_that_redis_does_not_take_is_handed_over_after_five_attempts()
     };
     assert_eq!(added, Add::HandedOver);
     assert_eq!(*table.handed_over.lock().expect("not poisoned"), [1]);
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     // What the queue does with it.
     assert_eq!(orders.add(order).await.expect("answered"), Add::Added);
     assert_eq!(ids(&index, 5).await, [1]);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -246,25 +246,25 @@ async fn a_sale_that_is_taken_back_is_told_to_parts_that_were_away(setup: Setup)
 
 #[tokio::test]
 async fn references_must_be_remembered_for_a_while() {
-    let stage = seawall::testing::Stage::start().await.expect("a stage");
+    let test_server = seawall::testing::TestServer::start().await.expect("a test_server");
     for kept in [Duration::ZERO, Duration::from_millis(1), MINUTE - Duration::from_millis(1)] {
-        let refused = stage.seawall().inventory("s").references_for(kept).open().await;
+        let refused = test_server.seawall().inventory("s").references_for(kept).open().await;
         let error = refused.expect_err("refused").to_string();
         assert!(error.contains("references_for"), "{error}");
     }
-    assert!(stage.seawall().inventory("s").rounds(u64::MAX).open().await.is_err());
-    let stock = stage.seawall().inventory("s").references_for(MINUTE).open().await;
+    assert!(test_server.seawall().inventory("s").rounds(u64::MAX).open().await.is_err());
+    let stock = test_server.seawall().inventory("s").references_for(MINUTE).open().await;
     // A hold may outlast the memory of references, also one whose parts hear of nothing.
     let stock = stock.expect("opened");
     assert_eq!(stock.receive("r", 2).await.expect("ok"), Received::Complete { added: 2 });
     let long = at("long", 0);
     assert!(stock.hold(&long, 2, MINUTE * 60).await.expect("ok").is_yours());
-    stage.advance(MINUTE * 30).await;
+    test_server.advance(MINUTE * 30).await;
     let _ = stock.sweep().await.expect("swept");
     assert_eq!(stock.sell_now(&at("b", 1), 1).await.expect("ok"), Held::SoldOut { left: 0 });
     let _ = stock.sell(&long).await.expect("ok");
-    stage.advance(MINUTE * 30).await;
+    test_server.advance(MINUTE * 30).await;
     let _ = stock.sweep().await.expect("swept");
     assert_eq!(total(&stock).await, Levels { received: 2, held: 0, sold: 2, left: 0 });
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -11,7 +11,7 @@ use seawall::{
         CancelOutcome, Changed, Confirmed, FlashSale, Opened, OrderFields, Phase, Reserved,
         SaleWindow,
     },
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -194,31 +194,31 @@ async fn a_sale_that_ended_long_ago_is_not_opened(setup: Setup) {
 
 #[tokio::test]
 async fn the_window_is_the_servers_and_everything_goes_after_the_aftermath() {
-    let stage = Stage::start().await.expect("a stage");
-    let sale = stage.seawall().flash_sale("w").kept_for(HOUR).build().expect("valid");
+    let test_server = TestServer::start().await.expect("a test_server");
+    let sale = test_server.seawall().flash_sale("w").kept_for(HOUR).build().expect("valid");
     let window =
         SaleWindow::from_now(Duration::from_secs(60), Duration::from_secs(60)).expect("a window");
     assert_eq!(sale.open("o", window, 5).await.expect("answered"), Opened::Opened);
     let early = sale.reserve(&1, &"a", &nothing()).await.expect("answered");
     let Reserved::NotStarted { begins_in } = early else { panic!("{early:?}") };
     assert!(begins_in <= Duration::from_secs(60), "{begins_in:?}");
-    stage.advance(Duration::from_secs(60)).await;
+    test_server.advance(Duration::from_secs(60)).await;
     assert!(sale.reserve(&1, &"a", &nothing()).await.expect("answered").receipt().is_some());
-    stage.advance(Duration::from_secs(61)).await;
+    test_server.advance(Duration::from_secs(61)).await;
     assert_eq!(sale.reserve(&2, &"b", &nothing()).await.expect("answered"), Reserved::Ended);
-    stage.advance(HOUR).await;
+    test_server.advance(HOUR).await;
     assert_eq!(sale.reserve(&2, &"b", &nothing()).await.expect("answered"), Reserved::Unknown);
     let keys: Vec<String> =
-        stage.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
+        test_server.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
     assert!(keys.is_empty(), "{keys:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn lost_replies_change_no_answer() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     for lost in 1..=4 {
-        let sale = stage.seawall().flash_sale(&lost).orders(100).build().expect("valid");
+        let sale = test_server.seawall().flash_sale(&lost).orders(100).build().expect("valid");
         opened(&sale, 2).await;
         let told = |outcome: Result<Reserved, seawall::Error>| match outcome {
             Ok(answer) => Some(answer.receipt().expect("a unit").sequence),
@@ -227,37 +227,37 @@ async fn lost_replies_change_no_answer() {
                 None
             }
         };
-        stage.faults().lose_replies(lost);
+        test_server.faults().lose_replies(lost);
         let first = told(sale.reserve(&1, &"a", &nothing()).await);
         assert_eq!(first.is_some(), lost < 3, "three attempts");
-        stage.faults().lose_replies(0);
+        test_server.faults().lose_replies(0);
         assert_eq!(told(sale.reserve(&1, &"a", &nothing()).await), Some(1));
-        stage.faults().lose_replies(1);
+        test_server.faults().lose_replies(1);
         let back = sale.give_back(&"a").await.expect("asked again");
         assert!(matches!(back, CancelOutcome::Returned | CancelOutcome::Already), "{back:?}");
-        stage.faults().lose_replies(1);
+        test_server.faults().lose_replies(1);
         assert!(!matches!(sale.top_up("t", 5).await.expect("asked again"), Changed::Unknown));
         let status = sale.status().await.expect("answered").expect("open");
         assert_eq!((status.received, status.left, status.reserved), (7, 7, 0));
-        assert_eq!(sale_length(stage.seawall(), sale.stream_key()).await, 1);
+        assert_eq!(sale_length(test_server.seawall(), sale.stream_key()).await, 1);
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn nonsense_is_refused_with_a_sentence() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     let now = SystemTime::now();
     assert!(SaleWindow::between(now, now).is_err());
     assert!(SaleWindow::between(SystemTime::UNIX_EPOCH - HOUR, now).is_err());
-    assert!(stage.seawall().flash_sale("").build().is_err());
+    assert!(test_server.seawall().flash_sale("").build().is_err());
     for beside in ["buyers", "receipts"] {
         assert!(
-            stage.seawall().flash_sale(&(35, beside)).build().is_err(),
+            test_server.seawall().flash_sale(&(35, beside)).build().is_err(),
             "another sale's {beside}"
         );
     }
-    let sale = stage.seawall().flash_sale("x{y}:z").build().expect("valid");
+    let sale = test_server.seawall().flash_sale("x{y}:z").build().expect("valid");
     opened(&sale, 1).await;
     let many = (0..65).fold(nothing(), |order, _| order.field("f", 1));
     assert!(sale.reserve(&1, &"a", &many).await.is_err());
@@ -266,5 +266,5 @@ async fn nonsense_is_refused_with_a_sentence() {
     assert!(sale.reserve(bytes, bytes, &nothing()).await.expect("answered").receipt().is_some());
     assert!(sale.reserve(bytes, bytes, &nothing()).await.expect("answered").receipt().is_some());
     assert_eq!(sale.give_back(bytes).await.expect("answered"), CancelOutcome::Returned);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

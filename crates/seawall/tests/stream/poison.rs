@@ -11,7 +11,7 @@ use seawall::{
     Seawall,
     stream::{Delivery, Outcome, Stream},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use tempfile::TempDir;
 
 use crate::{
@@ -145,7 +145,7 @@ async fn run_until_settled(trial: &Trial, streams: &[Stream<u64>], named: bool) 
 
 /// Runs a trial and judges it.
 async fn run(backend: Backend, streams: u64, limit: u64, poison: u64, named: bool, batches: bool) {
-    let stand = Stand::shared(backend).expect("the backend starts");
+    let stand = TestBackend::shared(backend).expect("the backend starts");
     let folder = TempDir::new().expect("a folder");
     let prefix = format!("poison-{:08x}:", rand::random::<u32>());
     let socket = folder.path().join("engine.sock");

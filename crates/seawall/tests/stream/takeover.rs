@@ -12,7 +12,7 @@ use seawall::{
     Seawall, cmd,
     stream::{Delivery, Outcome, Stream},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 
 use crate::{
     eventually,
@@ -115,7 +115,7 @@ async fn hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pending_of_a_killed_worker_is_taken_over_in_time() {
-    let stand = Stand::private(Backend::Redis).expect("a server");
+    let stand = TestBackend::private(Backend::Redis).expect("a server");
     let seawall = Seawall::connect(stand.url()).await.expect("in");
     let stream = seawall.stream::<u64>("held").expect("a name");
     for number in 0..10 {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use seawall::{
     Seawall, cmd,
     stream::{Delivery, Outcome, Retention, Stream},
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::sync::Semaphore;
 
@@ -80,29 +80,34 @@ async fn nothing_is_dropped_that_a_group_has_not_settled(setup: Setup) {
 
 #[tokio::test]
 async fn what_is_kept_for_a_time_goes_when_it_is_over() {
-    let stage = Stage::start().await.expect("it starts");
-    let stream = stage.seawall().stream::<u64>("timed").expect("a name");
-    group(stage.seawall(), &stream, "g").await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let stream = test_server.seawall().stream::<u64>("timed").expect("a name");
+    group(test_server.seawall(), &stream, "g").await;
     for number in 0..10 {
         stream.append(&number).await.expect("appended");
-        stage.advance(Duration::from_secs(1)).await;
+        test_server.advance(Duration::from_secs(1)).await;
     }
-    settle(stage.seawall(), &stream, "g", 10).await;
+    settle(test_server.seawall(), &stream, "g", 10).await;
     let first = stream.status("g").await.expect("answered");
     assert_eq!((first.pending, first.lag, first.length), (1, Some(0), 10));
     let key = stream.key();
-    let pending: (u64, String, String, seawall::Value) = stage
+    let pending: (u64, String, String, seawall::Value) = test_server
         .seawall()
         .client()
         .query(key, cmd("XPENDING").arg(key).arg("g"))
         .await
         .expect("asked");
     let mut ack = cmd("XACK");
-    stage.seawall().client().send(key, ack.arg(key).arg("g").arg(pending.1)).await.expect("acked");
+    test_server
+        .seawall()
+        .client()
+        .send(key, ack.arg(key).arg("g").arg(pending.1))
+        .await
+        .expect("acked");
     let keep = Retention::For(Duration::from_millis(5_500));
     assert_eq!(stream.trim(keep).await.expect("answered"), 5);
     assert_eq!(stream.trim(keep).await.expect("answered"), 0);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

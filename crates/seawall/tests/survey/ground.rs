@@ -4,17 +4,17 @@ use seawall::{
     Seawall, cmd,
     survey::{End, Report, Survey},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 
 /// A backend of the test's own, and a handle on it.
 pub(crate) struct Ground {
-    pub(crate) stand: Stand,
+    pub(crate) stand: TestBackend,
     pub(crate) seawall: Seawall,
 }
 
 impl Ground {
     pub(crate) async fn open(backend: Backend) -> Self {
-        let stand = Stand::private(backend).expect("the backend starts");
+        let stand = TestBackend::private(backend).expect("the backend starts");
         let patience = std::time::Duration::from_secs(20);
         let builder = Seawall::builder(stand.url()).response_timeout(patience);
         let seawall = builder.connect().await.expect("it answers");

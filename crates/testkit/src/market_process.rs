@@ -17,12 +17,12 @@ const SETTING: &str = "SEAWALL_";
 
 /// A running market that ends with this value.
 #[derive(Debug)]
-pub struct Served {
+pub struct MarketProcess {
     child: Child,
     address: SocketAddr,
 }
 
-impl Served {
+impl MarketProcess {
     /// `program serve` with its data in `data`, not yet started.
     #[must_use]
     pub fn command(program: impl Into<PathBuf>, data: &Path) -> Command {
@@ -100,7 +100,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for MarketProcess {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

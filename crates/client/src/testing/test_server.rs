@@ -1,7 +1,7 @@
-//! A stage for tests: a private embedded engine, its clock, and the faults.
+//! A test_server for tests: a private embedded engine, its clock, and the faults.
 //!
 //! The engine and the toolkit read the same clock, so a lifetime of an hour is over after one call
-//! of [`Stage::advance`], on both sides.
+//! of [`TestServer::advance`], on both sides.
 
 use std::{
     sync::Arc,
@@ -19,24 +19,24 @@ use crate::{Handle, error::Result};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
 /// use std::time::Duration;
-/// use seawall::{cmd, testing::Stage};
+/// use seawall::{cmd, testing::TestServer};
 ///
-/// let stage = Stage::start().await?;
-/// let client = stage.seawall().client();
+/// let test_server = TestServer::start().await?;
+/// let client = test_server.seawall().client();
 /// client.send(b"k", cmd("SET").arg("k").arg("v").arg("EX").arg(60)).await?;
-/// stage.advance(Duration::from_secs(61)).await;
+/// test_server.advance(Duration::from_secs(61)).await;
 /// let gone: Option<String> = client.query(b"k", cmd("GET").arg("k")).await?;
 /// assert_eq!(gone, None);
-/// # stage.shutdown().await; Ok(()) }
+/// # test_server.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Stage {
+pub struct TestServer {
     handle: Handle,
     time: ManualTime,
     faults: FaultControl,
 }
 
-impl Stage {
+impl TestServer {
     /// Starts an engine in memory.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Stage {
             .engine_clock(Arc::new(SharedTime::new(time.clone())))
             .connect()
             .await?;
-        Ok(Stage { handle, time, faults })
+        Ok(TestServer { handle, time, faults })
     }
 
     /// The handle to test with.
