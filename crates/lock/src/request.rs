@@ -322,7 +322,7 @@ pub(super) mod tests {
         let options = LockOptions {
             kind: Kind::Mutex,
             key: key.into(),
-            lease,
+            lease_ttl: lease,
             renewed: true,
             poll_interval: Duration::from_secs(1),
             replicas: None,

@@ -26,7 +26,7 @@ use crate::{
     feed::{self, Feed, inboxes::Inboxes},
     follows::Follows,
     home::Home,
-    http::{self, InHand, metrics::Requests},
+    http::{self, RequestTracker, metrics::Requests},
     inventory::Goods,
     jobs::Jobs,
     keys,
@@ -96,7 +96,7 @@ pub(crate) struct State {
     goods: Arc<Goods>,
     carts: Arc<Carts>,
     orders: Arc<Orders>,
-    in_hand: InHand,
+    request_tracker: RequestTracker,
     requests: Requests,
     draining: AtomicBool,
 }
@@ -166,8 +166,8 @@ impl State {
         &self.orders
     }
 
-    pub(crate) fn in_hand(&self) -> &InHand {
-        &self.in_hand
+    pub(crate) fn request_tracker(&self) -> &RequestTracker {
+        &self.request_tracker
     }
 
     pub(crate) fn requests(&self) -> &Requests {
@@ -286,7 +286,7 @@ impl App {
             goods,
             carts,
             orders,
-            in_hand: InHand::default(),
+            request_tracker: RequestTracker::default(),
             requests: Requests::new(),
             draining,
         });
@@ -322,7 +322,7 @@ impl App {
     /// Finishes what requests and jobs have in hand, closes the database and the handle on Redis.
     pub async fn shutdown(self) {
         self.begin_drain();
-        self.state.in_hand.drained().await;
+        self.state.request_tracker.drained().await;
         self.schedule.stop().await;
         self.workers.stop().await;
         self.jobs.stop().await;

@@ -16,9 +16,9 @@ use std::{
 use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream, Worker};
 
 use super::{
-    Order, Sales, Status,
-    gate::{VOUCHER, number},
-    millis, place, store,
+    Order, Sales, Status, millis, persist,
+    reservation::{VOUCHER, number},
+    store,
 };
 use crate::{
     error::{Error, Result},
@@ -117,7 +117,7 @@ pub(crate) fn start(sales: &Arc<Sales>, jobs: &mut Jobs) {
 
 impl Sales {
     fn streams(&self) -> Result<Vec<Stream<Order>>> {
-        let keys = self.gate.streams()?;
+        let keys = self.reservations.streams()?;
         keys.into_iter().map(|key| Ok(self.context.seawall.stream_at(key, order)?)).collect()
     }
 
@@ -179,14 +179,14 @@ impl Sales {
     }
 
     async fn settle_failed(&self, order: &Order) -> Result<()> {
-        match place::fail(&self.context.db, order, self.context.now()).await? {
+        match persist::fail(&self.context.db, order, self.context.now()).await? {
             Status::Failed => {
-                let back = self.gate.give_back(order).await?;
+                let back = self.reservations.give_back(order).await?;
                 tracing::error!(order = order.id, ?back, "a parked order has failed");
                 Ok(())
             }
             // It was written before its worker died.
-            _ => self.gate.confirm(std::slice::from_ref(order)).await,
+            _ => self.reservations.confirm(std::slice::from_ref(order)).await,
         }
     }
 }

@@ -40,20 +40,20 @@ pub(crate) enum NoAnswer {
 
 /// What this process works on.
 #[derive(Debug)]
-pub(crate) struct InHand {
+pub(crate) struct RequestTracker {
     room: Arc<Semaphore>,
     answer_limit: Duration,
     work_limit: Duration,
 }
 
-impl Default for InHand {
+impl Default for RequestTracker {
     fn default() -> Self {
         let room = Arc::new(Semaphore::new(MOST as usize));
-        InHand { room, answer_limit: ANSWER_LIMIT, work_limit: WORK_LIMIT }
+        RequestTracker { room, answer_limit: ANSWER_LIMIT, work_limit: WORK_LIMIT }
     }
 }
 
-impl InHand {
+impl RequestTracker {
     /// Does something to its end.
     ///
     /// # Cancel safety
@@ -123,17 +123,17 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_goes_away_does_not_stop_the_work() {
-        let in_hand = InHand::default();
+        let request_tracker = RequestTracker::default();
         let (go, gone) = oneshot::channel::<()>();
         let (done, end) = oneshot::channel();
         let work = async move {
             gone.await.expect("it is told");
             done.send(7).expect("somebody waits");
         };
-        let mut asked = Box::pin(in_hand.run(work));
+        let mut asked = Box::pin(request_tracker.run(work));
         assert!(futures_util::poll!(asked.as_mut()).is_pending());
         drop(asked);
-        let mut drained = Box::pin(in_hand.drained());
+        let mut drained = Box::pin(request_tracker.drained());
         assert!(futures_util::poll!(drained.as_mut()).is_pending(), "it is still in hand");
         go.send(()).expect("it waits");
         drained.await;
@@ -143,40 +143,44 @@ mod tests {
     #[tokio::test]
     async fn what_takes_too_long_is_answered_and_goes_on_but_not_for_ever() {
         let soon = Duration::from_millis(10);
-        let in_hand = InHand { answer_limit: soon, ..InHand::default() };
+        let request_tracker = RequestTracker { answer_limit: soon, ..RequestTracker::default() };
         let (go, gone) = oneshot::channel::<()>();
         let (done, end) = oneshot::channel();
         let work = async move { done.send(gone.await).expect("somebody waits") };
-        assert_eq!(in_hand.run(work).await, Err(NoAnswer::Late));
+        assert_eq!(request_tracker.run(work).await, Err(NoAnswer::Late));
         go.send(()).expect("it waits");
         assert_eq!(end.await, Ok(Ok(())));
-        let in_hand = InHand { work_limit: soon * 2, ..in_hand };
-        assert_eq!(in_hand.run(std::future::pending::<()>()).await, Err(NoAnswer::Late));
-        in_hand.drained().await;
-        assert_eq!(in_hand.room.available_permits(), MOST as usize);
+        let request_tracker = RequestTracker { work_limit: soon * 2, ..request_tracker };
+        assert_eq!(request_tracker.run(std::future::pending::<()>()).await, Err(NoAnswer::Late));
+        request_tracker.drained().await;
+        assert_eq!(request_tracker.room.available_permits(), MOST as usize);
     }
 
     #[tokio::test]
     async fn a_panic_is_no_answer_at_once_or_later() {
-        let in_hand = InHand::default();
-        assert_eq!(in_hand.run(async { panic!("at once") }).await, Err::<(), _>(NoAnswer::Broken));
+        let request_tracker = RequestTracker::default();
+        assert_eq!(
+            request_tracker.run(async { panic!("at once") }).await,
+            Err::<(), _>(NoAnswer::Broken)
+        );
         let later = async {
             tokio::task::yield_now().await;
             panic!("later")
         };
-        assert_eq!(in_hand.run(later).await, Err::<(), _>(NoAnswer::Broken));
-        assert_eq!(in_hand.run(async { 7 }).await, Ok(7));
+        assert_eq!(request_tracker.run(later).await, Err::<(), _>(NoAnswer::Broken));
+        assert_eq!(request_tracker.run(async { 7 }).await, Ok(7));
     }
 
     #[tokio::test]
     async fn without_room_it_ends_with_its_client() {
-        let in_hand = InHand { room: Arc::new(Semaphore::new(0)), ..InHand::default() };
+        let request_tracker =
+            RequestTracker { room: Arc::new(Semaphore::new(0)), ..RequestTracker::default() };
         let (held, mut end) = oneshot::channel::<()>();
         let work = async move {
             std::future::pending::<()>().await;
             drop(held);
         };
-        let mut asked = Box::pin(in_hand.run(work));
+        let mut asked = Box::pin(request_tracker.run(work));
         assert!(futures_util::poll!(asked.as_mut()).is_pending());
         assert_eq!(end.try_recv(), Err(oneshot::error::TryRecvError::Empty));
         drop(asked);

@@ -1,4 +1,4 @@
-//! The gate of a flash sale in Redis: the toolkit's sale, opened from the database.
+//! Reservations of a flash sale in Redis: the toolkit's sale, opened from the database.
 //!
 //! A sale that Redis does not know is opened when somebody asks for it (Redis was new, or came back
 //! empty), from one look at what still waits and then one at the database:
@@ -70,7 +70,7 @@ pub(super) enum Opening {
 
 /// All sales.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct Reservations {
     context: Context,
     /// One opens a sale; the others of this process wait for it.
     opening: [Mutex<()>; SALE_SHARDS as usize],
@@ -82,7 +82,7 @@ pub(super) struct Gate {
     sales: std::sync::Mutex<HashMap<u64, FlashSale>>,
 }
 
-impl Gate {
+impl Reservations {
     pub(super) fn new(context: &Context) -> Result<Self> {
         let seawall = &context.seawall;
         let known = seawall.cache("flash-sale").negative_ttl(MISSING).build()?;
@@ -90,7 +90,7 @@ impl Gate {
         let waiting = (0..SALE_SHARDS).map(|group| seawall.waiting_orders(&group));
         let waiting = waiting.collect::<seawall::Result<_>>()?;
         let sales = std::sync::Mutex::default();
-        Ok(Gate { context: context.clone(), opening, known, waiting, sales })
+        Ok(Reservations { context: context.clone(), opening, known, waiting, sales })
     }
 
     /// The sale of a voucher; asks nobody.
@@ -183,19 +183,20 @@ impl Gate {
             return report.finished(Opening::Open);
         }
         let waiting = self.waiting_for(voucher).await?;
-        let Some(books) = store::books(&self.context.db, voucher).await? else {
+        let Some(snapshot) = store::snapshot(&self.context.db, voucher).await? else {
             return Ok(Opening::Unknown);
         };
-        if books.window.end <= self.context.now() {
+        if snapshot.window.end <= self.context.now() {
             return Ok(Opening::Over);
         }
-        let written: HashSet<u64> = books.orders.iter().map(|order| order.id).collect();
-        let live = books.orders.iter().filter(|order| order.live);
+        let written: HashSet<u64> = snapshot.orders.iter().map(|order| order.id).collect();
+        let live = snapshot.orders.iter().filter(|order| order.live);
         let mut buyers: Vec<(u64, u64)> = live.map(|order| (order.user_id, order.id)).collect();
         let unwritten = waiting.iter().filter(|order| !written.contains(&order.id));
         buyers.extend(unwritten.map(|order| (order.user_id, order.id)));
-        let stock = u64::try_from(books.total()).unwrap_or(0).saturating_sub(buyers.len() as u64);
-        let window = SaleWindow::between(time(books.window.begin), time(books.window.end))?;
+        let stock =
+            u64::try_from(snapshot.total()).unwrap_or(0).saturating_sub(buyers.len() as u64);
+        let window = SaleWindow::between(time(snapshot.window.begin), time(snapshot.window.end))?;
         let opened = sale.open_with("database", window, stock, buyers).await?;
         if opened == Opened::Ended {
             // By the server's clock, which goes before ours.

@@ -120,7 +120,7 @@ impl Sales {
     pub(super) async fn end(&self, orders: &[Order], from: Status, to: Status) -> Result<()> {
         let ended = release(&self.context.db, orders, from, to, self.context.now()).await?;
         for order in &ended {
-            if let Err(error) = self.gate.give_back(order).await {
+            if let Err(error) = self.reservations.give_back(order).await {
                 let order = order.id;
                 tracing::warn!(order, %error, "a unit goes back to its sale with the next comparison");
             }
@@ -131,7 +131,7 @@ impl Sales {
     /// Gives the money of a cancelled order back, and notes it.
     pub(super) async fn give_money_back(&self, order: &Order) -> Result<()> {
         self.context.payments.refund(&payment(order.id)).await?;
-        let mut turn = self.context.db.write().await?;
+        let mut tx = self.context.db.write().await?;
         let now = self.context.now();
         sqlx::query(
             "UPDATE voucher_order SET refund_time = ?, update_time = ? \
@@ -140,9 +140,9 @@ impl Sales {
         .bind(now)
         .bind(now)
         .bind(id(order.id))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-        turn.commit().await
+        tx.commit().await
     }
 
     /// Gives the money of an order back that its owner asked for, and ends it.
@@ -183,21 +183,21 @@ fn late() -> Error {
 
 /// Notes that a charge is asked for. The time of the row stays: asking does not put off the end.
 async fn mark_charge(db: &Db, order: &Order) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query(
         "UPDATE voucher_order SET pay_type = ? WHERE id = ? \
          AND status IN ('UNPAID', 'CANCELLED') AND pay_type IS NULL",
     )
     .bind(PAY_TYPE)
     .bind(id(order.id))
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Notes a payment of an order that is younger than the limit.
 async fn set_paid(db: &Db, order: &Order, paying: Paying) -> Result<Step> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let done = sqlx::query(
         "UPDATE voucher_order SET status = 'PAID', pay_time = ?, update_time = ? \
          WHERE id = ? AND status = 'UNPAID' AND (create_time > ? OR update_time > ?)",
@@ -207,23 +207,23 @@ async fn set_paid(db: &Db, order: &Order, paying: Paying) -> Result<Step> {
     .bind(id(order.id))
     .bind(paying.after)
     .bind(paying.after)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await?;
+    tx.commit().await?;
     Ok(if done.rows_affected() == 1 { Step::Done } else { Step::TooLate })
 }
 
 async fn ask_back(db: &Db, order: &Order, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query(
         "UPDATE voucher_order SET status = 'REFUNDING', update_time = ? \
          WHERE id = ? AND status = 'PAID'",
     )
     .bind(now)
     .bind(id(order.id))
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Ends those of these orders that stand and are in this state, in one transaction with their stock:
@@ -240,11 +240,11 @@ async fn release(
         by_voucher.entry(order.voucher_id).or_default().push(order);
     }
     let mut ended = Vec::with_capacity(orders.len());
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     for (voucher, orders) in by_voucher {
         // The sale's row comes first, as everywhere; what was too much is taken back below.
         let hoped = i64::try_from(orders.len()).unwrap_or(i64::MAX);
-        add_stock(turn.query(), voucher, hoped, now).await?;
+        add_stock(tx.query(), voucher, hoped, now).await?;
         let mut done = 0;
         for order in orders {
             let rows = sqlx::query(
@@ -256,7 +256,7 @@ async fn release(
             .bind(now)
             .bind(id(order.id))
             .bind(from.word())
-            .execute(turn.query())
+            .execute(tx.query())
             .await?;
             if rows.rows_affected() == 1 {
                 done += 1;
@@ -264,10 +264,10 @@ async fn release(
             }
         }
         if done < hoped {
-            add_stock(turn.query(), voucher, done - hoped, now).await?;
+            add_stock(tx.query(), voucher, done - hoped, now).await?;
         }
     }
-    turn.commit().await?;
+    tx.commit().await?;
     Ok(ended)
 }
 

@@ -13,7 +13,7 @@ use sqlx::Row as _;
 
 use super::{Order, Status, store};
 use crate::{
-    db::{Db, Turn, id, is_taken, unsigned},
+    db::{Db, WriteTx, id, is_taken, unsigned},
     error::Result,
 };
 
@@ -23,7 +23,7 @@ const ROWS: usize = 200;
 /// What the database says about a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Placed {
+pub(super) enum Persisted {
     /// The order stands or stood, now or since an earlier delivery.
     Kept,
     /// The user has another order for this voucher; no unit was taken.
@@ -38,7 +38,7 @@ pub(super) enum Placed {
 /// What became of many reservations in one transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(super) enum AllPlaced {
+pub(super) enum AllPersisted {
     /// All of them are orders now.
     Kept,
     /// One of them meets a rule; nothing was written.
@@ -46,44 +46,44 @@ pub(super) enum AllPlaced {
 }
 
 /// Writes reservations as orders, in one transaction with the stock: all or none.
-pub(super) async fn place_all(db: &Db, orders: &[Order], now: i64) -> Result<AllPlaced> {
+pub(super) async fn persist_all(db: &Db, orders: &[Order], now: i64) -> Result<AllPersisted> {
     let mut units: BTreeMap<u64, i64> = BTreeMap::new();
     for order in orders {
         *units.entry(order.voucher_id).or_default() += 1;
     }
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     for (voucher, count) in units {
-        if !take(&mut turn, voucher, count, now).await? {
-            turn.roll_back().await?;
-            return Ok(AllPlaced::OneByOne);
+        if !take(&mut tx, voucher, count, now).await? {
+            tx.roll_back().await?;
+            return Ok(AllPersisted::OneByOne);
         }
     }
     for some in orders.chunks(ROWS) {
-        match insert(turn.query(), some, Some(1), Status::Unpaid, now).await {
+        match insert(tx.query(), some, Some(1), Status::Unpaid, now).await {
             Ok(()) => {}
             Err(error) if is_taken(&error) => {
-                turn.roll_back().await?;
-                return Ok(AllPlaced::OneByOne);
+                tx.roll_back().await?;
+                return Ok(AllPersisted::OneByOne);
             }
             Err(error) => return Err(error.into()),
         }
     }
-    turn.commit().await?;
-    Ok(AllPlaced::Kept)
+    tx.commit().await?;
+    Ok(AllPersisted::Kept)
 }
 
 /// Writes one reservation as an order, or finds out why it cannot be one.
-pub(super) async fn place(db: &Db, order: &Order, now: i64) -> Result<Placed> {
-    match place_all(db, std::slice::from_ref(order), now).await? {
-        AllPlaced::Kept => Ok(Placed::Kept),
-        AllPlaced::OneByOne => refuse(db, order, now).await,
+pub(super) async fn persist(db: &Db, order: &Order, now: i64) -> Result<Persisted> {
+    match persist_all(db, std::slice::from_ref(order), now).await? {
+        AllPersisted::Kept => Ok(Persisted::Kept),
+        AllPersisted::OneByOne => refuse(db, order, now).await,
     }
 }
 
 /// Why an order could not be placed. One that will never be gets a row that says so.
-async fn refuse(db: &Db, order: &Order, now: i64) -> Result<Placed> {
+async fn refuse(db: &Db, order: &Order, now: i64) -> Result<Persisted> {
     if fail(db, order, now).await? != Status::Failed {
-        return Ok(Placed::Kept);
+        return Ok(Persisted::Kept);
     }
     let other = sqlx::query(
         "SELECT id FROM voucher_order WHERE user_id = ? AND voucher_id = ? AND live = 1",
@@ -93,8 +93,8 @@ async fn refuse(db: &Db, order: &Order, now: i64) -> Result<Placed> {
     .fetch_optional(db.read())
     .await?;
     match other {
-        Some(row) => Ok(Placed::Duplicate { has: unsigned(row.try_get("id")?) }),
-        None => Ok(Placed::SoldOut),
+        Some(row) => Ok(Persisted::Duplicate { has: unsigned(row.try_get("id")?) }),
+        None => Ok(Persisted::SoldOut),
     }
 }
 
@@ -103,11 +103,11 @@ pub(super) async fn fail(db: &Db, order: &Order, now: i64) -> Result<Status> {
     if let Some(row) = store::by_id(db, order.user_id, order.id).await? {
         return Ok(row.status);
     }
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let orders = std::slice::from_ref(order);
-    match insert(turn.query(), orders, None, Status::Failed, now).await {
-        Ok(()) => turn.commit().await?,
-        Err(error) if is_taken(&error) => turn.roll_back().await?,
+    match insert(tx.query(), orders, None, Status::Failed, now).await {
+        Ok(()) => tx.commit().await?,
+        Err(error) if is_taken(&error) => tx.roll_back().await?,
         Err(error) => return Err(error.into()),
     }
     let row = store::by_id(db, order.user_id, order.id).await?;
@@ -116,7 +116,7 @@ pub(super) async fn fail(db: &Db, order: &Order, now: i64) -> Result<Status> {
 }
 
 /// Takes units from a sale; false when there are not so many.
-async fn take(turn: &mut Turn<'_>, voucher: u64, units: i64, now: i64) -> Result<bool> {
+async fn take(tx: &mut WriteTx<'_>, voucher: u64, units: i64, now: i64) -> Result<bool> {
     let taken = sqlx::query(
         "UPDATE seckill_voucher SET stock = stock - ?, update_time = ? \
          WHERE voucher_id = ? AND stock >= ?",
@@ -125,7 +125,7 @@ async fn take(turn: &mut Turn<'_>, voucher: u64, units: i64, now: i64) -> Result
     .bind(now)
     .bind(id(voucher))
     .bind(units)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     Ok(taken.rows_affected() == 1)
 }
