@@ -1,4 +1,4 @@
-//! A test_server for tests: a private embedded engine, its clock, and the faults.
+//! A server for tests: a private embedded engine, its clock, and the faults.
 //!
 //! The engine and the toolkit read the same clock, so a lifetime of an hour is over after one call
 //! of [`TestServer::advance`], on both sides.

@@ -1,4 +1,4 @@
-//! Outages of Redis, on either backend: of an engine on a test_server, or of redis-server behind a proxy.
+//! Outages of Redis, on either backend: of an engine on a test server, or of redis-server behind a proxy.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Outage {
         market.until("Redis to answer again", back).await;
     }
 
-    /// Lets jobs have a turn: time on a test_server stands still.
+    /// Lets jobs have a turn: time on a test server stands still.
     pub(crate) async fn turn(&self) {
         if let Outage::TestServer(test_server) = self {
             test_server.advance(Duration::from_secs(1)).await;

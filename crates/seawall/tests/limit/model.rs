@@ -40,7 +40,7 @@ fn micros(micros: u128) -> Duration {
     Duration::from_micros(micros as u64)
 }
 
-/// A test_server for all cases of a property, each with a subject of its own.
+/// A test server for all cases of a property, each with a subject of its own.
 struct Theatre {
     runtime: Runtime,
     test_server: TestServer,
