@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use seawall_testkit::{MARIADB_VARIABLE, MariaDb};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -81,7 +81,7 @@ fn shared_servers() -> Vec<(&'static str, Start)> {
     let mut servers: Vec<(&'static str, Start)> = Vec::new();
     for (backend, variable) in backends {
         let start = move || {
-            let stand = Stand::private(backend)?;
+            let stand = TestBackend::private(backend)?;
             Ok((stand.url().to_owned(), Box::new(stand) as Keeper))
         };
         servers.push((variable, Box::new(start)));

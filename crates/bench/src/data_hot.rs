@@ -34,13 +34,13 @@ fn time(mut call: impl FnMut(u64)) -> f64 {
 
 async fn warm(seawall: &Seawall, rules: HotRules) -> Result<Cache<u64, String>, CacheError> {
     let name = if rules == HotRules::off() { "bench-uncounted" } else { "bench-counted" };
-    let builder = seawall.cache(name).level1_for(Duration::from_secs(3600));
+    let builder = seawall.cache(name).local_ttl(Duration::from_secs(3600));
     let cache: Cache<u64, String> = builder.hot_keys(rules).build()?;
     let mut warm = false;
     while !warm {
         warm = true;
         for key in 0..KEYS {
-            warm &= cache.get_or_load(&key, load).await?.source == Source::Level1;
+            warm &= cache.get_or_load(&key, load).await?.source == Source::Local;
         }
     }
     Ok(cache)

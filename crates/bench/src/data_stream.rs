@@ -63,16 +63,16 @@ pub(crate) async fn measure(ground: &Ground) -> Result<Findings, Box<dyn Error>>
         let report = plan.compare(subject, against, ours, Arc::clone(&bare)).await;
         findings.comparisons.push(Comparison { report, goal: Some(0.8) });
     }
-    ground.seawall.link().send(stream.key(), cmd("DEL").arg(stream.key())).await?;
+    ground.seawall.client().send(stream.key(), cmd("DEL").arg(stream.key())).await?;
     Ok(findings)
 }
 
 fn ours(seawall: &Seawall, stream: &Stream<String>, manner: Manner) -> Side {
-    let (link, stream) = (seawall.link().clone(), stream.clone());
+    let (client, stream) = (seawall.client().clone(), stream.clone());
     Arc::new(move |stop| {
-        let (link, stream, group) = (link.clone(), stream.clone(), group());
+        let (client, stream, group) = (client.clone(), stream.clone(), group());
         Box::pin(async move {
-            let builder = stream.worker(&group).batch(BATCH).retain(Retention::All);
+            let builder = stream.worker(&group).batch_size(BATCH).retention(Retention::All);
             let worker = match manner {
                 Manner::Each => builder.run(|entry: Delivery<String>| async move {
                     std::hint::black_box(entry.into_payload());
@@ -90,7 +90,7 @@ fn ours(seawall: &Seawall, stream: &Stream<String>, manner: Manner) -> Side {
             let mut destroy = cmd("XGROUP");
             destroy.arg("DESTROY").arg(stream.key()).arg(&group);
             // What is left behind costs memory, and the next turn nothing.
-            let _ = link.send(stream.key(), &destroy).await;
+            let _ = client.send(stream.key(), &destroy).await;
             handled
         })
     })

@@ -29,7 +29,7 @@ struct Copy {
 
 pub(crate) async fn hits(seawall: &Seawall, plan: &Plan) -> Result<Report, Box<dyn Error>> {
     let cache: Cache<u64, String> =
-        seawall.cache("bench-level1").level1_for(Duration::from_secs(3600)).build()?;
+        seawall.cache("bench-level1").local_ttl(Duration::from_secs(3600)).build()?;
     let load = |_| async { Ok::<_, io::Error>(Loaded::Found("x".repeat(VALUE_BYTES))) };
     // The first level begins anew once, when it has found its place among the messages.
     let mut warm = false;
@@ -37,7 +37,7 @@ pub(crate) async fn hits(seawall: &Seawall, plan: &Plan) -> Result<Report, Box<d
         warm = true;
         for key in 0..KEYS {
             let read = cache.get_or_load(&key, move || load(key)).await?;
-            warm &= read.source == Source::Level1;
+            warm &= read.source == Source::Local;
         }
     }
     let bare = Arc::new(quick_cache::sync::Cache::<u64, Copy>::new(usize::try_from(KEYS)? * 4));

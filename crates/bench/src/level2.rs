@@ -65,7 +65,7 @@ async fn filled(
     seawall: &Seawall,
     bare: &MultiplexedConnection,
 ) -> Result<Cache<u64, String>, Box<dyn Error>> {
-    let cache: Cache<u64, String> = seawall.cache("bench-level2").level1_bytes(0).build()?;
+    let cache: Cache<u64, String> = seawall.cache("bench-level2").local_max_bytes(0).build()?;
     let value = "x".repeat(VALUE_BYTES);
     let mut bare = bare.clone();
     for key in 0..KEYS {

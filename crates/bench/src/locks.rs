@@ -56,7 +56,7 @@ pub(crate) async fn pairs(
     let ours = repeat(seawall.clone(), |seawall, _| async move {
         let name = ("bench", NEXT.fetch_add(1, Ordering::Relaxed));
         let attempt = seawall.lock(name).try_acquire().await;
-        let guard = attempt.ok().and_then(seawall::lock::Attempt::acquired);
+        let guard = attempt.ok().and_then(seawall::lock::AcquireOutcome::acquired);
         if let Some(guard) = guard {
             assert!(guard.release().await.is_ok(), "released");
         }
@@ -131,7 +131,7 @@ pub(crate) async fn hand_over(
     let watch = Arc::new(Stopwatch::default());
     let ours = repeat((seawall.clone(), Arc::clone(&watch)), |(seawall, watch), _| async move {
         let attempt = seawall.lock("bench-contended").acquire(Duration::from_secs(10)).await;
-        if let Some(guard) = attempt.ok().and_then(seawall::lock::Attempt::acquired) {
+        if let Some(guard) = attempt.ok().and_then(seawall::lock::AcquireOutcome::acquired) {
             watch.acquired();
             tokio::task::yield_now().await;
             watch.releases();

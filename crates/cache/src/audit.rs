@@ -55,7 +55,7 @@ pub(super) struct Sample<K, V> {
 }
 
 /// Where hits pass by.
-pub(super) struct Tap<K, V> {
+pub(super) struct AuditSampler<K, V> {
     /// A hit is sampled when a random number is below this; 0 without an auditor.
     threshold: AtomicU64,
     line: Mutex<Option<Line<K, V>>>,
@@ -66,13 +66,13 @@ struct Line<K, V> {
     findings: Arc<Findings<K>>,
 }
 
-impl<K, V> Default for Tap<K, V> {
+impl<K, V> Default for AuditSampler<K, V> {
     fn default() -> Self {
-        Tap { threshold: AtomicU64::new(0), line: Mutex::default() }
+        AuditSampler { threshold: AtomicU64::new(0), line: Mutex::default() }
     }
 }
 
-impl<K: Clone, V> Tap<K, V> {
+impl<K: Clone, V> AuditSampler<K, V> {
     /// A read that is about to be answered.
     pub(super) fn see<Q: ToOwned<Owned = K> + ?Sized>(&self, key: &Q, read: &Read<V>) {
         let threshold = self.threshold.load(Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl<K: Clone, V> Tap<K, V> {
 
     #[cold]
     fn sample(&self, key: K, read: &Read<V>) {
-        if !matches!(read.source, Source::Level1 | Source::Level2) {
+        if !matches!(read.source, Source::Local | Source::Remote) {
             return;
         }
         if let Some(line) = &*self.lock() {
@@ -96,7 +96,7 @@ impl<K: Clone, V> Tap<K, V> {
     }
 }
 
-impl<K, V> Tap<K, V> {
+impl<K, V> AuditSampler<K, V> {
     /// Takes no more samples; the auditor's task ends when it notices.
     pub(super) fn close(&self) {
         self.threshold.store(0, Ordering::Relaxed);
@@ -200,7 +200,7 @@ where
     V: CacheValue + PartialEq,
 {
     /// Begins an audit: a part of this process' hits is compared with what `load` says (which leaves
-    /// out keys that do not exist). Loads go through the cache's governor. `load` must read what
+    /// out keys that do not exist). Loads go through the cache's pipeline. `load` must read what
     /// writers write: a replica that lags by seconds is found to differ.
     ///
     /// ```
@@ -278,7 +278,7 @@ where
             dropped: metrics::counter!("seawall_cache_audit_dropped_total", "cache" => name.clone()),
             name,
         });
-        let mut line = cache.inner.tap.lock();
+        let mut line = cache.inner.sampler.lock();
         if line.is_some() {
             return Err(Error::Invalid(format!("cache {:?} has an auditor already", cache.name())));
         }
@@ -286,7 +286,7 @@ where
         // Saturates: at 1.0 every number is below it.
         cache
             .inner
-            .tap
+            .sampler
             .threshold
             .store((rate * u64::MAX as f64).max(1.0) as u64, Ordering::Relaxed);
         drop(line);
@@ -307,7 +307,7 @@ impl<K: Clone, V> Auditor<K, V> {
 
 impl<K, V> Drop for Auditor<K, V> {
     fn drop(&mut self) {
-        self.cache.inner.tap.close();
+        self.cache.inner.sampler.close();
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) async fn audit<K, V>(
         added: 0,
     };
     tokio::select! {
-        _ = stop.wait_for(|stop| *stop) => tapped.tap.close(),
+        _ = stop.wait_for(|stop| *stop) => tapped.sampler.close(),
         () = work.run(samples) => {}
     }
 }
@@ -180,12 +180,12 @@ where
     /// Compares what either level would give with the source.
     async fn verdict(&self, key: &K, source: Option<&V>) -> Verdict {
         let inner: &Arc<Inner<K, V>> = &self.cache.inner;
-        let Ok(subject) = inner.subject(key) else { return Verdict::Unknown };
+        let Ok(entry_key) = inner.entry_key(key) else { return Verdict::Unknown };
         let now = inner.clock.now();
-        let copy = inner.level1.as_ref().and_then(|level1| level1.peek(subject.entry()));
+        let copy = inner.local.as_ref().and_then(|local| local.peek(entry_key.entry()));
         if let Some(copy) = copy
             && copy.suits(Freshness::Strong, now)
-            && !inner.repairs.concerns(subject.entry())
+            && !inner.recovery.concerns(entry_key.entry())
             && copy.value.as_deref() != source
         {
             return Verdict::Wrong(copy.version);

@@ -5,8 +5,8 @@
 //!
 //! Everything that reads, leases or stores goes through it. What does not, on purpose:
 //!
-//! - invalidations, ends of generations, their messages and the search for entries (`level2_invalidate`,
-//!   `sweep`): each is owed, and is tried whatever a breaker guesses; the repair queue has its own pauses;
+//! - invalidations, ends of generations, their messages and the search for entries (`remote_tier_invalidate`,
+//!   `sweep`): each is owed, and is tried whatever a breaker guesses; the recovery queue has its own pauses;
 //! - the look at the message counters (`counters`): it has its own patience, and is how a server that is
 //!   back is noticed;
 //! - parts of large values: the entry that names them went through it a moment ago, or will when it is
@@ -22,12 +22,12 @@ use std::{
 use seawall_client::error::{Error, Result};
 use seawall_resilience::{Breaker, BreakerState, Open, Outcome};
 
-use super::{level2::Level2, names::Names};
+use super::{names::Names, remote_tier::RemoteTier};
 
-impl Level2 {
+impl RemoteTier {
     /// How the breaker of this key's node stands.
     pub(super) fn breaker_state(&self, key: &[u8]) -> BreakerState {
-        self.breakers.of(self.link.node_number(key)).state()
+        self.breakers.of(self.client.node_number(key)).state()
     }
 
     /// Runs a conversation about `key` through its node's breaker.
@@ -36,7 +36,7 @@ impl Level2 {
         key: &[u8],
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let breaker = self.breakers.of(self.link.node_number(key));
+        let breaker = self.breakers.of(self.client.node_number(key));
         let permit = breaker.enter().map_err(|open| refused(&open))?;
         let result = work.await;
         permit.record(match &result {
@@ -53,7 +53,7 @@ impl Level2 {
         keys: &[&[u8]],
         work: impl AsyncFnOnce(&[usize]) -> Vec<Result<T>>,
     ) -> Vec<Result<T>> {
-        let nodes: Vec<u64> = keys.iter().map(|key| self.link.node_number(key)).collect();
+        let nodes: Vec<u64> = keys.iter().map(|key| self.client.node_number(key)).collect();
         let mut permits = BTreeMap::new();
         for node in &nodes {
             permits.entry(*node).or_insert_with(|| self.breakers.of(*node).enter());

@@ -12,8 +12,8 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use seawall_client::{
     Handle, MAX_COMMAND_MEMBERS,
+    client::{Client, Topology},
     error::{Error, Result},
-    link::{Link, Topology},
 };
 use tokio::sync::oneshot;
 
@@ -24,14 +24,14 @@ type Asked = (Vec<u8>, oneshot::Sender<Option<u64>>);
 
 /// The counters of one handle.
 pub(crate) struct Counters {
-    link: Link,
+    client: Client,
     asked: Mutex<Vec<Asked>>,
 }
 
 impl Counters {
     /// What reads the message counters of all caches of a handle.
     pub(super) fn of(handle: &Handle) -> Arc<Self> {
-        let new = || Counters { link: handle.link().clone(), asked: Mutex::default() };
+        let new = || Counters { client: handle.client().clone(), asked: Mutex::default() };
         handle.slot(|| Arc::new(new()))
     }
 
@@ -64,18 +64,18 @@ impl Counters {
     }
 
     async fn fetch(&self, keys: Vec<Vec<u8>>) -> Vec<Result<Value>> {
-        if keys.len() == 1 || self.link.topology() == Topology::Cluster {
+        if keys.len() == 1 || self.client.topology() == Topology::Cluster {
             let commands = keys.into_iter().map(|key| {
                 let get = get(&key);
                 (key, get)
             });
-            return self.link.send_all(commands.collect()).await;
+            return self.client.send_all(commands.collect()).await;
         }
         let mut replies = Vec::with_capacity(keys.len());
         for some in keys.chunks(MAX_COMMAND_MEMBERS) {
             let mut command = cmd("MGET");
             command.arg(some);
-            match self.link.send(&some[0], &command).await {
+            match self.client.send(&some[0], &command).await {
                 Ok(Value::Array(values)) if values.len() == some.len() => {
                     replies.extend(values.into_iter().map(Ok));
                 }

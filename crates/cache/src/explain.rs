@@ -19,12 +19,12 @@ use seawall_resilience::BreakerState;
 use serde::Serialize;
 
 use super::{
-    Cache, CacheKey, CacheValue, FilterStatus, Inner, KeyRef, Subject,
-    below::flight_key,
+    Cache, CacheKey, CacheValue, EntryKey, FilterStatus, Inner, KeyRef,
     codec::describe,
     envelope::{Header, Kind},
-    level2::stamp_of,
+    load_or_wait::flight_key,
     parted::manifest,
+    remote_tier::stamp_of,
 };
 use crate::hotkey::{HotKey, HotReason};
 
@@ -35,13 +35,13 @@ pub struct Explanation {
     /// The entry's key in Redis; bytes that are no text are replaced.
     pub entry: String,
     /// The copy in this process.
-    pub level1: Option<Level1Copy>,
+    pub local: Option<LocalCopy>,
     /// The entry in Redis.
-    pub level2: Level2State,
-    /// Whether its invalidation waits in this process' repair queue.
-    pub waits_for_repair: bool,
+    pub remote: RemoteState,
+    /// Whether its invalidation waits in this process' recovery queue.
+    pub waits_for_recovery: bool,
     /// How many invalidations wait there.
-    pub repair_queue: usize,
+    pub recovery_queue: usize,
     /// The breaker before this key's server: `closed`, `probing` or `open`.
     pub breaker: &'static str,
     /// What the filter thinks; `None` without one.
@@ -56,7 +56,7 @@ pub struct Explanation {
 
 /// A copy in this process' memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Level1Copy {
+pub struct LocalCopy {
     /// Its version; 0 when it was loaded without Redis.
     pub version: u64,
     /// Whether it says that there is no value.
@@ -73,20 +73,20 @@ pub struct Level1Copy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
-pub enum Level2State {
+pub enum RemoteState {
     /// There is none.
     None,
     /// Something that no cache wrote.
     NotOurs,
     /// An entry.
-    Entry(Box<Level2Entry>),
+    Entry(Box<RemoteEntry>),
     /// Redis could not be asked; its error.
     Unknown(String),
 }
 
 /// An entry in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Level2Entry {
+pub struct RemoteEntry {
     /// `value`, `absent` (known to have none) or `vacant` (nothing; somebody loads, or a version is
     /// remembered).
     pub kind: &'static str,
@@ -153,28 +153,28 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Q: KeyRef<K> + ?Sized,
     {
         let inner = &self.inner;
-        let subject = inner.subject(key)?;
-        if inner.repairs.has_ended() {
+        let entry_key = inner.entry_key(key)?;
+        if inner.recovery.has_ended() {
             return Err(Error::Closed);
         }
-        let entry = subject.entry();
-        let (level2, stamp) = inner.explain_level2(&subject).await;
+        let entry = entry_key.entry();
+        let (remote, stamp) = inner.explain_remote(&entry_key).await;
         let now = inner.clock.now();
         let left = |until: seawall_resilience::clock::Moment| millis(until.since(now));
-        let level1 = inner.level1.as_ref().and_then(|level1| level1.peek(entry));
+        let local = inner.local.as_ref().and_then(|local| local.peek(entry));
         Ok(Explanation {
             entry: String::from_utf8_lossy(entry).into_owned(),
-            level1: level1.map(|copy| Level1Copy {
+            local: local.map(|copy| LocalCopy {
                 version: copy.version,
                 negative: copy.value.is_none(),
                 age_millis: millis(now.since(copy.written)),
                 fresh_millis: left(copy.fresh_until),
                 stale_millis: left(copy.stale_until),
             }),
-            level2,
-            waits_for_repair: inner.repairs.concerns(entry),
-            repair_queue: inner.repairs.len(),
-            breaker: match inner.level2.breaker_state(entry) {
+            remote,
+            waits_for_recovery: inner.recovery.concerns(entry),
+            recovery_queue: inner.recovery.len(),
+            breaker: match inner.remote.breaker_state(entry) {
                 BreakerState::Closed => "closed",
                 BreakerState::Open => "open",
                 BreakerState::Probing => "probing",
@@ -186,7 +186,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             // Loads without Redis know no generations.
             loading: inner.past.has(entry)
                 || inner.flights.has(entry)
-                || stamp.is_some_and(|stamp| inner.flights.has(&flight_key(&subject, stamp))),
+                || stamp.is_some_and(|stamp| inner.flights.has(&flight_key(&entry_key, stamp))),
             refreshing: inner.refreshes.has(entry),
             hot: inner.heat.keys.find(entry),
         })
@@ -195,44 +195,44 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
 
 impl<K: KeyPart, V> Inner<K, V> {
     /// What Redis has, and the stamp that an entry needs to count; `None` when that is not known.
-    async fn explain_level2(&self, subject: &Subject) -> (Level2State, Option<u64>) {
-        let names =
-            std::iter::once(subject.entry()).chain(subject.generations.iter().map(Vec::as_slice));
+    async fn explain_remote(&self, entry_key: &EntryKey) -> (RemoteState, Option<u64>) {
+        let names = std::iter::once(entry_key.entry())
+            .chain(entry_key.generations.iter().map(Vec::as_slice));
         let commands = names.map(|name| {
             let mut get = cmd("GET");
             get.arg(name);
             (name.to_vec(), get)
         });
-        let mut replies = self.level2.link.send_all(commands.collect()).await.into_iter();
+        let mut replies = self.remote.client.send_all(commands.collect()).await.into_iter();
         let raw = replies.next();
         let mut generations = Vec::new();
         for reply in replies {
             match reply.and_then(|value| Ok(redis::from_redis_value::<Option<u64>>(value)?)) {
                 Ok(generation) => generations.push(generation),
-                Err(error) => return (Level2State::Unknown(error.to_string()), None),
+                Err(error) => return (RemoteState::Unknown(error.to_string()), None),
             }
         }
         // One that was lost or never begun matches nothing: a reader would begin a new one.
         let generations: Option<Vec<u64>> = generations.into_iter().collect();
         let stamp = generations.map(|generations| stamp_of(&generations));
         let state = match raw {
-            Some(Ok(Value::BulkString(raw))) => self.describe_entry(subject, &raw, stamp),
-            Some(Ok(Value::Nil)) | None => Level2State::None,
-            Some(Ok(_)) => Level2State::NotOurs,
-            Some(Err(error)) if error.is_code("WRONGTYPE") => Level2State::NotOurs,
-            Some(Err(error)) => Level2State::Unknown(error.to_string()),
+            Some(Ok(Value::BulkString(raw))) => self.describe_entry(entry_key, &raw, stamp),
+            Some(Ok(Value::Nil)) | None => RemoteState::None,
+            Some(Ok(_)) => RemoteState::NotOurs,
+            Some(Err(error)) if error.is_code("WRONGTYPE") => RemoteState::NotOurs,
+            Some(Err(error)) => RemoteState::Unknown(error.to_string()),
         };
         (state, stamp)
     }
 
-    fn describe_entry(&self, subject: &Subject, raw: &[u8], stamp: Option<u64>) -> Level2State {
-        let Some((header, value)) = Header::read(raw) else { return Level2State::NotOurs };
-        let server = self.level2.link.server_millis_of(subject.entry(), self.clock.now());
+    fn describe_entry(&self, entry_key: &EntryKey, raw: &[u8], stamp: Option<u64>) -> RemoteState {
+        let Some((header, value)) = Header::read(raw) else { return RemoteState::NotOurs };
+        let server = self.remote.client.server_millis_of(entry_key.entry(), self.clock.now());
         let server = u64::try_from(server).unwrap_or(0);
         let left = |until: u64| until.saturating_sub(server);
         let parts = manifest(raw).map(|(manifest, _)| manifest);
         let leased = header.lease != 0 && header.lease_until > server;
-        Level2State::Entry(Box::new(Level2Entry {
+        RemoteState::Entry(Box::new(RemoteEntry {
             kind: match header.kind {
                 Kind::Vacant => "vacant",
                 Kind::Value => "value",
@@ -283,11 +283,11 @@ impl fmt::Display for Explanation {
             };
             writeln!(f, "  filter  {opinion} (version {}, {} keys)", status.version, status.keys)?;
         }
-        match &self.level1 {
-            None => writeln!(f, "  level 1 no copy in this process")?,
+        match &self.local {
+            None => writeln!(f, "  local   no copy in this process")?,
             Some(copy) => writeln!(
                 f,
-                "  level 1 {}, version {}, {:?} old, fresh for {:?}, stale for {:?}",
+                "  local   {}, version {}, {:?} old, fresh for {:?}, stale for {:?}",
                 if copy.negative { "\"there is none\"" } else { "a copy" },
                 copy.version,
                 time(copy.age_millis),
@@ -295,15 +295,15 @@ impl fmt::Display for Explanation {
                 time(copy.stale_millis)
             )?,
         }
-        match &self.level2 {
-            Level2State::None => writeln!(f, "  level 2 no entry")?,
-            Level2State::NotOurs => writeln!(f, "  level 2 something that is not a cache's")?,
-            Level2State::Unknown(error) => writeln!(f, "  level 2 could not be asked: {error}")?,
-            Level2State::Entry(entry) => write!(f, "{entry}")?,
+        match &self.remote {
+            RemoteState::None => writeln!(f, "  remote  no entry")?,
+            RemoteState::NotOurs => writeln!(f, "  remote  something that is not a cache's")?,
+            RemoteState::Unknown(error) => writeln!(f, "  remote  could not be asked: {error}")?,
+            RemoteState::Entry(entry) => write!(f, "{entry}")?,
         }
         let repair =
-            if self.waits_for_repair { "this key waits" } else { "this key does not wait" };
-        writeln!(f, "  repair  {repair}, {} in the queue", self.repair_queue)?;
+            if self.waits_for_recovery { "this key waits" } else { "this key does not wait" };
+        writeln!(f, "  repair  {repair}, {} in the queue", self.recovery_queue)?;
         writeln!(f, "  breaker {}", self.breaker)?;
         if let Some(hot) = &self.hot {
             let why = if hot.reason == HotReason::Declared { "declared, " } else { "" };
@@ -325,11 +325,11 @@ impl fmt::Display for Explanation {
     }
 }
 
-impl fmt::Display for Level2Entry {
+impl fmt::Display for RemoteEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  level 2 {}, version {}, {:?} old, fresh for {:?}, stale for {:?}, {} bytes {}, loaded in {:?}",
+            "  remote  {}, version {}, {:?} old, fresh for {:?}, stale for {:?}, {} bytes {}, loaded in {:?}",
             self.kind,
             self.version,
             time(self.age_millis),

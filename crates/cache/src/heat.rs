@@ -20,15 +20,15 @@ use std::{
 use seawall_client::{error::Result, key::KeyBuffer};
 
 use super::{
-    Cache, CacheError, CacheKey, CacheValue, Freshness, Inner, KeyRef, Read, Source, Subject,
+    Cache, CacheError, CacheKey, CacheValue, EntryKey, Freshness, Inner, KeyRef, Read, Source,
     envelope::{Header, Kind},
-    level2::Lease,
     load::new_token,
     parted::is_in_parts,
     read_types::Entry,
+    remote_tier::Lease,
 };
 use crate::hotkey::{
-    HotKey, HotKeys, Shelf,
+    HotKey, HotKeySink, HotKeys,
     copies::{COPY, COPY_FOR},
 };
 
@@ -73,8 +73,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
     {
-        let subject = self.inner.subject(key)?;
-        self.inner.heat.keys.declare(subject.entry(), lasting).await
+        let entry_key = self.inner.entry_key(key)?;
+        self.inner.heat.keys.declare(entry_key.entry(), lasting).await
     }
 
     /// Takes that back; whether it was declared hot.
@@ -86,8 +86,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
     {
-        let subject = self.inner.subject(key)?;
-        self.inner.heat.keys.undeclare(subject.entry()).await
+        let entry_key = self.inner.entry_key(key)?;
+        self.inner.heat.keys.undeclare(entry_key.entry()).await
     }
 }
 
@@ -114,33 +114,33 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// A very hot entry from one of its copies. `None` sends the reader to the entry itself.
     pub(super) async fn look_copy(
         self: &Arc<Self>,
-        subject: &Subject,
+        entry_key: &EntryKey,
         freshness: Freshness,
     ) -> Option<(Entry<V>, u64)> {
-        let copies = self.level2.copies.as_ref()?;
+        let copies = self.remote.copies.as_ref()?;
         let from_copies =
             matches!(freshness, Freshness::Cached | Freshness::StaleOk | Freshness::Within(_));
-        if !from_copies || !self.heat.keys.get(subject.entry())?.is_spread() {
+        if !from_copies || !self.heat.keys.get(entry_key.entry())?.is_spread() {
             return None;
         }
         // The entry itself is one of those that take turns.
         let number = (rand::random::<u32>() as usize % (copies.count() + 1)).checked_sub(1)?;
-        let name = copies.name(subject.entry(), number);
-        let (raw, stamp) = self.level2.get(&name, &subject.generations).await.ok()?;
+        let name = copies.name(entry_key.entry(), number);
+        let (raw, stamp) = self.remote.get(&name, &entry_key.generations).await.ok()?;
         let now = self.clock.now();
-        let entry = raw.and_then(|raw| self.decode(&raw, stamp, subject, now));
+        let entry = raw.and_then(|raw| self.decode(&raw, stamp, entry_key, now));
         if let Some(entry) = entry
             && now < entry.fresh_until
             && entry.suits(freshness, now)
         {
             return Some((entry, stamp));
         }
-        let (_, pilot) = self.refreshes.join(&name);
-        if let Some(pilot) = pilot {
-            let (this, subject) = (Arc::clone(self), subject.clone());
+        let (_, leader) = self.refreshes.join(&name);
+        if let Some(leader) = leader {
+            let (this, entry_key) = (Arc::clone(self), entry_key.clone());
             self.handle.spawn(async move {
-                // The pilot keeps others from making the same copy meanwhile.
-                if let Err(error) = this.copy(&subject, pilot.key(), stamp).await {
+                // The leader keeps others from making the same copy meanwhile.
+                if let Err(error) = this.copy(&entry_key, leader.key(), stamp).await {
                     tracing::debug!(%error, "a hot entry could not be copied");
                 }
             });
@@ -149,23 +149,23 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 
     /// Makes a copy. The lease comes before the entry is read: see [`crate::hotkey::copies`].
-    async fn copy(&self, subject: &Subject, name: &[u8], stamp: u64) -> Result<()> {
+    async fn copy(&self, entry_key: &EntryKey, name: &[u8], stamp: u64) -> Result<()> {
         let token = new_token();
-        let Lease::Granted = self.level2.lease(name, token, &[], stamp, None).await? else {
+        let Lease::Granted = self.remote.lease(name, token, &[], stamp, None).await? else {
             return Ok(());
         };
-        let Some((entry, left)) = self.copyable(subject).await? else {
+        let Some((entry, left)) = self.copyable(entry_key).await? else {
             // Nobody is to wait for a copy that does not come.
-            return self.level2.release(name, token).await;
+            return self.remote.release(name, token).await;
         };
         let call = COPY.on(&[name]).arg(&token.to_be_bytes()[..]).arg(entry);
         let call = call.arg(left.as_millis() as u64);
-        self.level2.guarded(name, self.level2.link.run(&call)).await.map(drop)
+        self.remote.guarded(name, self.remote.client.run(&call)).await.map(drop)
     }
 
     /// The entry as its copies have it, and how long they live; `None` when it is not fresh.
-    async fn copyable(&self, subject: &Subject) -> Result<Option<(Vec<u8>, Duration)>> {
-        let (raw, _) = self.level2.get(subject.entry(), &subject.generations).await?;
+    async fn copyable(&self, entry_key: &EntryKey) -> Result<Option<(Vec<u8>, Duration)>> {
+        let (raw, _) = self.remote.get(entry_key.entry(), &entry_key.generations).await?;
         // A value in parts lies on several nodes as it is.
         let Some(raw) = raw.filter(|raw| !is_in_parts(raw)) else { return Ok(None) };
         let fresh_until = match Header::read(&raw) {
@@ -179,39 +179,42 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         for range in [4..8, 16..32, 64..72] {
             raw[range].fill(0);
         }
-        let now = self.level2.link.server_millis_of(subject.entry(), self.clock.now());
+        let now = self.remote.client.server_millis_of(entry_key.entry(), self.clock.now());
         let now = u64::try_from(now).unwrap_or(0);
         let left = Duration::from_millis(fresh_until.saturating_sub(now)).min(COPY_FOR);
         Ok((!left.is_zero()).then_some((raw, left)))
     }
 
     async fn fetch(self: &Arc<Self>, hot: &HotKey) {
-        let Some(level1) = &self.level1 else { return };
+        let Some(local) = &self.local else { return };
         let entry = hot.bytes.as_slice();
         let now = self.clock.now();
-        let current = level1.peek(entry).is_some_and(|copy| {
+        let current = local.peek(entry).is_some_and(|copy| {
             copy.version >= hot.version && copy.version > 0 && now < copy.fresh_until
         });
-        if current || self.settings.tags.is_some() || self.repairs.concerns(entry) {
+        if current || self.settings.tags.is_some() || self.recovery.concerns(entry) {
             return;
         }
-        let mut subject =
-            Subject { entry: KeyBuffer::starting_with(entry), generations: Vec::new(), tags: None };
+        let mut entry_key = EntryKey {
+            entry: KeyBuffer::starting_with(entry),
+            generations: Vec::new(),
+            tags: None,
+        };
         if self.settings.clearable {
-            subject.generations.push(self.level2.names.generation().to_vec());
-            subject.tags = Some(Arc::new([]));
+            entry_key.generations.push(self.remote.names.generation().to_vec());
+            entry_key.tags = Some(Arc::new([]));
         }
-        let looked = self.look_level2(&subject, Freshness::Cached).await;
+        let looked = self.look_remote(&entry_key, Freshness::Cached).await;
         let Ok((Some(found), _)) = looked.found else { return };
         if looked.at < found.fresh_until && !found.invalidated {
-            self.keep(&subject, &found, looked.ticket);
+            self.keep(&entry_key, &found, looked.ticket);
         }
     }
 }
 
-impl<K: CacheKey, V: CacheValue> Shelf for Inner<K, V> {
+impl<K: CacheKey, V: CacheValue> HotKeySink for Inner<K, V> {
     fn version(&self, entry: &[u8]) -> u64 {
-        let copy = self.level1.as_ref().and_then(|level1| level1.peek(entry));
+        let copy = self.local.as_ref().and_then(|local| local.peek(entry));
         let now = self.clock.now();
         copy.filter(|copy| now < copy.fresh_until).map_or(0, |copy| copy.version)
     }
@@ -230,8 +233,8 @@ impl<K: CacheKey, V: CacheValue> Shelf for Inner<K, V> {
     }
 
     fn cool(&self, entry: &[u8]) {
-        if let (Some(level1), true) = (&self.level1, self.heat.hot_only) {
-            level1.invalidate(entry);
+        if let (Some(local), true) = (&self.local, self.heat.hot_only) {
+            local.invalidate(entry);
         }
     }
 }

@@ -21,14 +21,14 @@ use std::{
 use redis::Value;
 use seawall_client::{
     Handle,
-    link::{Call, Script, Topology},
+    client::{Script, ScriptInvocation, Topology},
 };
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
 
-use super::level2::{Level2, millis};
+use super::remote_tier::{RemoteTier, millis};
 
 static RENEW: Script = Script::new(include_str!("script/renew.lua"));
 
@@ -80,21 +80,21 @@ impl Leases {
     pub(super) fn hold(
         self: &Arc<Self>,
         handle: &Handle,
-        level2: &Arc<Level2>,
+        remote: &Arc<RemoteTier>,
         entry: &[u8],
         (token, asked): (u64, Instant),
     ) -> Holding {
-        if self.note(entry, (token, asked), level2.lease_for) {
+        if self.note(entry, (token, asked), remote.lease_ttl) {
             let stop = handle.stopping();
-            handle.spawn_at_home(renew(Arc::clone(self), Arc::clone(level2), stop));
+            handle.spawn_at_home(renew(Arc::clone(self), Arc::clone(remote), stop));
         }
         Holding { leases: Arc::clone(self), token }
     }
 
     /// Notes a lease; true when the task is to be started.
-    fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_for: Duration) -> bool {
+    fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_ttl: Duration) -> bool {
         let mut held = self.lock();
-        let due = asked + lease_for / TURNS;
+        let due = asked + lease_ttl / TURNS;
         held.by_token.insert(token, Lease { entry: entry.into(), due });
         if held.planned.is_some_and(|planned| due < planned) {
             self.sooner.notify_one();
@@ -104,7 +104,7 @@ impl Leases {
 
     /// The leases that are due, and when to look again; `None` when there are none at all and the
     /// task is to end.
-    fn due(&self, lease_for: Duration) -> Option<(Vec<Due>, Instant)> {
+    fn due(&self, lease_ttl: Duration) -> Option<(Vec<Due>, Instant)> {
         let mut held = self.lock();
         held.planned = None;
         if held.by_token.is_empty() {
@@ -113,10 +113,10 @@ impl Leases {
         }
         let now = Instant::now();
         let mut due = Vec::new();
-        let mut next = now + lease_for / TURNS;
+        let mut next = now + lease_ttl / TURNS;
         for (token, lease) in &mut held.by_token {
             if lease.due <= now {
-                lease.due = now + lease_for / TURNS;
+                lease.due = now + lease_ttl / TURNS;
                 due.push((lease.entry.clone(), *token));
             }
             next = next.min(lease.due);
@@ -131,12 +131,12 @@ impl Leases {
 }
 
 /// Renews what is due until nothing is held. Time is real: it is the server's that counts.
-async fn renew(leases: Arc<Leases>, level2: Arc<Level2>, mut stop: watch::Receiver<bool>) {
-    while let Some((due, next)) = leases.due(level2.lease_for) {
+async fn renew(leases: Arc<Leases>, remote: Arc<RemoteTier>, mut stop: watch::Receiver<bool>) {
+    while let Some((due, next)) = leases.due(remote.lease_ttl) {
         if !due.is_empty() {
             // A server that hangs must not keep the leases on others from being renewed.
-            let turn = level2.renew(&due);
-            let lost = tokio::time::timeout(level2.lease_for / TURNS, turn).await;
+            let turn = remote.renew(&due);
+            let lost = tokio::time::timeout(remote.lease_ttl / TURNS, turn).await;
             let mut held = leases.lock();
             for token in lost.unwrap_or_default() {
                 held.by_token.remove(&token);
@@ -151,21 +151,21 @@ async fn renew(leases: Arc<Leases>, level2: Arc<Level2>, mut stop: watch::Receiv
     }
 }
 
-impl Level2 {
+impl RemoteTier {
     /// Extends leases. Returns the tokens of those that are gone.
     async fn renew(&self, held: &[Due]) -> Vec<u64> {
         // On a Cluster each entry has a slot of its own.
-        let batch = if self.link.topology() == Topology::Cluster { 1 } else { BATCH };
-        let calls: Vec<Call> = held
+        let batch = if self.client.topology() == Topology::Cluster { 1 } else { BATCH };
+        let calls: Vec<ScriptInvocation> = held
             .chunks(batch)
             .map(|chunk| {
                 let keys: Vec<&[u8]> = chunk.iter().map(|(entry, _)| &**entry).collect();
-                let call = RENEW.on(&keys).arg(millis(self.lease_for));
+                let call = RENEW.on(&keys).arg(millis(self.lease_ttl));
                 chunk.iter().fold(call, |call, (_, token)| call.arg(&token.to_be_bytes()[..]))
             })
             .collect();
         let mut lost = Vec::new();
-        for (chunk, reply) in held.chunks(batch).zip(self.link.run_all(&calls).await) {
+        for (chunk, reply) in held.chunks(batch).zip(self.client.run_all(&calls).await) {
             match reply {
                 Ok(Value::Array(alive)) => {
                     let gone = chunk.iter().zip(alive).filter(|(_, alive)| *alive == Value::Int(0));

@@ -11,7 +11,6 @@
 mod attention;
 mod audit;
 mod audit_work;
-mod below;
 mod big_values;
 mod bounds;
 mod breakers;
@@ -21,19 +20,17 @@ mod envelope;
 mod explain;
 mod filter;
 mod filter_keys;
-mod flight;
 mod heat;
 pub mod hotkey;
 mod leases;
-mod level1;
-mod level1_budget;
-mod level2;
-mod level2_invalidate;
-mod level2_replies;
 mod life;
 mod listener;
 mod load;
+mod load_or_wait;
+mod load_result;
 mod loader;
+mod local_tier;
+mod local_tier_budget;
 mod many;
 mod messages;
 mod metrics;
@@ -43,20 +40,23 @@ mod parted;
 mod parts;
 mod past;
 mod pending;
-mod product;
 mod put;
 mod read;
 mod read_types;
 mod recent;
-mod repair;
-mod repair_file;
-mod repair_log;
-mod repair_queue;
-mod repair_task;
+mod recovery;
+mod recovery_file;
+mod recovery_log;
+mod recovery_queue;
+mod recovery_task;
+mod refresh;
+mod remote_tier;
+mod remote_tier_invalidate;
+mod remote_tier_replies;
 mod settings;
 mod shape;
+mod single_flight;
 mod sweep;
-mod tend;
 mod write;
 
 use std::{
@@ -69,21 +69,21 @@ pub use audit::{AuditReport, Auditor, AuditorBuilder};
 pub use big_values::BigValue;
 pub use bounds::{CacheKey, CacheValue, KeyRef};
 pub use codec::Codec;
-pub use explain::{Explanation, FilterOpinion, Level1Copy, Level2Entry, Level2State};
+pub use explain::{Explanation, FilterOpinion, LocalCopy, RemoteEntry, RemoteState};
 pub use filter::FilterStatus;
 pub use filter_keys::{KeyFilter, KeySink};
-pub use options::{CacheBuilder, Level1Keeps, Mode, OnInvalidate, WhenBusy};
+pub use options::{CacheBuilder, LocalKeeps, Mode, OnInvalidate, WhenBusy};
 pub use put::PutOutcome;
 pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
-pub use repair_file::FileRepairLog;
-pub use repair_log::{LogFuture, RepairLog, RepairRow};
+pub use recovery_file::FileRecoveryLog;
+pub use recovery_log::{LogFuture, RecoveryLog, RecoveryRow};
 pub use write::{Invalidation, WriteError};
 
 use seawall_client::{
     Handle,
+    client::Topology,
     error::Result,
     key::{KeyBuffer, KeyPart},
-    link::Topology,
 };
 use seawall_resilience::clock::Clock;
 
@@ -92,26 +92,26 @@ use self::{
     codec::Format,
     counters::Counters,
     filter::Filter,
-    flight::Flights,
     heat::Heat,
     leases::Leases,
-    level1::{Level1, Memory},
-    level1_budget::Budget,
-    level2::Level2,
     life::Alive,
     listener::Holds,
+    local_tier::{LocalTier, Memory},
+    local_tier_budget::Budget,
     metrics::Metrics,
     names::Names,
     read_types::Tags,
     recent::Recent,
-    repair::Repairs,
-    repair_task::Carer,
+    recovery::RecoveryQueue,
+    recovery_task::Carer,
+    remote_tier::RemoteTier,
     settings::Settings,
+    single_flight::SingleFlight,
     sweep::Sweep,
 };
 use crate::{
     big_values::Report,
-    hotkey::{HotKeys, Member, Shelf, copies::Copies},
+    hotkey::{HotKeySink, HotKeys, Member, copies::Copies},
     parts::Parts,
 };
 
@@ -126,7 +126,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// use seawall::{Seawall, cache::{Cache, Loaded}};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let shops: Cache<u64, String> = seawall.cache("shop").fresh_for(Duration::from_secs(60)).build()?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").ttl(Duration::from_secs(60)).build()?;
 ///
 /// let load = || async { Ok::<_, std::io::Error>(Loaded::Found("tea house".to_owned())) };
 /// let shop = shops.get_or_load(&42, load).await?;
@@ -145,19 +145,19 @@ struct Inner<K, V> {
     clock: Clock,
     settings: Settings<K>,
     format: Format,
-    level1: Option<Arc<Level1<V>>>,
-    level2: Arc<Level2>,
+    local: Option<Arc<LocalTier<V>>>,
+    remote: Arc<RemoteTier>,
     filter: Option<Arc<Filter>>,
-    flights: Arc<Flights<V>>,
-    refreshes: Arc<Flights<V>>,
+    flights: Arc<SingleFlight<V>>,
+    refreshes: Arc<SingleFlight<V>>,
     /// Loads that answer without Redis, and those through it that may do so too.
-    past: Arc<Flights<V>>,
+    past: Arc<SingleFlight<V>>,
     leases: Arc<Leases>,
-    repairs: Arc<Repairs>,
+    recovery: Arc<RecoveryQueue>,
     recent: Arc<Recent>,
     metrics: Arc<Metrics>,
     big: Report,
-    tap: audit::Tap<K, V>,
+    sampler: audit::AuditSampler<K, V>,
     heat: Heat,
     /// Ends the tasks of the cache with its last handle.
     _alive: Alive,
@@ -165,13 +165,13 @@ struct Inner<K, V> {
 
 /// One key, as the levels know it.
 #[derive(Clone)]
-struct Subject {
+struct EntryKey {
     entry: KeyBuffer,
     generations: Vec<Vec<u8>>,
     tags: Tags,
 }
 
-impl Subject {
+impl EntryKey {
     fn entry(&self) -> &[u8] {
         self.entry.as_bytes()
     }
@@ -188,23 +188,23 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
 impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     fn open(handle: Handle, name: &str, mut settings: Settings<K>, format: Format) -> Result<Self> {
         let names = Names::new(handle.prefix(), name);
-        let link = handle.link().clone();
+        let client = handle.client().clone();
         let plan = settings.big;
         let part_prefix = Names::part_prefix(handle.prefix(), name);
-        let parts = Parts::new(link.clone(), part_prefix, plan.split_above_bytes);
-        let mut level2 = Level2::new(link, names, parts, format.shape, settings.lease_for);
+        let parts = Parts::new(client.clone(), part_prefix, plan.split_above_bytes);
+        let mut remote = RemoteTier::new(client, names, parts, format.shape, settings.lease_ttl);
         // One server has nothing to spread over.
-        if settings.copies > 0 && handle.link().topology() == Topology::Cluster {
-            level2.copies = Some(Copies::new(handle.prefix(), settings.copies));
+        if settings.copies > 0 && handle.client().topology() == Topology::Cluster {
+            remote.copies = Some(Copies::new(handle.prefix(), settings.copies));
         }
-        let level2 = Arc::new(level2);
+        let remote = Arc::new(remote);
         let attention = Arc::new(Attention::new());
         let budget = Budget::of(&handle);
-        let level1 = (settings.level1_bytes.min(budget.total()) > 0).then(|| {
-            let most = settings.level1_bytes;
-            let memory = Memory { budget, weight: settings.level1_weight, most };
-            let prefix_bytes = level2.names.entry_prefix().len();
-            Level1::open(prefix_bytes, &memory, Arc::clone(&attention))
+        let local = (settings.local_max_bytes.min(budget.total()) > 0).then(|| {
+            let most = settings.local_max_bytes;
+            let memory = Memory { budget, weight: settings.local_weight, most };
+            let prefix_bytes = remote.names.entry_prefix().len();
+            LocalTier::open(prefix_bytes, &memory, Arc::clone(&attention))
         });
         let metrics = Arc::new(Metrics::new(name));
         let alive = Alive::new();
@@ -213,17 +213,17 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             handle.spawn_at_home(filter::keep(
                 Arc::clone(&filter),
                 plan,
-                level2.names.clone(),
+                remote.names.clone(),
                 handle.clock().clone(),
                 alive.life(&handle),
             ));
             filter
         });
-        if level1.is_some() || filter.is_some() {
-            let (level1, filter) = (level1.clone(), filter.clone());
+        if local.is_some() || filter.is_some() {
+            let (local, filter) = (local.clone(), filter.clone());
             let listener = listener::listen(
-                Arc::clone(&level2),
-                Holds { level1, filter, attention },
+                Arc::clone(&remote),
+                Holds { local, filter, attention },
                 Counters::of(&handle),
                 Arc::clone(&metrics),
                 handle.clock().clone(),
@@ -231,23 +231,23 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             );
             handle.spawn_at_home(listener);
         }
-        let repairs = Repairs::open(
-            &level2.names,
-            settings.repair_limit,
-            settings.repair_log.clone(),
+        let recovery = RecoveryQueue::open(
+            &remote.names,
+            settings.recovery_limit,
+            settings.recovery_log.clone(),
             handle.clock(),
         );
-        if repairs.log.is_some() {
+        if recovery.log.is_some() {
             let clock = handle.clock().clone();
-            handle.spawn_at_home(repair_task::write_log(Arc::clone(&repairs), clock));
+            handle.spawn_at_home(recovery_task::write_log(Arc::clone(&recovery), clock));
         }
         let carer = Carer {
-            repairs: Arc::clone(&repairs),
+            recovery: Arc::clone(&recovery),
             recent: Arc::default(),
-            level2: Arc::clone(&level2),
+            remote: Arc::clone(&remote),
             way: if settings.clearable { Sweep::Generation } else { Sweep::Search },
             clock: handle.clock().clone(),
-            opened: handle.link().connections(),
+            opened: handle.client().connections(),
             life: alive.life(&handle),
         };
         let recent = Arc::clone(&carer.recent);
@@ -263,36 +263,36 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         let heat = Heat {
             keys: HotKeys::of(&handle),
             counts: settings.hot_rules.count_reads(),
-            hot_only: settings.level1_keeps == Level1Keeps::HotOnly,
+            hot_only: settings.local_keeps == LocalKeeps::HotOnly,
             asked: AtomicBool::new(false),
         };
-        let flights: Arc<Flights<V>> = Arc::default();
+        let flights: Arc<SingleFlight<V>> = Arc::default();
         let inner = Inner {
             clock: handle.clock().clone(),
             handle,
             settings,
             format,
-            level1,
-            level2,
+            local,
+            remote,
             filter,
             past: Arc::new(flights.beside()),
             flights,
             refreshes: Arc::default(),
             leases: Arc::default(),
-            repairs,
+            recovery,
             recent,
             metrics,
             big: Report::new(name, plan.warn_above_bytes),
-            tap: audit::Tap::default(),
+            sampler: audit::AuditSampler::default(),
             heat,
             _alive: alive,
         };
         let inner = Arc::new(inner);
-        let shelf: Weak<dyn Shelf> = Arc::<Inner<K, V>>::downgrade(&inner);
+        let sink: Weak<dyn HotKeySink> = Arc::<Inner<K, V>>::downgrade(&inner);
         let member = Member {
-            entry_prefix: inner.level2.names.entry_prefix().to_vec(),
+            entry_prefix: inner.remote.names.entry_prefix().to_vec(),
             rules: inner.settings.hot_rules.clone(),
-            shelf,
+            sink,
         };
         inner.heat.keys.join(&inner.handle, member);
         Ok(Cache { inner })
@@ -301,20 +301,20 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// The cache's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.inner.level2.names.name()
+        self.inner.remote.names.name()
     }
 }
 
 impl<K: KeyPart, V> Inner<K, V> {
-    fn subject(&self, key: &(impl KeyRef<K> + ?Sized)) -> Result<Subject> {
-        Ok(self.subject_of(self.level2.names.entry(key)?, key))
+    fn entry_key(&self, key: &(impl KeyRef<K> + ?Sized)) -> Result<EntryKey> {
+        Ok(self.entry_key_of(self.remote.names.entry(key)?, key))
     }
 
-    fn subject_of(&self, entry: KeyBuffer, key: &(impl KeyRef<K> + ?Sized)) -> Subject {
+    fn entry_key_of(&self, entry: KeyBuffer, key: &(impl KeyRef<K> + ?Sized)) -> EntryKey {
         if self.settings.tags.is_none() && !self.settings.clearable {
-            return Subject { entry, generations: Vec::new(), tags: None };
+            return EntryKey { entry, generations: Vec::new(), tags: None };
         }
-        let names = &self.level2.names;
+        let names = &self.remote.names;
         let tags =
             self.settings.tags.as_ref().map(|tags| tags(&key.to_owned())).unwrap_or_default();
         let mut generations: Vec<Vec<u8>> = tags.iter().map(|tag| names.tag(tag)).collect();
@@ -322,7 +322,7 @@ impl<K: KeyPart, V> Inner<K, V> {
             generations.push(names.generation().to_vec());
         }
         let tags = tags.iter().map(|tag| messages::tag_hash(tag)).collect();
-        Subject { entry, generations, tags: Some(tags) }
+        EntryKey { entry, generations, tags: Some(tags) }
     }
 }
 
@@ -335,7 +335,7 @@ impl<K, V> Clone for Cache<K, V> {
 impl<K, V> fmt::Debug for Cache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache")
-            .field("name", &self.inner.level2.names.name())
+            .field("name", &self.inner.remote.names.name())
             .finish_non_exhaustive()
     }
 }

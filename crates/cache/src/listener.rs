@@ -16,18 +16,18 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use seawall_client::link::{Event, Subscription};
+use seawall_client::client::{Event, Subscription};
 use seawall_resilience::clock::{Clock, Moment};
 
 use super::{
     attention::Attention,
     counters::Counters,
     filter::Filter,
-    level1::Level1,
-    level2::Level2,
     life::Life,
+    local_tier::LocalTier,
     messages::{Body, parse, tag_hash},
     metrics::Metrics,
+    remote_tier::RemoteTier,
 };
 
 /// For how long after its last use what is held is still compared.
@@ -42,17 +42,17 @@ const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Follows the messages of a namespace until the cache or the handle ends.
 pub(super) async fn listen<V: Send + Sync + 'static>(
-    level2: Arc<Level2>,
+    remote: Arc<RemoteTier>,
     holds: Holds<V>,
     counters: Arc<Counters>,
     metrics: Arc<Metrics>,
     clock: Clock,
     mut life: Life,
 ) {
-    let subscription = level2.link.hub().join(level2.names.channel());
+    let subscription = remote.client.pubsub().join(remote.names.channel());
     let mut listener = Listener {
-        level2,
-        level1: holds.level1,
+        remote,
+        local: holds.local,
         filter: holds.filter,
         attention: holds.attention,
         counters,
@@ -71,14 +71,14 @@ pub(super) async fn listen<V: Send + Sync + 'static>(
 
 /// What a cache holds in this process, and whether it is used.
 pub(super) struct Holds<V> {
-    pub(super) level1: Option<Arc<Level1<V>>>,
+    pub(super) local: Option<Arc<LocalTier<V>>>,
     pub(super) filter: Option<Arc<Filter>>,
     pub(super) attention: Arc<Attention>,
 }
 
 struct Listener<V> {
-    level2: Arc<Level2>,
-    level1: Option<Arc<Level1<V>>>,
+    remote: Arc<RemoteTier>,
+    local: Option<Arc<LocalTier<V>>>,
     filter: Option<Arc<Filter>>,
     attention: Arc<Attention>,
     counters: Arc<Counters>,
@@ -192,7 +192,7 @@ impl<V> Listener<V> {
             return false;
         }
         let is_vacant =
-            || self.filter.is_none() && self.level1.as_ref().is_none_or(|level1| level1.is_empty());
+            || self.filter.is_none() && self.local.as_ref().is_none_or(|local| local.is_empty());
         self.attention.leave(is_vacant)
             || now.since(self.last_used) >= QUIET && self.attention.sleep()
     }
@@ -201,9 +201,9 @@ impl<V> Listener<V> {
     fn begin(&mut self, confirmed: bool) -> Look {
         let start = Start { at: self.clock.now(), heard: self.heard, confirmed };
         let (counters, patience) = (Arc::clone(&self.counters), self.patience);
-        let key = self.level2.names.counter().to_vec();
+        let key = self.remote.names.counter().to_vec();
         // Told by the answer when there is one.
-        self.patience = (patience * 2).min(self.level2.link.response_timeout()).max(PATIENCE);
+        self.patience = (patience * 2).min(self.remote.client.response_timeout()).max(PATIENCE);
         let counter =
             async move { tokio::time::timeout(patience, counters.read(&key)).await.ok()? };
         Look::Reading(start, Box::pin(counter))
@@ -271,14 +271,14 @@ impl<V> Listener<V> {
                     if let Some(filter) = &self.filter {
                         filter.insert(key);
                     }
-                    if let Some(level1) = &self.level1 {
-                        level1.invalidate(key);
+                    if let Some(local) = &self.local {
+                        local.invalidate(key);
                     }
                 }
             }
             Body::Tag(tag) => {
-                if let Some(level1) = &self.level1 {
-                    level1.clear_tag(tag_hash(tag));
+                if let Some(local) = &self.local {
+                    local.clear_tag(tag_hash(tag));
                 }
             }
             Body::All => self.forget(),
@@ -291,13 +291,13 @@ impl<V> Listener<V> {
     }
 
     fn lost_track(&mut self, reason: &'static str) {
-        tracing::debug!(cache = self.level2.names.name(), reason, "first level dropped");
+        tracing::debug!(cache = self.remote.names.name(), reason, "first level dropped");
         self.forget();
     }
 
     fn forget(&self) {
-        if let Some(level1) = &self.level1 {
-            level1.clear();
+        if let Some(local) = &self.local {
+            local.clear();
         }
         if let Some(filter) = &self.filter {
             filter.lost_track();

@@ -1,7 +1,7 @@
 //! Loading: asking for the lease, calling the loader, storing what it found, waking who waits.
 //!
 //! A load runs in a task of its own, so that a caller who gives up does not take down those who wait
-//! with it. It goes through the governor, and its lease is renewed while it runs (`leases`).
+//! with it. It goes through the pipeline, and its lease is renewed while it runs (`leases`).
 
 use std::{
     sync::Arc,
@@ -11,18 +11,18 @@ use std::{
 use seawall_client::{error::Error, retry::Doubt};
 
 use super::{
-    CacheError, CacheKey, CacheValue, Inner, Subject,
-    flight::{Fault, Pilot},
+    CacheError, CacheKey, CacheValue, EntryKey, Inner,
     leases::Holding,
-    level1::Ticket,
-    level2::{Fill, Lease, Stored},
+    load_result::{Prepared, Stale},
+    local_tier::Ticket,
     parted::{Whole, is_in_parts},
-    product::{Prepared, Stale},
     read_types::Entry,
+    remote_tier::{Fill, Lease, Stored},
+    single_flight::{Fault, Leader},
 };
 pub(super) use super::{
+    load_result::moment,
     loader::{LoaderSlot, not_modified},
-    product::moment,
 };
 
 /// What a load is for.
@@ -46,7 +46,7 @@ impl Purpose {
 
 /// A load that is to happen.
 pub(super) struct Order<V> {
-    pub(super) subject: Subject,
+    pub(super) entry_key: EntryKey,
     pub(super) stamp: u64,
     pub(super) purpose: Purpose,
     /// What the loader may find to be still right.
@@ -56,10 +56,10 @@ pub(super) struct Order<V> {
 
 /// A load that holds its lease, and those who wait for it.
 struct Leased<V> {
-    pilot: Pilot<V>,
+    leader: Leader<V>,
     /// Those who read past the cache wait, too: Redis may go away while this runs.
-    past: Option<Pilot<V>>,
-    subject: Subject,
+    past: Option<Leader<V>>,
+    entry_key: EntryKey,
     token: u64,
     ticket: Option<Ticket>,
     /// When the source began to be read.
@@ -74,7 +74,7 @@ impl<V: Send + Sync + 'static> Leased<V> {
         if let Some(past) = self.past {
             past.land_unstored(entry.clone());
         }
-        self.pilot.land(self.started, Ok(entry));
+        self.leader.land(self.started, Ok(entry));
     }
 
     /// Ends with an entry that the server took under the lease: for those who began before it was sent.
@@ -83,14 +83,14 @@ impl<V: Send + Sync + 'static> Leased<V> {
             // Unlike the others these may know of an invalidation that the server does not know of.
             past.land(self.started, Ok(entry.clone()));
         }
-        self.pilot.land(covers, Ok(entry));
+        self.leader.land(covers, Ok(entry));
     }
 
     fn fail(self, error: CacheError) {
         if let Some(past) = self.past {
             past.land(u64::MAX, Err(Fault::Error(error.clone())));
         }
-        self.pilot.land(u64::MAX, Err(Fault::Error(error)));
+        self.leader.land(u64::MAX, Err(Fault::Error(error)));
     }
 }
 
@@ -134,36 +134,39 @@ impl Claim {
 
 impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Makes a load happen and lands it.
-    pub(super) async fn fly(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>) {
-        let Order { subject, stamp, purpose, .. } = &order;
+    pub(super) async fn fly(self: Arc<Self>, leader: Leader<V>, order: Order<V>) {
+        let Order { entry_key, stamp, purpose, .. } = &order;
         let mut claim = Claim::default();
-        let deadline = self.clock.now() + self.settings.deadline;
+        let deadline = self.clock.now() + self.settings.read_timeout;
         let mut wake = None;
         for _ in 0..MAX_ASKS {
             let asked = self.flights.next();
-            match self.ask(subject, &mut claim, *stamp, purpose.replaces()).await {
+            match self.ask(entry_key, &mut claim, *stamp, purpose.replaces()).await {
                 Ok(Lease::Granted) => {
-                    pilot.set_elsewhere(false);
-                    return self.load_and_store(pilot, order, claim).await;
+                    leader.set_elsewhere(false);
+                    return self.load_and_store(leader, order, claim).await;
                 }
                 Ok(Lease::Value(raw)) => {
-                    let found = self.found(subject, *stamp, raw).await;
-                    return pilot.land_found(asked, found.ok_or(Fault::Changed));
+                    let found = self.found(entry_key, *stamp, raw).await;
+                    return leader.land_found(asked, found.ok_or(Fault::Changed));
                 }
-                Ok(Lease::Changed) => return pilot.land(asked, Err(Fault::Changed)),
-                Ok(Lease::Newer) => return pilot.land(asked, Err(Fault::Outage)),
+                Ok(Lease::Changed) => return leader.land(asked, Err(Fault::Changed)),
+                Ok(Lease::Newer) => return leader.land(asked, Err(Fault::Outage)),
                 Ok(Lease::Busy(_)) if matches!(purpose, Purpose::Refresh(_)) => return,
                 Ok(Lease::Busy(left)) => {
-                    pilot.set_elsewhere(true);
+                    leader.set_elsewhere(true);
                     let now = self.clock.now();
                     if now >= deadline {
-                        let error = CacheError::Deadline(self.settings.deadline);
-                        return pilot.land(asked, Err(Fault::Error(error)));
+                        let error = CacheError::ReadTimeout(self.settings.read_timeout);
+                        return leader.land(asked, Err(Fault::Error(error)));
                     }
                     let Some(subscription) = &mut wake else {
                         // Subscribe, then ask again: the value may have come in between.
                         wake = Some(
-                            self.level2.link.hub().join(&self.level2.names.wake(subject.entry())),
+                            self.remote
+                                .client
+                                .pubsub()
+                                .join(&self.remote.names.wake(entry_key.entry())),
                         );
                         continue;
                     };
@@ -172,38 +175,38 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     // A wake-up, a new connection or the nap's end: all of them mean "ask again".
                     let woken = self.clock.timeout(nap, subscription.next()).await;
                     if woken == Some(None) {
-                        return pilot
+                        return leader
                             .land(u64::MAX, Err(Fault::Error(CacheError::Redis(Error::Closed))));
                     }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "no lease");
-                    return pilot.land(asked, Err(Fault::Outage));
+                    return leader.land(asked, Err(Fault::Outage));
                 }
             }
         }
-        pilot.land(0, Err(Fault::Changed));
+        leader.land(0, Err(Fault::Changed));
     }
 
     /// An entry that was there when a lease was asked for. Without one readers look again, and find
     /// out what is to be replaced.
-    async fn found(&self, subject: &Subject, stamp: u64, raw: Vec<u8>) -> Option<Entry<V>> {
+    async fn found(&self, entry_key: &EntryKey, stamp: u64, raw: Vec<u8>) -> Option<Entry<V>> {
         let whole = if is_in_parts(&raw) {
-            match self.gather(subject, raw.into()).await {
+            match self.gather(entry_key, raw.into()).await {
                 Ok(Whole::Entry(raw)) => raw?,
                 Ok(Whole::Lost(_)) | Err(_) => return None,
             }
         } else {
             raw.into()
         };
-        self.decode(&whole, stamp, subject, self.clock.now())
+        self.decode(&whole, stamp, entry_key, self.clock.now())
     }
 
     /// Asks for the lease; where a reply was lost, again. Not when the server merely does not answer:
     /// whoever waits here has waited for a whole time-out, and has something better to do.
     pub(super) async fn ask(
         &self,
-        subject: &Subject,
+        entry_key: &EntryKey,
         claim: &mut Claim,
         stamp: u64,
         replaces: Option<u64>,
@@ -213,7 +216,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             let sent = Instant::now();
             claim.asked = sent.into();
             let Claim { token, former, .. } = &*claim;
-            match self.level2.lease(subject.entry(), *token, former, stamp, replaces).await {
+            match self.remote.lease(entry_key.entry(), *token, former, stamp, replaces).await {
                 Err(error) if error.is_indeterminate() => {
                     claim.renew();
                     if resends == MAX_RESENDS || self.hangs(sent) {
@@ -230,103 +233,103 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Whether a reply that did not come was waited for until its time-out: the server hangs, where a
     /// cut connection is noticed at once. Time-outs of the network are real time.
     fn hangs(&self, sent: Instant) -> bool {
-        sent.elapsed() >= self.level2.link.response_timeout() / 2
+        sent.elapsed() >= self.remote.client.response_timeout() / 2
     }
 
-    async fn load_and_store(self: Arc<Self>, pilot: Pilot<V>, order: Order<V>, claim: Claim) {
-        let Order { subject, stamp, stale, loader, .. } = order;
+    async fn load_and_store(self: Arc<Self>, leader: Leader<V>, order: Order<V>, claim: Claim) {
+        let Order { entry_key, stamp, stale, loader, .. } = order;
         let token = claim.token;
         let Some(loader) = loader.take() else {
             // It ran already, for its reader alone; whoever waits here has one of its own.
-            self.give_back(&subject, token).await;
-            return pilot.land(0, Err(Fault::Changed));
+            self.give_back(&entry_key, token).await;
+            return leader.land(0, Err(Fault::Changed));
         };
-        let (_, past) = self.past.join(subject.entry());
-        let ticket = self.ticket(&subject);
-        let started = past.as_ref().map_or_else(|| self.flights.next(), Pilot::start);
-        let held = self.hold(&subject, &claim);
-        let leased = Leased { pilot, past, subject, token, ticket, started, _held: held };
+        let (_, past) = self.past.join(entry_key.entry());
+        let ticket = self.ticket(&entry_key);
+        let started = past.as_ref().map_or_else(|| self.flights.next(), Leader::start);
+        let held = self.hold(&entry_key, &claim);
+        let leased = Leased { leader, past, entry_key, token, ticket, started, _held: held };
         let shown = stale.as_ref().and_then(|stale| stale.entry.value.clone());
-        let product = match self.call(loader, shown).await {
-            Ok(product) => product,
+        let load_result = match self.call(loader, shown).await {
+            Ok(load_result) => load_result,
             Err(error) => {
-                self.give_back(&leased.subject, token).await;
+                self.give_back(&leased.entry_key, token).await;
                 return leased.fail(error);
             }
         };
-        let value = match self.prepare(product, stale, stamp) {
+        let value = match self.prepare(load_result, stale, stamp) {
             Prepared::Store(fill, value) => return self.cut_and_store(leased, fill, value).await,
             Prepared::Prolong(entry) => return self.prolong(leased, entry).await,
             Prepared::Pass(value) => value,
             Prepared::NotModified => {
-                self.give_back(&leased.subject, token).await;
+                self.give_back(&leased.entry_key, token).await;
                 return leased.fail(not_modified());
             }
         };
-        self.give_back(&leased.subject, token).await;
-        let entry = Entry::uncached(value, self.clock.now(), &leased.subject.tags);
+        self.give_back(&leased.entry_key, token).await;
+        let entry = Entry::uncached(value, self.clock.now(), &leased.entry_key.tags);
         leased.land_unstored(entry);
     }
 
     async fn cut_and_store(&self, leased: Leased<V>, fill: Fill, value: Option<Arc<V>>) {
-        let Leased { subject, token, ticket, .. } = &leased;
-        let uncached = Entry::uncached(value.clone(), self.clock.now(), &subject.tags);
+        let Leased { entry_key, token, ticket, .. } = &leased;
+        let uncached = Entry::uncached(value.clone(), self.clock.now(), &entry_key.tags);
         let stored_from = self.flights.next();
         // Redis does not know of an invalidation that waits here and would take an older value. A
         // reader who began after that one has a larger number, unless it waits by now.
-        if self.repairs.concerns(subject.entry()) {
-            self.give_back(subject, *token).await;
+        if self.recovery.concerns(entry_key.entry()) {
+            self.give_back(entry_key, *token).await;
             return leased.land_unstored(uncached);
         }
-        let fill = match self.cut(subject.entry(), fill).await {
+        let fill = match self.cut(entry_key.entry(), fill).await {
             Ok(fill) => fill,
             Err(error) => {
                 tracing::debug!(%error, "a load could not be stored in parts");
-                self.keep_past(subject, &uncached, *ticket);
-                self.give_back(subject, *token).await;
+                self.keep_past(entry_key, &uncached, *ticket);
+                self.give_back(entry_key, *token).await;
                 return leased.land_unstored(uncached);
             }
         };
-        match self.store(subject, *token, &fill).await {
+        match self.store(entry_key, *token, &fill).await {
             Ok(Some(stored)) => {
                 self.metrics.stored_bytes.increment(fill.size_bytes() as u64);
-                let entry = self.entry(value, &stored, &fill, subject);
-                self.keep(subject, &entry, *ticket);
+                let entry = self.entry(value, &stored, &fill, entry_key);
+                self.keep(entry_key, &entry, *ticket);
                 leased.land_stored(stored_from, entry);
             }
             Ok(None) => {
                 self.metrics.refused_fills.increment(1);
-                let subject = subject.clone();
+                let entry_key = entry_key.clone();
                 leased.land_unstored(uncached);
-                self.discard(subject.entry(), &fill).await;
+                self.discard(entry_key.entry(), &fill).await;
             }
             // Stored or not, nobody knows: good for those who came before the load, and for a moment
             // for those who would do with a copy.
             Err(error) => {
                 tracing::debug!(%error, "a load could not be stored");
-                self.keep_past(subject, &uncached, *ticket);
-                let (subject, token) = (subject.clone(), *token);
+                self.keep_past(entry_key, &uncached, *ticket);
+                let (entry_key, token) = (entry_key.clone(), *token);
                 leased.land_unstored(uncached);
-                self.give_back(&subject, token).await;
-                self.discard(subject.entry(), &fill).await;
+                self.give_back(&entry_key, token).await;
+                self.discard(entry_key.entry(), &fill).await;
             }
         }
     }
 
     /// The source says that the entry in Redis is still right.
     async fn prolong(&self, leased: Leased<V>, entry: Entry<V>) {
-        let Leased { subject, token, ticket, .. } = &leased;
-        let fresh_for = self.vary(self.settings.fresh_for);
+        let Leased { entry_key, token, ticket, .. } = &leased;
+        let ttl = self.vary(self.settings.ttl);
         let stored_from = self.flights.next();
-        let waits = self.repairs.concerns(subject.entry());
+        let waits = self.recovery.concerns(entry_key.entry());
         let prolonged = if waits {
-            self.give_back(subject, *token).await;
+            self.give_back(entry_key, *token).await;
             None
         } else {
             if self.may_be_in_parts(entry.bytes) {
-                self.prolong_parts(subject.entry(), fresh_for).await;
+                self.prolong_parts(entry_key.entry(), ttl).await;
             }
-            let reply = self.level2.prolong(subject.entry(), *token, entry.version, fresh_for);
+            let reply = self.remote.prolong(entry_key.entry(), *token, entry.version, ttl);
             reply.await.unwrap_or_else(|error| {
                 tracing::debug!(%error, "an entry could not be prolonged");
                 None
@@ -334,13 +337,13 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         };
         match prolonged {
             Some(stored) => {
-                let entry = self.prolonged(entry, &stored, subject);
-                self.keep(subject, &entry, *ticket);
+                let entry = self.prolonged(entry, &stored, entry_key);
+                self.keep(entry_key, &entry, *ticket);
                 leased.land_stored(stored_from, entry);
             }
             // Gone meanwhile, or nobody knows: right for those who came before.
             None => {
-                let uncached = Entry::uncached(entry.value, self.clock.now(), &subject.tags);
+                let uncached = Entry::uncached(entry.value, self.clock.now(), &entry_key.tags);
                 leased.land_unstored(uncached);
             }
         }
@@ -350,14 +353,14 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// lease is gone and the second is refused: good for those who came before the load.
     async fn store(
         &self,
-        subject: &Subject,
+        entry_key: &EntryKey,
         token: u64,
         fill: &Fill,
     ) -> Result<Option<Stored>, Error> {
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
             let sent = Instant::now();
-            match self.level2.fill(subject.entry(), token, fill).await {
+            match self.remote.fill(entry_key.entry(), token, fill).await {
                 Err(error)
                     if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
                 {
@@ -370,14 +373,14 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 
     /// Renews a lease until the holding is dropped.
-    pub(super) fn hold(&self, subject: &Subject, claim: &Claim) -> Holding {
+    pub(super) fn hold(&self, entry_key: &EntryKey, claim: &Claim) -> Holding {
         let lease = (claim.token, claim.asked);
-        self.leases.hold(&self.handle, &self.level2, subject.entry(), lease)
+        self.leases.hold(&self.handle, &self.remote, entry_key.entry(), lease)
     }
 
-    pub(super) async fn give_back(&self, subject: &Subject, token: u64) {
+    pub(super) async fn give_back(&self, entry_key: &EntryKey, token: u64) {
         // Not given back, the lease ends by itself.
-        if let Err(error) = self.level2.release(subject.entry(), token).await {
+        if let Err(error) = self.remote.release(entry_key.entry(), token).await {
             tracing::debug!(%error, "a lease could not be given back");
         }
     }

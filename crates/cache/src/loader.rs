@@ -1,4 +1,4 @@
-//! A reader's loader, and calling it: once, through the governor, with a time limit.
+//! A reader's loader, and calling it: once, through the pipeline, with a time limit.
 //!
 //! A loader that panics has failed: the panic ends here, with its text as the error, so that the lease
 //! is given back and whoever waits is told. That holds for its end as well: a future that is cut is
@@ -49,21 +49,21 @@ impl<V> Clone for LoaderSlot<V> {
 }
 
 /// What a load produced, before it is stored.
-pub(super) struct Product<V> {
+pub(super) struct LoadResult<V> {
     pub(super) loaded: Loaded<V>,
     pub(super) cost: Duration,
 }
 
 impl<K: CacheKey, V: CacheValue> Inner<K, V> {
-    /// Calls the loader through the governor.
+    /// Calls the loader through the pipeline.
     pub(super) async fn call(
         &self,
         loader: Loader<V>,
         stale: Option<Arc<V>>,
-    ) -> Result<Product<V>, CacheError> {
+    ) -> Result<LoadResult<V>, CacheError> {
         let began = self.clock.now();
         let loaded = self.call_any(move || loader(stale)).await?;
-        Ok(Product { loaded, cost: self.clock.now().since(began) })
+        Ok(LoadResult { loaded, cost: self.clock.now().since(began) })
     }
 
     /// The same for whatever is loaded: one value, or a whole batch.
@@ -71,17 +71,17 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         &self,
         load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
     ) -> Result<T, CacheError> {
-        let load_within = self.settings.load_within;
+        let loader_timeout = self.settings.loader_timeout;
         let began = self.clock.now();
         self.metrics.loads.increment(1);
         let load = Contained(Some(load));
         let load = move || Caught::new(load);
         let work = async {
-            match &self.settings.governor {
-                Some(governor) => governor.call(began + load_within, load).await,
-                None => match self.clock.timeout(load_within, load()).await {
+            match &self.settings.pipeline {
+                Some(pipeline) => pipeline.call(began + loader_timeout, load).await,
+                None => match self.clock.timeout(loader_timeout, load()).await {
                     Some(result) => result.map_err(CallError::Failed),
-                    None => Err(CallError::DeadlineExceeded { ran: load_within }),
+                    None => Err(CallError::DeadlineExceeded { ran: loader_timeout }),
                 },
             }
         };
@@ -99,7 +99,9 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     self.metrics.sheds.increment(1);
                     CacheError::Shed { retry_after: shed.retry_after }
                 }
-                CallError::DeadlineExceeded { ran } => CacheError::LoadTimeout { ran, load_within },
+                CallError::DeadlineExceeded { ran } => {
+                    CacheError::LoadTimeout { ran, loader_timeout }
+                }
                 CallError::Failed(error) => CacheError::Load(error),
             }
         })

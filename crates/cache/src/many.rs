@@ -11,17 +11,17 @@ use futures_util::{FutureExt, future::join_all};
 use seawall_client::error::Error;
 
 use super::{
-    Cache, CacheError, CacheKey, CacheValue, Freshness, LoadError, Loaded, Mode, Read, Source,
-    Subject,
-    flight::{Fault, Pilot},
+    Cache, CacheError, CacheKey, CacheValue, EntryKey, Freshness, LoadError, Loaded, Mode, Read,
+    Source,
     leases::Holding,
-    level1::Ticket,
-    level2::{Fill, Lease},
     load::{Claim, LoaderSlot, new_token},
     loader::Loader,
+    local_tier::Ticket,
     parted::is_in_parts,
     read::Admission,
     read_types::Entry,
+    remote_tier::{Fill, Lease},
+    single_flight::{Fault, Leader},
 };
 
 /// A loader of many keys, as the batch keeps it.
@@ -45,9 +45,9 @@ struct Missing {
 struct Granted<K, V> {
     missing: Missing,
     key: K,
-    subject: Subject,
+    entry_key: EntryKey,
     /// Those who read past the cache meanwhile wait for this load, too.
-    past: Option<Pilot<V>>,
+    past: Option<Leader<V>>,
     /// The lease is renewed until this ends.
     _held: Holding,
 }
@@ -95,47 +95,47 @@ where
             load(keys).map(|found| found.map_err(|error| LoadError::from(error.into()))).boxed()
         });
         let mut answers: Vec<Option<Answer<V>>> = Vec::with_capacity(keys.len());
-        let mut subjects = Vec::with_capacity(keys.len());
+        let mut entry_keys = Vec::with_capacity(keys.len());
         let now = self.inner.clock.now();
         for key in keys {
-            match self.inner.subject(key) {
-                Ok(subject) => {
-                    let entry = subject.entry();
-                    let (hit, older) = self.inner.look_level1(entry, Freshness::Cached, now);
+            match self.inner.entry_key(key) {
+                Ok(entry_key) => {
+                    let entry = entry_key.entry();
+                    let (hit, older) = self.inner.look_local(entry, Freshness::Cached, now);
                     let rationed = || self.inner.ration(entry, older.as_ref());
                     answers.push(hit.map(Ok).or_else(rationed));
-                    subjects.push(Some(subject));
+                    entry_keys.push(Some(entry_key));
                 }
                 Err(error) => {
                     answers.push(Some(Err(error.into())));
-                    subjects.push(None);
+                    entry_keys.push(None);
                 }
             }
         }
         let began = self.inner.flights.next();
-        let Open { missing, away } = self.look_level2(keys, &subjects, &mut answers, &load).await;
+        let Open { missing, away } = self.look_remote(keys, &entry_keys, &mut answers, &load).await;
         if !away.is_empty() {
             let wanted = away
                 .into_iter()
-                .filter_map(|index| Some((index, keys[index].clone(), subjects[index].clone()?)));
+                .filter_map(|index| Some((index, keys[index].clone(), entry_keys[index].clone()?)));
             for (index, answer) in self.load_past(wanted.collect(), began, &load).await {
                 answers[index] = Some(answer);
             }
         }
-        self.load_missing(keys, &subjects, missing, &mut answers, &load).await;
+        self.load_missing(keys, &entry_keys, missing, &mut answers, &load).await;
         for (key, answer) in keys.iter().zip(&answers) {
             if let Some(Ok(read)) = answer {
-                self.inner.tap.see(key, read);
+                self.inner.sampler.see(key, read);
             }
         }
         self.wait_for_rest(keys, answers, &load).await
     }
 
     /// Fills in what Redis has; gives back what it does not have.
-    async fn look_level2(
+    async fn look_remote(
         &self,
         keys: &[K],
-        subjects: &[Option<Subject>],
+        entry_keys: &[Option<EntryKey>],
         answers: &mut [Option<Answer<V>>],
         load: &LoadMany<K, V>,
     ) -> Open {
@@ -143,20 +143,20 @@ where
         let mut open = Open::default();
         let (waiting, wanted): (Vec<_>, Vec<_>) = (0..keys.len())
             .filter(|index| answers[*index].is_none())
-            .filter_map(|index| subjects[index].as_ref().map(|subject| (index, subject)))
-            .partition(|(_, subject)| inner.repairs.concerns(subject.entry()));
+            .filter_map(|index| entry_keys[index].as_ref().map(|entry_key| (index, entry_key)))
+            .partition(|(_, entry_key)| inner.recovery.concerns(entry_key.entry()));
         open.away.extend(waiting.into_iter().map(|(index, _)| index));
         if wanted.is_empty() {
             return open;
         }
         let tickets: Vec<_> = wanted
             .iter()
-            .map(|(_, subject)| inner.level1.as_ref().map(|level1| level1.ticket(subject.entry())))
+            .map(|(_, entry_key)| inner.local.as_ref().map(|local| local.ticket(entry_key.entry())))
             .collect();
-        let asked: Vec<&Subject> = wanted.iter().map(|(_, subject)| *subject).collect();
-        let found = inner.level2.get_many(&asked).await;
+        let asked: Vec<&EntryKey> = wanted.iter().map(|(_, entry_key)| *entry_key).collect();
+        let found = inner.remote.get_many(&asked).await;
         let now = inner.clock.now();
-        for (((index, subject), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
+        for (((index, entry_key), ticket), found) in wanted.into_iter().zip(tickets).zip(found) {
             let (raw, stamp) = match found {
                 Ok(found) => found,
                 Err(error) if error.is_away() => {
@@ -175,13 +175,13 @@ where
             if raw.as_deref().is_some_and(is_in_parts) {
                 continue;
             }
-            let entry = raw.and_then(|raw| inner.decode(&raw, stamp, subject, now));
+            let entry = raw.and_then(|raw| inner.decode(&raw, stamp, entry_key, now));
             match entry {
                 Some(entry) if now < entry.fresh_until && entry.suits(Freshness::Cached, now) => {
-                    inner.keep(subject, &entry, ticket);
+                    inner.keep(entry_key, &entry, ticket);
                     if inner.is_tended() {
                         let loader = LoaderSlot::new(one_of_many(load, &keys[index]));
-                        inner.tend(subject, &entry, stamp, now, Some(&loader));
+                        inner.refresh_if_due(entry_key, &entry, stamp, now, Some(&loader));
                     }
                     answers[index] = Some(Ok(inner.hit(&entry, now)));
                 }
@@ -190,7 +190,7 @@ where
                         && inner.settings.mode != Mode::Mutex =>
                 {
                     let loader = LoaderSlot::new(one_of_many(load, &keys[index]));
-                    inner.refresh(subject, stamp, &entry, loader);
+                    inner.refresh(entry_key, stamp, &entry, loader);
                     inner.metrics.stale_hits.increment(1);
                     answers[index] = Some(Ok(entry.read(Source::Stale, now)));
                 }
@@ -208,7 +208,7 @@ where
     async fn load_missing(
         &self,
         keys: &[K],
-        subjects: &[Option<Subject>],
+        entry_keys: &[Option<EntryKey>],
         missing: Vec<Missing>,
         answers: &mut [Option<Answer<V>>],
         load: &LoadMany<K, V>,
@@ -216,12 +216,12 @@ where
         if missing.is_empty() {
             return;
         }
-        let work: Vec<(Missing, K, Subject)> = missing
+        let work: Vec<(Missing, K, EntryKey)> = missing
             .into_iter()
             .filter_map(|missing| {
-                let subject = subjects[missing.index].clone()?;
+                let entry_key = entry_keys[missing.index].clone()?;
                 let key = keys[missing.index].clone();
-                Some((missing, key, subject))
+                Some((missing, key, entry_key))
             })
             .collect();
         let (done, results) = tokio::sync::oneshot::channel();
@@ -239,38 +239,40 @@ where
 
     async fn load_leased(
         self,
-        work: Vec<(Missing, K, Subject)>,
+        work: Vec<(Missing, K, EntryKey)>,
         load: LoadMany<K, V>,
     ) -> Vec<(usize, Answer<V>)> {
         let inner = &self.inner;
         let asked: Vec<(Vec<u8>, u64, u64)> = work
             .iter()
-            .map(|(missing, _, subject)| (subject.entry().to_vec(), missing.token, missing.stamp))
+            .map(|(missing, _, entry_key)| {
+                (entry_key.entry().to_vec(), missing.token, missing.stamp)
+            })
             .collect();
         let sent = tokio::time::Instant::now();
-        let leases = inner.level2.lease_many(&asked).await;
+        let leases = inner.remote.lease_many(&asked).await;
         let mut answers = Vec::new();
         let mut granted = Vec::new();
-        for ((mut missing, key, subject), mut lease) in work.into_iter().zip(leases) {
+        for ((mut missing, key, entry_key), mut lease) in work.into_iter().zip(leases) {
             let mut claim = Claim::sent(missing.token, sent);
             if lease.as_ref().is_err_and(Error::is_indeterminate) {
                 // It may be ours: nobody else could load before it ends by itself.
                 claim.renew();
-                lease = inner.ask(&subject, &mut claim, missing.stamp, None).await;
+                lease = inner.ask(&entry_key, &mut claim, missing.stamp, None).await;
                 missing.token = claim.token;
             }
             match lease {
                 Ok(Lease::Granted) => {
-                    let (_, past) = inner.past.join(subject.entry());
+                    let (_, past) = inner.past.join(entry_key.entry());
                     if let Some(past) = &past {
                         past.start();
                     }
-                    let _held = inner.hold(&subject, &claim);
-                    granted.push(Granted { missing, key, subject, past, _held });
+                    let _held = inner.hold(&entry_key, &claim);
+                    granted.push(Granted { missing, key, entry_key, past, _held });
                 }
                 Ok(Lease::Value(raw)) if !is_in_parts(&raw) => {
                     let now = inner.clock.now();
-                    if let Some(entry) = inner.decode(&raw, missing.stamp, &subject, now) {
+                    if let Some(entry) = inner.decode(&raw, missing.stamp, &entry_key, now) {
                         answers.push((missing.index, Ok(inner.hit(&entry, now))));
                     }
                 }
@@ -285,8 +287,8 @@ where
         let loaded = self.call_many(wanted, &load).await;
         match loaded {
             Err(error) => {
-                let back = granted.iter().map(|Granted { missing, subject, .. }| {
-                    inner.level2.release(subject.entry(), missing.token)
+                let back = granted.iter().map(|Granted { missing, entry_key, .. }| {
+                    inner.remote.release(entry_key.entry(), missing.token)
                 });
                 join_all(back).await;
                 for Granted { missing, past, .. } in granted {
@@ -303,7 +305,7 @@ where
         answers
     }
 
-    /// What the source says about all of these, through the governor.
+    /// What the source says about all of these, through the pipeline.
     pub(super) async fn call_many(
         &self,
         keys: Vec<K>,
@@ -327,44 +329,44 @@ where
         let mut stored = Vec::new();
         for granted in granted {
             let value = found.remove(&granted.key).map(Arc::new);
-            let Granted { missing, subject, .. } = &granted;
+            let Granted { missing, entry_key, .. } = &granted;
             match self.fill_of(&granted, value.as_ref(), cost).await {
                 Some(fill) => {
-                    fills.push((subject.entry().to_vec(), missing.token, fill));
+                    fills.push((entry_key.entry().to_vec(), missing.token, fill));
                     stored.push((granted, value));
                 }
                 None => {
-                    let _ = inner.level2.release(subject.entry(), missing.token).await;
+                    let _ = inner.remote.release(entry_key.entry(), missing.token).await;
                     let now = inner.clock.now();
-                    let entry = Entry::uncached(value, now, &subject.tags);
+                    let entry = Entry::uncached(value, now, &entry_key.tags);
                     answers.push((missing.index, Ok(entry.read(Source::Loaded, now))));
                     granted.land(entry);
                 }
             }
         }
-        let results = inner.level2.fill_many(&fills).await;
+        let results = inner.remote.fill_many(&fills).await;
         let mut unknown = Vec::new();
         for (((granted, value), (_, _, fill)), result) in
             stored.into_iter().zip(&fills).zip(results)
         {
             let now = inner.clock.now();
-            let Granted { missing, subject, .. } = &granted;
-            let uncached = Entry::uncached(value.clone(), now, &subject.tags);
+            let Granted { missing, entry_key, .. } = &granted;
+            let uncached = Entry::uncached(value.clone(), now, &entry_key.tags);
             let entry = match result {
                 Ok(Some(times)) => {
-                    let entry = inner.entry(value, &times, fill, subject);
-                    inner.keep(subject, &entry, missing.ticket);
+                    let entry = inner.entry(value, &times, fill, entry_key);
+                    inner.keep(entry_key, &entry, missing.ticket);
                     entry
                 }
                 // Overtaken by an invalidation: right for this read, which began before, and not kept.
                 Ok(None) => {
                     inner.metrics.refused_fills.increment(1);
-                    inner.discard(subject.entry(), fill).await;
+                    inner.discard(entry_key.entry(), fill).await;
                     uncached
                 }
                 Err(_) => {
-                    inner.keep_past(subject, &uncached, missing.ticket);
-                    unknown.push((subject.clone(), missing.token, fill.clone()));
+                    inner.keep_past(entry_key, &uncached, missing.ticket);
+                    unknown.push((entry_key.clone(), missing.token, fill.clone()));
                     uncached
                 }
             };
@@ -375,9 +377,9 @@ where
             // Nobody waits for this: Redis may take its time to fail once more.
             let inner = Arc::clone(inner);
             self.inner.handle.spawn(async move {
-                for (subject, token, fill) in unknown {
-                    inner.give_back(&subject, token).await;
-                    inner.discard(subject.entry(), &fill).await;
+                for (entry_key, token, fill) in unknown {
+                    inner.give_back(&entry_key, token).await;
+                    inner.discard(entry_key.entry(), &fill).await;
                 }
             });
         }
@@ -391,17 +393,17 @@ where
         value: Option<&Arc<V>>,
         cost: std::time::Duration,
     ) -> Option<Fill> {
-        let (inner, Granted { missing, subject, .. }) = (&self.inner, granted);
+        let (inner, Granted { missing, entry_key, .. }) = (&self.inner, granted);
         // Redis does not know of an invalidation that waits here, and would take an older value.
-        if inner.repairs.concerns(subject.entry()) {
+        if inner.recovery.concerns(entry_key.entry()) {
             return None;
         }
         let fill = match value {
-            Some(value) => inner.fill(value, inner.settings.fresh_for, cost, missing.stamp)?,
-            None if inner.settings.missing_for.is_zero() => return None,
+            Some(value) => inner.fill(value, inner.settings.ttl, cost, missing.stamp)?,
+            None if inner.settings.negative_ttl.is_zero() => return None,
             None => inner.absent(cost, missing.stamp),
         };
-        let cut = inner.cut(subject.entry(), fill).await;
+        let cut = inner.cut(entry_key.entry(), fill).await;
         cut.inspect_err(|error| tracing::debug!(%error, "a load could not be stored in parts")).ok()
     }
 

@@ -1,12 +1,12 @@
 //! What a cache counts. Handles are looked up once, when the cache is built.
 
 use metrics::{Counter, Histogram};
-use seawall_client::tally::Tally;
+use seawall_client::striped_counter::StripedCounter;
 
 /// Counters of one cache, with its name as the label `cache`.
 pub(super) struct Metrics {
-    pub(super) level1_hits: Tally,
-    pub(super) level2_hits: Tally,
+    pub(super) local_hits: StripedCounter,
+    pub(super) remote_hits: StripedCounter,
     pub(super) stale_hits: Counter,
     pub(super) negative_hits: Counter,
     pub(super) misses: Counter,
@@ -31,8 +31,8 @@ impl Metrics {
         let counter = |metric: &'static str| metrics::counter!(metric, "cache" => name.to_owned());
         let hits = |level: &'static str| metrics::counter!("seawall_cache_hits_total", "cache" => name.to_owned(), "level" => level);
         Metrics {
-            level1_hits: Tally::new(hits("1")),
-            level2_hits: Tally::new(hits("2")),
+            local_hits: StripedCounter::new(hits("1")),
+            remote_hits: StripedCounter::new(hits("2")),
             stale_hits: counter("seawall_cache_stale_hits_total"),
             negative_hits: counter("seawall_cache_negative_hits_total"),
             misses: counter("seawall_cache_misses_total"),
@@ -55,7 +55,7 @@ impl Metrics {
 
     /// Hands over what was counted on hot paths.
     pub(super) fn flush(&self) {
-        self.level1_hits.flush();
-        self.level2_hits.flush();
+        self.local_hits.flush();
+        self.remote_hits.flush();
     }
 }

@@ -6,13 +6,13 @@ use seawall_client::{
     Handle,
     error::{Error, Result},
 };
-use seawall_resilience::Governor;
+use seawall_resilience::ResiliencePipeline;
 
 use super::{
     Cache, CacheKey, CacheValue,
     codec::{Codec, Format},
     filter_keys::KeyFilter,
-    repair_log::RepairLog,
+    recovery_log::RecoveryLog,
     settings::{LONGEST, Settings},
     shape::{MAX_SCHEMA, shape_of},
 };
@@ -23,11 +23,11 @@ use crate::hotkey::HotRules;
 #[non_exhaustive]
 pub enum Mode {
     /// One caller in the fleet refreshes; the others get the old value meanwhile, for as long as
-    /// [`CacheBuilder::stale_for`] allows, and wait after that.
+    /// [`CacheBuilder::max_stale`] allows, and wait after that.
     #[default]
     Lease,
     /// One caller loads, the others wait for it: nobody gets a value past its lifetime, unless
-    /// loading fails or takes longer than [`CacheBuilder::wait_budget`] and `stale_for` allows it.
+    /// loading fails or takes longer than [`CacheBuilder::wait_budget`] and `max_stale` allows it.
     Mutex,
     /// Values stay until they are invalidated; past their lifetime one caller refreshes in the
     /// background and nobody ever waits, except for the very first load.
@@ -63,7 +63,7 @@ pub enum OnInvalidate {
 /// What the first level keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Level1Keeps {
+pub enum LocalKeeps {
     /// Whatever is read, as far as there is room.
     #[default]
     Everything,
@@ -83,18 +83,18 @@ pub enum Level1Keeps {
 /// let shops: Cache<u64, String> = seawall
 ///     .cache("shop")
 ///     .mode(Mode::Mutex)
-///     .fresh_for(Duration::from_secs(60))
-///     .stale_for(Duration::from_secs(600)) // when the database is down
-///     .missing_for(Duration::from_secs(5))
-///     .level1_bytes(16 << 20)
+///     .ttl(Duration::from_secs(60))
+///     .max_stale(Duration::from_secs(600)) // when the database is down
+///     .negative_ttl(Duration::from_secs(5))
+///     .local_max_bytes(16 << 20)
 ///     .tags(|id| vec![format!("city-{}", id % 7)])
 ///     .build()?;
 /// shops.clear_tag("city-3").await?;
 ///
 /// // Settings that contradict each other are refused with a sentence.
 /// let second = Duration::from_secs(1);
-/// let refused = seawall.cache::<u64, String>("shop").load_within(second).deadline(second).build();
-/// assert!(refused.unwrap_err().to_string().contains("load_within"));
+/// let refused = seawall.cache::<u64, String>("shop").loader_timeout(second).read_timeout(second).build();
+/// assert!(refused.unwrap_err().to_string().contains("loader_timeout"));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[must_use = "a builder does nothing until `build`"]
@@ -130,21 +130,21 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     }
 
     /// How long a value is fresh; 5 min without it.
-    pub fn fresh_for(mut self, time: Duration) -> Self {
-        self.settings.fresh_for = time;
+    pub fn ttl(mut self, time: Duration) -> Self {
+        self.settings.ttl = time;
         self
     }
 
     /// For how long after that it may be given while it is refreshed, or when loading fails; 1 min
     /// without it.
-    pub fn stale_for(mut self, time: Duration) -> Self {
-        self.settings.stale_for = time;
+    pub fn max_stale(mut self, time: Duration) -> Self {
+        self.settings.max_stale = time;
         self
     }
 
     /// For how long "there is none" is remembered; 10 s without it, zero for not at all.
-    pub fn missing_for(mut self, time: Duration) -> Self {
-        self.settings.missing_for = time;
+    pub fn negative_ttl(mut self, time: Duration) -> Self {
+        self.settings.negative_ttl = time;
         self
     }
 
@@ -171,21 +171,21 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
 
     /// Sets how long a lease lives. The process that loads renews it while its loader runs; when that
     /// process dies, others wait for the rest of it. Default: 2 seconds.
-    pub fn lease_for(mut self, time: Duration) -> Self {
-        self.settings.lease_for = time;
+    pub fn lease_ttl(mut self, time: Duration) -> Self {
+        self.settings.lease_ttl = time;
         self
     }
 
     /// Limits the time of a load. Default: 5 seconds.
-    pub fn load_within(mut self, time: Duration) -> Self {
-        self.settings.load_within = time;
+    pub fn loader_timeout(mut self, time: Duration) -> Self {
+        self.settings.loader_timeout = time;
         self
     }
 
-    /// Limits the time of a read, with everything it waits for. Must be at least `lease_for` plus
-    /// `load_within`. Default: 10 seconds.
-    pub fn deadline(mut self, time: Duration) -> Self {
-        self.settings.deadline = time;
+    /// Limits the time of a read, with everything it waits for. Must be at least `lease_ttl` plus
+    /// `loader_timeout`. Default: 10 seconds.
+    pub fn read_timeout(mut self, time: Duration) -> Self {
+        self.settings.read_timeout = time;
         self
     }
 
@@ -215,30 +215,30 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     }
 
     /// How much the first level may hold at most, in bytes of values; without it whatever is its part of
-    /// the handle's memory for first levels ([`Builder::level1_bytes`](seawall::Builder::level1_bytes)), 0
+    /// the handle's memory for first levels ([`Builder::local_max_bytes`](seawall::Builder::local_max_bytes)), 0
     /// for no first level.
-    pub fn level1_bytes(mut self, bytes: u64) -> Self {
-        self.settings.level1_bytes = bytes;
+    pub fn local_max_bytes(mut self, bytes: u64) -> Self {
+        self.settings.local_max_bytes = bytes;
         self
     }
 
     /// What this cache's claim to the handle's memory for first levels is worth when all caches could
     /// use more than there is: one with 2 gets twice as much as one with 1, which is the default.
-    pub fn level1_weight(mut self, weight: u32) -> Self {
-        self.settings.level1_weight = weight;
+    pub fn local_weight(mut self, weight: u32) -> Self {
+        self.settings.local_weight = weight;
         self
     }
 
     /// How long the first level keeps a copy at most; 30 s without it.
-    pub fn level1_for(mut self, time: Duration) -> Self {
-        self.settings.level1_for = time;
+    pub fn local_ttl(mut self, time: Duration) -> Self {
+        self.settings.local_ttl = time;
         self
     }
 
     /// While Redis is away, how long the first level keeps what was loaded without it; 1 s without
     /// this, zero for not at all. Other processes' writes are not heard of in this time.
-    pub fn outage_copies_for(mut self, time: Duration) -> Self {
-        self.settings.outage_copies_for = time;
+    pub fn outage_ttl(mut self, time: Duration) -> Self {
+        self.settings.outage_ttl = time;
         self
     }
 
@@ -257,23 +257,23 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     }
 
     /// What every load goes through: concurrency, rate, breaker.
-    pub fn governor(mut self, governor: Governor) -> Self {
-        self.settings.governor = Some(governor);
+    pub fn pipeline(mut self, pipeline: ResiliencePipeline) -> Self {
+        self.settings.pipeline = Some(pipeline);
         self
     }
 
     /// Where invalidations are kept that Redis did not take, so that a restart does not lose them, and
     /// where others may add some; in memory without it. Until it was read for the first time, reads go
     /// past the cache.
-    pub fn repair_log(mut self, log: Arc<dyn RepairLog>) -> Self {
-        self.settings.repair_log = Some(log);
+    pub fn recovery_log(mut self, log: Arc<dyn RecoveryLog>) -> Self {
+        self.settings.recovery_log = Some(log);
         self
     }
 
     /// How many invalidations that Redis did not take are kept one by one; 100,000 without it. When
     /// there are more, every entry of the cache is invalidated instead as soon as Redis answers.
-    pub fn repair_limit(mut self, entries: usize) -> Self {
-        self.settings.repair_limit = entries;
+    pub fn recovery_limit(mut self, entries: usize) -> Self {
+        self.settings.recovery_limit = entries;
         self
     }
 
@@ -291,8 +291,8 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     }
 
     /// What the first level keeps; whatever is read without it.
-    pub fn level1_keeps(mut self, what: Level1Keeps) -> Self {
-        self.settings.level1_keeps = what;
+    pub fn local_keeps(mut self, what: LocalKeeps) -> Self {
+        self.settings.local_keeps = what;
         self
     }
 
@@ -371,7 +371,7 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
         }
         self.settings.check().map_err(refuse)?;
         if self.settings.mode == Mode::LogicalExpiry {
-            self.settings.stale_for = LONGEST;
+            self.settings.max_stale = LONGEST;
         }
         let format = Format {
             codec: self.codec,

@@ -16,10 +16,10 @@ use redis::cmd;
 use seawall_client::error::Result;
 
 use super::{
-    Cache, CacheKey, CacheValue, Inner, Subject,
+    Cache, CacheKey, CacheValue, EntryKey, Inner,
     codec::IN_PARTS,
     envelope::{HEADER_BYTES, Header, Kind},
-    level2::Fill,
+    remote_tier::Fill,
 };
 use crate::{
     big_values::BigValue,
@@ -76,11 +76,11 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
 impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// Cuts a value that is too large: writes its parts, and leaves the manifest to be stored.
     pub(super) async fn cut(&self, entry: &[u8], mut fill: Fill) -> Result<Fill> {
-        let parts = &self.level2.parts;
+        let parts = &self.remote.parts;
         let size = fill.bytes.len();
         if size > parts.part_bytes() {
-            fill.stale_for = fill.stale_for.min(LONGEST_STALE);
-            let lifetime = fill.fresh_for + fill.stale_for + GRACE;
+            fill.max_stale = fill.max_stale.min(LONGEST_STALE);
+            let lifetime = fill.ttl + fill.max_stale + GRACE;
             let manifest = parts.write(&fill.bytes, lifetime).await?;
             fill.bytes = manifest.to_bytes();
             fill.codec |= IN_PARTS;
@@ -95,7 +95,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         let Some(ours) = &fill.parts else { return };
         let mut get = cmd("GET");
         get.arg(entry);
-        let found = self.level2.link.query::<Option<Vec<u8>>>(entry, &get).await;
+        let found = self.remote.client.query::<Option<Vec<u8>>>(entry, &get).await;
         let stored = match found {
             Ok(raw) => {
                 raw.and_then(|raw| manifest(&raw)).is_some_and(|(stored, _)| stored == *ours)
@@ -104,28 +104,28 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             Err(_) => true,
         };
         if !stored {
-            self.level2.parts.remove(ours).await;
+            self.remote.parts.remove(ours).await;
         }
     }
 
     /// Lets the parts of an entry live longer, before the entry itself does.
-    pub(super) async fn prolong_parts(&self, entry: &[u8], fresh_for: Duration) {
+    pub(super) async fn prolong_parts(&self, entry: &[u8], ttl: Duration) {
         let mut get = cmd("GETRANGE");
         get.arg(entry).arg(0).arg(HEADER_BYTES + 127);
-        let Ok(raw) = self.level2.link.query::<Vec<u8>>(entry, &get).await else { return };
+        let Ok(raw) = self.remote.client.query::<Vec<u8>>(entry, &get).await else { return };
         if let Some((manifest, _)) = manifest(&raw) {
-            let stale_for = self.settings.stale_for.min(LONGEST_STALE);
-            self.level2.parts.prolong(&manifest, fresh_for + stale_for + GRACE).await;
+            let max_stale = self.settings.max_stale.min(LONGEST_STALE);
+            self.remote.parts.prolong(&manifest, ttl + max_stale + GRACE).await;
         }
     }
 
     /// Whether a value of this size may lie in parts.
     pub(super) fn may_be_in_parts(&self, size_bytes: u32) -> bool {
-        size_bytes as usize > self.level2.parts.part_bytes()
+        size_bytes as usize > self.remote.parts.part_bytes()
     }
 
     /// Puts an entry together whose value lies in parts.
-    pub(super) async fn gather(&self, subject: &Subject, raw: Bytes) -> Result<Whole> {
+    pub(super) async fn gather(&self, entry_key: &EntryKey, raw: Bytes) -> Result<Whole> {
         let mut raw = raw;
         let mut lost = None;
         for _ in 0..MAX_LOOKS {
@@ -138,7 +138,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             };
             let mut head = raw[..HEADER_BYTES].to_vec();
             head[CODEC_AT] &= !IN_PARTS;
-            if let Some(whole) = self.level2.parts.gather(&found, head).await? {
+            if let Some(whole) = self.remote.parts.gather(&found, head).await? {
                 return Ok(Whole::Entry(Some(whole.into())));
             }
             self.metrics.lost_parts.increment(1);
@@ -146,7 +146,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 break;
             }
             lost = Some(version);
-            match self.level2.get(subject.entry(), &[]).await?.0 {
+            match self.remote.get(entry_key.entry(), &[]).await?.0 {
                 Some(again) if is_in_parts(&again) => raw = again,
                 other => return Ok(Whole::Entry(other)),
             }

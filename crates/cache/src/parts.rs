@@ -30,8 +30,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, cmd};
 use seawall_client::{
+    client::{Client, Reply},
     error::{Error, Result},
-    link::{Link, Reply},
     retry::again,
 };
 use tokio::sync::Semaphore;
@@ -108,7 +108,7 @@ impl Manifest {
 
 /// Reads and writes the parts of one cache.
 pub(crate) struct Parts {
-    link: Link,
+    client: Client,
     prefix: String,
     part_bytes: usize,
     in_flight: Semaphore,
@@ -116,8 +116,8 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// `prefix` is what the parts' names begin with.
-    pub(crate) fn new(link: Link, prefix: String, part_bytes: usize) -> Self {
-        Parts { link, prefix, part_bytes, in_flight: Semaphore::new(PARTS_IN_FLIGHT) }
+    pub(crate) fn new(client: Client, prefix: String, part_bytes: usize) -> Self {
+        Parts { client, prefix, part_bytes, in_flight: Semaphore::new(PARTS_IN_FLIGHT) }
     }
 
     /// The size above which a value is cut.
@@ -128,7 +128,7 @@ impl Parts {
     /// Writes a value's parts, which nobody sees until their manifest is stored.
     ///
     /// # Errors
-    /// As [`Link::send`]; what was written by then is removed, or ends by itself.
+    /// As [`Client::send`]; what was written by then is removed, or ends by itself.
     pub(crate) async fn write(&self, bytes: &[u8], lifetime: Duration) -> Result<Manifest> {
         let manifest = Manifest::of(bytes, self.part_bytes, rand::random())?;
         let written = stream::iter(bytes.chunks(self.part_bytes).enumerate())
@@ -151,7 +151,7 @@ impl Parts {
     /// what the manifest says.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub(crate) async fn gather(
         &self,
         manifest: &Manifest,
@@ -206,7 +206,7 @@ impl Parts {
             let command = command(&key);
             (key, command)
         });
-        for reply in self.link.send_all(commands.collect()).await {
+        for reply in self.client.send_all(commands.collect()).await {
             if let Err(error) = reply {
                 tracing::debug!(%error, "a part is left to its lifetime");
             }
@@ -216,7 +216,7 @@ impl Parts {
     async fn send(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
         // Invariant: the semaphore is never closed.
         let _permit = self.in_flight.acquire().await.map_err(|_| Error::Closed)?;
-        again(1 + MAX_RESENDS, || self.link.fetch(key, command)).await
+        again(1 + MAX_RESENDS, || self.client.fetch(key, command)).await
     }
 
     fn name(&self, manifest: &Manifest, index: usize) -> Vec<u8> {

@@ -2,7 +2,7 @@
 //!
 //! A future can be dropped wherever it waits: before anything was sent, while a reply is under way, on a
 //! Cluster between the end of an entry and the message about it. Whatever is not known to be done at that
-//! moment is handed to the repair queue, which needs no one to wait for it.
+//! moment is handed to the recovery queue, which needs no one to wait for it.
 
 use std::time::Duration;
 
@@ -12,14 +12,16 @@ use seawall_client::{
     retry::midway,
 };
 
-use super::{CacheKey, CacheValue, Inner, Invalidation, OnInvalidate, Version, repair_queue::Bump};
+use super::{
+    CacheKey, CacheValue, Inner, Invalidation, OnInvalidate, Version, recovery_queue::Bump,
+};
 
 /// How often an invalidation is tried before it is queued.
 const MAX_TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Something that must happen even if its caller goes away: what is left of it when this is dropped is
-/// handed to the repair queue.
+/// handed to the recovery queue.
 pub(super) struct Pending<'a, K: CacheKey, V: CacheValue> {
     inner: &'a Inner<K, V>,
     entries: Vec<Vec<u8>>,
@@ -43,7 +45,7 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
         self.bump = None;
     }
 
-    /// Invalidates: here at once, in Redis with a few tries, else by the repair queue.
+    /// Invalidates: here at once, in Redis with a few tries, else by the recovery queue.
     pub(super) async fn invalidate(&mut self) -> Result<Invalidation> {
         let inner = self.inner;
         self.entries.iter().for_each(|entry| inner.heat.keys.wrote(entry));
@@ -56,7 +58,7 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
             let mut failure = None;
             while at < self.entries.len() {
                 let next = self.entries.len().min(at + MAX_COMMAND_MEMBERS);
-                let outcome = inner.level2.invalidate(self.entries[at..next].to_vec(), keep).await;
+                let outcome = inner.remote.invalidate(self.entries[at..next].to_vec(), keep).await;
                 version = version.max(outcome.version);
                 failure = outcome.error.or(failure);
                 self.entries.splice(at..next, outcome.left.iter().cloned());
@@ -75,7 +77,7 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
         }
         let left = std::mem::take(&mut self.entries);
         inner.metrics.queued_invalidations.increment(left.len() as u64);
-        let queued = inner.repairs.add(left.clone());
+        let queued = inner.recovery.add(left.clone());
         // What was being read while we tried may have got in again.
         inner.drop_copies(&left);
         queued.await.map(|()| Invalidation::Queued)
@@ -85,14 +87,14 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
     pub(super) async fn end(mut self) -> Result<()> {
         let Some(bump) = self.bump.clone() else { return Ok(()) };
         let inner = self.inner;
-        if let Err(error) = inner.level2.end_generation(&bump.generation).await {
+        if let Err(error) = inner.remote.end_generation(&bump.generation).await {
             if !error.is_indeterminate() {
                 // Nothing was done, and the caller knows it.
                 self.bump = None;
             }
             return Err(error);
         }
-        inner.level2.announce(&bump.message).await.map_err(midway)?;
+        inner.remote.announce(&bump.message).await.map_err(midway)?;
         self.bump = None;
         inner.recent.remember_bump(bump, inner.clock.now());
         Ok(())
@@ -104,10 +106,10 @@ impl<K: CacheKey, V: CacheValue> Drop for Pending<'_, K, V> {
         if !self.entries.is_empty() {
             let entries = std::mem::take(&mut self.entries);
             self.inner.drop_copies(&entries);
-            self.inner.repairs.add_now(entries);
+            self.inner.recovery.add_now(entries);
         }
         if let Some(bump) = self.bump.take() {
-            self.inner.repairs.bump_now(bump);
+            self.inner.recovery.bump_now(bump);
         }
     }
 }

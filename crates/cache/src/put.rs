@@ -11,18 +11,18 @@ use std::{borrow::Borrow, time::Duration};
 
 use redis::Value;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
     retry::midway,
 };
 
 use super::{
-    Cache, CacheKey, CacheValue, Inner, Invalidation, KeyRef, Subject, Version,
+    Cache, CacheKey, CacheValue, EntryKey, Inner, Invalidation, KeyRef, Version,
     envelope::Kind,
-    level2::{Fill, Level2, Versioned, millis},
     load::new_token,
     messages::about_keys,
     pending::Pending,
+    remote_tier::{Fill, RemoteTier, Versioned, millis},
 };
 
 /// How long the write of a value in parts may take. Its lease is not renewed.
@@ -74,12 +74,12 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a value that is too large; else as
-    /// [`Link::send`](seawall_client::Link::send). After an error the entry's state is unknown: invalidate it.
+    /// [`Client::send`](seawall_client::Client::send). After an error the entry's state is unknown: invalidate it.
     ///
     /// # Cancel safety
     /// Dropping the future may leave the old value, the new one, or none, in all processes the same:
     /// what it leaves open, a value that others were not told of or the lease that readers wait for,
-    /// the repair queue ends by an invalidation; so it does after an error that leaves this open. A
+    /// the recovery queue ends by an invalidation; so it does after an error that leaves this open. A
     /// request that arrives after that may keep readers waiting for up to two time-outs of a reply.
     pub async fn put<Q>(&self, key: &Q, value: &V) -> Result<Version>
     where
@@ -87,15 +87,15 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Q: KeyRef<K> + ?Sized,
     {
         let inner = &self.inner;
-        let subject = inner.subject(key)?;
+        let entry_key = inner.entry_key(key)?;
         let encoded = inner.format.encode(value)?;
         let token = new_token();
         // The first request takes the lease. Whatever becomes of this caller, readers must not be left
         // waiting for it, and from the second request on others may have to be told.
-        let mut pending = Pending::entries(inner, vec![subject.entry().to_vec()]);
+        let mut pending = Pending::entries(inner, vec![entry_key.entry().to_vec()]);
         let (reserved, stamp) = tokio::join!(
-            inner.level2.reserve(subject.entry(), token, encoded.bytes.len()),
-            inner.level2.stamp_for(&subject),
+            inner.remote.reserve(entry_key.entry(), token, encoded.bytes.len()),
+            inner.remote.stamp_for(&entry_key),
         );
         let reserved = match reserved {
             Err(error) if !error.is_indeterminate() => {
@@ -106,26 +106,27 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         };
         let stamp = stamp.map_err(midway)?;
         let fill = inner.written(encoded.codec, encoded.bytes, stamp);
-        let fill = inner.cut(subject.entry(), fill).await.map_err(midway)?;
-        inner.heat.keys.wrote(subject.entry());
-        inner.drop_copies(&[subject.entry()]);
-        let told = about_keys(&[subject.entry()]);
-        let put = inner.level2.fill_reserved(subject.entry(), token, reserved, &fill, &told).await;
+        let fill = inner.cut(entry_key.entry(), fill).await.map_err(midway)?;
+        inner.heat.keys.wrote(entry_key.entry());
+        inner.drop_copies(&[entry_key.entry()]);
+        let told = about_keys(&[entry_key.entry()]);
+        let put =
+            inner.remote.fill_reserved(entry_key.entry(), token, reserved, &fill, &told).await;
         if !matches!(put, Ok(Put::Stored(_))) {
-            inner.discard(subject.entry(), &fill).await;
+            inner.discard(entry_key.entry(), &fill).await;
         }
         match put {
             Ok(Put::Stored(version)) => {
-                inner.level2.tell_written(subject.entry(), &told).await.map_err(midway)?;
+                inner.remote.tell_written(entry_key.entry(), &told).await.map_err(midway)?;
                 pending.disarm();
                 // What was read between the first drop and Redis' answer may be older.
-                inner.drop_copies(&[subject.entry()]);
+                inner.drop_copies(&[entry_key.entry()]);
                 Ok(Version(version))
             }
             // Whoever came between is later than this write, and has told everybody.
             Ok(Put::Overtaken) => {
                 pending.disarm();
-                inner.drop_copies(&[subject.entry()]);
+                inner.drop_copies(&[entry_key.entry()]);
                 Ok(Version(reserved.at_micros))
             }
             Ok(Put::TookTooLong) => match pending.invalidate().await? {
@@ -161,8 +162,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             ));
         }
         let inner = &self.inner;
-        let subject = inner.subject(key)?;
-        let (_, stamp) = inner.level2.get(subject.entry(), &subject.generations).await?;
+        let entry_key = inner.entry_key(key)?;
+        let (_, stamp) = inner.remote.get(entry_key.entry(), &entry_key.generations).await?;
         let fill = match value {
             Some(value) => {
                 let encoded = inner.format.encode(value)?;
@@ -170,15 +171,15 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             }
             None => Fill { kind: Kind::Vacant, ..inner.written(0, Vec::new(), stamp) },
         };
-        let fill = inner.cut(subject.entry(), fill).await?;
-        inner.heat.keys.wrote(subject.entry());
-        inner.drop_copies(&[subject.entry()]);
-        let told = about_keys(&[subject.entry()]);
+        let fill = inner.cut(entry_key.entry(), fill).await?;
+        inner.heat.keys.wrote(entry_key.entry());
+        inner.drop_copies(&[entry_key.entry()]);
+        let told = about_keys(&[entry_key.entry()]);
         // From here on others may have to be told, whatever becomes of this caller.
-        let pending = Pending::entries(inner, vec![subject.entry().to_vec()]);
-        let result = inner.level2.put_if_newer(subject.entry(), version, &fill, &told).await;
+        let pending = Pending::entries(inner, vec![entry_key.entry().to_vec()]);
+        let result = inner.remote.put_if_newer(entry_key.entry(), version, &fill, &told).await;
         if !matches!(result, Ok(Versioned::Stored(_))) {
-            inner.discard(subject.entry(), &fill).await;
+            inner.discard(entry_key.entry(), &fill).await;
         }
         let outcome = match result {
             Ok(Versioned::Stored(version)) => PutOutcome::Stored(Version(version)),
@@ -198,10 +199,10 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
                 return Err(error);
             }
         };
-        inner.level2.tell_written(subject.entry(), &told).await.map_err(midway)?;
+        inner.remote.tell_written(entry_key.entry(), &told).await.map_err(midway)?;
         pending.disarm();
         // What was read between the first drop and Redis' answer may be older.
-        inner.drop_copies(&[subject.entry()]);
+        inner.drop_copies(&[entry_key.entry()]);
         Ok(outcome)
     }
 }
@@ -212,8 +213,8 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             kind: Kind::Value,
             codec,
             bytes,
-            fresh_for: self.vary(self.settings.fresh_for),
-            stale_for: self.settings.stale_for,
+            ttl: self.vary(self.settings.ttl),
+            max_stale: self.settings.max_stale,
             cost: Duration::ZERO,
             stamp,
             parts: None,
@@ -221,26 +222,26 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 }
 
-impl Level2 {
+impl RemoteTier {
     /// Takes the lease for a write, from whoever has it.
     async fn reserve(&self, key: &[u8], token: u64, size_bytes: usize) -> Result<Reserved> {
         // Both requests are over by then, one way or the other; readers should not wait for longer.
-        let mut lives = self.link.response_timeout() * 2;
+        let mut lives = self.client.response_timeout() * 2;
         if size_bytes > self.parts.part_bytes() {
             // Its parts are written in between.
             lives = lives.max(PARTED_LEASE);
         }
         let call = RESERVE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(millis(lives));
-        let (version, at_micros) = self.guarded(key, self.link.eval(&call)).await?;
+        let (version, at_micros) = self.guarded(key, self.client.eval(&call)).await?;
         Ok(Reserved { version, at_micros })
     }
 
     /// The stamp under which an entry counts now.
-    async fn stamp_for(&self, subject: &Subject) -> Result<u64> {
-        if subject.generations.is_empty() {
+    async fn stamp_for(&self, entry_key: &EntryKey) -> Result<u64> {
+        if entry_key.generations.is_empty() {
             return Ok(0);
         }
-        let (_, stamp) = self.get(subject.entry(), &subject.generations).await?;
+        let (_, stamp) = self.get(entry_key.entry(), &entry_key.generations).await?;
         Ok(stamp)
     }
 
@@ -255,7 +256,7 @@ impl Level2 {
     ) -> Result<Put> {
         let call = self.fill_call(&self.written_keys(key), token, fill);
         let call = call.arg(self.names.channel()).arg(message);
-        let mut reply: Vec<Value> = self.guarded(key, self.link.eval(&call)).await?;
+        let mut reply: Vec<Value> = self.guarded(key, self.client.eval(&call)).await?;
         if reply.len() == 4 {
             self.retire(reply.pop()).await;
         }

@@ -10,13 +10,13 @@ use seawall_client::{
 use seawall_resilience::clock::Moment;
 
 use super::{
-    Cache, CacheError, CacheKey, CacheValue, Freshness, Inner, KeyRef, Loaded, Read, Source,
-    Subject,
-    below::Reader,
+    Cache, CacheError, CacheKey, CacheValue, EntryKey, Freshness, Inner, KeyRef, Loaded, Read,
+    Source,
     envelope::{Header, Kind},
-    level1::Ticket,
     load::{LoaderSlot, moment},
+    load_or_wait::Reader,
     loader::Loader,
+    local_tier::Ticket,
     parted::{Whole, is_in_parts},
     read_types::Entry,
     shape,
@@ -41,7 +41,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        if let Some(read) = self.inner.hit_level1(key, Freshness::Cached) {
+        if let Some(read) = self.inner.hit_local(key, Freshness::Cached) {
             return Ok(read);
         }
         let loader = || boxed(move |_| load());
@@ -65,7 +65,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        if let Some(read) = self.inner.hit_level1(key, freshness) {
+        if let Some(read) = self.inner.hit_local(key, freshness) {
             return Ok(read);
         }
         self.get_admitted(freshness, key, Admission::Asks, || boxed(move |_| load())).await
@@ -111,7 +111,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Fut: Future<Output = Result<Loaded<V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        if let Some(read) = self.inner.hit_level1(key, freshness) {
+        if let Some(read) = self.inner.hit_local(key, freshness) {
             return Ok(read);
         }
         self.get_admitted(freshness, key, Admission::Asks, || boxed(load)).await
@@ -131,28 +131,28 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     {
         let inner = &self.inner;
         Box::pin(async move {
-            let subject = inner.subject(key)?;
-            let (hit, older) = inner.look_level1(subject.entry(), freshness, inner.clock.now());
+            let entry_key = inner.entry_key(key)?;
+            let (hit, older) = inner.look_local(entry_key.entry(), freshness, inner.clock.now());
             if let Some(read) = hit {
-                inner.tap.see(key, &read);
+                inner.sampler.see(key, &read);
                 return Ok(read);
             }
             if admission == Admission::Asks
-                && let Some(rationed) = inner.ration(subject.entry(), older.as_ref())
+                && let Some(rationed) = inner.ration(entry_key.entry(), older.as_ref())
             {
                 return rationed;
             }
-            let deadline = inner.clock.now() + inner.settings.deadline;
-            let looked = inner.look_level2(&subject, freshness).await;
-            if let Some(read) = inner.plain_hit(&subject, &looked, freshness) {
-                inner.tap.see(key, &read);
+            let deadline = inner.clock.now() + inner.settings.read_timeout;
+            let looked = inner.look_remote(&entry_key, freshness).await;
+            if let Some(read) = inner.plain_hit(&entry_key, &looked, freshness) {
+                inner.sampler.see(key, &read);
                 return Ok(read);
             }
             let loader = Some(LoaderSlot::new(loader()));
-            let reader = Reader { subject, freshness, older, loader, deadline };
-            let read = Inner::read_below(inner, reader, looked).boxed().await?;
-            read.inspect(|read| inner.tap.see(key, read))
-                .ok_or(CacheError::Deadline(inner.settings.deadline))
+            let reader = Reader { entry_key, freshness, older, loader, deadline };
+            let read = Inner::load_or_wait(inner, reader, looked).boxed().await?;
+            read.inspect(|read| inner.sampler.see(key, read))
+                .ok_or(CacheError::ReadTimeout(inner.settings.read_timeout))
         })
     }
 
@@ -183,7 +183,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Q: KeyRef<K> + ?Sized,
     {
         let read = self.get_untapped(freshness, key).await?;
-        Ok(read.inspect(|read| self.inner.tap.see(key, read)))
+        Ok(read.inspect(|read| self.inner.sampler.see(key, read)))
     }
 
     /// The same for the auditor, whose own reads are not to be audited.
@@ -193,18 +193,18 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         key: &Q,
     ) -> Result<Option<Read<V>>, CacheError> {
         let inner = &self.inner;
-        let subject = inner.subject(key)?;
-        let (hit, older) = inner.look_level1(subject.entry(), freshness, inner.clock.now());
+        let entry_key = inner.entry_key(key)?;
+        let (hit, older) = inner.look_local(entry_key.entry(), freshness, inner.clock.now());
         if let Some(read) = hit {
             return Ok(Some(read));
         }
-        if let Some(rationed) = inner.ration(subject.entry(), older.as_ref()) {
+        if let Some(rationed) = inner.ration(entry_key.entry(), older.as_ref()) {
             return rationed.map(Some);
         }
-        let deadline = inner.clock.now() + inner.settings.deadline;
-        let looked = inner.look_level2(&subject, freshness).await;
-        let reader = Reader { subject, freshness, older, loader: None, deadline };
-        Inner::read_below(inner, reader, looked).await
+        let deadline = inner.clock.now() + inner.settings.read_timeout;
+        let looked = inner.look_remote(&entry_key, freshness).await;
+        let reader = Reader { entry_key, freshness, older, loader: None, deadline };
+        Inner::load_or_wait(inner, reader, looked).await
     }
 }
 
@@ -213,39 +213,39 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     /// is prepared for the other cases, and the clock may be a few milliseconds behind: moving things
     /// around took longer than finding the copy.
     #[inline]
-    fn hit_level1<Q>(&self, key: &Q, freshness: Freshness) -> Option<Read<V>>
+    fn hit_local<Q>(&self, key: &Q, freshness: Freshness) -> Option<Read<V>>
     where
         Q: KeyRef<K> + ?Sized,
     {
-        let level1 = self.level1.as_ref()?;
-        // The filter and the repair queue know whole entries.
-        if !freshness.asks_memory() || self.filter.is_some() || !self.repairs.is_empty() {
+        let local = self.local.as_ref()?;
+        // The filter and the recovery queue know whole entries.
+        if !freshness.asks_memory() || self.filter.is_some() || !self.recovery.is_empty() {
             return None;
         }
         let mut id = KeyBuffer::default();
         key.write(&mut id);
-        let read = level1.fresh(id.as_bytes(), freshness, self.clock.coarse_now())?;
+        let read = local.fresh(id.as_bytes(), freshness, self.clock.coarse_now())?;
         if self.heat.wants() {
             self.count_read(key);
         }
-        self.metrics.level1_hits.count();
+        self.metrics.local_hits.count();
         if read.value.is_none() {
             self.metrics.negative_hits.increment(1);
         }
-        self.tap.see(key, &read);
+        self.sampler.see(key, &read);
         Some(read)
     }
 
     /// Counts a read of a key whose entry was not needed otherwise.
     #[inline(never)]
     fn count_read(&self, key: &(impl KeyPart + ?Sized)) {
-        if let Ok(entry) = self.level2.names.entry(key) {
+        if let Ok(entry) = self.remote.names.entry(key) {
             self.heat.keys.sample(entry.as_bytes());
         }
     }
 
     /// A fresh copy in the first level, or an older one that may stand in when all else fails.
-    pub(super) fn look_level1(
+    pub(super) fn look_local(
         &self,
         key: &[u8],
         freshness: Freshness,
@@ -255,21 +255,21 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         if let Some(read) = self.filtered(key, freshness, now) {
             return (Some(read), None);
         }
-        let Some(level1) = &self.level1 else { return (None, None) };
+        let Some(local) = &self.local else { return (None, None) };
         if !freshness.asks_memory() {
             return (None, None);
         }
         // While an invalidation waits, only what was loaded past the cache after it: see `past`.
-        let waits = self.repairs.concerns(key);
+        let waits = self.recovery.concerns(key);
         // Before the copy is looked for: one that was found before it was compared may be old.
-        let serves = level1.serves();
-        match level1.get(key).filter(|entry| !waits || entry.version == 0) {
+        let serves = local.serves();
+        match local.get(key).filter(|entry| !waits || entry.version == 0) {
             Some(entry) if serves && now < entry.fresh_until && entry.suits(freshness, now) => {
-                self.metrics.level1_hits.count();
+                self.metrics.local_hits.count();
                 if entry.value.is_none() {
                     self.metrics.negative_hits.increment(1);
                 }
-                (Some(entry.read(Source::Level1, now)), None)
+                (Some(entry.read(Source::Local, now)), None)
             }
             Some(entry) if entry.suits(freshness, now) => (None, Some(entry)),
             _ => (None, None),
@@ -277,25 +277,25 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     }
 
     /// What Redis has, and what is needed to use it rightly.
-    pub(super) async fn look_level2(
+    pub(super) async fn look_remote(
         self: &Arc<Self>,
-        subject: &Subject,
+        entry_key: &EntryKey,
         freshness: Freshness,
     ) -> Looked<V> {
         // Both before the command is sent: what comes after it must not be taken for older.
         let began = self.flights.next();
-        let ticket = self.ticket(subject);
+        let ticket = self.ticket(entry_key);
         // What is in Redis under a key whose invalidation it did not take is not to be trusted. This
         // is asked before the command is sent: after it the invalidation may be through.
-        if self.repairs.concerns(subject.entry()) {
+        if self.recovery.concerns(entry_key.entry()) {
             let (at, found) = (self.clock.now(), Ok((None, 0)));
             return Looked { began, ticket, at, found, lost: None, past: true };
         }
-        if let Some((entry, stamp)) = self.look_copy(subject, freshness).await {
+        if let Some((entry, stamp)) = self.look_copy(entry_key, freshness).await {
             let (at, found) = (self.clock.now(), Ok((Some(entry), stamp)));
             return Looked { began, ticket, at, found, lost: None, past: false };
         }
-        let mut found = self.level2.get(subject.entry(), &subject.generations).await;
+        let mut found = self.remote.get(entry_key.entry(), &entry_key.generations).await;
         if let Ok((Some(raw), _)) = &found
             && self.is_newer(raw)
         {
@@ -309,7 +309,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         {
             // Boxed, so that other reads do not carry what only these need.
             let (raw, stamp) = (std::mem::take(raw), *stamp);
-            found = match Box::pin(self.gather(subject, raw)).await {
+            found = match Box::pin(self.gather(entry_key, raw)).await {
                 Ok(Whole::Entry(raw)) => Ok((raw, stamp)),
                 Ok(Whole::Lost(version)) => {
                     lost = Some(version);
@@ -319,43 +319,44 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             };
         }
         let at = self.clock.now();
-        let found = found
-            .map(|(raw, stamp)| (raw.and_then(|raw| self.decode(&raw, stamp, subject, at)), stamp));
+        let found = found.map(|(raw, stamp)| {
+            (raw.and_then(|raw| self.decode(&raw, stamp, entry_key, at)), stamp)
+        });
         Looked { began, ticket, at, found, lost, past: false }
     }
 
     /// The usual case, without any preparation for the others: a fresh entry that wants no tending.
     fn plain_hit(
         &self,
-        subject: &Subject,
+        entry_key: &EntryKey,
         looked: &Looked<V>,
         freshness: Freshness,
     ) -> Option<Read<V>> {
         let Ok((Some(entry), _)) = &looked.found else { return None };
         let now = looked.at;
         let fresh = now < entry.fresh_until && !entry.invalidated && entry.suits(freshness, now);
-        if !fresh || self.is_tended() || self.repairs.concerns(subject.entry()) {
+        if !fresh || self.is_tended() || self.recovery.concerns(entry_key.entry()) {
             return None;
         }
-        self.keep(subject, entry, looked.ticket);
+        self.keep(entry_key, entry, looked.ticket);
         Some(self.hit(entry, now))
     }
 
     /// Keeps a copy in the first level.
-    pub(super) fn keep(&self, subject: &Subject, entry: &Entry<V>, ticket: Option<Ticket>) {
-        if let (Some(level1), Some(ticket)) = (&self.level1, ticket)
-            && self.heat.admits(subject.entry())
+    pub(super) fn keep(&self, entry_key: &EntryKey, entry: &Entry<V>, ticket: Option<Ticket>) {
+        if let (Some(local), Some(ticket)) = (&self.local, ticket)
+            && self.heat.admits(entry_key.entry())
         {
-            level1.insert(subject.entry(), self.for_level1(entry), ticket);
+            local.insert(entry_key.entry(), self.for_local(entry), ticket);
         }
     }
 
     pub(super) fn hit(&self, entry: &Entry<V>, now: Moment) -> Read<V> {
-        self.metrics.level2_hits.count();
+        self.metrics.remote_hits.count();
         if entry.value.is_none() {
             self.metrics.negative_hits.increment(1);
         }
-        entry.read(Source::Level2, now)
+        entry.read(Source::Remote, now)
     }
 
     /// Whether a newer release wrote this entry: it is neither read nor replaced.
@@ -370,7 +371,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         &self,
         raw: &[u8],
         stamp: u64,
-        subject: &Subject,
+        entry_key: &EntryKey,
         now: Moment,
     ) -> Option<Entry<V>> {
         let Some((header, bytes)) = Header::read(raw) else {
@@ -391,7 +392,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         } else {
             None
         };
-        let server = self.level2.link.server_millis_of(subject.entry(), now);
+        let server = self.remote.client.server_millis_of(entry_key.entry(), now);
         Some(Entry {
             value,
             version: header.version,
@@ -401,7 +402,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
             cost: Duration::from_micros(u64::from(header.cost_micros)),
             bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             invalidated: header.invalidated,
-            tags: subject.tags.clone(),
+            tags: entry_key.tags.clone(),
         })
     }
 }

@@ -23,7 +23,7 @@ use seawall_resilience::clock::Moment;
 /// for read in [page, own] {
 ///     assert_eq!(read.and_then(|read| read.value).as_deref(), Some(&250));
 /// }
-/// assert_eq!(payment.map(|read| read.source), Some(Source::Level2));
+/// assert_eq!(payment.map(|read| read.source), Some(Source::Remote));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,9 +53,9 @@ pub struct Version(pub u64);
 #[non_exhaustive]
 pub enum Source {
     /// This process' memory.
-    Level1,
+    Local,
     /// Redis.
-    Level2,
+    Remote,
     /// The loader, just now.
     Loaded,
     /// A value past its lifetime, because refreshing goes on or failed.
@@ -141,21 +141,21 @@ pub enum CacheError {
     /// The loader failed or panicked and there is nothing older to give. What it said is the
     /// [`source`](StdError::source).
     Load(LoadError),
-    /// The loader ran for longer than [`load_within`](super::CacheBuilder::load_within) allows, and
+    /// The loader ran for longer than [`loader_timeout`](super::CacheBuilder::loader_timeout) allows, and
     /// was dropped; nothing older to give.
     LoadTimeout {
-        /// How long it ran. Shorter than the setting when it had to wait for its governor.
+        /// How long it ran. Shorter than the setting when it had to wait for its pipeline.
         ran: Duration,
         /// The setting.
-        load_within: Duration,
+        loader_timeout: Duration,
     },
     /// The source is protected at the moment; nothing older to give.
     Shed {
         /// When it is worth trying again.
         retry_after: Duration,
     },
-    /// The read took longer than its [`deadline`](super::CacheBuilder::deadline).
-    Deadline(Duration),
+    /// The read took longer than its [`read_timeout`](super::CacheBuilder::read_timeout).
+    ReadTimeout(Duration),
     /// Another caller is loading, and the cache is set to say so rather than wait.
     Busy,
     /// Redis failed where nothing could stand in for it, or the key makes no sense.
@@ -166,14 +166,14 @@ impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CacheError::Load(error) => write!(f, "loading failed: {error}"),
-            CacheError::LoadTimeout { ran, load_within } => {
-                write!(f, "the load was cut after {ran:?}, load_within is {load_within:?}")
+            CacheError::LoadTimeout { ran, loader_timeout } => {
+                write!(f, "the load was cut after {ran:?}, loader_timeout is {loader_timeout:?}")
             }
             CacheError::Shed { retry_after } => {
                 write!(f, "shed to protect the source, try again in {retry_after:?}")
             }
-            CacheError::Deadline(deadline) => {
-                write!(f, "no value within the deadline of {deadline:?}")
+            CacheError::ReadTimeout(limit) => {
+                write!(f, "no value within the read_timeout of {limit:?}")
             }
             CacheError::Busy => f.write_str("another caller is loading this"),
             CacheError::Redis(error) => error.fmt(f),

@@ -4,7 +4,7 @@
 //! snapshot, brings back entries whose invalidation it had acknowledged, and generations that had ended.
 //! Nothing in such an entry tells that it is a ghost. So whoever invalidated or cleared remembers for a
 //! while, and whenever a connection is opened anew, to whatever server, hands what it remembers to the
-//! repair queue (`repair_task.rs`). Done once too often, an invalidation costs one load.
+//! recovery queue (`recovery_task.rs`). Done once too often, an invalidation costs one load.
 //!
 //! What is not covered: a process that invalidated and died before it saw the new server.
 
@@ -16,7 +16,7 @@ use std::{
 
 use seawall_resilience::clock::{Clock, Moment};
 
-use super::repair_queue::Bump;
+use super::recovery_queue::Bump;
 
 /// How long an invalidation is remembered: longer than a fail-over takes.
 const WINDOW: Duration = Duration::from_secs(30);

@@ -4,12 +4,12 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use seawall_client::key::KeyPart;
-use seawall_resilience::Governor;
+use seawall_resilience::ResiliencePipeline;
 
 use super::{
     filter_keys::KeyFilter,
-    options::{Level1Keeps, Mode, OnInvalidate, WhenBusy},
-    repair_log::RepairLog,
+    options::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
+    recovery_log::RecoveryLog,
 };
 use crate::hotkey::{HotRules, copies::MAX_COPIES};
 
@@ -18,31 +18,31 @@ type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// Settings that the running cache reads.
 pub(super) struct Settings<K> {
     pub(super) mode: Mode,
-    pub(super) fresh_for: Duration,
-    pub(super) stale_for: Duration,
-    pub(super) missing_for: Duration,
+    pub(super) ttl: Duration,
+    pub(super) max_stale: Duration,
+    pub(super) negative_ttl: Duration,
     pub(super) jitter: f64,
     pub(super) sliding: bool,
     pub(super) early_refresh: Option<f64>,
-    pub(super) lease_for: Duration,
-    pub(super) load_within: Duration,
-    pub(super) deadline: Duration,
+    pub(super) lease_ttl: Duration,
+    pub(super) loader_timeout: Duration,
+    pub(super) read_timeout: Duration,
     pub(super) wait_budget: Duration,
     pub(super) when_busy: WhenBusy,
     pub(super) on_invalidate: OnInvalidate,
     pub(super) second_invalidation_after: Option<Duration>,
-    pub(super) level1_bytes: u64,
-    pub(super) level1_weight: u32,
-    pub(super) level1_for: Duration,
-    pub(super) outage_copies_for: Duration,
+    pub(super) local_max_bytes: u64,
+    pub(super) local_weight: u32,
+    pub(super) local_ttl: Duration,
+    pub(super) outage_ttl: Duration,
     pub(super) tags: Option<TagsOf<K>>,
     pub(super) clearable: bool,
-    pub(super) governor: Option<Governor>,
-    pub(super) repair_log: Option<Arc<dyn RepairLog>>,
-    pub(super) repair_limit: usize,
+    pub(super) pipeline: Option<ResiliencePipeline>,
+    pub(super) recovery_log: Option<Arc<dyn RecoveryLog>>,
+    pub(super) recovery_limit: usize,
     pub(super) filter: Option<KeyFilter<K>>,
     pub(super) hot_rules: HotRules,
-    pub(super) level1_keeps: Level1Keeps,
+    pub(super) local_keeps: LocalKeeps,
     pub(super) copies: usize,
     pub(super) big: BigPlan,
 }
@@ -64,31 +64,31 @@ impl<K> Default for Settings<K> {
     fn default() -> Self {
         Settings {
             mode: Mode::Lease,
-            fresh_for: Duration::from_secs(300),
-            stale_for: Duration::from_secs(60),
-            missing_for: Duration::from_secs(10),
+            ttl: Duration::from_secs(300),
+            max_stale: Duration::from_secs(60),
+            negative_ttl: Duration::from_secs(10),
             jitter: 0.1,
             sliding: false,
             early_refresh: None,
-            lease_for: Duration::from_secs(2),
-            load_within: Duration::from_secs(5),
-            deadline: Duration::from_secs(10),
+            lease_ttl: Duration::from_secs(2),
+            loader_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(10),
             wait_budget: Duration::from_millis(200),
             when_busy: WhenBusy::Wait,
             on_invalidate: OnInvalidate::Drop,
             second_invalidation_after: None,
-            level1_bytes: u64::MAX,
-            level1_weight: 1,
-            level1_for: Duration::from_secs(30),
-            outage_copies_for: Duration::from_secs(1),
+            local_max_bytes: u64::MAX,
+            local_weight: 1,
+            local_ttl: Duration::from_secs(30),
+            outage_ttl: Duration::from_secs(1),
             tags: None,
             clearable: false,
-            governor: None,
-            repair_log: None,
-            repair_limit: 100_000,
+            pipeline: None,
+            recovery_log: None,
+            recovery_limit: 100_000,
             filter: None,
             hot_rules: HotRules::default(),
-            level1_keeps: Level1Keeps::Everything,
+            local_keeps: LocalKeeps::Everything,
             copies: 0,
             big: BigPlan { warn_above_bytes: 64 << 10, split_above_bytes: 512 << 10 },
         }
@@ -99,37 +99,37 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
     /// Which of them contradict each other, as a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
         for (name, time) in [
-            ("fresh_for", self.fresh_for),
-            ("lease_for", self.lease_for),
-            ("load_within", self.load_within),
-            ("deadline", self.deadline),
+            ("ttl", self.ttl),
+            ("lease_ttl", self.lease_ttl),
+            ("loader_timeout", self.loader_timeout),
+            ("read_timeout", self.read_timeout),
         ] {
             if time < Duration::from_millis(1) {
                 return Err(format!("{name} is {time:?}, it must be at least 1 ms"));
             }
         }
         for (name, time) in [
-            ("fresh_for", self.fresh_for),
-            ("stale_for", self.stale_for),
-            ("missing_for", self.missing_for),
-            ("lease_for", self.lease_for),
-            ("load_within", self.load_within),
+            ("ttl", self.ttl),
+            ("max_stale", self.max_stale),
+            ("negative_ttl", self.negative_ttl),
+            ("lease_ttl", self.lease_ttl),
+            ("loader_timeout", self.loader_timeout),
         ] {
             if time > LONGEST {
                 return Err(format!("{name} is {time:?}, the most is ten years"));
             }
         }
-        if self.deadline < self.lease_for + self.load_within {
+        if self.read_timeout < self.lease_ttl + self.loader_timeout {
             return Err(format!(
-                "deadline ({:?}) must be at least lease_for ({:?}) plus load_within ({:?}): who waits for a \
+                "read_timeout ({:?}) must be at least lease_ttl ({:?}) plus loader_timeout ({:?}): who waits for a \
                  process that died needs the rest of its lease and a load of its own",
-                self.deadline, self.lease_for, self.load_within
+                self.read_timeout, self.lease_ttl, self.loader_timeout
             ));
         }
-        if self.wait_budget > self.deadline {
+        if self.wait_budget > self.read_timeout {
             return Err(format!(
-                "wait_budget ({:?}) must not be longer than deadline ({:?})",
-                self.wait_budget, self.deadline
+                "wait_budget ({:?}) must not be longer than read_timeout ({:?})",
+                self.wait_budget, self.read_timeout
             ));
         }
         if !(0.0..1.0).contains(&self.jitter) {
@@ -158,8 +158,8 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
                 SPLIT_BYTES.end()
             ));
         }
-        if self.repair_limit == 0 {
-            return Err("repair_limit is 0: no invalidation could be kept".into());
+        if self.recovery_limit == 0 {
+            return Err("recovery_limit is 0: no invalidation could be kept".into());
         }
         self.hot_rules.check().map_err(|error| error.to_string())?;
         if self.copies > MAX_COPIES {
@@ -168,21 +168,21 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
         if self.copies == 0 && self.hot_rules.want_copies() {
             return Err("a hot rule has copies_at, but copies is 0".into());
         }
-        if self.level1_weight == 0 {
+        if self.local_weight == 0 {
             return Err(
-                "level1_weight is 0: to do without a first level set level1_bytes to 0".into()
+                "local_weight is 0: to do without a first level set local_max_bytes to 0".into()
             );
         }
-        if self.level1_keeps == Level1Keeps::HotOnly && self.level1_bytes == 0 {
+        if self.local_keeps == LocalKeeps::HotOnly && self.local_max_bytes == 0 {
             return Err(
-                "level1_keeps is HotOnly but level1_bytes is 0: there is no first level".into()
+                "local_keeps is HotOnly but local_max_bytes is 0: there is no first level".into()
             );
         }
         if let Some(Err(sentence)) = self.filter.as_ref().map(KeyFilter::check) {
             return Err(sentence);
         }
-        if self.level1_bytes > 0 && self.level1_for.is_zero() {
-            return Err("level1_for is 0 but level1_bytes is not: to do without a first level set level1_bytes to 0".into());
+        if self.local_max_bytes > 0 && self.local_ttl.is_zero() {
+            return Err("local_ttl is 0 but local_max_bytes is not: to do without a first level set local_max_bytes to 0".into());
         }
         Ok(())
     }

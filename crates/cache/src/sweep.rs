@@ -10,7 +10,7 @@
 use redis::{Value, cmd};
 use seawall_client::error::Result;
 
-use super::{level2::Level2, messages::about_all};
+use super::{messages::about_all, remote_tier::RemoteTier};
 
 /// How many keys a server looks at in one step.
 const STEP: usize = 500;
@@ -27,21 +27,21 @@ pub(super) enum Sweep {
 }
 
 /// Invalidates every entry, then tells every first level.
-pub(super) async fn sweep(level2: &Level2, way: Sweep) -> Result<()> {
+pub(super) async fn sweep(remote: &RemoteTier, way: Sweep) -> Result<()> {
     if way == Sweep::Generation {
-        return level2.bump(level2.names.generation(), &about_all()).await;
+        return remote.bump(remote.names.generation(), &about_all()).await;
     }
-    let pattern = level2.names.entries_pattern();
-    for node in level2.link.nodes() {
+    let pattern = remote.names.entries_pattern();
+    for node in remote.client.nodes() {
         let mut cursor = 0_u64;
         loop {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(STEP);
             let reply = node.send(&scan).await?;
             let (next, keys): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)?;
-            let ours = only_ours(level2, keys).await?;
+            let ours = only_ours(remote, keys).await?;
             if !ours.is_empty() {
-                let outcome = level2.invalidate(ours, false).await;
+                let outcome = remote.invalidate(ours, false).await;
                 outcome.error.map_or(Ok(()), Err)?;
             }
             cursor = next;
@@ -52,16 +52,16 @@ pub(super) async fn sweep(level2: &Level2, way: Sweep) -> Result<()> {
         }
     }
     // First levels may have copies of what Redis no longer has.
-    level2.announce(&about_all()).await
+    remote.announce(&about_all()).await
 }
 
-async fn only_ours(level2: &Level2, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+async fn only_ours(remote: &RemoteTier, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
     let heads = keys.iter().map(|key| {
         let mut head = cmd("GETRANGE");
         head.arg(key).arg(0).arg(MAGIC.len() - 1);
         (key.clone(), head)
     });
-    let heads = level2.link.send_all(heads.collect()).await;
+    let heads = remote.client.send_all(heads.collect()).await;
     let mut ours = Vec::new();
     for (key, head) in keys.into_iter().zip(heads) {
         match head {

@@ -12,7 +12,7 @@ use super::{
     Cache, CacheKey, CacheValue, Inner, KeyRef, Version,
     messages::{about_all, about_tag, tag_hash},
     pending::Pending,
-    repair_queue::Bump,
+    recovery_queue::Bump,
 };
 
 /// How far an invalidation got.
@@ -43,7 +43,7 @@ pub enum Invalidation {
     /// Redis has it: no strong read, and without a first level no read at all, that begins from now
     /// on sees anything older. The version is for [`Freshness::After`](super::Freshness::After).
     Applied(Version),
-    /// Redis did not answer; the repair queue goes on trying.
+    /// Redis did not answer; the recovery queue goes on trying.
     Queued,
 }
 
@@ -71,7 +71,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// [`WriteError`], which keeps the error of `work` as it is and says whether `work` ran.
     ///
     /// # Cancel safety
-    /// Dropping the future while `work` runs or after it hands the invalidation to the repair queue.
+    /// Dropping the future while `work` runs or after it hands the invalidation to the recovery queue.
     pub async fn write<Q, T, E>(
         &self,
         key: &Q,
@@ -82,7 +82,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Q: KeyRef<K> + ?Sized,
     {
         let entry = self.entry_name(key).map_err(WriteError::NotRun)?;
-        if self.inner.repairs.has_ended() {
+        if self.inner.recovery.has_ended() {
             return Err(WriteError::NotRun(Error::Closed));
         }
         let mut pending = Pending::entries(&self.inner, vec![entry]);
@@ -99,14 +99,14 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// down: nothing would ever carry it out.
     ///
     /// # Cancel safety
-    /// Dropping the future hands the invalidation to the repair queue.
+    /// Dropping the future hands the invalidation to the recovery queue.
     pub async fn invalidate<Q>(&self, key: &Q) -> Result<Invalidation>
     where
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
     {
-        let subject = self.inner.subject(key)?;
-        Pending::entries(&self.inner, vec![subject.entry().to_vec()]).invalidate().await
+        let entry_key = self.inner.entry_key(key)?;
+        Pending::entries(&self.inner, vec![entry_key.entry().to_vec()]).invalidate().await
     }
 
     /// The same for many keys, up to 1,000 in one step and one message.
@@ -116,14 +116,14 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// when the handle was shut down.
     ///
     /// # Cancel safety
-    /// Dropping the future hands what is left to the repair queue.
+    /// Dropping the future hands what is left to the recovery queue.
     pub async fn invalidate_many(&self, keys: &[K]) -> Result<Invalidation> {
         let entries: Result<Vec<Vec<u8>>> =
-            keys.iter().map(|key| Ok(self.inner.subject(key)?.entry().to_vec())).collect();
+            keys.iter().map(|key| Ok(self.inner.entry_key(key)?.entry().to_vec())).collect();
         Pending::entries(&self.inner, entries?).invalidate().await
     }
 
-    /// The name of a key's entry in Redis: what a row of a [`RepairLog`](super::RepairLog) names.
+    /// The name of a key's entry in Redis: what a row of a [`RecoveryLog`](super::RecoveryLog) names.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key that makes no sense.
@@ -132,17 +132,17 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
     {
-        Ok(self.inner.subject(key)?.entry().to_vec())
+        Ok(self.inner.entry_key(key)?.entry().to_vec())
     }
 
     /// Drops everything with this tag, in one step.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the cache has no tags; else as [`Link::send`](seawall_client::Link::send): not
-    /// done, or not known to be. Where it is not known, the repair queue does it once more.
+    /// [`Error::Invalid`] when the cache has no tags; else as [`Client::send`](seawall_client::Client::send): not
+    /// done, or not known to be. Where it is not known, the recovery queue does it once more.
     ///
     /// # Cancel safety
-    /// Dropping the future hands it to the repair queue.
+    /// Dropping the future hands it to the recovery queue.
     pub async fn clear_tag(&self, tag: &str) -> Result<()> {
         let inner = &self.inner;
         if inner.settings.tags.is_none() {
@@ -152,12 +152,12 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             )));
         }
         let drop_here = || {
-            if let Some(level1) = &inner.level1 {
-                level1.clear_tag(tag_hash(tag));
+            if let Some(local) = &inner.local {
+                local.clear_tag(tag_hash(tag));
             }
         };
         drop_here();
-        let generation = inner.level2.names.tag(tag);
+        let generation = inner.remote.names.tag(tag);
         let done = Pending::bump(inner, Bump { generation, message: about_tag(tag) }).end().await;
         // What was read between the first drop and Redis' answer may be older.
         drop_here();
@@ -180,15 +180,15 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             )));
         }
         let drop_here = || {
-            if let Some(level1) = &inner.level1 {
-                level1.clear();
+            if let Some(local) = &inner.local {
+                local.clear();
             }
         };
         drop_here();
         if let Some(filter) = &inner.filter {
             filter.lost_track();
         }
-        let generation = inner.level2.names.generation().to_vec();
+        let generation = inner.remote.names.generation().to_vec();
         let done = Pending::bump(inner, Bump { generation, message: about_all() }).end().await;
         drop_here();
         done
@@ -198,8 +198,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
 impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     pub(super) fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
         for entry in entries {
-            if let Some(level1) = &self.level1 {
-                level1.invalidate(entry.as_ref());
+            if let Some(local) = &self.local {
+                local.invalidate(entry.as_ref());
             }
             self.known(entry.as_ref(), true);
         }
@@ -211,7 +211,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         self.metrics.invalidations.increment(entries.len() as u64);
         self.recent.remember(&entries, self.clock.now());
         if let Some(delay) = self.settings.second_invalidation_after {
-            self.repairs.add_later(self.clock.now() + delay, entries);
+            self.recovery.add_later(self.clock.now() + delay, entries);
         }
     }
 }

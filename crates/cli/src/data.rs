@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use seawall_engine::{Core, Options, Peer, SessionId, Settings, Transport};
-use seawall_server::log::{
+use seawall_server::aof::{
     Commands, DirectoryDisk, DirectoryLock, LOG_FILE, Place, SNAPSHOT_FILE, check, export,
     open_journal, repair,
 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seawall_engine::Options;
-use seawall_server::{Config, Level, Server, StartError, Stopper, log::open_journal};
+use seawall_server::{Config, Level, Server, StartError, Stopper, aof::open_journal};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,

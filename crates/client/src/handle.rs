@@ -1,4 +1,4 @@
-//! The handle that everything starts from: the link, the prefix, the tasks, and their end in order.
+//! The handle that everything starts from: the client, the prefix, the tasks, and their end in order.
 
 mod builder;
 mod slots;
@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 pub use self::builder::Builder;
 use self::slots::Slots;
 use crate::{
+    client::Client,
     error::Result,
     key::{self, KeyPart},
-    link::Link,
 };
 
 /// A connection to Redis and everything built on it; a cheap clone.
@@ -27,9 +27,9 @@ use crate::{
 ///
 /// // `redis://127.0.0.1:6379` works the same way.
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let link = seawall.link();
-/// link.send(b"greeting", cmd("SET").arg("greeting").arg("hello")).await?;
-/// let greeting: String = link.query(b"greeting", cmd("GET").arg("greeting")).await?;
+/// let client = seawall.client();
+/// client.send(b"greeting", cmd("SET").arg("greeting").arg("hello")).await?;
+/// let greeting: String = client.query(b"greeting", cmd("GET").arg("greeting")).await?;
 /// assert_eq!(greeting, "hello");
 /// seawall.shutdown().await;
 /// # Ok(()) }
@@ -40,14 +40,14 @@ pub struct Handle {
 }
 
 struct Inner {
-    link: Link,
+    client: Client,
     prefix: String,
     stop: watch::Sender<bool>,
     tasks: TaskTracker,
     /// What capabilities keep for this connection.
     slots: Slots,
     /// What the first levels of all caches may hold together.
-    level1_bytes: u64,
+    local_max_bytes: u64,
     /// The runtime in which the handle was connected.
     runtime: tokio::runtime::Handle,
     #[cfg(feature = "embedded")]
@@ -95,14 +95,14 @@ impl Handle {
 
     /// Direct access: commands, scripts, subscriptions.
     #[must_use]
-    pub fn link(&self) -> &Link {
-        &self.inner.link
+    pub fn client(&self) -> &Client {
+        &self.inner.client
     }
 
     /// The clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        self.inner.link.clock()
+        self.inner.client.clock()
     }
 
     /// The key of a capability for a name: `PREFIXkind:{name}`. Whatever is appended to it lies in
@@ -143,8 +143,8 @@ impl Handle {
     }
 
     /// What the first levels of this handle's caches may hold together.
-    pub fn level1_bytes(&self) -> u64 {
-        self.inner.level1_bytes
+    pub fn local_max_bytes(&self) -> u64 {
+        self.inner.local_max_bytes
     }
 
     /// Turns true when the handle is shut down.
@@ -160,7 +160,7 @@ impl Handle {
         self.inner.stop.send_replace(true);
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
-        self.inner.link.close();
+        self.inner.client.close();
         #[cfg(feature = "embedded")]
         self.stop_engine().await;
     }
@@ -186,6 +186,6 @@ impl Drop for Inner {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("link", &self.inner.link).finish_non_exhaustive()
+        f.debug_struct("Handle").field("client", &self.inner.client).finish_non_exhaustive()
     }
 }

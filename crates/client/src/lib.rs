@@ -7,28 +7,28 @@
 //! | | |
 //! | --- | --- |
 //! | [`Handle`] | a connection with its key prefix, its background tasks and their end |
-//! | [`link`] | the one seam to Redis: send a command, run a script, open a subscription |
+//! | [`client`] | the one seam to Redis: send a command, run a script, open a subscription |
 //! | [`key`], [`member`] | keys made of typed parts; what stands inside collections |
 //! | [`error`], [`retry`] | not sent, unknown, refused; asking again without forgetting what is unknown |
 //! | [`unlink_slowly`] | deletes a large key in slices |
-//! | [`lifetime`], [`tally`] | lifetimes that a server can keep; counters without contention |
+//! | [`lifetime`], [`striped_counter`] | lifetimes that a server can keep; counters without contention |
 //! | [`testing`] | outages and lost replies on demand, an engine on a manual clock |
 
+pub mod client;
 pub mod error;
 mod handle;
 pub mod key;
 pub mod lifetime;
-pub mod link;
 pub mod member;
 pub mod retry;
-pub mod tally;
+pub mod striped_counter;
 pub mod testing;
 mod unlink;
 
+pub use client::{Client, Script, Topology};
 pub use error::{Error, Result};
 pub use handle::{Builder, Handle};
 pub use key::KeyPart;
-pub use link::{Link, Script, Topology};
 pub use unlink::{Unlinked, unlink_slowly};
 
 /// No command moves more bytes than this.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::{
     Handle, MAX_COMMAND_MEMBERS,
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 use redis::cmd;
 
@@ -49,14 +49,14 @@ pub struct Unlinked {
 /// ```
 ///
 /// # Errors
-/// As [`Link::send`](seawall_client::Link::send): call again to go on.
+/// As [`Client::send`](seawall_client::Client::send): call again to go on.
 pub async fn unlink_slowly(
     handle: &Handle,
     key: &[u8],
     mut progress: impl FnMut(Unlinked),
 ) -> Result<Unlinked> {
-    let link = handle.link();
-    let kind: String = link.query(key, cmd("TYPE").arg(key)).await?;
+    let client = handle.client();
+    let kind: String = client.query(key, cmd("TYPE").arg(key)).await?;
     let count = match kind.as_str() {
         "hash" => "HLEN",
         "set" => "SCARD",
@@ -65,7 +65,7 @@ pub async fn unlink_slowly(
         "stream" => "XLEN",
         _ => "EXISTS",
     };
-    let of: u64 = link.query(key, cmd(count).arg(key)).await?;
+    let of: u64 = client.query(key, cmd(count).arg(key)).await?;
     let mut done = Unlinked { members: 0, of };
     if of > MODERATE {
         for _ in 0..MAX_SLICES {
@@ -78,7 +78,7 @@ pub async fn unlink_slowly(
             tokio::time::sleep(PAUSE).await;
         }
     }
-    link.send(key, cmd("UNLINK").arg(key)).await?;
+    client.send(key, cmd("UNLINK").arg(key)).await?;
     done.members = done.members.max(of);
     progress(done);
     Ok(done)
@@ -86,19 +86,19 @@ pub async fn unlink_slowly(
 
 /// Removes some members; how many, 0 when there is nothing to slice.
 async fn slice(handle: &Handle, key: &[u8], kind: &str, left: u64) -> Result<u64> {
-    let link = handle.link();
+    let client = handle.client();
     let whole = SLICE as u64;
     match kind {
-        "zset" => link.query(key, cmd("ZREMRANGEBYRANK").arg(key).arg(0).arg(SLICE - 1)).await,
+        "zset" => client.query(key, cmd("ZREMRANGEBYRANK").arg(key).arg(0).arg(SLICE - 1)).await,
         "list" => {
-            link.send(key, cmd("LTRIM").arg(key).arg(SLICE).arg(-1)).await?;
+            client.send(key, cmd("LTRIM").arg(key).arg(SLICE).arg(-1)).await?;
             Ok(left.min(whole))
         }
         "stream" => {
             let keep = left.saturating_sub(whole);
-            link.query(key, cmd("XTRIM").arg(key).arg("MAXLEN").arg(keep)).await
+            client.query(key, cmd("XTRIM").arg(key).arg("MAXLEN").arg(keep)).await
         }
-        "hash" | "set" => link.eval(&PICK.on(&[key]).arg(kind).arg(SLICE)).await,
+        "hash" | "set" => client.eval(&PICK.on(&[key]).arg(kind).arg(SLICE)).await,
         "string" | "none" => Ok(0),
         other => Err(Error::unexpected(format!("a key of type {other}"))),
     }

@@ -47,9 +47,9 @@ pub struct Surveyed {
 /// use seawall::{Seawall, cmd, survey::{End, Severity}};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let link = seawall.link();
-/// link.send(b"page:1", cmd("SET").arg("page:1").arg("x".repeat(20_000))).await?;
-/// link.send(b"page:2", cmd("SET").arg("page:2").arg("small")).await?;
+/// let client = seawall.client();
+/// client.send(b"page:1", cmd("SET").arg("page:1").arg("x".repeat(20_000))).await?;
+/// client.send(b"page:2", cmd("SET").arg("page:2").arg("small")).await?;
 ///
 /// let survey = seawall.survey().rate(5_000).matching("page:*");
 /// let surveyed = survey.run(|_progress| {}, std::future::pending()).await?;
@@ -159,7 +159,7 @@ impl Survey {
             return Err(Error::Invalid("types of modules cannot be asked for by `other`".into()));
         }
         let started = Instant::now();
-        let mut walk = Walk::begin(self.handle.link(), &self.route).await?;
+        let mut walk = Walk::begin(self.handle.client(), &self.route).await?;
         let mut collector = Collector::new(self.thresholds.clone(), self.separator, self.top);
         let asked =
             |(name, role): (&Arc<str>, _)| Asked { name: name.clone(), role: Some(role), keys: 0 };
@@ -239,7 +239,7 @@ impl Survey {
                 bytes: found.bytes,
                 members,
                 node: &page.node,
-                database: self.handle.link().database(),
+                database: self.handle.client().database(),
                 lifetime: found.lifetime,
                 idle: found.idle,
             });

@@ -143,7 +143,7 @@ impl HotSurvey {
         stop: impl Future<Output = ()>,
     ) -> Result<HotFound> {
         let started = Instant::now();
-        let mut walk = Walk::begin(self.handle.link(), &self.route).await?;
+        let mut walk = Walk::begin(self.handle.client(), &self.route).await?;
         for place in walk.places_mut() {
             let policy = policy(place).await?;
             if !policy.ends_with("-lfu") {
@@ -229,7 +229,7 @@ impl HotSurvey {
     /// that are read through the cache, under the prefix of this handle. Costs a look at a few keys.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn by_fleet(&self) -> Result<HotFound> {
         let started = Instant::now();
         let fleet = HotKeys::of(&self.handle).fleet().await?;
@@ -253,7 +253,7 @@ impl HotSurvey {
 }
 
 async fn policy(place: &mut Place) -> Result<String> {
-    let info: String = place.lane.send(cmd("INFO").arg("memory"), COMMAND_LIMIT).await?;
+    let info: String = place.connection.send(cmd("INFO").arg("memory"), COMMAND_LIMIT).await?;
     let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
     Ok(policy.unwrap_or("unknown").trim().to_owned())
 }

@@ -11,8 +11,8 @@ use futures_util::{
 };
 use seawall_client::{
     Handle,
+    client::Monitored,
     error::{Error, Result},
-    link::Monitored,
 };
 
 use super::{
@@ -54,16 +54,16 @@ pub(super) async fn listen(
             "MONITOR is heard for at most {MAX_LISTEN:?} and {MAX_LINES} lines"
         )));
     }
-    let link = handle.link();
-    let primaries = link.primaries().await?;
+    let client = handle.client();
+    let primaries = client.primaries().await?;
     let mut heard = Heard { counts: Vec::new(), lines: 0, uses: 0 };
     let mut streams = Vec::new();
     let mut commands = Commands::default();
     for (index, address) in primaries.iter().enumerate() {
         if index == 0 {
-            commands = Commands::ask(&mut link.lane_at(address.clone()).await?).await?;
+            commands = Commands::ask(&mut client.dedicated_at(address.clone()).await?).await?;
         }
-        let lines = link.monitor_at(address).await?;
+        let lines = client.monitor_at(address).await?;
         let next = move |mut lines: Monitored| async move {
             let line = lines.next().await?;
             Some(((index, line), lines))

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use redis::{FromRedisValue, Value, cmd};
-use seawall_client::{error::Result, link::Lane};
+use seawall_client::{client::DedicatedConnection, error::Result};
 
 use super::place::COMMAND_LIMIT;
 
@@ -87,8 +87,8 @@ pub(super) struct Commands {
 
 impl Commands {
     /// Asks a server.
-    pub(super) async fn ask(lane: &mut Lane) -> Result<Self> {
-        let entries: Vec<Value> = lane.send(&cmd("COMMAND"), COMMAND_LIMIT).await?;
+    pub(super) async fn ask(connection: &mut DedicatedConnection) -> Result<Self> {
+        let entries: Vec<Value> = connection.send(&cmd("COMMAND"), COMMAND_LIMIT).await?;
         Ok(Commands { specs: entries.iter().filter_map(read_spec).collect() })
     }
 

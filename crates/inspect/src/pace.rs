@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use redis::cmd;
 use seawall_client::{
+    client::DedicatedConnection,
     error::{Error, Result},
-    link::Lane,
 };
 use seawall_resilience::{Rate, TokenBucket, clock::Clock};
 
@@ -77,14 +77,14 @@ impl Pace {
     /// Waits while the server is slow; `told` hears of each pause.
     pub(super) async fn heed(
         &mut self,
-        lane: &mut Lane,
+        connection: &mut DedicatedConnection,
         patience: Duration,
         mut told: impl FnMut(Duration),
     ) -> Result<()> {
         let mut pause = FIRST_PAUSE;
         for _ in 0..PATIENCE {
             let asked = Instant::now();
-            lane.send::<String>(&cmd("PING"), patience).await?;
+            connection.send::<String>(&cmd("PING"), patience).await?;
             let trip = asked.elapsed();
             let best = self.best.map_or(trip, |best| best.min(trip));
             self.best = Some(best);

@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{Value, cmd};
 use seawall_client::{
+    client::{Address, Client, DedicatedConnection, Host, Topology},
     error::{Error, Result},
-    link::{Address, Host, Lane, Link, Topology},
 };
 
 /// Any one command of a survey may take this long.
@@ -56,7 +56,7 @@ pub(super) struct Place {
     /// The primary whose keys these are.
     pub(super) primary: Address,
     pub(super) role: Role,
-    pub(super) lane: Lane,
+    pub(super) connection: DedicatedConnection,
     /// Keys in its database.
     pub(super) keys: u64,
     /// Why it is not what was asked for.
@@ -64,25 +64,25 @@ pub(super) struct Place {
 }
 
 /// One place for each primary.
-pub(super) async fn places(link: &Link, source: Source) -> Result<Vec<Place>> {
+pub(super) async fn places(client: &Client, source: Source) -> Result<Vec<Place>> {
     let mut places = Vec::new();
-    for primary in link.primaries().await? {
-        places.push(place(link, &primary, source).await?);
+    for primary in client.primaries().await? {
+        places.push(place(client, &primary, source).await?);
     }
     Ok(places)
 }
 
-async fn place(link: &Link, primary: &Address, source: Source) -> Result<Place> {
-    let mut lane = link.lane_at(primary.clone()).await?;
+async fn place(client: &Client, primary: &Address, source: Source) -> Result<Place> {
+    let mut connection = client.dedicated_at(primary.clone()).await?;
     let mut tried = Vec::new();
     if source != Source::Primary {
-        for address in replicas(&mut lane).await? {
-            match replica(link, address.clone()).await {
-                Ok(mut lane) => {
-                    let keys = lane.send(&cmd("DBSIZE"), COMMAND_LIMIT).await?;
+        for address in replicas(&mut connection).await? {
+            match replica(client, address.clone()).await {
+                Ok(mut connection) => {
+                    let keys = connection.send(&cmd("DBSIZE"), COMMAND_LIMIT).await?;
                     let name = address.to_string().into();
                     let (primary, role) = (primary.clone(), Role::Replica);
-                    return Ok(Place { name, primary, role, lane, keys, note: None });
+                    return Ok(Place { name, primary, role, connection, keys, note: None });
                 }
                 Err(error) => tried.push(format!("the replica {address} is passed over: {error}")),
             }
@@ -92,20 +92,20 @@ async fn place(link: &Link, primary: &Address, source: Source) -> Result<Place> 
             return Err(Error::Unavailable(format!("{primary}: no replica, {why}").into()));
         }
     }
-    let keys = lane.send(&cmd("DBSIZE"), COMMAND_LIMIT).await?;
+    let keys = connection.send(&cmd("DBSIZE"), COMMAND_LIMIT).await?;
     Ok(Place {
         name: primary.to_string().into(),
         role: Role::Primary,
         primary: primary.clone(),
-        lane,
+        connection,
         keys,
         note: tried.into_iter().next(),
     })
 }
 
 /// The replicas that are online, the most advanced first.
-async fn replicas(lane: &mut Lane) -> Result<Vec<Address>> {
-    let info: String = lane.send(cmd("INFO").arg("replication"), COMMAND_LIMIT).await?;
+async fn replicas(connection: &mut DedicatedConnection) -> Result<Vec<Address>> {
+    let info: String = connection.send(cmd("INFO").arg("replication"), COMMAND_LIMIT).await?;
     let mut found: Vec<(u64, Host)> = info.lines().filter_map(parse_replica).collect();
     found.sort_by(|a, b| b.cmp(a));
     found.truncate(MAX_REPLICAS);
@@ -127,19 +127,19 @@ fn parse_replica(line: &str) -> Option<(u64, Host)> {
     Some((field("offset").and_then(|text| text.parse().ok()).unwrap_or(0), host))
 }
 
-async fn replica(link: &Link, address: Address) -> Result<Lane> {
-    let mut lane = link.lane_at(address).await?;
-    let role: Vec<Value> = lane.send(&cmd("ROLE"), COMMAND_LIMIT).await?;
+async fn replica(client: &Client, address: Address) -> Result<DedicatedConnection> {
+    let mut connection = client.dedicated_at(address).await?;
+    let role: Vec<Value> = connection.send(&cmd("ROLE"), COMMAND_LIMIT).await?;
     let word = |index: usize| -> String {
         role.get(index).and_then(|word| redis::from_redis_value_ref(word).ok()).unwrap_or_default()
     };
     if word(0) != "slave" || word(3) != "connected" {
         return Err(Error::Unavailable(format!("it is {} {}", word(0), word(3)).into()));
     }
-    if link.topology() == Topology::Cluster {
-        lane.send::<Value>(&cmd("READONLY"), COMMAND_LIMIT).await?;
+    if client.topology() == Topology::Cluster {
+        connection.send::<Value>(&cmd("READONLY"), COMMAND_LIMIT).await?;
     }
-    Ok(lane)
+    Ok(connection)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{Pipeline, Value, cmd};
 use seawall_client::{
+    client::{Client, DedicatedConnection},
     error::{Error, Result},
-    link::{Lane, Link},
 };
 
 use super::{
@@ -84,8 +84,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) async fn begin(link: &Link, route: &Route) -> Result<Self> {
-        let mut places = places(link, route.source).await?;
+    pub(super) async fn begin(client: &Client, route: &Route) -> Result<Self> {
+        let mut places = places(client, route.source).await?;
         let notes = places.iter_mut().filter_map(|place| place.note.take()).collect();
         let node = places.first().map_or_else(|| "".into(), |place| Arc::clone(&place.name));
         let total = places.iter().map(|place| place.keys).sum();
@@ -147,14 +147,14 @@ impl Walk {
             self.pace.turn();
             // Redis: from 7.2 on a connection may look without being noticed.
             let untouched = cmd("CLIENT").arg("NO-TOUCH").arg("ON").take();
-            match place.lane.send::<Value>(&untouched, COMMAND_LIMIT).await {
+            match place.connection.send::<Value>(&untouched, COMMAND_LIMIT).await {
                 Ok(_) | Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
         self.progress.node = Arc::clone(&place.name);
         let progress = &mut self.progress;
-        let paused = self.pace.heed(&mut place.lane, COMMAND_LIMIT, |trip| {
+        let paused = self.pace.heed(&mut place.connection, COMMAND_LIMIT, |trip| {
             progress.slow = Some(trip);
             watch(progress);
         });
@@ -172,7 +172,8 @@ impl Walk {
         if let Some(kind) = self.route.kind {
             command.arg("TYPE").arg(kind.name());
         }
-        let (cursor, keys): (u64, Vec<Vec<u8>>) = place.lane.send(&command, COMMAND_LIMIT).await?;
+        let (cursor, keys): (u64, Vec<Vec<u8>>) =
+            place.connection.send(&command, COMMAND_LIMIT).await?;
         self.cursor = cursor;
         self.begun = true;
         let returned = keys.len() as u64;
@@ -189,10 +190,10 @@ impl Walk {
 
     /// Sends commands about the keys of the page to the server that it came from.
     pub(super) async fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Result<Value>>> {
-        self.lane().send_all(commands, COMMAND_LIMIT).await
+        self.connection().send_all(commands, COMMAND_LIMIT).await
     }
 
-    fn lane(&mut self) -> &mut Lane {
-        &mut self.places.get_mut(self.at).expect("a page came from it").lane
+    fn connection(&mut self) -> &mut DedicatedConnection {
+        &mut self.places.get_mut(self.at).expect("a page came from it").connection
     }
 }

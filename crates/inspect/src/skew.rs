@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value, cmd};
 use seawall_client::{
     Handle,
+    client::{Address, SLOTS, Topology},
     error::Result,
-    link::{Address, SLOTS, Topology},
 };
 
 use super::{
@@ -31,7 +31,7 @@ use super::{
 /// use seawall::{Seawall, cmd};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// seawall.link().send(b"k", cmd("SET").arg("k").arg("v")).await?;
+/// seawall.client().send(b"k", cmd("SET").arg("k").arg("v")).await?;
 /// let (report, _end) = seawall.skew_survey().run(|_| {}, std::future::pending()).await?;
 /// assert_eq!((report.nodes.len(), report.used_slots), (1, 1));
 /// # seawall.shutdown().await; Ok(()) }
@@ -95,8 +95,8 @@ impl SkewSurvey {
         stop: impl Future<Output = ()>,
     ) -> Result<(SkewReport, End)> {
         let started = Instant::now();
-        let link = self.handle.link();
-        let mut walk = Walk::begin(link, &self.route).await?;
+        let client = self.handle.client();
+        let mut walk = Walk::begin(client, &self.route).await?;
         let primaries: Vec<Address> =
             walk.places().iter().map(|place| place.primary.clone()).collect();
         let mut report = SkewReport::default();
@@ -104,11 +104,11 @@ impl SkewSurvey {
             let name = place.primary.to_string().into();
             report.nodes.push(NodeShare { name, keys: place.keys, ..NodeShare::default() });
         }
-        let mut lanes = Vec::new();
+        let mut connections = Vec::new();
         for primary in &primaries {
-            lanes.push(link.lane_at(primary.clone()).await?);
+            connections.push(client.dedicated_at(primary.clone()).await?);
         }
-        let before = stats(&mut lanes, link.topology()).await?;
+        let before = stats(&mut connections, client.topology()).await?;
         let looked_at = Instant::now();
         let mut slots = Slots::new();
         let mut sampled = vec![0u64; primaries.len()];
@@ -132,14 +132,14 @@ impl SkewSurvey {
             report.notes.push(format!("uses by slot: {} heard by MONITOR", heard.uses));
         }
         if !matches!(end, End::Failed(_)) {
-            let after = stats(&mut lanes, link.topology()).await?;
+            let after = stats(&mut connections, client.topology()).await?;
             self.accesses(&mut report, &mut slots, (&before, &after), looked_at.elapsed());
         }
         report.notes.push("commands of nodes: by INFO, those of this survey among them".into());
         report.sampled = sampled.iter().sum();
         report.notes.append(&mut walk.notes);
         report.took = started.elapsed();
-        self.conclude(&mut report, slots, link.topology());
+        self.conclude(&mut report, slots, client.topology());
         Ok((report, end))
     }
 

@@ -4,8 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use redis::{FromRedisValue, Value, cmd};
 use seawall_client::{
+    client::{DedicatedConnection, SLOTS, Topology, slot},
     error::Result,
-    link::{Lane, SLOTS, Topology, slot},
 };
 
 use super::{SlotShare, place::COMMAND_LIMIT};
@@ -60,10 +60,13 @@ impl Slots {
     }
 }
 
-pub(super) async fn stats(lanes: &mut [Lane], topology: Topology) -> Result<Vec<Stats>> {
+pub(super) async fn stats(
+    connections: &mut [DedicatedConnection],
+    topology: Topology,
+) -> Result<Vec<Stats>> {
     let mut all = Vec::new();
-    for lane in lanes {
-        let info: String = lane.send(cmd("INFO").arg("stats"), COMMAND_LIMIT).await?;
+    for connection in connections {
+        let info: String = connection.send(cmd("INFO").arg("stats"), COMMAND_LIMIT).await?;
         let field = |name: &str| -> u64 {
             let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
@@ -73,7 +76,7 @@ pub(super) async fn stats(lanes: &mut [Lane], topology: Topology) -> Result<Vec<
             let mut command = cmd("CLUSTER");
             command.arg("SLOT-STATS").arg("SLOTSRANGE").arg(0).arg(SLOTS - 1);
             // A server that does not know it refuses.
-            if let Ok(reply) = lane.send::<Value>(&command, COMMAND_LIMIT).await {
+            if let Ok(reply) = connection.send::<Value>(&command, COMMAND_LIMIT).await {
                 slots = slot_stats(&reply);
             }
         }

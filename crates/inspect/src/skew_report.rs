@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seawall_client::link::Topology;
+use seawall_client::client::Topology;
 
 use super::key_text;
 

@@ -44,7 +44,7 @@ pub struct Swept {
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
 /// for key in ["old:1", "old:2", "new:1"] {
-///     seawall.link().send(key.as_bytes(), cmd("SET").arg(key).arg("v")).await?;
+///     seawall.client().send(key.as_bytes(), cmd("SET").arg(key).arg("v")).await?;
 /// }
 /// let sweep = seawall.sweep("old:*").rate(500);
 /// let (preview, _) = sweep.preview(|_| {}, std::future::pending()).await?;
@@ -140,7 +140,7 @@ impl Sweep {
         mut watch: impl FnMut(&Progress),
         stop: impl Future<Output = ()>,
     ) -> Result<(Swept, End)> {
-        let mut walk = Walk::begin(self.handle.link(), &self.route).await?;
+        let mut walk = Walk::begin(self.handle.client(), &self.route).await?;
         let mut swept = Swept::default();
         let work = async {
             while let Some(page) = walk.next(&mut watch).await? {

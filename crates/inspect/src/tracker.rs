@@ -29,13 +29,13 @@ impl HotSurvey {
     ) -> Result<HotFound> {
         let started = Instant::now();
         let seconds = time.as_secs().clamp(1, MAX_LISTEN.as_secs());
-        let mut places = places(self.handle.link(), Source::Primary).await?;
+        let mut places = places(self.handle.client(), Source::Primary).await?;
         for place in &mut places {
             let mut start = cmd("HOTKEYS");
             start.arg("START").arg("METRICS").arg(2).arg("CPU").arg("NET");
             // It ends by itself, also when we do not come back.
             start.arg("COUNT").arg(self.top.clamp(1, 64)).arg("DURATION").arg(seconds);
-            match place.lane.send::<Value>(&start, COMMAND_LIMIT).await {
+            match place.connection.send::<Value>(&start, COMMAND_LIMIT).await {
                 Err(Error::Refused { message, .. }) if message.contains("unknown command") => {
                     return Ok(HotFound::Unsupported(format!(
                         "{} has no HOTKEYS; Redis has it from 8.6 on",
@@ -52,15 +52,17 @@ impl HotSurvey {
         let end = ending(wait, stop).await;
         let mut top = Top::new(self.top);
         for place in &mut places {
-            let get: Value = place.lane.send(cmd("HOTKEYS").arg("GET"), COMMAND_LIMIT).await?;
+            let get: Value =
+                place.connection.send(cmd("HOTKEYS").arg("GET"), COMMAND_LIMIT).await?;
             let tracked = read_tracker(&get, &place.name);
             for hot in tracked.into_iter().filter(|hot| self.wants(&hot.key)) {
                 top.offer(hot.score, (0, Arc::clone(&hot.key)), hot);
             }
             // What is left over is the server's memory; that it cannot be freed concerns nobody.
-            let _: Result<Value> = place.lane.send(cmd("HOTKEYS").arg("STOP"), COMMAND_LIMIT).await;
             let _: Result<Value> =
-                place.lane.send(cmd("HOTKEYS").arg("RESET"), COMMAND_LIMIT).await;
+                place.connection.send(cmd("HOTKEYS").arg("STOP"), COMMAND_LIMIT).await;
+            let _: Result<Value> =
+                place.connection.send(cmd("HOTKEYS").arg("RESET"), COMMAND_LIMIT).await;
         }
         let keys = top.into_sorted();
         let notes = vec!["score: microseconds of CPU time, by the server's HOTKEYS".to_owned()];

@@ -9,9 +9,9 @@
 //!
 //! Messages make a hand-over quick; nothing rests on them. A lost one costs at most the cap.
 //!
-//! The ids of a claim are chosen before anything is sent and stay the same over all attempts of one
+//! The ids of a request are chosen before anything is sent and stay the same over all attempts of one
 //! call, so that an attempt whose reply was lost is simply made again. Whoever goes away in the
-//! middle, by an error or by dropping the future, leaves a note with the keeper, which gives back
+//! middle, by an error or by dropping the future, leaves a note with the lease renewer, which gives back
 //! whatever the server may have done: [`Pending`].
 
 use std::{sync::Arc, time::Duration};
@@ -21,24 +21,24 @@ use rand::RngExt;
 use redis::Value;
 use seawall_client::{
     Handle,
+    client::{Event, ScriptInvocation, Subscription},
     error::{Error, Result},
-    link::{Call, Event, Subscription},
     retry::Doubt,
 };
 use seawall_resilience::clock::Moment;
 
 use super::{
-    claim::{Answer, Claim, Plan, millis},
     guard::Guard,
     hold::{Hold, validity},
-    keeper::Keeper,
+    lease_renewer::LeaseRenewer,
     owner::OwnerId,
+    request::{Answer, LockOptions, LockRequest, millis},
 };
 
 /// What an attempt to take a lock came to.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its lock back"]
-pub enum Attempt {
+pub enum AcquireOutcome {
     /// It is held until the guard is released, dropped or lost.
     Acquired(Guard),
     /// Somebody else holds it.
@@ -48,40 +48,40 @@ pub enum Attempt {
     },
 }
 
-impl Attempt {
+impl AcquireOutcome {
     /// The guard, if there is one.
     #[must_use]
     pub fn acquired(self) -> Option<Guard> {
         match self {
-            Attempt::Acquired(guard) => Some(guard),
-            Attempt::Busy { .. } => None,
+            AcquireOutcome::Acquired(guard) => Some(guard),
+            AcquireOutcome::Busy { .. } => None,
         }
     }
 }
 
-/// A claim that the server may know of without anybody holding a guard.
+/// A request that the server may know of without anybody holding a guard.
 pub(super) struct Pending {
-    keeper: Arc<Keeper>,
+    renewer: Arc<LeaseRenewer>,
     clock: seawall_resilience::clock::Clock,
-    claim: Option<Claim>,
+    request: Option<LockRequest>,
     /// Whether the server may know of it.
     sent: bool,
 }
 
 impl Pending {
-    pub(super) fn new(handle: &Handle, claim: Claim) -> Self {
-        let keeper = Keeper::of(handle);
-        Pending { keeper, clock: handle.clock().clone(), claim: Some(claim), sent: false }
+    pub(super) fn new(handle: &Handle, request: LockRequest) -> Self {
+        let renewer = LeaseRenewer::of(handle);
+        Pending { renewer, clock: handle.clock().clone(), request: Some(request), sent: false }
     }
 
-    pub(super) fn claim(&self) -> &Claim {
-        self.claim.as_ref().expect("a claim is taken out only when the pending ends")
+    pub(super) fn request(&self) -> &LockRequest {
+        self.request.as_ref().expect("a request is taken out only when the pending ends")
     }
 
-    /// The call of an attempt; from now on the server may know of the claim.
-    fn prepare(&mut self, waits: bool) -> Call {
+    /// The call of an attempt; from now on the server may know of the request.
+    fn prepare(&mut self, waits: bool) -> ScriptInvocation {
         self.sent = true;
-        self.claim().acquire(waits)
+        self.request().acquire(waits)
     }
 
     /// What a reply to an attempt says; `None` when it came too late to be of use, which is like a
@@ -92,10 +92,10 @@ impl Pending {
         before: Moment,
         waits: bool,
     ) -> Result<Option<Answer>> {
-        let answer = Answer::read(reply.map_err(|error| self.claim().plan.named(error))?)?;
+        let answer = Answer::read(reply.map_err(|error| self.request().options.named(error))?)?;
         if let Answer::Busy { .. } = answer {
-            self.sent = waits && self.claim().queues_at_server();
-        } else if self.clock.lease_now() >= validity(before, self.claim().plan.lease) {
+            self.sent = waits && self.request().queues_at_server();
+        } else if self.clock.lease_now() >= validity(before, self.request().options.lease_ttl) {
             return Ok(None);
         }
         Ok(Some(answer))
@@ -109,28 +109,28 @@ impl Pending {
     ) -> Result<(Option<Answer>, Moment)> {
         let call = self.prepare(waits);
         let before = self.clock.lease_now();
-        let reply = match self.claim().plan.replicas {
-            None => handle.link().run(&call).await,
-            Some(replicas) => super::replicas::run(handle.link(), &call, replicas).await,
+        let reply = match self.request().options.replicas {
+            None => handle.client().run(&call).await,
+            Some(replicas) => super::replicas::run(handle.client(), &call, replicas).await,
         };
         Ok((self.judge(reply, before, waits)?, before))
     }
 
     /// It is held: nothing is given up any more.
-    pub(super) fn held(mut self) -> Claim {
+    pub(super) fn held(mut self) -> LockRequest {
         self.sent = false;
-        self.claim.take().expect("a claim is taken out only when the pending ends")
+        self.request.take().expect("a request is taken out only when the pending ends")
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(claim) = self.claim.take()
+        if let Some(request) = self.request.take()
             && self.sent
         {
             // The server may get to the attempt as late as a reply may take, and the lease begins then.
-            let until = self.clock.lease_now() + claim.plan.lease * 2;
-            self.keeper.give_up(claim, until);
+            let until = self.clock.lease_now() + request.options.lease_ttl * 2;
+            self.renewer.give_up(request, until);
         }
     }
 }
@@ -138,77 +138,77 @@ impl Drop for Pending {
 /// Tries once.
 pub(super) async fn try_acquire(
     handle: &Handle,
-    plan: Arc<Plan>,
+    options: Arc<LockOptions>,
     owner: Option<OwnerId>,
-) -> Result<Attempt> {
-    let claim = Claim::new(plan, owner.unwrap_or_else(OwnerId::random));
-    let mut pending = Pending::new(handle, claim);
-    let keeper = Keeper::of(handle);
+) -> Result<AcquireOutcome> {
+    let request = LockRequest::new(options, owner.unwrap_or_else(OwnerId::random));
+    let mut pending = Pending::new(handle, request);
+    let renewer = LeaseRenewer::of(handle);
     match pending.attempt(handle, false).await? {
         (Some(Answer::Held(token)), before) => {
-            keeper.metrics.acquired.increment(1);
-            Ok(Attempt::Acquired(Guard::new(handle, pending.held(), token, before)))
+            renewer.metrics.acquired.increment(1);
+            Ok(AcquireOutcome::Acquired(Guard::new(handle, pending.held(), token, before)))
         }
         (Some(Answer::Busy { free_in }), _) => {
-            keeper.metrics.busy.increment(1);
-            Ok(Attempt::Busy { retry_after: free_in })
+            renewer.metrics.busy.increment(1);
+            Ok(AcquireOutcome::Busy { retry_after: free_in })
         }
-        (None, _) => Ok(Attempt::Busy { retry_after: Duration::ZERO }),
+        (None, _) => Ok(AcquireOutcome::Busy { retry_after: Duration::ZERO }),
     }
 }
 
 /// Tries several at once, one pipeline for each server; in order, an attempt for each.
 pub(super) async fn try_all(
     handle: &Handle,
-    plans: &[Arc<Plan>],
+    all_options: &[Arc<LockOptions>],
     owner: OwnerId,
-) -> Result<Vec<Attempt>> {
-    let claims = plans.iter().map(|plan| Claim::new(Arc::clone(plan), owner));
-    let mut pending: Vec<_> = claims.map(|claim| Pending::new(handle, claim)).collect();
+) -> Result<Vec<AcquireOutcome>> {
+    let requests = all_options.iter().map(|options| LockRequest::new(Arc::clone(options), owner));
+    let mut pending: Vec<_> = requests.map(|request| Pending::new(handle, request)).collect();
     let calls: Vec<_> = pending.iter_mut().map(|pending| pending.prepare(false)).collect();
     let before = handle.clock().lease_now();
-    let replies = handle.link().run_all(&calls).await;
-    let mut attempts = Vec::with_capacity(plans.len());
+    let replies = handle.client().run_all(&calls).await;
+    let mut attempts = Vec::with_capacity(all_options.len());
     for (mut pending, reply) in pending.into_iter().zip(replies) {
         attempts.push(match pending.judge(reply, before, false)? {
             Some(Answer::Held(token)) => {
-                Keeper::of(handle).metrics.acquired.increment(1);
-                Attempt::Acquired(Guard::new(handle, pending.held(), token, before))
+                LeaseRenewer::of(handle).metrics.acquired.increment(1);
+                AcquireOutcome::Acquired(Guard::new(handle, pending.held(), token, before))
             }
-            Some(Answer::Busy { free_in }) => Attempt::Busy { retry_after: free_in },
-            None => Attempt::Busy { retry_after: Duration::ZERO },
+            Some(Answer::Busy { free_in }) => AcquireOutcome::Busy { retry_after: free_in },
+            None => AcquireOutcome::Busy { retry_after: Duration::ZERO },
         });
     }
     Ok(attempts)
 }
 
 /// Tries until it is held or `within` is over.
-#[tracing::instrument(level = "debug", name = "lock_acquire", skip_all, fields(key = %plan.key.escape_ascii()))]
+#[tracing::instrument(level = "debug", name = "lock_acquire", skip_all, fields(key = %options.key.escape_ascii()))]
 pub(super) async fn acquire(
     handle: &Handle,
-    plan: Arc<Plan>,
+    options: Arc<LockOptions>,
     owner: Option<OwnerId>,
     within: Duration,
-) -> Result<Attempt> {
+) -> Result<AcquireOutcome> {
     let clock = handle.clock();
     let began = clock.now();
     let deadline = began + within;
-    let keeper = Keeper::of(handle);
-    let claim = Claim::new(plan, owner.unwrap_or_else(OwnerId::random));
+    let renewer = LeaseRenewer::of(handle);
+    let request = LockRequest::new(options, owner.unwrap_or_else(OwnerId::random));
     // A fair lock has its line at the server.
     let mut own = None;
     let mut turn = None;
-    let subscription = match claim.line() {
+    let subscription = match request.line() {
         None => &mut own,
         Some(line) => {
-            let Some(mine) = clock.timeout(within, keeper.lines.turn(line)).await else {
-                keeper.metrics.busy.increment(1);
-                return Ok(Attempt::Busy { retry_after: claim.plan.look_every });
+            let Some(mine) = clock.timeout(within, renewer.lines.turn(line)).await else {
+                renewer.metrics.busy.increment(1);
+                return Ok(AcquireOutcome::Busy { retry_after: request.options.poll_interval });
             };
             &mut *turn.insert(mine).subscription
         }
     };
-    let mut pending = Pending::new(handle, claim);
+    let mut pending = Pending::new(handle, request);
     let mut doubt = Doubt::default();
     loop {
         // What was told before this attempt is not news after it.
@@ -217,10 +217,15 @@ pub(super) async fn acquire(
         }
         let outcome = match pending.attempt(handle, !within.is_zero()).await {
             Ok((Some(Answer::Held(token)), before)) => {
-                keeper.metrics.acquired.increment(1);
+                renewer.metrics.acquired.increment(1);
                 let waited = clock.now().since(began);
-                keeper.metrics.wait_seconds.record(waited.as_secs_f64());
-                return Ok(Attempt::Acquired(Guard::new(handle, pending.held(), token, before)));
+                renewer.metrics.wait_seconds.record(waited.as_secs_f64());
+                return Ok(AcquireOutcome::Acquired(Guard::new(
+                    handle,
+                    pending.held(),
+                    token,
+                    before,
+                )));
             }
             Ok((Some(Answer::Busy { free_in }), _)) => {
                 // The ids are the same: no earlier attempt took it either.
@@ -237,22 +242,22 @@ pub(super) async fn acquire(
         };
         let left = deadline.since(clock.now());
         if left.is_zero() {
-            keeper.metrics.busy.increment(1);
+            renewer.metrics.busy.increment(1);
             return outcome
-                .map(|retry_after| Attempt::Busy { retry_after })
+                .map(|retry_after| AcquireOutcome::Busy { retry_after })
                 .map_err(|error| doubt.report(error));
         }
-        let plan = &pending.claim().plan;
+        let options = &pending.request().options;
         if subscription.is_none() {
-            let fresh = subscription.insert(handle.link().hub().join(&plan.key));
+            let fresh = subscription.insert(handle.client().pubsub().join(&options.key));
             if fresh.is_live() {
                 continue;
             }
         }
-        let cap = jittered(plan.look_every);
+        let cap = jittered(options.poll_interval);
         let pause = outcome.map_or(cap, |free_in| cap.min(free_in.max(Duration::from_millis(1))));
         if let Some(subscription) = subscription.as_mut() {
-            listen(subscription, pending.claim(), clock.sleep(pause.min(left))).await?;
+            listen(subscription, pending.request(), clock.sleep(pause.min(left))).await?;
         }
     }
 }
@@ -260,7 +265,7 @@ pub(super) async fn acquire(
 /// Waits until there is a reason to try again.
 async fn listen(
     subscription: &mut Subscription,
-    claim: &Claim,
+    request: &LockRequest,
     pause: impl Future<Output = ()>,
 ) -> Result<()> {
     tokio::pin!(pause);
@@ -269,7 +274,7 @@ async fn listen(
             biased;
             event = subscription.next() => match event {
                 None => return Err(Error::Closed),
-                Some(Event::Message(message)) if !claim.is_called(&message) => {}
+                Some(Event::Message(message)) if !request.is_called(&message) => {}
                 Some(Event::Interrupted) => {}
                 Some(Event::Message(_) | Event::Resumed) => return Ok(()),
             },
@@ -284,8 +289,13 @@ pub(super) fn jittered(cap: Duration) -> Duration {
     Duration::from_millis(rand::rng().random_range(cap_ms / 2..=cap_ms))
 }
 
-/// A hold made of a claim that the server confirmed.
-pub(super) fn hold(handle: &Handle, claim: Claim, token: super::Token, before: Moment) -> Hold {
-    let losses = Keeper::of(handle).metrics.lost.clone();
-    Hold::new(claim, token, before, handle.clock().clone(), losses)
+/// A hold made of a request that the server confirmed.
+pub(super) fn hold(
+    handle: &Handle,
+    request: LockRequest,
+    token: super::Token,
+    before: Moment,
+) -> Hold {
+    let losses = LeaseRenewer::of(handle).metrics.lost.clone();
+    Hold::new(request, token, before, handle.clock().clone(), losses)
 }

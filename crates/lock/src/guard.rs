@@ -1,6 +1,6 @@
 //! What one has while one holds a lock.
 //!
-//! Giving back is `release().await`; a guard that is merely dropped leaves a note with the keeper,
+//! Giving back is `release().await`; a guard that is merely dropped leaves a note with the lease renewer,
 //! which gives it back a moment later. Entering again is counting: the last guard of a hold gives it
 //! back.
 
@@ -22,10 +22,10 @@ use seawall_resilience::clock::Moment;
 
 use super::{
     acquire,
-    claim::{self, Claim},
     hold::Hold,
-    keeper::{Keeper, Ticket},
+    lease_renewer::{LeaseRenewer, Ticket},
     owner::OwnerId,
+    request::{self, LockRequest},
     token::Token,
 };
 
@@ -85,10 +85,10 @@ pub enum Extension {
 }
 
 impl Guard {
-    pub(super) fn new(handle: &Handle, claim: Claim, token: Token, before: Moment) -> Self {
-        let renewed = claim.plan.renewed;
-        let hold = Arc::new(acquire::hold(handle, claim, token, before));
-        let ticket = renewed.then(|| Keeper::of(handle).keep(&hold));
+    pub(super) fn new(handle: &Handle, request: LockRequest, token: Token, before: Moment) -> Self {
+        let renewed = request.options.renewed;
+        let hold = Arc::new(acquire::hold(handle, request, token, before));
+        let ticket = renewed.then(|| LeaseRenewer::of(handle).keep(&hold));
         let held = Held {
             handle: handle.clone(),
             hold,
@@ -110,7 +110,7 @@ impl Guard {
     /// Who holds it; may be handed to another call or process, which then enters again.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
-        self.held.hold.claim.owner
+        self.held.hold.request.owner
     }
 
     /// For how long it is certain to be held, if no renewal succeeds any more.
@@ -152,7 +152,8 @@ impl Guard {
     /// As with an error: the shorter of the two leases is in force.
     pub async fn extend(&self, lease: Duration) -> Result<Extension> {
         let held = &*self.held;
-        claim::Plan { lease, ..(*held.hold.claim.plan).clone() }.check()?;
+        request::LockOptions { lease_ttl: lease, ..(*held.hold.request.options).clone() }
+            .check()?;
         let _one_at_a_time = held.extending.lock().await;
         if held.hold.is_lost() {
             return Ok(Extension::AlreadyLost);
@@ -166,8 +167,8 @@ impl Guard {
             String::new()
         };
         let before = held.handle.clock().lease_now();
-        let call = held.hold.claim.extend(lease, &permission);
-        match held.handle.link().eval::<i64>(&call).await? {
+        let call = held.hold.request.extend(lease, &permission);
+        match held.handle.client().eval::<i64>(&call).await? {
             1 if held.hold.confirm_extension(before, lease) => {
                 if !permission.is_empty() {
                     held.hold.is_kept(lease);
@@ -201,11 +202,11 @@ impl Guard {
             // Dropping the guard cleans up what the server may still have of it.
             return Ok(Release::AlreadyLost);
         }
-        let call = held.hold.claim.release();
-        let link = held.handle.link();
+        let call = held.hold.request.release();
+        let client = held.handle.client();
         let mut doubt = Doubt::default();
         let found = loop {
-            match link.eval::<i64>(&call).await {
+            match client.eval::<i64>(&call).await {
                 // It names this very hold: sending it again can hit nothing else.
                 Err(error) if error.is_indeterminate() && !doubt.exists() => doubt.note(&error),
                 Err(error) => return Err(doubt.report(error)),
@@ -216,7 +217,7 @@ impl Guard {
         // Not there the second time, and it cannot have expired yet: the first was carried out.
         let released = found == 1 || (doubt.exists() && !held.hold.is_lost());
         if released {
-            Keeper::of(&held.handle).metrics.released.increment(1);
+            LeaseRenewer::of(&held.handle).metrics.released.increment(1);
             Ok(Release::Released)
         } else {
             held.hold.lose();
@@ -225,7 +226,7 @@ impl Guard {
     }
 
     pub(super) fn key(&self) -> &Arc<[u8]> {
-        &self.held.hold.claim.plan.key
+        &self.held.hold.request.options.key
     }
 }
 
@@ -237,7 +238,7 @@ impl Held {
     /// The renewals go by the lease of now.
     fn keep_anew(&self) {
         if let Some(ticket) = *self.ticket() {
-            Keeper::of(&self.handle).keep_anew(ticket);
+            LeaseRenewer::of(&self.handle).keep_anew(ticket);
         }
     }
 
@@ -245,15 +246,15 @@ impl Held {
     /// every change of the lease.
     async fn permit_to_shorten(&self) -> Result<String> {
         let permission = OwnerId::random().to_string();
-        let link = self.handle.link();
-        let (key, command) = self.hold.claim.permit(&permission, link.response_timeout());
-        link.send(&key, &command).await?;
+        let client = self.handle.client();
+        let (key, command) = self.hold.request.permit(&permission, client.response_timeout());
+        client.send(&key, &command).await?;
         Ok(permission)
     }
 
     fn stop_keeping(&self) {
         if let Some(ticket) = self.ticket().take() {
-            Keeper::of(&self.handle).stop_keeping(ticket);
+            LeaseRenewer::of(&self.handle).stop_keeping(ticket);
         }
     }
 }
@@ -267,7 +268,7 @@ impl Drop for Guard {
         held.stop_keeping();
         if !held.settled.load(Ordering::Acquire) {
             let until = held.hold.forgotten(held.handle.clock().lease_now());
-            Keeper::of(&held.handle).give_up(held.hold.claim.clone(), until);
+            LeaseRenewer::of(&held.handle).give_up(held.hold.request.clone(), until);
         }
     }
 }

@@ -32,7 +32,7 @@ use metrics::Counter;
 use seawall_resilience::clock::{Clock, Moment};
 use tokio::sync::Notify;
 
-use super::{claim::Claim, token::Token};
+use super::{request::LockRequest, token::Token};
 
 /// The margin is a hundredth of the lease and this.
 const LEAST_MARGIN: Duration = Duration::from_millis(2);
@@ -49,7 +49,7 @@ fn certain(lease: Duration) -> Duration {
 
 /// Something that is held.
 pub(super) struct Hold {
-    pub(super) claim: Claim,
+    pub(super) request: LockRequest,
     pub(super) token: Token,
     clock: Clock,
     term: Mutex<Term>,
@@ -70,15 +70,15 @@ struct Term {
 
 impl Hold {
     pub(super) fn new(
-        claim: Claim,
+        request: LockRequest,
         token: Token,
         before: Moment,
         clock: Clock,
         losses: Counter,
     ) -> Self {
-        let lease = claim.plan.lease;
+        let lease = request.options.lease_ttl;
         let term = Term { until: Some(validity(before, lease)), lease, longest: lease };
-        Hold { token, clock, term: Mutex::new(term), sooner: Notify::new(), losses, claim }
+        Hold { token, clock, term: Mutex::new(term), sooner: Notify::new(), losses, request }
     }
 
     /// The term, after a look at the clock.
@@ -195,7 +195,7 @@ impl Hold {
 mod tests {
     use std::sync::Arc;
 
-    use super::{super::claim::tests::mutex, *};
+    use super::{super::request::tests::mutex, *};
 
     const LEASE: Duration = Duration::from_secs(10);
 

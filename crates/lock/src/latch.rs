@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use seawall_client::{
     Handle, KeyPart,
+    client::Script,
     error::{Error, Result},
     lifetime,
-    link::Script,
 };
 
 use super::{
     acquire::jittered,
-    claim::{Kind, millis},
     guard::Guard,
     mutex::Lock,
+    request::{Kind, millis},
 };
 
 static ARRIVE: Script = Script::new(include_str!("latch_arrive.lua"));
@@ -26,7 +26,7 @@ static STATE: Script = Script::new(include_str!("latch_state.lua"));
 /// How long a latch is remembered after the last arrival.
 const LIFETIME: Duration = Duration::from_hours(24);
 /// Longest pause between two looks while waiting.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long somebody at work is believed to be when nothing is heard of it.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -80,10 +80,10 @@ impl Latch {
     #[must_use]
     pub fn new(handle: &Handle, name: impl KeyPart, count: u32) -> Self {
         let working = Lock::of_kind(handle, "latch", &name, Kind::Semaphore { permits: u32::MAX });
-        let working = working.lease(LEASE).change(|plan| {
-            let mut key = plan.key.to_vec();
+        let working = working.lease_ttl(LEASE).change(|options| {
+            let mut key = options.key.to_vec();
             key.extend_from_slice(b":working");
-            plan.key = key.into();
+            options.key = key.into();
         });
         let key = handle.key("latch", &name);
         Latch { handle: handle.clone(), key, working, count, lifetime: LIFETIME }
@@ -98,8 +98,8 @@ impl Latch {
 
     /// How long somebody at work is believed to be when nothing is heard of it; 30 s without it.
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.working = self.working.lease(lease);
+    pub fn lease_ttl(mut self, lease: Duration) -> Self {
+        self.working = self.working.lease_ttl(lease);
         self
     }
 
@@ -109,7 +109,7 @@ impl Latch {
             return Err(Error::Invalid("a latch needs a count above zero".into()));
         }
         lifetime::millis("lifetime", self.lifetime)?;
-        Ok([key, self.working.plan()?.key.to_vec()])
+        Ok([key, self.working.options()?.key.to_vec()])
     }
 
     /// Counts a participant as arrived, once however often it is said; how many are missing.
@@ -119,7 +119,7 @@ impl Latch {
     pub async fn arrive(&self, participant: impl KeyPart) -> Result<u32> {
         let name = participant.to_key()?;
         let call = ARRIVE.on(&self.keys()?).arg(name).arg(self.count).arg(millis(self.lifetime));
-        let arrived: u32 = self.handle.link().eval(&call).await?;
+        let arrived: u32 = self.handle.client().eval(&call).await?;
         Ok(self.count.saturating_sub(arrived))
     }
 
@@ -142,7 +142,7 @@ impl Latch {
     /// When Redis does not answer.
     pub async fn state(&self) -> Result<LatchState> {
         let call = STATE.on(&self.keys()?);
-        let (arrived, working): (u32, u32) = self.handle.link().eval(&call).await?;
+        let (arrived, working): (u32, u32) = self.handle.client().eval(&call).await?;
         Ok(LatchState { arrived, working, missing: self.count.saturating_sub(arrived) })
     }
 
@@ -157,7 +157,7 @@ impl Latch {
         let clock = self.handle.clock();
         let deadline = clock.now() + within;
         let [key, _] = self.keys()?;
-        let mut messages = self.handle.link().hub().join(&key);
+        let mut messages = self.handle.client().pubsub().join(&key);
         loop {
             let state = self.state().await?;
             if state.missing == 0 {
@@ -169,7 +169,7 @@ impl Latch {
             }
             tokio::select! {
                 event = messages.next() => if event.is_none() { return Err(Error::Closed) },
-                () = clock.sleep(jittered(LOOK_EVERY).min(left)) => {}
+                () = clock.sleep(jittered(POLL_INTERVAL).min(left)) => {}
             }
         }
     }
@@ -195,7 +195,7 @@ impl Participant {
             .arg(&self.name)
             .arg(self.latch.count)
             .arg(millis(self.latch.lifetime));
-        let arrived: u32 = self.latch.handle.link().eval(&call).await?;
+        let arrived: u32 = self.latch.handle.client().eval(&call).await?;
         // It may have been taken for dead meanwhile; that it arrived is what counts.
         let _ = self.guard.release().await;
         Ok(self.latch.count.saturating_sub(arrived))

@@ -15,16 +15,15 @@
 //! fencing [`Token`], and tell their holder of a loss before the lease ends. `docs/locks.md` says
 //! for each mode what is promised and what is not.
 //!
-//! How the parts go together: a [`Lock`] has a plan (`claim`), `acquire` makes one claim of it and
-//! waits in `line`, `hold` is the clock of what is held, `keeper` renews and cleans up, [`Guard`] is
+//! How the parts go together: a [`Lock`] has its options (`request`), `acquire` makes one request of it and
+//! waits in `line`, `hold` is the clock of what is held, `lease_renewer` renews and cleans up, [`Guard`] is
 //! what the user has.
 
 mod acquire;
-mod claim;
 mod guard;
 mod hold;
-mod keeper;
 mod latch;
+mod lease_renewer;
 mod line;
 mod multi;
 mod mutex;
@@ -32,18 +31,19 @@ mod optimistic;
 mod owner;
 mod quorum;
 mod replicas;
+mod request;
 mod rw;
 mod token;
 
-pub use acquire::Attempt;
+pub use acquire::AcquireOutcome;
 pub use guard::{Extension, Guard, Release};
-use keeper::Keeper;
 pub use latch::{Latch, LatchState, Participant, Waited};
-pub use multi::{MultiAttempt, MultiGuard, MultiLock};
+use lease_renewer::LeaseRenewer;
+pub use multi::{MultiAcquireOutcome, MultiGuard, MultiLock};
 pub use mutex::{Lock, With};
 pub use optimistic::{Optimistic, Transaction, optimistic};
 pub use owner::OwnerId;
-pub use quorum::{QuorumAttempt, QuorumGuard, QuorumLock};
+pub use quorum::{QuorumAcquireOutcome, QuorumGuard, QuorumLock};
 pub use rw::RwLock;
 use seawall_client::Handle;
 pub use token::Token;
@@ -51,5 +51,5 @@ pub use token::Token;
 /// How many holds of this handle are being renewed.
 #[must_use]
 pub fn renewed_locks(handle: &Handle) -> usize {
-    Keeper::of(handle).renewed_count()
+    LeaseRenewer::of(handle).renewed_count()
 }

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use seawall_client::link::Subscription;
+use seawall_client::client::Subscription;
 use tokio::sync::OwnedMutexGuard;
 
 /// All lines of a handle, by key.

@@ -17,11 +17,11 @@ use seawall_client::{
 use seawall_resilience::clock::Moment;
 
 use super::{
-    acquire::{self, Attempt, jittered},
-    claim::Plan,
+    acquire::{self, AcquireOutcome, jittered},
     guard::{Extension, Guard, Release},
     mutex::Lock,
     owner::OwnerId,
+    request::LockOptions,
     token::Token,
 };
 
@@ -52,7 +52,7 @@ pub struct MultiLock {
 /// What an attempt to take them all came to.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its locks back"]
-pub enum MultiAttempt {
+pub enum MultiAcquireOutcome {
     /// All are held.
     Acquired(MultiGuard),
     /// At least one is somebody else's; none is held.
@@ -62,13 +62,13 @@ pub enum MultiAttempt {
     },
 }
 
-impl MultiAttempt {
+impl MultiAcquireOutcome {
     /// The guard, if there is one.
     #[must_use]
     pub fn acquired(self) -> Option<MultiGuard> {
         match self {
-            MultiAttempt::Acquired(guard) => Some(guard),
-            MultiAttempt::Busy { .. } => None,
+            MultiAcquireOutcome::Acquired(guard) => Some(guard),
+            MultiAcquireOutcome::Busy { .. } => None,
         }
     }
 }
@@ -81,16 +81,16 @@ impl MultiLock {
         MultiLock { handle: handle.clone(), locks, owner: None }
     }
 
-    /// As [`Lock::lease`], for each.
+    /// As [`Lock::lease_ttl`], for each.
     #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        self.each(|lock| lock.lease(lease))
+    pub fn lease_ttl(self, lease: Duration) -> Self {
+        self.each(|lock| lock.lease_ttl(lease))
     }
 
-    /// As [`Lock::look_every`].
+    /// As [`Lock::poll_interval`].
     #[must_use]
-    pub fn look_every(self, pause: Duration) -> Self {
-        self.each(|lock| lock.look_every(pause))
+    pub fn poll_interval(self, pause: Duration) -> Self {
+        self.each(|lock| lock.poll_interval(pause))
     }
 
     /// As [`Lock::owner`], for each.
@@ -109,7 +109,7 @@ impl MultiLock {
     ///
     /// # Errors
     /// As [`Lock::try_acquire`].
-    pub async fn try_acquire(&self) -> Result<MultiAttempt> {
+    pub async fn try_acquire(&self) -> Result<MultiAcquireOutcome> {
         self.acquire(Duration::ZERO).await
     }
 
@@ -120,13 +120,13 @@ impl MultiLock {
     ///
     /// # Cancel safety
     /// When the future is dropped, nothing stays held.
-    pub async fn acquire(&self, within: Duration) -> Result<MultiAttempt> {
+    pub async fn acquire(&self, within: Duration) -> Result<MultiAcquireOutcome> {
         let clock = self.handle.clock();
         let deadline = clock.now() + within;
         let owner = self.owner.unwrap_or_else(OwnerId::random);
         let mut wanted = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
-            wanted.push((lock.plan()?, lock.clone().owner(owner)));
+            wanted.push((lock.options()?, lock.clone().owner(owner)));
         }
         wanted.sort_by(|(one, _), (other, _)| one.key.cmp(&other.key));
         wanted.dedup_by(|(one, _), (other, _)| one.key == other.key);
@@ -146,7 +146,7 @@ impl MultiLock {
             {
                 doubt.note(error);
                 // What was held is being given back; everything begins anew.
-                clock.sleep(jittered(wanted[0].0.look_every).min(left)).await;
+                clock.sleep(jittered(wanted[0].0.poll_interval).min(left)).await;
                 continue;
             }
             let (guards, busy) = match taken {
@@ -155,14 +155,14 @@ impl MultiLock {
             };
             let retry_after = match busy {
                 // One may have been lost while later ones were waited for: then it begins anew.
-                None if guards.is_held() => return Ok(MultiAttempt::Acquired(guards)),
+                None if guards.is_held() => return Ok(MultiAcquireOutcome::Acquired(guards)),
                 None => Duration::ZERO,
                 Some(retry_after) => retry_after,
             };
             // Given back before the caller learns that it has nothing.
             let _ = guards.release().await;
             if busy.is_some() || deadline.since(clock.now()).is_zero() {
-                return Ok(MultiAttempt::Busy { retry_after });
+                return Ok(MultiAcquireOutcome::Busy { retry_after });
             }
         }
     }
@@ -171,22 +171,22 @@ impl MultiLock {
     /// when it is worth trying again if one stayed busy.
     async fn take_in_order(
         &self,
-        wanted: &[(Arc<Plan>, Lock)],
+        wanted: &[(Arc<LockOptions>, Lock)],
         owner: OwnerId,
         deadline: Moment,
     ) -> Result<(MultiGuard, Option<Duration>)> {
         let clock = self.handle.clock();
-        let plans: Vec<_> = wanted.iter().map(|(plan, _)| Arc::clone(plan)).collect();
-        let mut all = MultiGuard { guards: Vec::with_capacity(plans.len()) };
-        while all.guards.len() < plans.len() && all.is_held() {
-            let missing = &plans[all.guards.len()..];
+        let all_options: Vec<_> = wanted.iter().map(|(options, _)| Arc::clone(options)).collect();
+        let mut all = MultiGuard { guards: Vec::with_capacity(all_options.len()) };
+        while all.guards.len() < all_options.len() && all.is_held() {
+            let missing = &all_options[all.guards.len()..];
             let attempts = acquire::try_all(&self.handle, missing, owner).await?;
             // Those behind the first that is busy are dropped here, and so given back.
             let mut busy = None;
             for attempt in attempts {
                 match attempt {
-                    Attempt::Acquired(guard) => all.guards.push(guard),
-                    Attempt::Busy { retry_after } => {
+                    AcquireOutcome::Acquired(guard) => all.guards.push(guard),
+                    AcquireOutcome::Busy { retry_after } => {
                         busy = Some(retry_after);
                         break;
                     }
@@ -195,13 +195,13 @@ impl MultiLock {
             let Some(retry_after) = busy else { break };
             let left = deadline.since(clock.now());
             let waited = if left.is_zero() {
-                Attempt::Busy { retry_after }
+                AcquireOutcome::Busy { retry_after }
             } else {
                 wanted[all.guards.len()].1.acquire(left).await?
             };
             match waited {
-                Attempt::Acquired(guard) => all.guards.push(guard),
-                Attempt::Busy { retry_after } => return Ok((all, Some(retry_after))),
+                AcquireOutcome::Acquired(guard) => all.guards.push(guard),
+                AcquireOutcome::Busy { retry_after } => return Ok((all, Some(retry_after))),
             }
         }
         Ok((all, None))

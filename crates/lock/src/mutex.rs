@@ -8,16 +8,16 @@ use seawall_client::{
 };
 
 use super::{
-    acquire::{self, Attempt},
-    claim::{Kind, Plan, Replicas},
+    acquire::{self, AcquireOutcome},
     guard::{Guard, Release},
     owner::OwnerId,
+    request::{Kind, LockOptions, Replicas},
 };
 
 /// Lease of a lock that does not say otherwise. Renewed every ten seconds; what a crash costs.
 const LEASE: Duration = Duration::from_secs(30);
 /// Longest pause between two looks while waiting: what a lost message costs.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A lock by its name; a cheap clone that holds nothing.
 ///
@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// use seawall::{Seawall, lock::With};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let lock = seawall.lock(("order", 42)).lease(Duration::from_secs(10));
+/// let lock = seawall.lock(("order", 42)).lease_ttl(Duration::from_secs(10));
 /// let done = lock
 ///     .with(Duration::from_secs(1), |guard| async move {
 ///         // Whatever is written here carries `guard.token()`.
@@ -40,7 +40,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Lock {
     handle: Handle,
-    plan: Result<Arc<Plan>>,
+    options: Result<Arc<LockOptions>>,
     owner: Option<OwnerId>,
 }
 
@@ -82,37 +82,37 @@ impl Lock {
         name: &(impl KeyPart + ?Sized),
         kind: Kind,
     ) -> Self {
-        let plan = handle.key(family, name).map(|key| {
-            Arc::new(Plan {
+        let options = handle.key(family, name).map(|key| {
+            Arc::new(LockOptions {
                 kind,
                 key: key.into(),
-                lease: LEASE,
+                lease_ttl: LEASE,
                 renewed: true,
-                look_every: LOOK_EVERY,
+                poll_interval: POLL_INTERVAL,
                 replicas: None,
             })
         });
-        Lock { handle: handle.clone(), plan, owner: None }
+        Lock { handle: handle.clone(), options, owner: None }
     }
 
     /// How long the server keeps the lock for a holder that it hears nothing of; 30 s without it.
     /// A lease below three response time-outs may be lost to a single slow reply.
     #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        self.change(|plan| plan.lease = lease)
+    pub fn lease_ttl(self, lease: Duration) -> Self {
+        self.change(|options| options.lease_ttl = lease)
     }
 
     /// Never renews the lease: the lock is lost when it is over, and the holder is told just before.
     #[must_use]
     pub fn fixed(self) -> Self {
-        self.change(|plan| plan.renewed = false)
+        self.change(|options| options.renewed = false)
     }
 
     /// Longest pause between two looks while waiting, and so what a lost message can cost; 1 s
     /// without it.
     #[must_use]
-    pub fn look_every(self, pause: Duration) -> Self {
-        self.change(|plan| plan.look_every = pause)
+    pub fn poll_interval(self, pause: Duration) -> Self {
+        self.change(|options| options.poll_interval = pause)
     }
 
     /// Enters as this owner: if it holds the lock, here or in another process, so does this call.
@@ -126,21 +126,21 @@ impl Lock {
     /// given back, and the attempt fails with `NOREPLICAS`. Costs a connection for each attempt.
     #[must_use]
     pub fn replicas(self, count: u32, limit: Duration) -> Self {
-        self.change(|plan| plan.replicas = Some(Replicas { count, limit }))
+        self.change(|options| options.replicas = Some(Replicas { count, limit }))
     }
 
-    pub(super) fn change(mut self, change: impl FnOnce(&mut Plan)) -> Self {
-        if let Ok(plan) = &mut self.plan {
-            change(Arc::make_mut(plan));
+    pub(super) fn change(mut self, change: impl FnOnce(&mut LockOptions)) -> Self {
+        if let Ok(options) = &mut self.options {
+            change(Arc::make_mut(options));
         }
         self
     }
 
-    /// The plan, if it makes sense.
-    pub(super) fn plan(&self) -> Result<Arc<Plan>> {
-        let plan = self.plan.as_ref().map_err(Error::clone)?;
-        plan.check()?;
-        Ok(Arc::clone(plan))
+    /// The options, if they make sense.
+    pub(super) fn options(&self) -> Result<Arc<LockOptions>> {
+        let options = self.options.as_ref().map_err(Error::clone)?;
+        options.check()?;
+        Ok(Arc::clone(options))
     }
 
     /// Tries once, in one round trip.
@@ -151,8 +151,8 @@ impl Lock {
     ///
     /// # Cancel safety
     /// When the future is dropped, nothing stays held.
-    pub async fn try_acquire(&self) -> Result<Attempt> {
-        acquire::try_acquire(&self.handle, self.plan()?, self.owner).await
+    pub async fn try_acquire(&self) -> Result<AcquireOutcome> {
+        acquire::try_acquire(&self.handle, self.options()?, self.owner).await
     }
 
     /// Waits for it, at most this long. Inside one process whoever asks first gets it first.
@@ -162,8 +162,8 @@ impl Lock {
     ///
     /// # Cancel safety
     /// When the future is dropped, nothing stays held and the place in line is passed on.
-    pub async fn acquire(&self, within: Duration) -> Result<Attempt> {
-        acquire::acquire(&self.handle, self.plan()?, self.owner, within).await
+    pub async fn acquire(&self, within: Duration) -> Result<AcquireOutcome> {
+        acquire::acquire(&self.handle, self.options()?, self.owner, within).await
     }
 
     /// Runs `body` under the lock: waits at most `within` for it, stops the body when the lock is
@@ -183,7 +183,7 @@ impl Lock {
     where
         F: Future<Output = T>,
     {
-        let Attempt::Acquired(guard) = self.acquire(within).await? else {
+        let AcquireOutcome::Acquired(guard) = self.acquire(within).await? else {
             return Ok(With::Busy);
         };
         let value = tokio::select! {
@@ -203,6 +203,6 @@ impl Lock {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Lock").field("options", &self.options).finish_non_exhaustive()
     }
 }

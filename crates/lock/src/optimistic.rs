@@ -1,11 +1,11 @@
 //! No lock at all: read under `WATCH`, write under `MULTI`, and again if somebody was quicker.
 //!
 //! Good where conflicts are rare and the work between reading and writing is short. It runs on a
-//! lane of its own, because `WATCH` belongs to a connection. The number of attempts is bounded; the
+//! dedicated connection of its own, because `WATCH` belongs to a connection. The number of attempts is bounded; the
 //! pause between them is random and grows. An `EXEC` whose reply was lost is not tried again: it may
 //! have been carried out, and only the caller knows whether twice is too often.
 //!
-//! Each attempt has a lane of its own: a body that keeps its [`Transaction`] cannot reach into the
+//! Each attempt has a dedicated connection of its own: a body that keeps its [`Transaction`] cannot reach into the
 //! next attempt.
 
 use std::{
@@ -16,8 +16,8 @@ use std::{
 use redis::{Cmd, FromRedisValue, Pipeline, Value, cmd};
 use seawall_client::{
     Handle,
+    client::{DedicatedConnection, slot},
     error::{Error, Result},
-    link::{Lane, slot},
 };
 
 use super::acquire::jittered;
@@ -54,23 +54,27 @@ pub struct Transaction {
 
 #[derive(Debug)]
 struct Inner {
-    lane: tokio::sync::Mutex<Lane>,
+    connection: tokio::sync::Mutex<DedicatedConnection>,
     queued: Mutex<Vec<Cmd>>,
     limit: Duration,
 }
 
 impl Transaction {
-    fn new(lane: Lane, limit: Duration) -> Self {
-        let inner = Inner { lane: tokio::sync::Mutex::new(lane), queued: Mutex::default(), limit };
+    fn new(connection: DedicatedConnection, limit: Duration) -> Self {
+        let inner = Inner {
+            connection: tokio::sync::Mutex::new(connection),
+            queued: Mutex::default(),
+            limit,
+        };
         Transaction { inner: Arc::new(inner) }
     }
 
     /// Reads under the watch: if what this sees changes before the end, the attempt is repeated.
     ///
     /// # Errors
-    /// As [`Link::query`](seawall_client::Link::query).
+    /// As [`Client::query`](seawall_client::Client::query).
     pub async fn read<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        self.inner.lane.lock().await.send(command, self.inner.limit).await
+        self.inner.connection.lock().await.send(command, self.inner.limit).await
     }
 
     /// Queues a command that is carried out with all others, or not at all.
@@ -91,7 +95,7 @@ impl Transaction {
         }
         pipeline.add_command(cmd("EXEC"));
         let mut replies =
-            self.inner.lane.lock().await.send_all(&pipeline, self.inner.limit).await?;
+            self.inner.connection.lock().await.send_all(&pipeline, self.inner.limit).await?;
         let executed = replies.pop().unwrap_or_else(|| Err(Error::unexpected("EXEC has no reply")));
         // What a command was refused for says more than EXECABORT.
         replies.into_iter().collect::<Result<Vec<_>>>()?;
@@ -135,20 +139,20 @@ where
     F: Future<Output = Result<T>>,
 {
     let (first, watch) = watch(keys)?;
-    let limit = handle.link().response_timeout();
+    let limit = handle.client().response_timeout();
     let mut pause = FIRST_PAUSE;
     for _ in 0..MOST_ATTEMPTS {
-        let mut lane = handle.link().lane(&first).await?;
-        match lane.send::<Value>(&watch, limit).await {
+        let mut connection = handle.client().dedicated(&first).await?;
+        match connection.send::<Value>(&watch, limit).await {
             Ok(_) => {}
             Err(error) if moved(&error) => {
                 // Whoever asks for the key the usual way learns where it is now.
-                handle.link().send(&first, cmd("EXISTS").arg(&first)).await?;
+                handle.client().send(&first, cmd("EXISTS").arg(&first)).await?;
                 continue;
             }
             Err(error) => return Err(error),
         }
-        let transaction = Transaction::new(lane, limit);
+        let transaction = Transaction::new(connection, limit);
         let value = body(transaction.clone()).await?;
         if let Some(replies) = transaction.commit().await? {
             return Ok(Optimistic::Committed { value, replies });

@@ -27,19 +27,19 @@ use futures_util::{
 use redis::cmd;
 use seawall_client::{
     Handle, KeyPart,
+    client::Subscription,
     error::{Error, Result},
-    link::Subscription,
     retry::{Doubt, midway},
 };
 use seawall_resilience::clock::Moment;
 
 use super::{
     acquire::{Pending, jittered},
-    claim::{Answer, Claim, Kind, Plan},
     guard::{Extension, Guard, Release},
-    keeper::Keeper,
+    lease_renewer::LeaseRenewer,
     mutex::Lock,
     owner::OwnerId,
+    request::{Answer, Kind, LockOptions, LockRequest},
     token::Token,
 };
 
@@ -49,7 +49,7 @@ const FEWEST: usize = 3;
 const ANSWER_WITHIN: u32 = 10;
 /// Who tried at the same moment tries again apart by this.
 const APART: Duration = Duration::from_millis(10);
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A mutex over independent primaries; a cheap clone that holds nothing.
 ///
@@ -93,7 +93,7 @@ enum Server {
 /// What an attempt to take a quorum lock came to.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its lock back"]
-pub enum QuorumAttempt {
+pub enum QuorumAcquireOutcome {
     /// A majority says that it is held.
     Acquired(QuorumGuard),
     /// No majority could be had.
@@ -103,13 +103,13 @@ pub enum QuorumAttempt {
     },
 }
 
-impl QuorumAttempt {
+impl QuorumAcquireOutcome {
     /// The guard, if there is one.
     #[must_use]
     pub fn acquired(self) -> Option<QuorumGuard> {
         match self {
-            QuorumAttempt::Acquired(guard) => Some(guard),
-            QuorumAttempt::Busy { .. } => None,
+            QuorumAcquireOutcome::Acquired(guard) => Some(guard),
+            QuorumAcquireOutcome::Busy { .. } => None,
         }
     }
 }
@@ -136,8 +136,9 @@ impl QuorumLock {
                 )));
             }
         }
-        let lock =
-            |handle| Lock::of_kind(handle, "quorum", &name, Kind::Mutex).look_every(LOOK_EVERY);
+        let lock = |handle| {
+            Lock::of_kind(handle, "quorum", &name, Kind::Mutex).poll_interval(POLL_INTERVAL)
+        };
         Ok(QuorumLock {
             locks: primaries.iter().map(lock).collect(),
             primaries: primaries.to_vec(),
@@ -145,17 +146,17 @@ impl QuorumLock {
         })
     }
 
-    /// As [`Lock::lease`].
+    /// As [`Lock::lease_ttl`].
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.locks = self.locks.into_iter().map(|lock| lock.lease(lease)).collect();
+    pub fn lease_ttl(mut self, lease: Duration) -> Self {
+        self.locks = self.locks.into_iter().map(|lock| lock.lease_ttl(lease)).collect();
         self
     }
 
-    /// As [`Lock::look_every`]; 200 ms without it.
+    /// As [`Lock::poll_interval`]; 200 ms without it.
     #[must_use]
-    pub fn look_every(mut self, pause: Duration) -> Self {
-        self.locks = self.locks.into_iter().map(|lock| lock.look_every(pause)).collect();
+    pub fn poll_interval(mut self, pause: Duration) -> Self {
+        self.locks = self.locks.into_iter().map(|lock| lock.poll_interval(pause)).collect();
         self
     }
 
@@ -163,20 +164,21 @@ impl QuorumLock {
         self.primaries.len() / 2 + 1
     }
 
-    fn plans(&self) -> Result<Vec<Arc<Plan>>> {
-        self.locks.iter().map(Lock::plan).collect()
+    fn all_options(&self) -> Result<Vec<Arc<LockOptions>>> {
+        self.locks.iter().map(Lock::options).collect()
     }
 
     /// Asks the primaries that are not known yet which servers they are.
-    async fn recognise(&self, plans: &[Arc<Plan>]) {
+    async fn recognise(&self, all_options: &[Arc<LockOptions>]) {
         let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let unknown = known.iter().enumerate().filter(|(_, server)| **server == Server::Unknown);
         let asked = unknown.map(async |(index, _)| {
-            let (link, plan) = (self.primaries[index].link(), &plans[index]);
+            let (client, options) = (self.primaries[index].client(), &all_options[index]);
             let mut info = cmd("INFO");
             info.arg("server");
-            let asked = link.query::<String>(&plan.key, &info);
-            let server = match tokio::time::timeout(plan.lease / ANSWER_WITHIN, asked).await {
+            let asked = client.query::<String>(&options.key, &info);
+            let server = match tokio::time::timeout(options.lease_ttl / ANSWER_WITHIN, asked).await
+            {
                 Ok(Ok(text)) => run_id(&text).map_or(Server::Hidden, Server::Seen),
                 Ok(Err(Error::Refused { .. })) => Server::Hidden,
                 Ok(Err(_)) | Err(_) => Server::Unknown,
@@ -212,16 +214,16 @@ impl QuorumLock {
     ///
     /// # Cancel safety
     /// When the future is dropped, nothing stays held.
-    pub async fn try_acquire(&self) -> Result<QuorumAttempt> {
-        let plans = self.plans()?;
-        let claim = Claim::new(Arc::clone(&plans[0]), OwnerId::random());
-        let asked = self.primaries.iter().zip(&plans).map(async |(primary, plan)| {
-            let mut pending = Pending::new(primary, claim.elsewhere(Arc::clone(plan)));
-            let limit = plan.lease / ANSWER_WITHIN;
+    pub async fn try_acquire(&self) -> Result<QuorumAcquireOutcome> {
+        let all_options = self.all_options()?;
+        let request = LockRequest::new(Arc::clone(&all_options[0]), OwnerId::random());
+        let asked = self.primaries.iter().zip(&all_options).map(async |(primary, options)| {
+            let mut pending = Pending::new(primary, request.elsewhere(Arc::clone(options)));
+            let limit = options.lease_ttl / ANSWER_WITHIN;
             let answer = tokio::time::timeout(limit, pending.attempt(primary, false)).await;
             (primary, pending, answer)
         });
-        let (answers, ()) = tokio::join!(join_all(asked), self.recognise(&plans));
+        let (answers, ()) = tokio::join!(join_all(asked), self.recognise(&all_options));
         self.check_servers()?;
         let mut held = Vec::new();
         let mut refusals = Vec::new();
@@ -241,11 +243,11 @@ impl QuorumLock {
             return Err(refusals.swap_remove(0));
         }
         if held.len() < self.majority() {
-            return Ok(QuorumAttempt::Busy { unreachable });
+            return Ok(QuorumAcquireOutcome::Busy { unreachable });
         }
         let token = self.raise_fences(&mut held).await;
         if held.len() < self.majority() {
-            return Ok(QuorumAttempt::Busy { unreachable });
+            return Ok(QuorumAcquireOutcome::Busy { unreachable });
         }
         let guards: Vec<_> = held
             .into_iter()
@@ -253,9 +255,9 @@ impl QuorumLock {
             .collect();
         let guard = QuorumGuard { guards, token, majority: self.majority() };
         Ok(if guard.is_lost() {
-            QuorumAttempt::Busy { unreachable }
+            QuorumAcquireOutcome::Busy { unreachable }
         } else {
-            QuorumAttempt::Acquired(guard)
+            QuorumAcquireOutcome::Acquired(guard)
         })
     }
 
@@ -265,9 +267,9 @@ impl QuorumLock {
         let highest = highest.unwrap_or(Token { epoch: 0, sequence: 0 });
         let raised = join_all(held.drain(..).map(async |part| {
             if part.token != highest {
-                let call = part.pending.claim().raise_fence(highest);
-                let limit = part.pending.claim().plan.lease / ANSWER_WITHIN;
-                let raise = part.primary.link().eval::<u64>(&call);
+                let call = part.pending.request().raise_fence(highest);
+                let limit = part.pending.request().options.lease_ttl / ANSWER_WITHIN;
+                let raise = part.primary.client().eval::<u64>(&call);
                 let stands = tokio::time::timeout(limit, raise).await.ok()?.ok()?;
                 if stands != highest.epoch {
                     return None;
@@ -286,29 +288,29 @@ impl QuorumLock {
     ///
     /// # Cancel safety
     /// When the future is dropped, nothing stays held.
-    pub async fn acquire(&self, within: Duration) -> Result<QuorumAttempt> {
-        let plans = self.plans()?;
+    pub async fn acquire(&self, within: Duration) -> Result<QuorumAcquireOutcome> {
+        let all_options = self.all_options()?;
         let first = &self.primaries[0];
         let clock = first.clock();
         let deadline = clock.now() + within;
-        let keeper = Keeper::of(first);
-        let line = keeper.lines.turn(Arc::clone(&plans[0].key));
+        let renewer = LeaseRenewer::of(first);
+        let line = renewer.lines.turn(Arc::clone(&all_options[0].key));
         let Some(_turn) = clock.timeout(within, line).await else {
-            return Ok(QuorumAttempt::Busy { unreachable: 0 });
+            return Ok(QuorumAcquireOutcome::Busy { unreachable: 0 });
         };
         let mut subscriptions: Vec<Subscription> = Vec::new();
         loop {
             let attempt = self.try_acquire().await?;
             let left = deadline.since(clock.now());
-            if matches!(attempt, QuorumAttempt::Acquired(_)) || left.is_zero() {
+            if matches!(attempt, QuorumAcquireOutcome::Acquired(_)) || left.is_zero() {
                 return Ok(attempt);
             }
             if subscriptions.is_empty() {
-                let join = |primary: &Handle| primary.link().hub().join(&plans[0].key);
+                let join = |primary: &Handle| primary.client().pubsub().join(&all_options[0].key);
                 subscriptions = self.primaries.iter().map(join).collect();
             }
             let told = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.next()));
-            let pause = jittered(plans[0].look_every).min(left);
+            let pause = jittered(all_options[0].poll_interval).min(left);
             // A message wakes everybody at once: who would only take it from each other goes apart.
             tokio::select! {
                 _ = select_all(told) => clock.sleep(jittered(APART).min(left)).await,

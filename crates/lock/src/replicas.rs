@@ -1,32 +1,36 @@
 //! Taking a lock so that replicas have it too, before anybody relies on it.
 //!
 //! `WAIT` speaks of what its own connection wrote, and holds up everybody behind it, so the script
-//! and the `WAIT` go over a lane of their own. Too few acknowledgements are a refusal: the caller
+//! and the `WAIT` go over a dedicated connection of their own. Too few acknowledgements are a refusal: the caller
 //! gives the lock back. This narrows the window in which a fail-over forgets a lock; it does not
 //! close it, because a replica that did not acknowledge may be the one that is promoted.
 
 use redis::{Pipeline, Value, cmd};
 use seawall_client::{
+    client::{Client, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Link},
 };
 
-use super::claim::{Replicas, millis};
+use super::request::{Replicas, millis};
 
 /// Runs the call and waits for the replicas.
-pub(super) async fn run(link: &Link, call: &Call, replicas: Replicas) -> Result<Value> {
-    let mut lane = link.lane(call.key()).await?;
-    let limit = link.response_timeout() + replicas.limit;
+pub(super) async fn run(
+    client: &Client,
+    call: &ScriptInvocation,
+    replicas: Replicas,
+) -> Result<Value> {
+    let mut connection = client.dedicated(call.key()).await?;
+    let limit = client.response_timeout() + replicas.limit;
     let mut pipeline = Pipeline::with_capacity(2);
-    // In full: the lane may be the first to speak of the script to this server.
+    // In full: the dedicated connection may be the first to speak of the script to this server.
     pipeline.add_command(call.in_full());
     pipeline.add_command(cmd("WAIT").arg(replicas.count).arg(millis(replicas.limit)).clone());
-    let mut replies = lane.send_all(&pipeline, limit).await?.into_iter();
+    let mut replies = connection.send_all(&pipeline, limit).await?.into_iter();
     let mut next =
         || replies.next().unwrap_or_else(|| Err(Error::unexpected("a pipeline lost a reply")));
     let (reply, acknowledged) = (next()?, next()?);
     let acknowledged: u32 = redis::from_redis_value(acknowledged)?;
-    if acknowledged < replicas.count && super::claim::Answer::read(reply.clone())?.is_held() {
+    if acknowledged < replicas.count && super::request::Answer::read(reply.clone())?.is_held() {
         let message = format!("{acknowledged} of {} replicas have the lock", replicas.count);
         return Err(Error::Refused { code: "NOREPLICAS".into(), message: message.into() });
     }

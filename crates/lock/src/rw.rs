@@ -6,7 +6,7 @@
 
 use seawall_client::{Handle, KeyPart};
 
-use super::{Lock, claim::Kind};
+use super::{Lock, request::Kind};
 
 /// A read-write lock by its name; a cheap clone that holds nothing.
 ///

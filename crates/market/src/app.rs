@@ -11,7 +11,7 @@ use std::{
 };
 
 use axum::Router;
-use seawall::{Seawall, cmd, lock::Attempt, social::Day};
+use seawall::{Seawall, cmd, lock::AcquireOutcome, social::Day};
 
 use crate::{
     accounts::{self, Accounts, LogSender, SmsSender},
@@ -26,7 +26,7 @@ use crate::{
     feed::{self, Feed, inboxes::Inboxes},
     follows::Follows,
     home::Home,
-    http::{self, InHand, metrics::Requests},
+    http::{self, RequestTracker, metrics::Requests},
     inventory::Goods,
     jobs::Jobs,
     keys,
@@ -63,12 +63,12 @@ pub(crate) struct Context {
 impl Context {
     /// Now, by Redis' clock, in milliseconds since the epoch.
     pub(crate) fn now(&self) -> i64 {
-        self.seawall.link().server_millis()
+        self.seawall.client().server_millis()
     }
 
     /// Whether Redis answers.
     pub(crate) async fn ping(&self) -> Result<()> {
-        self.seawall.link().send(b"", &cmd("PING")).await?;
+        self.seawall.client().send(b"", &cmd("PING")).await?;
         Ok(())
     }
 
@@ -96,7 +96,7 @@ pub(crate) struct State {
     goods: Arc<Goods>,
     carts: Arc<Carts>,
     orders: Arc<Orders>,
-    in_hand: InHand,
+    request_tracker: RequestTracker,
     requests: Requests,
     draining: AtomicBool,
 }
@@ -166,8 +166,8 @@ impl State {
         &self.orders
     }
 
-    pub(crate) fn in_hand(&self) -> &InHand {
-        &self.in_hand
+    pub(crate) fn request_tracker(&self) -> &RequestTracker {
+        &self.request_tracker
     }
 
     pub(crate) fn requests(&self) -> &Requests {
@@ -215,7 +215,7 @@ impl App {
         let instance = instance(&config.data)?.into();
         let db = Arc::new(Db::open(&config.database).await?);
         let payments = parts.payments.unwrap_or_else(|| Arc::new(SimulatedPayments::default()));
-        let debts = Debts::new(&db, seawall.link());
+        let debts = Debts::new(&db, seawall.client());
         let config = Arc::new(config);
         let context = Context { config, seawall, db, debts, payments, instance };
         prepare(&context).await?;
@@ -286,7 +286,7 @@ impl App {
             goods,
             carts,
             orders,
-            in_hand: InHand::default(),
+            request_tracker: RequestTracker::default(),
             requests: Requests::new(),
             draining,
         });
@@ -322,7 +322,7 @@ impl App {
     /// Finishes what requests and jobs have in hand, closes the database and the handle on Redis.
     pub async fn shutdown(self) {
         self.begin_drain();
-        self.state.in_hand.drained().await;
+        self.state.request_tracker.drained().await;
         self.schedule.stop().await;
         self.workers.stop().await;
         self.jobs.stop().await;
@@ -333,7 +333,8 @@ impl App {
 
 /// Brings the schema up and fills an empty database: one process of the fleet at a time.
 async fn prepare(context: &Context) -> Result<()> {
-    let Attempt::Acquired(guard) = context.seawall.lock(keys::START_LOCK).acquire(PREPARE).await?
+    let AcquireOutcome::Acquired(guard) =
+        context.seawall.lock(keys::START_LOCK).acquire(PREPARE).await?
     else {
         return Err(Error::Unavailable {
             what: "the database's schema",

@@ -13,7 +13,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use futures_util::FutureExt as _;
 use seawall::{
     Seawall,
-    lock::{Attempt, Guard},
+    lock::{AcquireOutcome, Guard},
 };
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -26,7 +26,7 @@ const LEASE: Duration = Duration::from_secs(6);
 /// How long a process waits for its turn to lead before it asks anew.
 const CANDIDACY: Duration = Duration::from_secs(60);
 /// How often a process that does not lead looks whether it can, besides being told.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The pause after Redis did not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -156,7 +156,7 @@ impl Jobs {
 
 /// Leads whenever no other process does, until it is asked to stop.
 async fn lead(seawall: Seawall, leading: watch::Sender<Option<u64>>, mut stop: Stop) {
-    let lock = seawall.lock(keys::LEADER_LOCK).lease(LEASE).look_every(LOOK_EVERY);
+    let lock = seawall.lock(keys::LEADER_LOCK).lease_ttl(LEASE).poll_interval(POLL_INTERVAL);
     let mut term = 0;
     while !stop.is_asked() {
         let attempt = tokio::select! {
@@ -165,13 +165,13 @@ async fn lead(seawall: Seawall, leading: watch::Sender<Option<u64>>, mut stop: S
             attempt = lock.acquire(CANDIDACY) => attempt,
         };
         match attempt {
-            Ok(Attempt::Acquired(guard)) => {
+            Ok(AcquireOutcome::Acquired(guard)) => {
                 term += 1;
                 leading.send_replace(Some(term));
                 lead_until_lost(guard, &mut stop).await;
                 leading.send_replace(None);
             }
-            Ok(Attempt::Busy { .. }) => {}
+            Ok(AcquireOutcome::Busy { .. }) => {}
             Err(error) => {
                 tracing::debug!(%error, "nobody knows who leads");
                 tokio::select! {
@@ -201,14 +201,14 @@ mod tests {
         atomic::{AtomicU32, Ordering},
     };
 
-    use seawall::testing::Stage;
+    use seawall::testing::TestServer;
 
     use super::*;
 
     #[tokio::test]
     async fn a_job_goes_on_after_a_round_that_panicked() {
-        let stage = Stage::start().await.expect("it starts");
-        let mut jobs = Jobs::new(stage.seawall());
+        let test_server = TestServer::start().await.expect("it starts");
+        let mut jobs = Jobs::new(test_server.seawall());
         let rounds = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&rounds);
         jobs.every("test", Duration::from_secs(1), move || {
@@ -221,7 +221,7 @@ mod tests {
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while rounds.load(Ordering::SeqCst) < 3 {
             assert!(std::time::Instant::now() < deadline, "the job has ended");
-            stage.advance(Duration::from_secs(1)).await;
+            test_server.advance(Duration::from_secs(1)).await;
         }
         jobs.stop().await;
     }

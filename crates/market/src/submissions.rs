@@ -196,12 +196,12 @@ pub(crate) fn start_jobs(context: &Context, jobs: &mut Jobs) {
     jobs.every("submissions", PURGE_EVERY, move || {
         let context = Arc::clone(&context);
         async move {
-            let mut turn = context.db.write().await?;
+            let mut tx = context.db.write().await?;
             sqlx::query("DELETE FROM submission WHERE create_time < ?")
                 .bind(context.now() - KEPT_MS)
-                .execute(turn.query())
+                .execute(tx.query())
                 .await?;
-            turn.commit().await
+            tx.commit().await
         }
     });
 }

@@ -7,9 +7,9 @@
 //! | [`Breaker`] | does the backend answer at all? |
 //! | [`TokenBucket`] | how many calls a second does it get? |
 //! | [`Bulkhead`] | how many calls at a time does it get, and how many may wait? |
-//! | [`Ladder`] | what do we answer when we cannot have the best answer? |
-//! | [`Governor`] | breaker, bucket, bulkhead and deadline around one call |
-#![cfg_attr(feature = "tower", doc = "| [`GuardLayer`] | the governor around a tower service |")]
+//! | [`FallbackChain`] | what do we answer when we cannot have the best answer? |
+//! | [`ResiliencePipeline`] | breaker, bucket, bulkhead and deadline around one call |
+#![cfg_attr(feature = "tower", doc = "| [`GuardLayer`] | the pipeline around a tower service |")]
 //!
 //! Nothing here knows Redis, or any other backend: who calls says what an error means
 //! ([`Outcome`]), and time comes from a [`Clock`](clock::Clock). Everything is a cheap clone
@@ -23,10 +23,10 @@ mod breaker;
 mod bucket;
 mod bulkhead;
 pub mod clock;
-mod governor;
-mod ladder;
+mod fallback;
 #[cfg(feature = "tower")]
 mod layer;
+mod pipeline;
 
 #[cfg(feature = "tower")]
 pub use self::layer::{
@@ -36,8 +36,8 @@ pub use self::{
     breaker::{Breaker, BreakerBuilder, BreakerState, Open, Outcome, Permit},
     bucket::{Rate, Refusal, TokenBucket, TokenBucketBuilder},
     bulkhead::{Bulkhead, BulkheadBuilder, Full, Slot},
-    governor::{CallError, Governor, GovernorBuilder, Shed, ShedReason},
-    ladder::{Answer, Exhausted, Ladder, Rung},
+    fallback::{Answer, Exhausted, FallbackChain, FallbackLevel},
+    pipeline::{CallError, ResiliencePipeline, ResiliencePipelineBuilder, Shed, ShedReason},
 };
 
 /// Settings that make no sense; the sentence names them.

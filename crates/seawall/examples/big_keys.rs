@@ -8,7 +8,7 @@ use seawall::{
 #[tokio::main]
 async fn main() -> Result<(), seawall::Error> {
     let seawall = Seawall::connect("embedded:").await?;
-    let link = seawall.link();
+    let client = seawall.client();
     for user in 0..200 {
         let key = format!("cart:{user}");
         let mut command = cmd("HSET");
@@ -17,7 +17,7 @@ async fn main() -> Result<(), seawall::Error> {
         for item in 0..if user == 42 { 3_000 } else { 3 } {
             command.arg(item).arg("1 piece");
         }
-        link.send(key.as_bytes(), &command).await?;
+        client.send(key.as_bytes(), &command).await?;
     }
 
     // When a hash counts as big is ours to say.

@@ -5,7 +5,7 @@ use seawall::{Seawall, cache::Cache};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seawall = Seawall::connect("embedded:").await?;
-    let reports: Cache<u64, String> = seawall.cache("report").level1_bytes(0).build()?;
+    let reports: Cache<u64, String> = seawall.cache("report").local_max_bytes(0).build()?;
 
     // Numbers that hardly compress; what compresses to less than 512 KiB is not cut at all.
     let mut number = 1_u64;

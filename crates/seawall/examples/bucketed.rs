@@ -14,7 +14,7 @@ async fn main() -> Result<(), seawall::Error> {
     let mut old = cmd("HSET");
     old.arg("carts-of-old");
     (0..1000).for_each(|user| _ = old.arg(user).arg(format!("cart of {user}")));
-    seawall.link().send(b"carts-of-old", &old).await?;
+    seawall.client().send(b"carts-of-old", &old).await?;
 
     let carts = seawall.bucketed_hash::<u64, String>("carts", 1)?;
     carts.adopt(b"carts-of-old").await?;

@@ -10,8 +10,7 @@ use seawall::{
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seawall = Seawall::connect("embedded:").await?;
-    let shops: Cache<u64, String> =
-        seawall.cache("shop").fresh_for(Duration::from_secs(60)).build()?;
+    let shops: Cache<u64, String> = seawall.cache("shop").ttl(Duration::from_secs(60)).build()?;
 
     for _ in 0..3 {
         let shop = shops.get_or_load(&42, || select("tea house")).await?;

@@ -11,7 +11,8 @@ use seawall::{
 #[tokio::main]
 async fn main() -> Result<(), seawall::Error> {
     let seawall = Seawall::connect("embedded:").await?;
-    let unpaid = seawall.delayed_queue::<u64>("unpaid").lease(Duration::from_secs(5)).build()?;
+    let unpaid =
+        seawall.delayed_queue::<u64>("unpaid").lease_ttl(Duration::from_secs(5)).build()?;
     for order in 1..=3_u64 {
         let after = Duration::from_millis(order * 40);
         assert_eq!(unpaid.add(format!("order-{order}"), &order, after).await?, Added::Now);
@@ -43,7 +44,7 @@ async fn main() -> Result<(), seawall::Error> {
     say(&format!("{:?}", unpaid.status().await?));
 
     // The simple list, for work without time-outs and attempts.
-    let mails = seawall.listed_queue::<String>("mails")?;
+    let mails = seawall.list_queue::<String>("mails")?;
     mails.push(&"your order was cancelled".to_owned()).await?;
     let mut postman = mails.consumer("postman-1")?;
     while let Some(mail) = postman.take(Duration::from_millis(10)).await? {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use seawall::{
     Result,
     lock::{Release, Token},
-    testing::Stage,
+    testing::TestServer,
 };
 
 /// A ledger that remembers the highest token it has seen. In SQL it is one conditional update:
@@ -34,16 +34,16 @@ impl Ledger {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     // An engine on a clock that is moved by hand: a long sleep takes no time.
-    let stage = Stage::start().await?;
+    let test_server = TestServer::start().await?;
     let lease = Duration::from_secs(10);
-    let lock = stage.seawall().lock("ledger").lease(lease).fixed();
+    let lock = test_server.seawall().lock("ledger").lease_ttl(lease).fixed();
     let mut ledger = Ledger::default();
 
     let slow = lock.try_acquire().await?.acquired().expect("free");
     assert!(ledger.write(100, slow.token()));
 
     // The slow holder is paused for longer than its lease; meanwhile somebody else works.
-    stage.advance(lease + Duration::from_secs(1)).await;
+    test_server.advance(lease + Duration::from_secs(1)).await;
     let quick = lock.try_acquire().await?.acquired().expect("the lease is over");
     assert!(ledger.write(250, quick.token()));
 
@@ -56,6 +56,6 @@ async fn main() -> Result<()> {
     assert!(slow.is_lost());
     assert_eq!(slow.release().await?, Release::AlreadyLost);
     assert_eq!(quick.release().await?, Release::Released);
-    stage.shutdown().await;
+    test_server.shutdown().await;
     Ok(())
 }

@@ -40,7 +40,7 @@ async fn main() -> Result<(), seawall::Error> {
     let first = (0..1_000u64).map(|user| 10_000 + user);
     let mut given_back = 0;
     for order in first {
-        if sale.give_back(&order).await? == seawall::stock::GaveBack::Returned {
+        if sale.give_back(&order).await? == seawall::stock::CancelOutcome::Returned {
             given_back += 1;
             break;
         }

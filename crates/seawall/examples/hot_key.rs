@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use seawall::{
     Seawall,
-    cache::{Cache, Level1Keeps, Loaded},
+    cache::{Cache, Loaded, LocalKeeps},
     hotkey::{HotEvent, HotRule, HotRules},
 };
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Only hot keys are kept in memory: 500 reads within a second, in both together.
     let build = |seawall: &Seawall| {
         let rules = HotRules::all(HotRule::new(500, Duration::from_secs(1)));
-        let goods = seawall.cache("goods").level1_keeps(Level1Keeps::HotOnly);
+        let goods = seawall.cache("goods").local_keeps(LocalKeeps::HotOnly);
         goods.hot_keys(rules).build()
     };
     let (here, there): (Cache<u64, String>, Cache<u64, String>) = (build(&one)?, build(&two)?);
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // One of them reads, the other one has it.
     let load = || async { Ok::<_, io::Error>(Loaded::Found("tickets".to_owned())) };
-    while there.explain(&42).await?.level1.is_none() {
+    while there.explain(&42).await?.local.is_none() {
         for _ in 0..100 {
             here.get_or_load(&42, load).await?;
         }
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What will be wanted at noon can be held before.
     here.get_or_load(&7, load).await?;
     here.declare_hot(&7, Duration::from_secs(3600)).await?;
-    while there.explain(&7).await?.level1.is_none() {
+    while there.explain(&7).await?.local.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for hot in one.hot_keys().fleet().await? {

@@ -41,7 +41,7 @@ async fn main() -> Result<(), seawall::Error> {
 
     // A shard is lost: the others go on, and the ledger brings it back.
     for key in stock.shard_keys(1).unwrap_or_default() {
-        seawall.link().send(key, cmd("DEL").arg(key)).await?;
+        seawall.client().send(key, cmd("DEL").arg(key)).await?;
     }
     say(&format!("shard 1: {:?}", stock.audit().await?.shards[1]));
     stock.rebuild_shard(1, &ledger).await?;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use seawall::{
     Result, Seawall,
-    lock::{Attempt, Release, With},
+    lock::{AcquireOutcome, Release, With},
 };
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let seawall = Seawall::connect("embedded:").await?;
-    let lock = seawall.lock(("order", 42)).lease(Duration::from_secs(10));
+    let lock = seawall.lock(("order", 42)).lease_ttl(Duration::from_secs(10));
     let patience = Duration::from_secs(2);
 
     // The way to use it: waits, runs, stops the body if the lock is lost, always gives back.
@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
 
     // By hand: busy is an outcome, not an error.
     let guard = lock.acquire(patience).await?.acquired().expect("nobody else is here");
-    if let Attempt::Busy { retry_after } = lock.try_acquire().await? {
+    if let AcquireOutcome::Busy { retry_after } = lock.try_acquire().await? {
         println!("busy, worth another try in {} s at the latest", retry_after.as_secs());
     }
 

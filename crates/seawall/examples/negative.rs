@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // "There is none" is an answer, and is kept for a short time.
     let shops: Cache<u64, String> =
-        seawall.cache("shop").missing_for(Duration::from_secs(5)).build()?;
+        seawall.cache("shop").negative_ttl(Duration::from_secs(5)).build()?;
     for _ in 0..100 {
         assert!(shops.get_or_load(&404, missing()).await?.value.is_none());
     }

@@ -52,8 +52,8 @@ async fn main() -> Result<(), seawall::Error> {
     let worker = payments
         .worker("bank")
         .consumer("host-1")
-        .delivery_limit(3)
-        .retry_after(Duration::from_millis(5))
+        .max_attempts(3)
+        .retry_delay(Duration::from_millis(5))
         .run(move |payment: Delivery<Payment>| {
             let done = books.lock().map_or(Err("closed".to_owned()), |mut bank| {
                 bank.apply(payment.reference(), payment.payload())
@@ -61,12 +61,12 @@ async fn main() -> Result<(), seawall::Error> {
             async move { done }
         })?;
     // The payment of nothing is parked; the others go on.
-    while payments.parked_count().await? == 0 || worker.counts().handled < 3 {
+    while payments.dead_letter_count().await? == 0 || worker.counts().handled < 3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let balances = bank.lock().map(|bank| bank.balances.clone()).unwrap_or_default();
     say(&format!("{balances:?}, {:?}", worker.counts()));
-    for parked in payments.parked(None).await? {
+    for parked in payments.dead_letters(None).await? {
         say(&format!("parked after {} attempts: {}", parked.attempts, parked.reason));
         let _ = payments.redrive(&[parked.id]).await?;
     }

@@ -11,7 +11,7 @@
 //! | | |
 //! | --- | --- |
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
-//! | [`link`] | direct access: commands, scripts, subscriptions |
+//! | [`client`] | direct access: commands, scripts, subscriptions |
 //! | [`cache`] | two levels, one load however many ask, never what was invalidated |
 //! | [`hotkey`] | keys that everybody reads at once: found, told to all, held in memory, copied |
 //! | [`bigkey`] | values in parts, collections in buckets, deletion in slices |
@@ -48,7 +48,7 @@ pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};
 pub use seawall_cache::{self as cache, hotkey};
 #[doc(inline)]
 pub use seawall_client::{
-    Error, Handle, KeyPart, Link, Result, Script, Topology, error, key, link, member,
+    Client, Error, Handle, KeyPart, Result, Script, Topology, client, error, key, member,
 };
 #[cfg(feature = "inspect")]
 #[doc(inline)]

@@ -22,7 +22,7 @@ use crate::lock::{self, Latch, Lock, MultiLock, Optimistic, QuorumLock, RwLock, 
 #[cfg(any(feature = "session", feature = "social"))]
 use crate::member::Member;
 #[cfg(feature = "jobs")]
-use crate::queue::{Broadcast, Delayed, DelayedBuilder, Listed};
+use crate::queue::{Broadcast, Delayed, DelayedBuilder, ListQueue};
 #[cfg(feature = "session")]
 use crate::session::{Sessions, SessionsBuilder};
 #[cfg(feature = "stock")]
@@ -52,9 +52,9 @@ pub type Builder = seawall_client::Builder<Seawall>;
 ///
 /// // `redis://127.0.0.1:6379` works the same way.
 /// let seawall = Seawall::connect("embedded:").await?;
-/// let link = seawall.link();
-/// link.send(b"greeting", cmd("SET").arg("greeting").arg("hello")).await?;
-/// let greeting: String = link.query(b"greeting", cmd("GET").arg("greeting")).await?;
+/// let client = seawall.client();
+/// client.send(b"greeting", cmd("SET").arg("greeting").arg("hello")).await?;
+/// let greeting: String = client.query(b"greeting", cmd("GET").arg("greeting")).await?;
 /// assert_eq!(greeting, "hello");
 /// seawall.shutdown().await;
 /// # Ok(()) }
@@ -289,9 +289,9 @@ impl Seawall {
     /// A simple queue of `T` by its name.
     ///
     /// # Errors
-    /// As [`Listed::new`].
-    pub fn listed_queue<T>(&self, name: impl AsRef<str>) -> Result<Listed<T>> {
-        Listed::new(self, name)
+    /// As [`ListQueue::new`].
+    pub fn list_queue<T>(&self, name: impl AsRef<str>) -> Result<ListQueue<T>> {
+        ListQueue::new(self, name)
     }
 
     /// A [`Broadcast`] of `T` by its name.

@@ -11,30 +11,30 @@ use crate::{Result, Seawall};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
 /// use std::time::Duration;
-/// use seawall::{cmd, testing::Stage};
+/// use seawall::{cmd, testing::TestServer};
 ///
-/// let stage = Stage::start().await?;
-/// let link = stage.seawall().link();
-/// link.send(b"k", cmd("SET").arg("k").arg("v").arg("EX").arg(60)).await?;
-/// stage.advance(Duration::from_secs(61)).await;
-/// let gone: Option<String> = link.query(b"k", cmd("GET").arg("k")).await?;
+/// let test_server = TestServer::start().await?;
+/// let client = test_server.seawall().client();
+/// client.send(b"k", cmd("SET").arg("k").arg("v").arg("EX").arg(60)).await?;
+/// test_server.advance(Duration::from_secs(61)).await;
+/// let gone: Option<String> = client.query(b"k", cmd("GET").arg("k")).await?;
 /// assert_eq!(gone, None);
-/// # stage.shutdown().await; Ok(()) }
+/// # test_server.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Stage {
+pub struct TestServer {
     seawall: Seawall,
-    stage: seawall_client::testing::Stage,
+    test_server: seawall_client::testing::TestServer,
 }
 
-impl Stage {
+impl TestServer {
     /// Starts an engine in memory.
     ///
     /// # Errors
     /// When the engine cannot be started.
     pub async fn start() -> Result<Self> {
-        let stage = seawall_client::testing::Stage::start().await?;
-        Ok(Stage { seawall: stage.handle().clone().into(), stage })
+        let test_server = seawall_client::testing::TestServer::start().await?;
+        Ok(TestServer { seawall: test_server.handle().clone().into(), test_server })
     }
 
     /// The handle to test with.
@@ -46,22 +46,22 @@ impl Stage {
     /// The faults of that handle.
     #[must_use]
     pub fn faults(&self) -> &FaultControl {
-        self.stage.faults()
+        self.test_server.faults()
     }
 
     /// Moves time forward, here and in the engine, and lets whoever waited for it run.
     pub async fn advance(&self, by: Duration) {
-        self.stage.advance(by).await;
+        self.test_server.advance(by).await;
     }
 
     /// Suspends the machine of the handle for this long, not that of the engine: timers stand still,
     /// and whatever the engine keeps for a time gets older.
     pub fn suspend(&self, by: Duration) {
-        self.stage.suspend(by);
+        self.test_server.suspend(by);
     }
 
     /// Ends the engine.
     pub async fn shutdown(self) {
-        self.stage.shutdown().await;
+        self.test_server.shutdown().await;
     }
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod acks;
+pub mod aof;
 mod cleaner;
 mod clock;
 mod config;
@@ -24,7 +25,6 @@ mod journal;
 mod limits;
 mod listener;
 mod local;
-pub mod log;
 mod notice;
 mod process;
 mod requests;

@@ -6,8 +6,8 @@
 //! the lease of a rebuild away.
 
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::Result,
-    link::{Call, Script},
     member::Member,
 };
 
@@ -16,13 +16,13 @@ use super::rebuild::{Kind, Rank, Rebuilt, Snapshot};
 static BY_TIME: Script = Script::new(include_str!("script/by_time.lua"));
 
 /// The script on a set, in one of its modes.
-pub(super) fn call(keys: &Rebuilt, mode: &str) -> Call {
+pub(super) fn call(keys: &Rebuilt, mode: &str) -> ScriptInvocation {
     BY_TIME.on(&[&keys.key, &keys.marker, &keys.lease]).arg(mode)
 }
 
 /// A member that the source has, into a set that keeps so many; 0 keeps all. The script says 1 when it
 /// was added, 0 when it was there or is too old to be kept, nothing when the set is not complete.
-pub(super) fn put(keys: &Rebuilt, member: &[u8], score: i64, keep: usize) -> Call {
+pub(super) fn put(keys: &Rebuilt, member: &[u8], score: i64, keep: usize) -> ScriptInvocation {
     call(keys, "put").arg(score).arg(member).arg(keep)
 }
 

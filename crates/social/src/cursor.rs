@@ -11,8 +11,8 @@
 use std::{fmt, str::FromStr};
 
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
     member::MAX_MEMBER_BYTES,
 };
 
@@ -124,7 +124,7 @@ impl Scroll {
 
 /// The script that reads `count` items after a cursor, or the first ones; with a marker key, only if
 /// that says that the list is complete.
-pub(super) fn page_call(keys: &[&[u8]], cursor: Option<&Cursor>, count: usize) -> Call {
+pub(super) fn page_call(keys: &[&[u8]], cursor: Option<&Cursor>, count: usize) -> ScriptInvocation {
     let call = PAGE.on(keys).arg(count);
     match cursor {
         None => call,

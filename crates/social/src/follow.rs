@@ -15,8 +15,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use redis::{FromRedisValue, cmd};
 use seawall_client::{
     Handle,
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
     member::Member,
 };
 
@@ -219,27 +219,27 @@ impl<M: Member> FollowsOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.inner.template.link()).await
+        self.keys.forget(self.inner.template.client()).await
     }
 
     /// A script on this set; with the marker as a second key where there is a source.
-    pub(super) fn call(&self, mode: &str) -> Call {
+    pub(super) fn call(&self, mode: &str) -> ScriptInvocation {
         let keys = [&self.keys.key, &self.keys.marker];
         let keys = if self.inner.source.is_some() { &keys[..] } else { &keys[..1] };
         FOLLOW.on(keys).arg(mode)
     }
 
     /// Runs it on a complete set, which is rebuilt where needed.
-    pub(super) async fn run<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
-        let link = self.inner.template.link();
-        let Some(source) = &self.inner.source else { return link.eval(call).await };
+    pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<T> {
+        let client = self.inner.template.client();
+        let Some(source) = &self.inner.source else { return client.eval(call).await };
         let load = || async {
             let followed = source(self.who.clone()).await?;
             let members =
                 followed.iter().map(|whom| Ok((Rank::None, whom.to_member()?.into_owned())));
             Ok(Snapshot::new(members.collect::<Result<_>>()?, 0))
         };
-        self.keys.complete(link, || link.eval::<Option<T>>(call), load).await
+        self.keys.complete(client, || client.eval::<Option<T>>(call), load).await
     }
 
     /// Some of those whom one follows, by chance; fewer when there are not so many.
@@ -248,7 +248,7 @@ impl<M: Member> FollowsOf<M> {
         let mut command = cmd("SRANDMEMBER");
         command.arg(&self.keys.key).arg(count);
         let found: Vec<Vec<u8>> =
-            self.inner.template.link().query(&self.keys.key, &command).await?;
+            self.inner.template.client().query(&self.keys.key, &command).await?;
         members(&found)
     }
 

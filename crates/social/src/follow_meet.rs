@@ -69,7 +69,7 @@ impl<M: Member> FollowsOf<M> {
             commands.push((key, command));
         }
         let mut votes: BTreeMap<M, usize> = BTreeMap::new();
-        for reply in self.template().link().send_all(commands).await {
+        for reply in self.template().client().send_all(commands).await {
             let found: Vec<Vec<u8>> = redis::from_redis_value(reply?)?;
             for candidate in members::<M>(&found)? {
                 if candidate != self.who {

@@ -17,10 +17,10 @@ use std::{marker::PhantomData, time::Duration};
 use redis::cmd;
 use seawall_client::{
     Handle,
+    client::Script,
     error::{Error, Result},
     key::KeyBuffer,
     lifetime,
-    link::Script,
     member::Member,
 };
 
@@ -144,7 +144,7 @@ impl<M: Member> Inbox<M> {
                 let call = PUSH.on(&[key]).arg(post.time).arg(&member);
                 calls.push(call.arg(self.keep).arg(lifetime));
             }
-            done.note(slice, self.template.link().run_all(&calls).await)?;
+            done.note(slice, self.template.client().run_all(&calls).await)?;
         }
         Ok(done)
     }
@@ -164,7 +164,7 @@ impl<M: Member> Inbox<M> {
                 command.arg(&key).arg(&member);
                 commands.push((key, command));
             }
-            done.note(slice, self.template.link().send_all(commands).await)?;
+            done.note(slice, self.template.client().send_all(commands).await)?;
         }
         Ok(done)
     }

@@ -105,7 +105,7 @@ impl<M: Member> InboxOf<M> {
         for slice in boxes.chunks(PULLED_AT_ONCE) {
             let calls: Vec<_> =
                 slice.iter().map(|list| page_call(&[&list.key], after, count)).collect();
-            for reply in self.inbox.template.link().run_all(&calls).await {
+            for reply in self.inbox.template.client().run_all(&calls).await {
                 let (_, items): (Value, Value) = redis::from_redis_value(reply?)?;
                 sources.push(flat(items)?);
             }
@@ -126,7 +126,7 @@ impl<M: Member> InboxOf<M> {
         command.arg(&self.key).arg(from.max).arg("-inf").arg("WITHSCORES");
         // No inbox is longer than this; what a client sends must not overflow the server's number.
         command.arg("LIMIT").arg(from.offset.min(self.inbox.keep as u64)).arg(count);
-        let items = scored(self.inbox.template.link().send(&self.key, &command).await?)?;
+        let items = scored(self.inbox.template.client().send(&self.key, &command).await?)?;
         let next = match items.last() {
             None => from,
             Some((_, smallest)) => {
@@ -146,7 +146,7 @@ impl<M: Member> InboxOf<M> {
         check_score(time)?;
         let mut command = cmd("ZCOUNT");
         command.arg(&self.key).arg(format!("({time}")).arg("+inf");
-        self.inbox.template.link().query(&self.key, &command).await
+        self.inbox.template.client().query(&self.key, &command).await
     }
 
     /// How many posts there are.
@@ -154,7 +154,7 @@ impl<M: Member> InboxOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
-        self.inbox.template.link().query(&self.key, cmd("ZCARD").arg(&self.key)).await
+        self.inbox.template.client().query(&self.key, cmd("ZCARD").arg(&self.key)).await
     }
 
     /// Takes out everything that an author wrote, as when one unfollows. Returns how many; may be
@@ -163,13 +163,13 @@ impl<M: Member> InboxOf<M> {
     /// # Errors
     /// When Redis does not answer: some may be out.
     pub async fn remove_author(&self, author: &M) -> Result<u64> {
-        let link = self.inbox.template.link();
+        let client = self.inbox.template.client();
         let start = author_start(author)?;
         let (mut at, mut removed) = (0_u64, 0);
         loop {
             let mut step = cmd("ZSCAN");
             step.arg(&self.key).arg(at).arg("COUNT").arg(SCAN_STEP);
-            let (next, found): (u64, Value) = link.query(&self.key, &step).await?;
+            let (next, found): (u64, Value) = client.query(&self.key, &step).await?;
             let found: Vec<Vec<u8>> = flat(found)?
                 .into_iter()
                 .map(|(member, _)| member)
@@ -178,7 +178,7 @@ impl<M: Member> InboxOf<M> {
             for slice in found.chunks(SLICE) {
                 let mut remove = cmd("ZREM");
                 remove.arg(&self.key).arg(slice);
-                removed += link.query::<u64>(&self.key, &remove).await?;
+                removed += client.query::<u64>(&self.key, &remove).await?;
             }
             if next == 0 {
                 return Ok(removed);
@@ -192,7 +192,7 @@ impl<M: Member> InboxOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn clear(&self) -> Result<()> {
-        self.inbox.template.link().send(&self.key, cmd("UNLINK").arg(&self.key)).await.map(drop)
+        self.inbox.template.client().send(&self.key, cmd("UNLINK").arg(&self.key)).await.map(drop)
     }
 }
 

@@ -20,9 +20,9 @@ use std::{marker::PhantomData, time::Duration};
 
 use seawall_client::{
     Handle, KeyPart,
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
     lifetime,
-    link::{Call, Script},
     member::Member,
 };
 
@@ -179,7 +179,7 @@ impl<M: Member> Season<M> {
             .arg(self.lifetime_millis)
             .arg(self.keep)
             .arg(REMEMBERED.as_millis() as u64);
-        let standing: Option<i64> = self.template.link().eval(&call).await?;
+        let standing: Option<i64> = self.template.client().eval(&call).await?;
         standing.ok_or_else(|| {
             Error::Invalid(format!("adding {score} would leave ±{MAX_SCORE}; nothing was changed"))
         })
@@ -199,7 +199,7 @@ impl<M: Member> Season<M> {
             .arg(self.lifetime_millis)
             .arg(self.keep)
             .arg(0);
-        self.template.link().run(&call).await.map(drop)
+        self.template.client().run(&call).await.map(drop)
     }
 
     /// The best so many, at most [`SLICE`](super::SLICE).
@@ -243,18 +243,18 @@ impl<M: Member> Season<M> {
     /// When Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
         let board = &self.keys[0];
-        self.template.link().query(board, redis::cmd("ZCARD").arg(board)).await
+        self.template.client().query(board, redis::cmd("ZCARD").arg(board)).await
     }
 
-    fn reading(&self, mode: &str) -> Call {
+    fn reading(&self, mode: &str) -> ScriptInvocation {
         READ.on(&self.keys).arg(mode)
     }
 
     /// The first of a page comes with its ranks; those of the others follow from the scores.
-    async fn read(&self, call: Call) -> Result<Vec<Standing<M>>> {
+    async fn read(&self, call: ScriptInvocation) -> Result<Vec<Standing<M>>> {
         type Reply = (u64, u64, u64, Vec<(Vec<u8>, String)>);
         let (skipped, better, better_scores, entries): Reply =
-            self.template.link().eval(&call).await?;
+            self.template.client().eval(&call).await?;
         let mut page: Vec<Standing<M>> = Vec::with_capacity(entries.len());
         for (entry, score) in entries {
             let score = score

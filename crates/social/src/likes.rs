@@ -18,8 +18,8 @@ use std::{collections::BinaryHeap, marker::PhantomData, time::Duration};
 use redis::{Cmd, cmd};
 use seawall_client::{
     Handle, KeyPart,
+    client::Script,
     error::{Error, Result},
-    link::Script,
     member::Member,
     retry::again,
 };
@@ -133,7 +133,7 @@ impl<M: Member> Likes<M> {
                 command.arg(&key).arg(&*bytes);
                 commands.push((key, command));
             }
-            for reply in self.template.link().send_all(commands).await {
+            for reply in self.template.client().send_all(commands).await {
                 liked.push(reply? != redis::Value::Nil);
             }
         }
@@ -200,7 +200,7 @@ impl<M: Member> LikesOf<M> {
             .arg(mode)
             .arg(&*bytes)
             .arg(REMEMBERED.as_millis() as u64);
-        self.template.link().eval(&call).await
+        self.template.client().eval(&call).await
     }
 
     /// How many like it.
@@ -259,7 +259,7 @@ impl<M: Member> LikesOf<M> {
             let wanted = self.keys.iter().cloned().zip(commands).zip(places);
             let (commands, places): (Vec<_>, Vec<_>) =
                 wanted.filter(|(_, places)| !places.is_empty()).unzip();
-            let replies = self.template.link().send_all(commands).await;
+            let replies = self.template.client().send_all(commands).await;
             for (reply, places) in replies.into_iter().zip(places) {
                 let scores: Vec<Option<f64>> = redis::from_redis_value(reply?)?;
                 for (score, place) in scores.into_iter().zip(places) {
@@ -291,7 +291,7 @@ impl<M: Member> LikesOf<M> {
             }
             let commands = self.keys.iter().cloned().zip(commands);
             let commands = commands.filter_map(|(key, command)| Some((key, command?))).collect();
-            for reply in self.template.link().send_all(commands).await {
+            for reply in self.template.client().send_all(commands).await {
                 reply?;
             }
         }
@@ -308,7 +308,7 @@ impl<M: Member> LikesOf<M> {
 
     async fn each_bucket(&self, command: impl Fn(&[u8]) -> Cmd) -> Result<Vec<redis::Value>> {
         let commands = self.keys.iter().map(|key| (key.clone(), command(key))).collect();
-        self.template.link().send_all(commands).await.into_iter().collect()
+        self.template.client().send_all(commands).await.into_iter().collect()
     }
 
     fn bucket(&self, member: &[u8]) -> usize {

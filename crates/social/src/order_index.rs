@@ -231,12 +231,12 @@ impl<M: Member> OrdersOf<M> {
     pub async fn add(&self, order: Order) -> Result<Add> {
         let (id, score) = (order.id.to_member()?, order.score()?);
         let call = by_time::put(&self.keys, &id, score, self.inner.keep);
-        let link = self.inner.template.link();
+        let client = self.inner.template.client();
         let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
         let mut doubt = Doubt::default();
         let error = loop {
-            match link.eval::<Option<u8>>(&call).await {
+            match client.eval::<Option<u8>>(&call).await {
                 Ok(Some(1)) => return Ok(Add::Added),
                 Ok(Some(_)) => return Ok(Add::Already),
                 Ok(None) => return Ok(Add::NotLoaded),
@@ -247,7 +247,7 @@ impl<M: Member> OrdersOf<M> {
                     doubt.note(&error);
                 }
             }
-            link.clock().sleep(pause).await;
+            client.clock().sleep(pause).await;
             pause *= 2;
             attempt += 1;
         };
@@ -287,7 +287,7 @@ impl<M: Member> OrdersOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.inner.template.link()).await
+        self.keys.forget(self.inner.template.client()).await
     }
 
     /// The newest of the source, as they go into Redis.

@@ -29,9 +29,9 @@ impl<M: Member> OrdersOf<M> {
     pub async fn page(&self, after: Option<&Cursor>, count: usize) -> Result<OrderPage> {
         check_count(count)?;
         let after_order = after.map(named).transpose()?;
-        let link = self.inner.template.link();
+        let client = self.inner.template.client();
         let (whole, mut orders) =
-            self.keys.complete(link, || self.read(after, count), || self.snapshot()).await?;
+            self.keys.complete(client, || self.read(after, count), || self.snapshot()).await?;
         let mut from_source = 0;
         if orders.len() < count && !whole {
             let before = orders.last().copied().or(after_order);
@@ -60,9 +60,9 @@ impl<M: Member> OrdersOf<M> {
     /// # Errors
     /// When Redis or the source does not answer.
     pub async fn indexed(&self) -> Result<usize> {
-        let link = self.inner.template.link();
+        let client = self.inner.template.client();
         let keep = self.inner.keep;
-        let read = self.keys.complete(link, || self.read(None, keep), || self.snapshot());
+        let read = self.keys.complete(client, || self.read(None, keep), || self.snapshot());
         Ok(read.await?.1.len())
     }
 
@@ -73,7 +73,7 @@ impl<M: Member> OrdersOf<M> {
         count: usize,
     ) -> Result<Option<(bool, Vec<Order>)>> {
         let call = page_call(&[&self.keys.key, &self.keys.marker], after, count);
-        let reply: Option<(String, Value)> = self.inner.template.link().eval(&call).await?;
+        let reply: Option<(String, Value)> = self.inner.template.client().eval(&call).await?;
         let Some((marker, items)) = reply else { return Ok(None) };
         let orders = flat(items)?.iter().map(Order::decode).collect::<Result<_>>()?;
         Ok(Some((marker.ends_with(" 1"), orders)))

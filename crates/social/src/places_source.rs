@@ -10,8 +10,8 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use futures_util::{FutureExt, future::BoxFuture};
 use redis::{Arg, Cmd, FromRedisValue, Value, cmd};
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
     member::Member,
 };
 
@@ -116,22 +116,22 @@ impl<M: Member> PlacesIn<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.template.link()).await
+        self.keys.forget(self.template.client()).await
     }
 
     /// Runs a command on the set: on a complete one, which is rebuilt where needed, with a source.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let link = self.template.link();
-        let Some(source) = &self.source else { return link.query(&self.keys.key, command).await };
+        let client = self.template.client();
+        let Some(source) = &self.source else { return client.query(&self.keys.key, command).await };
         let call = self.call(command);
         let load = || async { snapshot(source().await?) };
-        self.keys.complete(link, || self.attempt(&call), load).await
+        self.keys.complete(client, || self.attempt(&call), load).await
     }
 
     /// One attempt; nothing when the set is not complete.
-    async fn attempt<T: FromRedisValue>(&self, call: &Call) -> Result<Option<T>> {
+    async fn attempt<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<Option<T>> {
         let (complete, reply): (u8, Option<Value>) =
-            match <[Value; 2]>::try_from(self.template.link().eval::<Vec<Value>>(call).await?) {
+            match <[Value; 2]>::try_from(self.template.client().eval::<Vec<Value>>(call).await?) {
                 Ok([complete, reply]) => (redis::from_redis_value(complete)?, Some(reply)),
                 Err(_) => (0, None),
             };
@@ -142,7 +142,7 @@ impl<M: Member> PlacesIn<M> {
     }
 
     /// A command, to be run by the script.
-    fn call(&self, command: &Cmd) -> Call {
+    fn call(&self, command: &Cmd) -> ScriptInvocation {
         let keys = [&self.keys.key, &self.keys.marker, &self.keys.lease];
         let words = command.args_iter().enumerate().filter(|(index, _)| *index != KEY_WORD);
         words.fold(PLACE.on(&keys), |call, (_, word)| match word {

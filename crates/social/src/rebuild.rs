@@ -23,9 +23,9 @@ use std::time::Duration;
 use rand::RngExt as _;
 use redis::cmd;
 use seawall_client::{
+    client::{Client, Script},
     error::{Error, Result},
     lifetime,
-    link::{Link, Script},
 };
 
 use super::{Point, SLICE, template::beside};
@@ -126,7 +126,7 @@ impl Rebuilt {
     /// the collection until it is.
     pub(super) async fn complete<T, Op, Load>(
         &self,
-        link: &Link,
+        client: &Client,
         operation: impl Fn() -> Op,
         load: impl Fn() -> Load,
     ) -> Result<T>
@@ -134,49 +134,49 @@ impl Rebuilt {
         Op: Future<Output = Result<Option<T>>>,
         Load: Future<Output = Result<Snapshot>>,
     {
-        let began = link.clock().now();
+        let began = client.clock().now();
         loop {
             if let Some(done) = operation().await? {
                 return Ok(done);
             }
-            if link.clock().now().since(began) >= PATIENCE {
+            if client.clock().now().since(began) >= PATIENCE {
                 return Err(Error::Source(
                     format!("a collection was not rebuilt within {PATIENCE:?}").into(),
                 ));
             }
-            self.build(link, &load).await?;
+            self.build(client, &load).await?;
         }
     }
 
     /// Rebuilds it, or waits a moment when somebody else does.
-    async fn build<Load>(&self, link: &Link, load: &impl Fn() -> Load) -> Result<()>
+    async fn build<Load>(&self, client: &Client, load: &impl Fn() -> Load) -> Result<()>
     where
         Load: Future<Output = Result<Snapshot>>,
     {
         let token = format!("{:032x}", rand::random::<u128>());
         let take = TAKE.on(&[&self.key, &self.marker, &self.lease]).arg(&token);
-        match link.eval(&take.arg(LEASE.as_millis() as u64).arg(self.kind.count())).await? {
+        match client.eval(&take.arg(LEASE.as_millis() as u64).arg(self.kind.count())).await? {
             Taken::OURS => {}
             // Somebody else was quicker.
             Taken::COMPLETE => return Ok(()),
             _ => {
                 let pause = Duration::from_millis(rand::rng().random_range(PAUSE_MS));
-                link.clock().sleep(pause).await;
+                client.clock().sleep(pause).await;
                 return Ok(());
             }
         }
         let built = match load().await {
-            Ok(snapshot) => self.publish(link, &token, &snapshot).await,
+            Ok(snapshot) => self.publish(client, &token, &snapshot).await,
             Err(error) => Err(error),
         };
         if built.is_err() {
             // So that the next one need not wait for the lease to end.
-            let _ = link.run(&UNLEASE.on(&[&self.lease]).arg(&token)).await;
+            let _ = client.run(&UNLEASE.on(&[&self.lease]).arg(&token)).await;
         }
         built
     }
 
-    async fn publish(&self, link: &Link, token: &str, snapshot: &Snapshot) -> Result<()> {
+    async fn publish(&self, client: &Client, token: &str, snapshot: &Snapshot) -> Result<()> {
         let new = beside(&self.key, &format!(":new:{token}"));
         let mut commands = Vec::new();
         for slice in snapshot.members.chunks(SLICE) {
@@ -196,7 +196,7 @@ impl Rebuilt {
             commands.push((new.clone(), expire));
         }
         for pipeline in commands.chunks(2 * SLICES_AT_ONCE) {
-            for reply in link.send_all(pipeline.to_vec()).await {
+            for reply in client.send_all(pipeline.to_vec()).await {
                 reply?;
             }
         }
@@ -208,14 +208,14 @@ impl Rebuilt {
             .arg(self.lifetime.as_millis() as u64)
             .arg(self.kind.count());
         // Refused: a change came meanwhile. The caller sees that it is not complete and comes again.
-        link.run(&call).await.map(drop)
+        client.run(&call).await.map(drop)
     }
 
     /// Forgets the collection, so that the next reader rebuilds it. May be repeated.
-    pub(super) async fn forget(&self, link: &Link) -> Result<()> {
+    pub(super) async fn forget(&self, client: &Client) -> Result<()> {
         let mut command = cmd("UNLINK");
         command.arg(&self.marker).arg(&self.key).arg(&self.lease);
-        link.send(&self.key, &command).await.map(drop)
+        client.send(&self.key, &command).await.map(drop)
     }
 }
 

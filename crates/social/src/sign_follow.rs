@@ -19,7 +19,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use seawall_client::{error::Result, link::Script};
+use seawall_client::{client::Script, error::Result};
 
 use super::{Day, rebuild::source_error, sign_in::SignInsOf, template::beside};
 
@@ -47,7 +47,7 @@ impl SignInsOf {
         let marker = self.marker();
         let mut doubt = cmd("SET");
         doubt.arg(&marker).arg(DOUBT).arg("PX").arg(CHANGING.as_millis() as u64);
-        self.template.link().send(&marker, &doubt).await.map(drop)
+        self.template.client().send(&marker, &doubt).await.map(drop)
     }
 
     /// Brings the bitmaps up to the record, unless they are known to hold it; `load` gives every day
@@ -75,20 +75,20 @@ impl SignInsOf {
         Fut: Future<Output = Result<Vec<Day>, E>>,
         E: std::fmt::Display,
     {
-        let (link, marker) = (self.template.link(), self.marker());
-        let said: Option<String> = link.query(&marker, cmd("GET").arg(&marker)).await?;
+        let (client, marker) = (self.template.client(), self.marker());
+        let said: Option<String> = client.query(&marker, cmd("GET").arg(&marker)).await?;
         if said.as_deref() == Some(WHOLE) {
             return Ok(());
         }
         let token = format!("{:032x}", rand::random::<u128>());
         let mut begin = cmd("SET");
         begin.arg(&marker).arg(&token).arg("NX").arg("PX").arg(COPYING.as_millis() as u64);
-        link.send(&marker, &begin).await?;
+        client.send(&marker, &begin).await?;
         let days = load().await.map_err(source_error)?;
         self.restore(&days).await?;
         let call = BELIEVE.on(&[&marker]).arg(&token).arg(WHOLE);
         // Refused: it is doubted, or another one reads it. What was read is copied all the same.
-        link.run(&call.arg(BELIEVED.as_millis() as u64)).await.map(drop)
+        client.run(&call.arg(BELIEVED.as_millis() as u64)).await.map(drop)
     }
 
     fn marker(&self) -> Vec<u8> {

@@ -101,7 +101,7 @@ impl SignInsOf {
         let key = self.month_key(day.month());
         let mut command = cmd("SETBIT");
         command.arg(&key).arg(day.of_month() - 1).arg(1);
-        match self.template.link().query(&key, &command).await? {
+        match self.template.client().query(&key, &command).await? {
             0 => Ok(Sign::Signed),
             _ => Ok(Sign::Already),
         }
@@ -154,7 +154,8 @@ impl SignInsOf {
     /// When Redis does not answer.
     pub async fn calendar(&self, month: Month) -> Result<Calendar> {
         let key = self.month_key(month);
-        let bytes: Option<Vec<u8>> = self.template.link().query(&key, cmd("GET").arg(&key)).await?;
+        let bytes: Option<Vec<u8>> =
+            self.template.client().query(&key, cmd("GET").arg(&key)).await?;
         Ok(Calendar::new(month, bytes.as_deref()))
     }
 
@@ -174,7 +175,7 @@ impl SignInsOf {
         for month in &months {
             command.arg(self.month_key(*month));
         }
-        let read: Vec<Option<Vec<u8>>> = self.template.link().query(&self.key, &command).await?;
+        let read: Vec<Option<Vec<u8>>> = self.template.client().query(&self.key, &command).await?;
         if read.len() != months.len() {
             return Err(Error::unexpected("MGET answered for another number of keys"));
         }
@@ -195,7 +196,7 @@ impl SignInsOf {
                 command.arg(&key).arg(day.of_month() - 1).arg(1);
                 (key, command)
             });
-            for reply in self.template.link().send_all(commands.collect()).await {
+            for reply in self.template.client().send_all(commands.collect()).await {
                 reply?;
             }
         }

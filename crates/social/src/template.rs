@@ -3,9 +3,9 @@
 use redis::Value;
 use seawall_client::{
     Handle, KeyPart,
+    client::Client,
     error::{Error, Result},
     key::KeyBuffer,
-    link::Link,
     member::Member,
 };
 
@@ -35,8 +35,8 @@ impl Template {
         self.key(&*subject.to_member()?)
     }
 
-    pub(super) fn link(&self) -> &Link {
-        self.handle.link()
+    pub(super) fn client(&self) -> &Client {
+        self.handle.client()
     }
 }
 

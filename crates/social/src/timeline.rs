@@ -20,8 +20,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use redis::{FromRedisValue, Value};
 use seawall_client::{
     Handle,
+    client::ScriptInvocation,
     error::{Error, Result},
-    link::Call,
     member::Member,
 };
 
@@ -169,13 +169,13 @@ impl<M: Member> Timelines<M> {
     async fn fan_out(
         &self,
         subjects: &[M],
-        change: impl Fn(&Rebuilt) -> Call,
+        change: impl Fn(&Rebuilt) -> ScriptInvocation,
     ) -> Result<FanOut<M>> {
         let mut done = FanOut { reached: 0, missed: Vec::new() };
         for slice in subjects.chunks(FAN_OUT) {
             let calls = slice.iter().map(|subject| Ok(change(&self.keys(subject)?)));
             let calls = calls.collect::<Result<Vec<_>>>()?;
-            done.note(slice, self.inner.template.link().run_all(&calls).await)?;
+            done.note(slice, self.inner.template.client().run_all(&calls).await)?;
         }
         Ok(done)
     }
@@ -193,7 +193,7 @@ impl<M: Member> Timelines<M> {
                 .iter()
                 .map(|subject| Ok(call(&self.keys(subject)?, "has").arg(&bytes)))
                 .collect::<Result<Vec<_>>>()?;
-            for reply in self.inner.template.link().run_all(&calls).await {
+            for reply in self.inner.template.client().run_all(&calls).await {
                 let found: Option<Vec<Value>> = redis::from_redis_value(reply?)?;
                 answers.push(found.map(|found| found.first().is_some_and(|it| *it != Value::Nil)));
             }
@@ -233,8 +233,8 @@ impl<M: Member> TimelineOf<M> {
         self.change(&call(&self.keys, "remove").arg(&*member.to_member()?)).await
     }
 
-    async fn change(&self, call: &Call) -> Result<Change> {
-        match self.inner.template.link().eval::<Option<u8>>(call).await? {
+    async fn change(&self, call: &ScriptInvocation) -> Result<Change> {
+        match self.inner.template.client().eval::<Option<u8>>(call).await? {
             Some(1) => Ok(Change::Changed),
             Some(0) | None => Ok(Change::Unchanged),
             Some(other) => Err(Error::unexpected(format!("{other} is not a change's answer"))),
@@ -302,7 +302,7 @@ impl<M: Member> TimelineOf<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
-        self.keys.forget(self.inner.template.link()).await
+        self.keys.forget(self.inner.template.client()).await
     }
 
     /// The newest of the source, as they go into Redis.
@@ -318,9 +318,9 @@ impl<M: Member> TimelineOf<M> {
     }
 
     /// Runs a script on a complete timeline, which is rebuilt where needed.
-    async fn run<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
-        let link = self.inner.template.link();
-        self.keys.complete(link, || link.eval::<Option<T>>(call), || self.snapshot()).await
+    async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<T> {
+        let client = self.inner.template.client();
+        self.keys.complete(client, || client.eval::<Option<T>>(call), || self.snapshot()).await
     }
 }
 

@@ -17,9 +17,9 @@ use std::time::Duration;
 use redis::{Cmd, cmd};
 use seawall_client::{
     Handle, KeyPart,
+    client::Script,
     error::{Error, Result},
     lifetime,
-    link::Script,
     member::Member,
 };
 
@@ -112,7 +112,7 @@ impl VisitsOf {
             for visitor in slice {
                 call = call.arg(&*visitor.to_member()?);
             }
-            self.template.link().run(&call).await?;
+            self.template.client().run(&call).await?;
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl VisitsOf {
     pub async fn visitors(&self, days: std::ops::RangeInclusive<Day>) -> Result<u64> {
         match self.over(days, "PFCOUNT", "uv")? {
             None => Ok(0),
-            Some(command) => self.template.link().query(&self.key, &command).await,
+            Some(command) => self.template.client().query(&self.key, &command).await,
         }
     }
 
@@ -134,7 +134,7 @@ impl VisitsOf {
     /// As [`VisitsOf::visitors`].
     pub async fn views(&self, days: std::ops::RangeInclusive<Day>) -> Result<u64> {
         let Some(command) = self.over(days, "MGET", "pv")? else { return Ok(0) };
-        let counts: Vec<Option<u64>> = self.template.link().query(&self.key, &command).await?;
+        let counts: Vec<Option<u64>> = self.template.client().query(&self.key, &command).await?;
         Ok(counts.into_iter().flatten().sum())
     }
 

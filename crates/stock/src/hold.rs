@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
     retry::{Doubt, midway},
 };
 
@@ -120,7 +120,7 @@ impl Inventory {
     ///
     /// # Errors
     /// [`Error::Indeterminate`]: they may be held; repeat, or [`Inventory::release`]. Else as
-    /// [`Link::send`](seawall_client::Link::send).
+    /// [`Client::send`](seawall_client::Client::send).
     ///
     /// # Cancel safety
     /// Dropped, it may have held: the same. What nobody asks for again goes back after the lifetime.

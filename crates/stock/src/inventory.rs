@@ -28,9 +28,9 @@ use std::{
 
 use seawall_client::{
     Handle,
+    client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
     key::KeyPart,
-    link::{Call, Link, Script},
     retry::Doubt,
 };
 use seawall_resilience::clock::{Clock, Moment};
@@ -128,7 +128,7 @@ impl InventoryBuilder {
     /// opening has a sweeper of its own.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense; else as [`Link::send`].
+    /// [`Error::Invalid`] names the setting that makes no sense; else as [`Client::send`].
     pub async fn open(self) -> Result<Inventory> {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(Error::Invalid(format!("an inventory has 1 to {MAX_SHARDS} shards")));
@@ -147,7 +147,7 @@ impl InventoryBuilder {
         let sku = self.sku?;
         let shards = layout::open(&self.handle, &sku, self.shards).await?;
         let inner = Arc::new(Inner {
-            link: self.handle.link().clone(),
+            client: self.handle.client().clone(),
             name: String::from_utf8_lossy(&sku.0).into_owned(),
             // Not all processes begin at the same shard.
             turn: AtomicUsize::new(usize::try_from(rand::random::<u32>()).unwrap_or(0)),
@@ -197,7 +197,7 @@ pub struct Inventory {
 }
 
 pub(super) struct Inner {
-    pub(super) link: Link,
+    pub(super) client: Client,
     pub(super) name: String,
     pub(super) shards: Vec<Shard>,
     /// Where the next home is looked for.
@@ -285,7 +285,7 @@ impl Inner {
     }
 
     pub(super) fn clock(&self) -> &Clock {
-        self.link.clock()
+        self.client.clock()
     }
 
     /// Runs a movement at a shard: following its epoch, and again where the reply was lost.
@@ -293,7 +293,7 @@ impl Inner {
         &self,
         shard: usize,
         script: &'static Script,
-        arguments: impl Fn(Call) -> Call,
+        arguments: impl Fn(ScriptInvocation) -> ScriptInvocation,
     ) -> Result<Vec<String>> {
         match self.ask(shard, script, arguments).await? {
             Said::Words(words) => Ok(words),
@@ -307,7 +307,7 @@ impl Inner {
         &self,
         shard: usize,
         script: &'static Script,
-        arguments: impl Fn(Call) -> Call,
+        arguments: impl Fn(ScriptInvocation) -> ScriptInvocation,
     ) -> Result<Said> {
         let at = &self.shards[shard];
         let mut lost = 0;
@@ -317,7 +317,7 @@ impl Inner {
                 .on(&at.keys[..KEYS])
                 .arg(at.epoch.load(Ordering::Relaxed))
                 .arg(millis(self.kept));
-            let reply: Result<Vec<String>> = self.link.eval(&arguments(call)).await;
+            let reply: Result<Vec<String>> = self.client.eval(&arguments(call)).await;
             match reply {
                 Ok(words) => match words.first().map(String::as_str) {
                     Some("EPOCH") => {

@@ -8,9 +8,9 @@
 use redis::cmd;
 use seawall_client::{
     Handle,
+    client::{Client, Script},
     error::{Error, Result},
     key::KeyPart,
-    link::{Link, Script},
 };
 
 use super::inventory::Shard;
@@ -28,15 +28,15 @@ pub(super) async fn open(
     sku: &(impl KeyPart + ?Sized),
     shards: usize,
 ) -> Result<Vec<Shard>> {
-    let link = handle.link();
+    let client = handle.client();
     let key = [handle.key("stock", sku)?.as_slice(), b":layout"].concat();
-    let known: Option<String> = link.query(&key, cmd("HGET").arg(&key).arg("salts")).await?;
+    let known: Option<String> = client.query(&key, cmd("HGET").arg(&key).arg("salts")).await?;
     let proposed = match known {
         Some(known) => known,
         None => propose(handle, sku, shards)?,
     };
     let found = |step: &str| FOUND.on(&[&key]).arg(step).arg(&proposed);
-    let (salts, made): (String, Option<String>) = link.eval(&found("LAYOUT")).await?;
+    let (salts, made): (String, Option<String>) = client.eval(&found("LAYOUT")).await?;
     let salts: Option<Vec<u32>> = salts.split(' ').map(|salt| salt.parse().ok()).collect();
     let salts = salts
         .filter(|salts| (1..=MAX_SHARDS).contains(&salts.len()))
@@ -48,28 +48,29 @@ pub(super) async fn open(
         .collect::<Result<_>>()?;
     if made.is_none() {
         for shard in &shards {
-            let _: String = link.eval(&FOUND.on(&[shard.key()]).arg("SHARD").arg("")).await?;
+            let _: String = client.eval(&FOUND.on(&[shard.key()]).arg("SHARD").arg("")).await?;
         }
-        link.run(&found("MADE")).await?;
+        client.run(&found("MADE")).await?;
     }
     Ok(shards)
 }
 
 fn propose(handle: &Handle, sku: &(impl KeyPart + ?Sized), shards: usize) -> Result<String> {
-    let primaries = handle.link().primary_numbers();
+    let primaries = handle.client().primary_numbers();
     let salts: Vec<String> = (0..shards)
         .map(|shard| {
             let wanted = primaries.get(shard % primaries.len().max(1)).copied();
-            Ok(salt(handle.link(), wanted, |salt| shard_key(handle, sku, shard, salt))?.to_string())
+            Ok(salt(handle.client(), wanted, |salt| shard_key(handle, sku, shard, salt))?
+                .to_string())
         })
         .collect::<Result<_>>()?;
     Ok(salts.join(" "))
 }
 
-fn salt(link: &Link, wanted: Option<u64>, key: impl Fn(u32) -> Result<Vec<u8>>) -> Result<u32> {
+fn salt(client: &Client, wanted: Option<u64>, key: impl Fn(u32) -> Result<Vec<u8>>) -> Result<u32> {
     let Some(wanted) = wanted else { return Ok(0) };
     for salt in 0..MAX_SALT {
-        if link.node_number(&key(salt)?) == wanted {
+        if client.node_number(&key(salt)?) == wanted {
             return Ok(salt);
         }
     }

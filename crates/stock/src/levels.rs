@@ -10,8 +10,8 @@ use std::{ops::Add, time::Duration};
 
 use futures_util::future::join_all;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 
 use super::{
@@ -131,7 +131,7 @@ impl Inventory {
     /// How all shards stand. Right while others move units: each shard is read in one step.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); a shard that cannot be reached is no error.
+    /// As [`Client::send`](seawall_client::Client::send); a shard that cannot be reached is no error.
     pub async fn audit(&self) -> Result<Audit> {
         let looks = (0..self.shards()).map(|shard| self.inner.look_at_all(shard));
         let mut audit = Audit { shards: Vec::new(), closed: Vec::new(), astray: 0 };
@@ -156,7 +156,7 @@ impl Inventory {
     /// background does; true when there was nothing left to settle.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), from the first shard that failed; the others were swept.
+    /// As [`Client::send`](seawall_client::Client::send), from the first shard that failed; the others were swept.
     pub async fn sweep(&self) -> Result<bool> {
         self.inner.sweep().await
     }

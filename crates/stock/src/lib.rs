@@ -25,9 +25,9 @@ mod reference;
 mod sale;
 mod sale_repair;
 mod sale_replies;
-mod sale_term;
 mod sale_types;
 mod sale_waiting;
+mod server_epoch;
 mod settle;
 mod survey;
 mod sweeper;
@@ -43,7 +43,7 @@ pub use record::{Part, Standing};
 pub use reference::{MAX_REFERENCE_BYTES, Reference};
 pub use sale::{FlashSale, FlashSaleBuilder};
 pub use sale_types::{
-    Adopted, Changed, Confirmed, Corrected, GaveBack, Holding, HoldingState, MAX_ORDER_FIELDS,
+    Adopted, CancelOutcome, Changed, Confirmed, Corrected, Holding, HoldingState, MAX_ORDER_FIELDS,
     Opened, OrderFields, Phase, Receipt, Reserved, SaleStatus, SaleWindow,
 };
 pub use sale_waiting::{WaitingOrder, WaitingOrders};

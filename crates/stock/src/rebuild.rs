@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use redis::cmd;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 
 use super::{
@@ -129,7 +129,7 @@ impl Inner {
         for argument in arguments {
             call = call.arg(argument);
         }
-        let (word, epoch): (String, String) = eval_again(&self.link, &call).await?;
+        let (word, epoch): (String, String) = eval_again(&self.client, &call).await?;
         match word.as_str() {
             "OK" => Ok(epoch),
             _ => Err(Error::Unavailable(
@@ -142,7 +142,7 @@ impl Inner {
     async fn plan(&self, epochs: &[(usize, String)], ledger: &impl Ledger) -> Result<Vec<Plan>> {
         let book = Book::read(ledger, self.shards.len()).await?;
         let count = self.shards.len();
-        let forgotten = self.link.server_millis().saturating_add(millis(self.kept));
+        let forgotten = self.client.server_millis().saturating_add(millis(self.kept));
         let plan = |(shard, epoch): &(usize, String)| {
             let epoch: u64 = epoch.parse().map_err(|_| Error::unexpected("not an epoch"))?;
             // Beyond every attempt of the past, and below those to come: see begin.lua.
@@ -176,7 +176,7 @@ impl Inner {
     async fn cease_gathering(&self, shard: usize) -> Result<()> {
         let key = self.shards[shard].key();
         let (epoch, phase): (Option<String>, Option<String>) =
-            self.link.query(key, cmd("HMGET").arg(key).arg("epoch").arg("phase")).await?;
+            self.client.query(key, cmd("HMGET").arg(key).arg("epoch").arg("phase")).await?;
         if epoch.is_none() {
             // Lost as well: nothing can be committed there any more.
             return Ok(());

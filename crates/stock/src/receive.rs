@@ -11,8 +11,8 @@
 
 use futures_util::future::join_all;
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -70,7 +70,7 @@ impl Inventory {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a receipt without a name or with too many units, alone (2⁵²) or together with
-    /// what a shard has received before (as many); [`Error::Indeterminate`]: repeat. Else as [`Link::send`](seawall_client::Link::send).
+    /// what a shard has received before (as many); [`Error::Indeterminate`]: repeat. Else as [`Client::send`](seawall_client::Client::send).
     pub async fn receive(&self, receipt: &str, units: u64) -> Result<Received> {
         if receipt.is_empty() || receipt.len() > MAX_REFERENCE_BYTES {
             return Err(Error::Invalid(format!("a receipt has 1 to {MAX_REFERENCE_BYTES} bytes")));
@@ -126,8 +126,9 @@ impl Inner {
         upto: u64,
         (units, share): (u64, u64),
     ) -> Result<Result<u64, u64>> {
-        let arguments =
-            |call: Call| call.arg(receipt).arg(upto).arg(units).arg(share).arg(MAX_UNITS);
+        let arguments = |call: ScriptInvocation| {
+            call.arg(receipt).arg(upto).arg(units).arg(share).arg(MAX_UNITS)
+        };
         let words = self.call(shard, &RECEIVE, arguments).await?;
         let number = words.get(1).and_then(|number| number.parse().ok());
         match (words.first().map(String::as_str), number) {

@@ -88,12 +88,12 @@ impl Inventory {
     /// Compares with a ledger; all shards must be reachable.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`seawall_client::Error::Unavailable`] when the ledger cannot be
+    /// As [`Client::send`](seawall_client::Client::send); [`seawall_client::Error::Unavailable`] when the ledger cannot be
     /// read, [`seawall_client::Error::Invalid`] when it has more units than can be counted exactly.
     pub async fn reconcile(&self, ledger: &impl Ledger, repair: Repair) -> Result<Vec<Difference>> {
         let book = Book::read(ledger, self.shards()).await?;
         let mut noted = self.noted().await?;
-        let now = self.inner.link.server_millis();
+        let now = self.inner.client.server_millis();
         let (stock, totals) = (noted.levels, book.levels(now));
         let mut differences = Vec::new();
         let received = self.receipts(&book, &mut noted, repair, &mut differences).await?;
@@ -170,7 +170,7 @@ impl Inventory {
     ) -> Result<bool> {
         let sold = noted.references.values().filter(|(standing, _)| *standing == Standing::Sold);
         let remembered = sold.map(|(_, units)| units).sum();
-        let now = self.inner.link.server_millis();
+        let now = self.inner.client.server_millis();
         let nothing = (Standing::Unknown, 0);
         let mut unknown = Vec::new();
         for (text, entry) in &book.references {
@@ -226,7 +226,7 @@ impl Inventory {
                 self.sell_now(reference, entry.units).await?.is_yours()
             }
             (Standing::Held, Standing::Unknown) => {
-                let left = entry.until_millis - self.inner.link.server_millis();
+                let left = entry.until_millis - self.inner.client.server_millis();
                 let left = Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1));
                 self.hold(reference, entry.units, left).await?.is_yours()
             }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed,
-//!                            and the term in which it was vouched for (`vouched`)
+//!                            and the epoch in which it was verified (`vouched`)
 //! sale:{GROUP}:ID:buyers     hash: user → reference
 //! sale:{GROUP}:ID:receipts   hash: reference → "STATE sequence ms entry user"
 //! sale:{GROUP}               stream: reference, user, time, and what the caller adds
@@ -17,7 +17,7 @@
 //! that was given back never gets a unit again, even if its reservation arrives only afterwards.
 //!
 //! What compares a sale with a database is in `sale_repair.rs`; what keeps it from selling after its
-//! server may have forgotten something, in `sale_term.rs`.
+//! server may have forgotten something, in `server_epoch.rs`.
 //!
 //! Deliberately absent: reading the stream (see the stream worker), and more than one unit for a user
 //! (see [`Inventory`](super::Inventory)).
@@ -26,18 +26,18 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use seawall_client::{
     Handle,
+    client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
     key::KeyPart,
-    link::{Call, Link, Script},
     retry::again,
 };
 use smallvec::SmallVec;
 
 use super::{
-    sale_replies::{changed, confirmed, gave_back, opened, reserved},
+    sale_replies::{cancel_outcome, changed, confirmed, opened, reserved},
     sale_types::{
-        Changed, Confirmed, GaveBack, MAX_ORDER_FIELDS, Opened, OrderFields, Reserved, SaleStatus,
-        SaleWindow,
+        CancelOutcome, Changed, Confirmed, MAX_ORDER_FIELDS, Opened, OrderFields, Reserved,
+        SaleStatus, SaleWindow,
     },
 };
 
@@ -72,7 +72,7 @@ impl FlashSale {
             id: id.to_key(),
             waiting: 0,
             findable: false,
-            vouched: false,
+            verified: false,
             kept: Duration::from_secs(24 * 3600),
         }
     }
@@ -86,7 +86,7 @@ pub struct FlashSaleBuilder {
     stream: Result<Vec<u8>>,
     waiting: u64,
     findable: bool,
-    vouched: bool,
+    verified: bool,
     kept: Duration,
 }
 
@@ -114,12 +114,12 @@ impl FlashSaleBuilder {
         self
     }
 
-    /// Sells only after [`FlashSale::vouch`], and not any more once the server was restarted or
-    /// another one took over: either may have forgotten what it sold. [`Reserved::Unvouched`] says so.
+    /// Sells only after [`FlashSale::verify`], and not any more once the server was restarted or
+    /// another one took over: either may have forgotten what it sold. [`Reserved::Unverified`] says so.
     /// An ACL user needs `+info` for it.
     #[must_use]
-    pub fn vouched(mut self) -> Self {
-        self.vouched = true;
+    pub fn verified(mut self) -> Self {
+        self.verified = true;
         self
     }
 
@@ -147,7 +147,7 @@ impl FlashSaleBuilder {
             return Err(Error::Invalid("more orders may wait than can be counted".into()));
         }
         let inner = Inner {
-            link: self.handle.link().clone(),
+            client: self.handle.client().clone(),
             keys: [
                 sale.clone(),
                 [&sale, b":buyers".as_slice()].concat(),
@@ -155,7 +155,7 @@ impl FlashSaleBuilder {
                 stream,
             ],
             findable,
-            vouched: self.vouched,
+            verified: self.verified,
             waiting: self.waiting,
             kept: self.kept,
         };
@@ -189,13 +189,13 @@ pub struct FlashSale {
 }
 
 pub(super) struct Inner {
-    pub(super) link: Link,
+    pub(super) client: Client,
     /// Sale, buyers, receipts, stream.
     pub(super) keys: [Vec<u8>; 4],
     /// Orders that wait for a decision, where they can be found.
     findable: Option<Vec<u8>>,
-    /// Whether it must have been compared in the present term of its server.
-    pub(super) vouched: bool,
+    /// Whether it must have been compared in the present epoch of its server.
+    pub(super) verified: bool,
     waiting: u64,
     kept: Duration,
 }
@@ -205,7 +205,7 @@ impl FlashSale {
     /// again, and not by another one; see [`FlashSale::top_up`].
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated with the same reference. [`Error::Unavailable`] also when the
+    /// As [`Client::send`]; may be repeated with the same reference. [`Error::Unavailable`] also when the
     /// opening was lost on the way, as when Redis was emptied or the sale's time was over meanwhile.
     pub async fn open(&self, reference: &str, window: SaleWindow, stock: u64) -> Result<Opened> {
         self.open_with(reference, window, stock, std::iter::empty::<(u64, u64)>()).await
@@ -259,7 +259,7 @@ impl FlashSale {
     /// With the same reference it may be repeated for as long as the sale is kept.
     ///
     /// # Errors
-    /// As [`Link::send`]. [`Error::Indeterminate`]: there may be a reservation; repeat, or
+    /// As [`Client::send`]. [`Error::Indeterminate`]: there may be a reservation; repeat, or
     /// [`FlashSale::give_back`].
     ///
     /// # Cancel safety
@@ -277,7 +277,7 @@ impl FlashSale {
         }
         let (user, reference) = (user.to_key()?, reference.to_key()?);
         let call = RESERVE.on(&self.keys(4)).arg(user).arg(reference).arg(self.inner.waiting);
-        let call = call.arg(u8::from(self.inner.vouched));
+        let call = call.arg(u8::from(self.inner.verified));
         let call = order.0.iter().fold(call, |call, part| call.arg(part.as_slice()));
         reserved(self.eval(&call).await?)
     }
@@ -285,24 +285,24 @@ impl FlashSale {
     /// Gives a unit back: for sale again, and its user may buy again with another reference.
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated.
-    pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
-        Ok(gave_back(&self.decide("B", vec![reference.to_key()?]).await?))
+    /// As [`Client::send`]; may be repeated.
+    pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<CancelOutcome> {
+        Ok(cancel_outcome(&self.decide("B", vec![reference.to_key()?]).await?))
     }
 
     /// As [`FlashSale::give_back`], but there is no unit: a database refused the order because it has
     /// none left. The sale has one less from then on.
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated.
-    pub async fn void(&self, reference: &(impl KeyPart + ?Sized)) -> Result<GaveBack> {
-        Ok(gave_back(&self.decide("V", vec![reference.to_key()?]).await?))
+    /// As [`Client::send`]; may be repeated.
+    pub async fn void(&self, reference: &(impl KeyPart + ?Sized)) -> Result<CancelOutcome> {
+        Ok(cancel_outcome(&self.decide("V", vec![reference.to_key()?]).await?))
     }
 
     /// Confirms a reservation, as when it was paid, or when a database has it.
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated.
+    /// As [`Client::send`]; may be repeated.
     pub async fn confirm(&self, reference: &(impl KeyPart + ?Sized)) -> Result<Confirmed> {
         Ok(confirmed(&self.decide("C", vec![reference.to_key()?]).await?))
     }
@@ -325,7 +325,7 @@ impl FlashSale {
     ///
     /// # Errors
     /// [`Error::Invalid`] when the sale would have received more than 2⁵² units, beyond which they are not
-    /// counted exactly; else as [`Link::send`]; may be repeated.
+    /// counted exactly; else as [`Client::send`]; may be repeated.
     pub async fn top_up(&self, reference: &str, units: u64) -> Result<Changed> {
         if units > MAX_UNITS {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
@@ -337,7 +337,7 @@ impl FlashSale {
     /// Ends the sale now.
     ///
     /// # Errors
-    /// As [`Link::send`]; may be repeated.
+    /// As [`Client::send`]; may be repeated.
     pub async fn close(&self) -> Result<Changed> {
         changed(&self.eval::<Vec<String>>(&self.change("CLOSE")).await?)
     }
@@ -345,7 +345,7 @@ impl FlashSale {
     /// How the sale stands; `None` when there is none.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn status(&self) -> Result<Option<SaleStatus>> {
         Ok(match changed(&self.eval::<Vec<String>>(&self.change("LOOK")).await?)? {
             Changed::Changed(status) | Changed::Already(status) => Some(status),
@@ -359,14 +359,14 @@ impl FlashSale {
         &self.inner.keys[3]
     }
 
-    pub(super) fn change(&self, what: &str) -> Call {
+    pub(super) fn change(&self, what: &str) -> ScriptInvocation {
         CHANGE.on(&self.inner.keys[..1]).arg(what)
     }
 
     /// A word for each reference.
     async fn decide(&self, to: &str, references: Vec<Vec<u8>>) -> Result<Vec<String>> {
         let call = DECIDE.on(&self.keys(3)).arg(to);
-        self.eval(&references.into_iter().fold(call, Call::arg)).await
+        self.eval(&references.into_iter().fold(call, ScriptInvocation::arg)).await
     }
 
     /// The first of the keys, and that of what waits, where orders can be found.
@@ -375,14 +375,20 @@ impl FlashSale {
         keys.map(Vec::as_slice).collect()
     }
 
-    pub(super) async fn eval<T: redis::FromRedisValue>(&self, call: &Call) -> Result<T> {
-        eval_again(&self.inner.link, call).await
+    pub(super) async fn eval<T: redis::FromRedisValue>(
+        &self,
+        call: &ScriptInvocation,
+    ) -> Result<T> {
+        eval_again(&self.inner.client, call).await
     }
 }
 
 /// Runs an idempotent script, again where its reply was lost.
-pub(super) async fn eval_again<T: redis::FromRedisValue>(link: &Link, call: &Call) -> Result<T> {
-    again(ATTEMPTS, || link.eval(call)).await
+pub(super) async fn eval_again<T: redis::FromRedisValue>(
+    client: &Client,
+    call: &ScriptInvocation,
+) -> Result<T> {
+    again(ATTEMPTS, || client.eval(call)).await
 }
 
 impl fmt::Debug for FlashSale {

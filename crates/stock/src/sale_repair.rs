@@ -10,9 +10,9 @@
 
 use redis::cmd;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
     key::KeyPart,
-    link::Script,
 };
 
 use super::{
@@ -29,7 +29,7 @@ impl FlashSale {
     /// sale that did not know has received one more from then on.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); may be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); may be repeated.
     pub async fn adopt(
         &self,
         user: &(impl KeyPart + ?Sized),
@@ -48,7 +48,7 @@ impl FlashSale {
     /// given back or added. Confirmations may have come.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send). A repetition after a lost reply hears
+    /// As [`Client::send`](seawall_client::Client::send). A repetition after a lost reply hears
     /// [`Corrected::Moved`]: look again.
     pub async fn correct_left(&self, seen: &SaleStatus, left: u64) -> Result<Corrected> {
         if left > MAX_UNITS {
@@ -67,21 +67,21 @@ impl FlashSale {
     /// The reference under which a user has a unit.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn reference_of(&self, user: &(impl KeyPart + ?Sized)) -> Result<Option<Vec<u8>>> {
         let key = &self.inner.keys[1];
         let mut get = cmd("HGET");
         get.arg(key).arg(user.to_key()?);
-        self.inner.link.query(key, &get).await
+        self.inner.client.query(key, &get).await
     }
 
     /// Every reference that the sale knows. What is reserved or decided meanwhile may be missing or
     /// old: compare the [status](FlashSale::status) before and after.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn holdings(&self) -> Result<Vec<Holding>> {
-        let receipts = fields(&self.inner.link, &self.inner.keys[2]).await?;
+        let receipts = fields(&self.inner.client, &self.inner.keys[2]).await?;
         receipts.into_iter().map(|(reference, text)| holding(reference, &text)).collect()
     }
 }

@@ -6,15 +6,15 @@ use seawall_client::error::{Error, Result};
 
 use super::{
     sale::MAX_UNITS,
-    sale_types::{Changed, Confirmed, GaveBack, Opened, Phase, Receipt, Reserved, SaleStatus},
+    sale_types::{CancelOutcome, Changed, Confirmed, Opened, Phase, Receipt, Reserved, SaleStatus},
 };
 
-pub(super) fn gave_back(words: &[String]) -> GaveBack {
+pub(super) fn cancel_outcome(words: &[String]) -> CancelOutcome {
     match words.first().map(String::as_str) {
-        Some("DONE") => GaveBack::Returned,
-        Some("ALREADY") => GaveBack::Already,
-        Some("NONE") => GaveBack::NeverReserved,
-        _ => GaveBack::Unknown,
+        Some("DONE") => CancelOutcome::Returned,
+        Some("ALREADY") => CancelOutcome::Already,
+        Some("NONE") => CancelOutcome::NeverReserved,
+        _ => CancelOutcome::Unknown,
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn reserved(reply: Vec<redis::Value>) -> Result<Reserved> {
         "TAKEN" => Reserved::ReferenceTaken,
         "BUSY" => Reserved::Busy,
         "UNKNOWN" => Reserved::Unknown,
-        "UNVOUCHED" => Reserved::Unvouched,
+        "UNVOUCHED" => Reserved::Unverified,
         other => return Err(Error::unexpected(format!("{other} is not a sale's answer"))),
     })
 }

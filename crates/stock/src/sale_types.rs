@@ -134,9 +134,9 @@ pub enum Reserved {
     Busy,
     /// No such sale is open: it was never opened, or Redis came back empty.
     Unknown,
-    /// The sale is one that must be [vouched](super::FlashSale::vouch) for and was not in this term of
+    /// The sale is one that must be [verified](super::FlashSale::verify) and was not in this epoch of
     /// its server, which may have forgotten what it sold.
-    Unvouched,
+    Unverified,
 }
 
 impl Reserved {
@@ -172,7 +172,7 @@ pub enum Opened {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum GaveBack {
+pub enum CancelOutcome {
     /// The unit is for sale again, and the user may buy again.
     Returned,
     /// It was given back before.

@@ -10,9 +10,9 @@ use std::{collections::HashMap, fmt};
 use redis::cmd;
 use seawall_client::{
     Handle,
+    client::Client,
     error::{Error, Result},
     key::KeyPart,
-    link::Link,
 };
 
 use super::sale::waiting_key;
@@ -28,7 +28,7 @@ impl WaitingOrders {
     /// [`Error::Invalid`] for an empty or huge name.
     pub fn new(handle: &Handle, group: &(impl KeyPart + ?Sized)) -> Result<WaitingOrders> {
         let key = waiting_key(&handle.key("sale", group)?);
-        Ok(WaitingOrders { link: handle.link().clone(), key })
+        Ok(WaitingOrders { client: handle.client().clone(), key })
     }
 }
 
@@ -55,7 +55,7 @@ impl WaitingOrders {
 /// ```
 #[derive(Clone)]
 pub struct WaitingOrders {
-    link: Link,
+    client: Client,
     key: Vec<u8>,
 }
 
@@ -76,21 +76,21 @@ impl WaitingOrders {
     /// The order with this reference, if it waits.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn find(&self, reference: &(impl KeyPart + ?Sized)) -> Result<Option<WaitingOrder>> {
         let reference = reference.to_key()?;
         let mut get = cmd("HGET");
         get.arg(&self.key).arg(&reference);
-        let text: Option<Vec<u8>> = self.link.query(&self.key, &get).await?;
+        let text: Option<Vec<u8>> = self.client.query(&self.key, &get).await?;
         text.map(|text| parse(reference, &text)).transpose()
     }
 
     /// All that wait. What is reserved or decided meanwhile may or may not be among them.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn all(&self) -> Result<Vec<WaitingOrder>> {
-        let fields = fields(&self.link, &self.key).await?;
+        let fields = fields(&self.client, &self.key).await?;
         fields.into_iter().map(|(reference, text)| parse(reference, &text)).collect()
     }
 }
@@ -99,13 +99,13 @@ impl WaitingOrders {
 type Scanned = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// All fields of a hash, in steps that do not hold up the server.
-pub(super) async fn fields(link: &Link, key: &[u8]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+pub(super) async fn fields(client: &Client, key: &[u8]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
     let mut fields = HashMap::new();
     let mut cursor = "0".to_owned();
     loop {
         let mut scan = cmd("HSCAN");
         scan.arg(key).arg(&cursor).arg("COUNT").arg(STEP);
-        let (next, found): Scanned = link.query(key, &scan).await?;
+        let (next, found): Scanned = client.query(key, &scan).await?;
         fields.extend(found);
         if next == "0" {
             return Ok(fields);

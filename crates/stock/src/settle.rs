@@ -14,8 +14,8 @@ use std::fmt;
 
 use futures_util::future::join_all;
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
     retry::midway,
 };
 
@@ -114,7 +114,7 @@ impl Inventory {
     /// Sells what is held under a reference.
     ///
     /// # Errors
-    /// [`Error::Indeterminate`]: it may be sold; repeat. Else as [`Link::send`](seawall_client::Link::send).
+    /// [`Error::Indeterminate`]: it may be sold; repeat. Else as [`Client::send`](seawall_client::Client::send).
     pub async fn sell(&self, reference: &Reference) -> Result<Settled> {
         self.inner.settle_at_home(reference, "S", Standing::Sold).await
     }
@@ -138,7 +138,7 @@ impl Inventory {
     /// Where a reference stands, and with how many units.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Unavailable`] when its home cannot be reached.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Unavailable`] when its home cannot be reached.
     pub async fn standing(&self, reference: &Reference) -> Result<(Standing, u64)> {
         let home = reference.home(self.shards());
         let record = self.inner.decide(home, reference, "?", 0).await?;
@@ -387,9 +387,9 @@ impl Inner {
             // A later attempt begins when the one before it is over, and what was committed is no
             // attempt any more.
             _ if record.attempt > attempt => Known::Decided(Verdict::Back),
-            Standing::Gathering => Known::until(record.ends_millis - self.link.server_millis()),
+            Standing::Gathering => Known::until(record.ends_millis - self.client.server_millis()),
             Standing::Held if counts => {
-                Known::until(record.ends_millis - self.link.server_millis())
+                Known::until(record.ends_millis - self.client.server_millis())
             }
             Standing::Sold if counts => Known::Decided(Verdict::Sold),
             _ => Known::Decided(Verdict::Back),

@@ -19,7 +19,7 @@ impl Inner {
         // Bounded by the server: a scan ends when it has come round.
         loop {
             let (next, page): (u64, Vec<(String, String)>) = self
-                .link
+                .client
                 .query(key, cmd("HSCAN").arg(key).arg(cursor).arg("COUNT").arg(PAGE))
                 .await?;
             all.extend(page);

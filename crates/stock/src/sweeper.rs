@@ -132,7 +132,7 @@ async fn is_free(inner: &Inner) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use seawall_client::testing::Stage;
+    use seawall_client::testing::TestServer;
 
     use super::*;
     use crate::Inventory;
@@ -142,12 +142,12 @@ mod tests {
     const SHARDS: usize = 200;
 
     /// Moves time on until so many shards are idle.
-    async fn until_idle(stage: &Stage, shards: usize) {
+    async fn until_idle(test_server: &TestServer, shards: usize) {
         for _ in 0..1_000 {
-            if IdleShards::of(stage.handle()).0.load(Ordering::Relaxed) == shards {
+            if IdleShards::of(test_server.handle()).0.load(Ordering::Relaxed) == shards {
                 return;
             }
-            stage.advance(EVERY / 10).await;
+            test_server.advance(EVERY / 10).await;
             // Real time: others have their turn.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -156,18 +156,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_hold_with_a_reference_that_was_kept_wakes_it() {
-        let stage = Stage::start().await.expect("it starts");
-        let builder = Inventory::builder(stage.handle(), "sku").shards(SHARDS).sweep_every(EVERY);
+        let test_server = TestServer::start().await.expect("it starts");
+        let builder =
+            Inventory::builder(test_server.handle(), "sku").shards(SHARDS).sweep_every(EVERY);
         let stock = builder.open().await.expect("answered");
         let _ = stock.receive("first", 10 * SHARDS as u64).await.expect("received");
         let reference = stock.reference("order").expect("a name");
-        until_idle(&stage, SHARDS).await;
+        until_idle(&test_server, SHARDS).await;
         let held = stock.hold(&reference, 1, Duration::from_secs(3_600)).await.expect("answered");
         assert!(held.is_yours(), "{held:?}");
-        until_idle(&stage, 0).await;
+        until_idle(&test_server, 0).await;
         // Woken for nothing: it goes back to sleep.
         let _ = stock.release(&reference).await.expect("answered");
-        until_idle(&stage, SHARDS).await;
-        stage.shutdown().await;
+        until_idle(&test_server, SHARDS).await;
+        test_server.shutdown().await;
     }
 }

@@ -1,18 +1,18 @@
 //! What the toolkit runs on, so that each of its tests can run on each one.
 //!
 //! ```no_run
-//! use seawall_testkit::backend::{Backend, Stand};
+//! use seawall_testkit::backend::{Backend, TestBackend};
 //!
 //! for backend in Backend::all() {
-//!     let stand = Stand::shared(backend)?;
+//!     let stand = TestBackend::shared(backend)?;
 //!     // … connect to stand.url(), with keys under a prefix of the test's own …
 //! }
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
 //! `cargo xtask test` starts one Redis, one Valkey, one Sentinel set and one Cluster before the tests
-//! and names them in the environment; [`Stand::shared`] uses those and starts its own when there are
-//! none, as under a bare `cargo test`. What breaks things takes [`Stand::private`].
+//! and names them in the environment; [`TestBackend::shared`] uses those and starts its own when there are
+//! none, as under a bare `cargo test`. What breaks things takes [`TestBackend::private`].
 
 use std::fmt;
 use std::io;
@@ -78,7 +78,7 @@ impl fmt::Display for Backend {
 
 /// A backend that runs for as long as this value lives, or is somebody else's.
 #[derive(Debug)]
-pub struct Stand {
+pub struct TestBackend {
     backend: Backend,
     url: String,
     running: Running,
@@ -101,7 +101,7 @@ impl Running {
     }
 }
 
-impl Stand {
+impl TestBackend {
     /// The backend that all tests share, or one of its own when none was started for them.
     ///
     /// # Errors

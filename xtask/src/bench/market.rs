@@ -44,7 +44,7 @@ pub(super) fn run(quick: bool, rounds: usize) -> Outcome {
     let rounds = if quick { 1 } else { rounds };
     let (redis, beside) = (ServerProcess::redis()?, ServerProcess::redis()?);
     let data = tempfile::tempdir().context("no temporary folder")?;
-    let market = Served::start(
+    let market = MarketProcess::start(
         Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--sms", "echo", "--log", "warn"])
             .args(["--admin-phone", "19999999999"])
@@ -62,10 +62,10 @@ pub(super) fn run(quick: bool, rounds: usize) -> Outcome {
     let shop = Client::connect(market.address)?.http.call("GET", "/shop/1", &[], b"")?.body;
     let file = data.path().join("shop.json");
     fs::write(&file, shop)?;
-    let bare =
-        Served::start(Command::new(&bench).args(["bare", &beside.url()]).arg(&file), |line| {
-            Some(line.to_owned())
-        })?;
+    let bare = MarketProcess::start(
+        Command::new(&bench).args(["bare", &beside.url()]).arg(&file),
+        |line| Some(line.to_owned()),
+    )?;
 
     let read = compare(
         ("a shop, from memory", "axum alone, the same bytes", 0.6),
@@ -296,12 +296,12 @@ impl Client {
 }
 
 /// A server that ends with this value.
-struct Served {
+struct MarketProcess {
     child: Child,
     address: SocketAddr,
 }
 
-impl Served {
+impl MarketProcess {
     /// Starts a server that prints where it listens.
     fn start(command: &mut Command, address: impl Fn(&str) -> Option<String>) -> Outcome<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -311,7 +311,7 @@ impl Served {
         // What it prints later is read and forgotten.
         std::thread::spawn(move || lines.for_each(drop));
         match found {
-            Some(address) => Ok(Served { child, address }),
+            Some(address) => Ok(MarketProcess { child, address }),
             None => {
                 let _ = child.wait();
                 Err(Failure::new("a server did not say where it listens"))
@@ -320,7 +320,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for MarketProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -22,7 +22,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use seawall_client::link::{Script, slot};
+use seawall_client::client::{Script, slot};
 
 pub(crate) static COPY: Script = Script::new(include_str!("script/copy.lua"));
 

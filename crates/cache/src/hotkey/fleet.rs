@@ -16,7 +16,7 @@ use std::{
 };
 
 use redis::Value;
-use seawall_client::link::{Call, Event, Script};
+use seawall_client::client::{Event, Script, ScriptInvocation};
 use seawall_resilience::clock::Moment;
 use tokio::sync::watch;
 
@@ -105,7 +105,7 @@ pub(super) async fn report(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
 
 /// Hears who became hot or cool until the handle is shut down.
 pub(super) async fn listen(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    let mut subscription = shared.link.hub().join(&shared.channel);
+    let mut subscription = shared.client.pubsub().join(&shared.channel);
     loop {
         let event = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
@@ -223,11 +223,11 @@ impl Reporter {
         for candidate in candidates {
             shards.entry(shard(&candidate.key)).or_default().push(candidate);
         }
-        let calls: Vec<Call> =
+        let calls: Vec<ScriptInvocation> =
             shards.iter().map(|(number, group)| report_call(shared, *number, group)).collect();
         let mut failed = false;
         let asked = shared.clock.now();
-        let replies = shared.link.run_all(&calls).await;
+        let replies = shared.client.run_all(&calls).await;
         for (group, reply) in shards.values().zip(replies) {
             shared.metrics.reports.increment(1);
             match reply.map(|reply| parse_report(group, reply)) {
@@ -254,7 +254,7 @@ impl Reporter {
     /// Without Redis: what this process alone reads often enough is hot, for this process.
     fn decide_alone(&self, candidates: &[Candidate]) {
         let shared = &self.shared;
-        let now = u64::try_from(shared.link.server_millis()).unwrap_or(0);
+        let now = u64::try_from(shared.client.server_millis()).unwrap_or(0);
         for candidate in candidates {
             let before = shared.board.get(&candidate.key);
             let wanted = candidate.rule.threshold / if before.is_some() { 2 } else { 1 };
@@ -284,7 +284,7 @@ impl Reporter {
     }
 }
 
-fn report_call(shared: &Shared, number: u64, group: &[Candidate]) -> Call {
+fn report_call(shared: &Shared, number: u64, group: &[Candidate]) -> ScriptInvocation {
     let windows = shared.key("hot-window", number);
     let mut keys = vec![shared.key("hot-keys", number)];
     keys.extend(group.iter().map(|candidate| [&windows[..], b":", &candidate.key].concat()));

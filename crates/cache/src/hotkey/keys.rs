@@ -76,7 +76,7 @@ impl HotKeys {
     pub(crate) fn join(&self, handle: &Handle, member: Member) {
         let shared = &self.shared;
         let mut members = shared.members.write().unwrap_or_else(PoisonError::into_inner);
-        members.retain(|member| member.shelf.strong_count() > 0);
+        members.retain(|member| member.sink.strong_count() > 0);
         members.push(member);
         let rules = members.iter().flat_map(|member| member.rules.each());
         shared.sketch.want(rules.map(fleet::floor).min().unwrap_or(u64::MAX));
@@ -134,7 +134,7 @@ impl HotKeys {
     /// The keys that are hot in the whole fleet now, the most read first; asks Redis.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn fleet(&self) -> Result<Vec<HotKey>> {
         let shards: Vec<u64> = (0..SHARDS).collect();
         let lists: Result<Vec<Vec<HotKey>>> = self.shared.list(&shards).await.into_iter().collect();
@@ -146,7 +146,7 @@ impl HotKeys {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a time of zero or more than a year, or when too many keys are hot; else
-    /// as [`Link::send`](seawall_client::Link::send). Declaring twice is the same as once.
+    /// as [`Client::send`](seawall_client::Client::send). Declaring twice is the same as once.
     pub async fn declare(&self, entry: &[u8], lasting: Duration) -> Result<()> {
         if lasting < Duration::from_millis(1) || lasting > LONGEST {
             return Err(Error::Invalid(format!(
@@ -165,7 +165,7 @@ impl HotKeys {
     /// again by itself.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn undeclare(&self, entry: &[u8]) -> Result<bool> {
         self.shared.declare(entry, Duration::ZERO).await
     }

@@ -35,5 +35,5 @@ mod wire;
 
 pub use keys::{HotEvent, HotKeys, HotStatus};
 pub use rule::{HotRule, HotRules};
-pub(crate) use shared::{Member, Shelf};
+pub(crate) use shared::{HotKeySink, Member};
 pub use wire::{HotKey, HotReason};

@@ -12,8 +12,8 @@ use metrics::{Counter, Gauge};
 use redis::Value;
 use seawall_client::{
     Handle,
+    client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Link, Script},
 };
 use seawall_resilience::clock::{Clock, Moment};
 
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(2500);
 const MAX_COOLED: usize = 128;
 
 /// A cache, as hot keys know it.
-pub(crate) trait Shelf: Send + Sync {
+pub(crate) trait HotKeySink: Send + Sync {
     /// The version of a fresh copy in memory; 0 without one.
     fn version(&self, entry: &[u8]) -> u64;
     /// Fetches entries into memory, in the background.
@@ -51,7 +51,7 @@ pub(crate) trait Shelf: Send + Sync {
 pub(crate) struct Member {
     pub(crate) entry_prefix: Vec<u8>,
     pub(crate) rules: HotRules,
-    pub(crate) shelf: Weak<dyn Shelf>,
+    pub(crate) sink: Weak<dyn HotKeySink>,
 }
 
 impl Member {
@@ -64,7 +64,7 @@ type Listener = Arc<dyn Fn(&HotEvent) + Send + Sync>;
 
 /// What the tasks and the caches share.
 pub(super) struct Shared {
-    pub(super) link: Link,
+    pub(super) client: Client,
     pub(super) clock: Clock,
     prefix: String,
     pub(super) channel: Vec<u8>,
@@ -93,7 +93,7 @@ impl Shared {
     pub(super) fn new(handle: &Handle) -> Self {
         let prefix = handle.prefix().to_owned();
         Shared {
-            link: handle.link().clone(),
+            client: handle.client().clone(),
             clock: handle.clock().clone(),
             channel: format!("{prefix}hot-keys").into_bytes(),
             prefix,
@@ -127,16 +127,16 @@ impl Shared {
             .arg(entry)
             .arg(u64::try_from(lasting.as_millis()).unwrap_or(u64::MAX))
             .arg(MAX_HOT_IN_SHARD);
-        self.link.eval(&call).await
+        self.client.eval(&call).await
     }
 
     /// The hot keys of these shards, as Redis has them.
     pub(super) async fn list(&self, shards: &[u64]) -> Vec<Result<Vec<HotKey>>> {
-        let calls: Vec<Call> = shards
+        let calls: Vec<ScriptInvocation> = shards
             .iter()
             .map(|shard| LIST.on(&[self.key("hot-keys", *shard)]).arg(&self.channel))
             .collect();
-        let replies = self.link.run_all(&calls).await;
+        let replies = self.client.run_all(&calls).await;
         replies.into_iter().map(|reply| parse_list(reply?)).collect()
     }
 
@@ -149,20 +149,20 @@ impl Shared {
     /// Whether a cache of this process was read past its memory since this was last asked.
     pub(super) fn was_read(&self) -> bool {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
-        let shelves = members.iter().filter_map(|member| member.shelf.upgrade());
-        shelves.filter(|shelf| shelf.was_read()).count() > 0
+        let shelves = members.iter().filter_map(|member| member.sink.upgrade());
+        shelves.filter(|sink| sink.was_read()).count() > 0
     }
 
     /// The caches that have this key.
-    fn shelves(&self, key: &[u8]) -> Vec<Arc<dyn Shelf>> {
+    fn shelves(&self, key: &[u8]) -> Vec<Arc<dyn HotKeySink>> {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let with_key = members.iter().filter(|member| key.starts_with(&member.entry_prefix));
-        with_key.filter_map(|member| member.shelf.upgrade()).collect()
+        with_key.filter_map(|member| member.sink.upgrade()).collect()
     }
 
     /// The newest version that a cache of this process has in memory.
     pub(super) fn version(&self, key: &[u8]) -> u64 {
-        self.shelves(key).iter().map(|shelf| shelf.version(key)).max().unwrap_or(0)
+        self.shelves(key).iter().map(|sink| sink.version(key)).max().unwrap_or(0)
     }
 
     /// An answer that was asked for at this moment says that these keys are hot.
@@ -187,8 +187,8 @@ impl Shared {
                 tracing::info!(key = hot.key, reads = hot.reads, "a key is hot");
                 self.metrics.promotions.increment(1);
                 self.metrics.hot.set(self.board.len() as f64);
-                for shelf in self.shelves(&hot.bytes) {
-                    shelf.warm(vec![hot.clone()]);
+                for sink in self.shelves(&hot.bytes) {
+                    sink.warm(vec![hot.clone()]);
                 }
                 self.tell(&HotEvent::Hot(hot));
             }
@@ -199,9 +199,9 @@ impl Shared {
     /// since.
     pub(super) fn warm(&self, known: &[HotKey]) {
         for hot in known {
-            for shelf in self.shelves(&hot.bytes) {
-                if shelf.version(&hot.bytes) == 0 {
-                    shelf.warm(vec![hot.clone()]);
+            for sink in self.shelves(&hot.bytes) {
+                if sink.version(&hot.bytes) == 0 {
+                    sink.warm(vec![hot.clone()]);
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Shared {
         tracing::info!(key = %String::from_utf8_lossy(key), "a key has cooled");
         self.metrics.demotions.increment(1);
         self.metrics.hot.set(self.board.len() as f64);
-        self.shelves(key).iter().for_each(|shelf| shelf.cool(key));
+        self.shelves(key).iter().for_each(|sink| sink.cool(key));
         self.tell(&HotEvent::Cool(key.to_vec()));
     }
 

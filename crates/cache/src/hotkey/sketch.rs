@@ -34,7 +34,7 @@ use std::{
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The most stripes there are; a thread's number comes from [`seawall_client::tally`].
+/// The most stripes there are; a thread's number comes from [`seawall_client::striped_counter`].
 const MAX_STRIPES: usize = 16;
 const BUCKETS: usize = 256;
 const WAYS: usize = 8;
@@ -119,7 +119,7 @@ impl Sketch {
     }
 
     fn stripe(&self) -> &Stripe {
-        &self.stripes[seawall_client::tally::stripe() & (self.stripes.len() - 1)]
+        &self.stripes[seawall_client::striped_counter::stripe() & (self.stripes.len() - 1)]
     }
 
     /// Counts a read that was wanted.

@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use seawall_testkit::Served;
+use seawall_testkit::MarketProcess;
 use tempfile::TempDir;
 
 /// Set to `docs`, pictures of the screens go to docs/screens instead of target/browser/shots.
@@ -16,7 +16,7 @@ const SHOTS: &str = "SEAWALL_SHOTS";
 
 /// A running market.
 pub(crate) struct Stage {
-    served: Served,
+    served: MarketProcess,
     _folder: TempDir,
 }
 
@@ -37,8 +37,8 @@ impl Stage {
     /// Starts one with the demo town; `args` stand beside the usual ones.
     pub(crate) fn start(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut command = Served::command(env!("CARGO_BIN_EXE_seawall"), folder.path());
-        let served = Served::start(command.args(["--sms", "echo"]).args(args));
+        let mut command = MarketProcess::command(env!("CARGO_BIN_EXE_seawall"), folder.path());
+        let served = MarketProcess::start(command.args(["--sms", "echo"]).args(args));
         Self { served: served.expect("the binary starts"), _folder: folder }
     }
 

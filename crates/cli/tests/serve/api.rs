@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::client::Served;
+use crate::client::MarketProcess;
 
 /// Requests that are drawn for each operation, beside those that cover every bound of its input.
 const EXAMPLES: &str = "5";
@@ -25,7 +25,7 @@ fn schemathesis() -> PathBuf {
 /// Draws requests as somebody who is logged in.
 fn answers_as_described(phone: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let served = Served::start(&folder.path().join("data"), &["--log", "error"]);
+    let served = MarketProcess::start(&folder.path().join("data"), &["--log", "error"]);
     let token = served.client().log_in(phone);
     let output = Command::new(schemathesis())
         .current_dir(folder.path())

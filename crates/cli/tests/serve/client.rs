@@ -9,19 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seawall_testkit::{HttpAnswer, Served as Process};
+use seawall_testkit::{HttpAnswer, MarketProcess as Process};
 use serde_json::Value;
 
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running `seawall serve` that ends with this value.
-pub(crate) struct Served {
+pub(crate) struct MarketProcess {
     process: Process,
     pub(crate) address: SocketAddr,
 }
 
-impl Served {
+impl MarketProcess {
     /// Starts it on a free port and waits until it says where it is.
     pub(crate) fn start(data: &Path, args: &[&str]) -> Self {
         Self::start_with(data, args, &[])
@@ -33,7 +33,7 @@ impl Served {
         let process = Process::start(command.args(args).envs(variables.iter().copied()));
         let process = process.expect("the binary starts");
         let address = process.address();
-        Served { process, address }
+        MarketProcess { process, address }
     }
 
     /// Ends it as a crash would.
@@ -203,7 +203,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Logs many in, over several connections; a token each.
-pub(crate) fn crowd(served: &Served, count: usize) -> Vec<String> {
+pub(crate) fn crowd(served: &MarketProcess, count: usize) -> Vec<String> {
     const CONNECTIONS: usize = 8;
     std::thread::scope(|scope| {
         let part = |start: usize| {

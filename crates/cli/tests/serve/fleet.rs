@@ -4,14 +4,14 @@
 use seawall_testkit::{Cluster, Nginx, TestDatabase};
 use serde_json::json;
 
-use crate::client::{Http, Served, data, eventually};
+use crate::client::{Http, MarketProcess, data, eventually};
 
 /// The servers and two instances on them.
 struct Fleet {
     _cluster: Cluster,
     _database: TestDatabase,
     _folders: [tempfile::TempDir; 2],
-    instances: [Served; 2],
+    instances: [MarketProcess; 2],
     nginx: Nginx,
 }
 
@@ -21,7 +21,7 @@ impl Fleet {
         let database = TestDatabase::create().expect("MariaDB");
         let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
         let instances = [0, 1].map(|number| {
-            Served::start_with(
+            MarketProcess::start_with(
                 folders[number].path(),
                 &["--redis", &cluster.url(), "--sms", "echo", "--trusted-proxies", "127.0.0.1"],
                 &[("SEAWALL_DATABASE", database.url())],

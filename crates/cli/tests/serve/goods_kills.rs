@@ -19,7 +19,7 @@ use std::{
 use seawall_testkit::{ServerBuilder, TestDatabase};
 use serde_json::json;
 
-use crate::client::{Http, PATIENCE, Served, crowd, data, eventually};
+use crate::client::{Http, MarketProcess, PATIENCE, crowd, data, eventually};
 
 /// Users who buy, together more than there is.
 const BUYERS: usize = 160;
@@ -51,7 +51,7 @@ fn wanted(buyer: usize) -> i64 {
 #[test]
 fn the_one_process_with_everything_inside_is_killed_and_comes_back() {
     let dir = tempfile::tempdir().expect("a folder");
-    let served = killed_in_the_middle(|| Served::start(dir.path(), &[]));
+    let served = killed_in_the_middle(|| MarketProcess::start(dir.path(), &[]));
     assert_eq!(served.terminate(), Some(0));
 }
 
@@ -63,7 +63,7 @@ fn a_process_on_redis_and_mariadb_is_killed_and_comes_back() {
     let url = format!("redis://127.0.0.1:{}", redis.port());
     let served = killed_in_the_middle(|| {
         let variables = [("SEAWALL_DATABASE", database.url())];
-        Served::start_with(dir.path(), &["--redis", &url, "--sms", "echo"], &variables)
+        MarketProcess::start_with(dir.path(), &["--redis", &url, "--sms", "echo"], &variables)
     });
     let log = "SELECT CONCAT(COUNT(*), ' ', COUNT(DISTINCT o.user_id)) FROM orders o WHERE o.id > 1000; \
                SELECT COUNT(*) FROM inventory i JOIN (SELECT sku_id, SUM(delta) AS units FROM \
@@ -77,7 +77,7 @@ fn a_process_on_redis_and_mariadb_is_killed_and_comes_back() {
 }
 
 /// Lets everybody buy from a process that is killed meanwhile, and checks what came of it.
-fn killed_in_the_middle(start: impl Fn() -> Served + Sync) -> Served {
+fn killed_in_the_middle(start: impl Fn() -> MarketProcess + Sync) -> MarketProcess {
     let first = start();
     let tokens = crowd(&first, BUYERS);
     let before = on_hand(&mut first.client(), SCARCE);
@@ -98,8 +98,8 @@ fn killed_in_the_middle(start: impl Fn() -> Served + Sync) -> Served {
 fn storm(
     door: &Door,
     tokens: &[String],
-    kill: impl FnOnce() -> Served + Send,
-) -> (HashMap<String, Told>, Served) {
+    kill: impl FnOnce() -> MarketProcess + Send,
+) -> (HashMap<String, Told>, MarketProcess) {
     let told = Mutex::new(HashMap::new());
     let placed = AtomicUsize::new(0);
     let (middle, reached) = mpsc::channel();
@@ -203,7 +203,7 @@ fn on_hand(client: &mut Http, sku: &str) -> i64 {
 }
 
 /// What everybody was told is true, and every unit is accounted for in both stores.
-fn check(told: &HashMap<String, Told>, tokens: &[String], served: &Served, scarce: i64) {
+fn check(told: &HashMap<String, Told>, tokens: &[String], served: &MarketProcess, scarce: i64) {
     assert_eq!(told.len(), BUYERS, "everybody got an answer");
     let mut client = served.client();
     let (mut sold, mut orders) = (0, 0);

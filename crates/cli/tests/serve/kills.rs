@@ -20,7 +20,7 @@ use std::{
 use seawall_testkit::{Address, Client, Reply, ServerBuilder, ServerProcess, TestDatabase};
 use tempfile::TempDir;
 
-use crate::client::{Http, PATIENCE, Served, crowd};
+use crate::client::{Http, MarketProcess, PATIENCE, crowd};
 
 /// Users who buy, and vouchers that there are.
 const BUYERS: usize = 1_000;
@@ -121,13 +121,13 @@ fn redis_comes_back_without_its_last_orders() {
 #[test]
 fn the_one_process_with_everything_inside_is_killed_and_comes_back() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut served = Served::start(dir.path(), &[]);
+    let mut served = MarketProcess::start(dir.path(), &[]);
     let tokens = crowd(&served, BUYERS);
     let doors = Mutex::new(vec![served.address]);
     let told = storm(&doors, &tokens, || {
         doors.lock().unwrap().clear();
         served.kill();
-        served = Served::start(dir.path(), &[]);
+        served = MarketProcess::start(dir.path(), &[]);
         doors.lock().unwrap().push(served.address);
     });
     check(&told, &served, &Address::Unix(dir.path().join("engine.sock")));
@@ -152,14 +152,14 @@ impl Instance {
         Instance(tempfile::tempdir().expect("a folder"))
     }
 
-    fn serve(&self, redis: &ServerProcess, database: &TestDatabase) -> Served {
+    fn serve(&self, redis: &ServerProcess, database: &TestDatabase) -> MarketProcess {
         self.serve_at(&redis_url(redis), database)
     }
 
-    fn serve_at(&self, redis: &str, database: &TestDatabase) -> Served {
+    fn serve_at(&self, redis: &str, database: &TestDatabase) -> MarketProcess {
         let path: &Path = self.0.path();
         let variables = [("SEAWALL_DATABASE", database.url())];
-        Served::start_with(path, &["--redis", redis, "--sms", "echo"], &variables)
+        MarketProcess::start_with(path, &["--redis", redis, "--sms", "echo"], &variables)
     }
 }
 
@@ -237,7 +237,7 @@ impl Buyer<'_> {
 }
 
 /// What everybody was told is true, and both stores come out even.
-fn check(told: &HashMap<String, Told>, served: &Served, redis: &Address) {
+fn check(told: &HashMap<String, Told>, served: &MarketProcess, redis: &Address) {
     assert_eq!(told.len(), BUYERS, "everybody got an answer");
     let mut client = served.client();
     let mut orders = all_stand(told, served);
@@ -261,7 +261,7 @@ fn check(told: &HashMap<String, Told>, served: &Served, redis: &Address) {
 }
 
 /// Every order that anybody was told of stands in the database.
-fn all_stand(told: &HashMap<String, Told>, served: &Served) -> Vec<String> {
+fn all_stand(told: &HashMap<String, Told>, served: &MarketProcess) -> Vec<String> {
     let mut client = served.client();
     let mut orders = Vec::new();
     for (token, answer) in told {

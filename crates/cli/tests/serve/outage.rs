@@ -3,7 +3,7 @@
 use seawall_testkit::{ServerBuilder, ServerProcess, TestDatabase};
 use serde_json::json;
 
-use crate::client::{Answer, Http, Served, data, eventually};
+use crate::client::{Answer, Http, MarketProcess, data, eventually};
 
 #[track_caller]
 fn shut(answer: std::io::Result<Answer>) {
@@ -30,7 +30,7 @@ fn without_redis_reading_goes_on_and_buying_is_shut_and_afterwards_all_is_consis
         .start()
         .expect("redis-server");
     let url = format!("redis://127.0.0.1:{}", redis.port());
-    let served = Served::start_with(
+    let served = MarketProcess::start_with(
         dir.path(),
         &["--redis", &url, "--sms", "echo"],
         &[("SEAWALL_DATABASE", database.url())],

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path, sync::Mutex};
 
 use seawall_testkit::{Address, Client};
 
-use crate::client::{Answer, Http, Served, crowd};
+use crate::client::{Answer, Http, MarketProcess, crowd};
 
 /// Connections that buy at the same time.
 const BUYERS_AT_ONCE: usize = 16;
@@ -12,7 +12,7 @@ const BUYERS_AT_ONCE: usize = 16;
 #[test]
 fn a_thousand_buyers_over_http_get_exactly_a_hundred() {
     let dir = tempfile::tempdir().expect("a folder");
-    let served = Served::start(dir.path(), &[]);
+    let served = MarketProcess::start(dir.path(), &[]);
     let tokens = crowd(&served, 1000);
     let answers = buy(served.address, &tokens);
     let won: Vec<_> = answers.iter().filter(|(_, answer)| answer.status == 200).collect();

@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _, process::Output};
 
-use crate::client::{Served, command};
+use crate::client::{MarketProcess, command};
 
 fn run(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -57,7 +57,7 @@ fn what_cannot_be_reached_is_named() {
 fn it_ends_in_order_keeps_its_data_private_and_comes_back() {
     let dir = tempfile::tempdir().expect("a folder");
     let data = dir.path().join("data");
-    let served = Served::start(&data, &[]);
+    let served = MarketProcess::start(&data, &[]);
     let mut client = served.client();
     let token = client.log_in("10000000001");
     let order = client.post("/voucher-order/seckill/1", &token).expect("an answer").text();
@@ -72,7 +72,7 @@ fn it_ends_in_order_keeps_its_data_private_and_comes_back() {
     }
     assert_eq!(served.terminate(), Some(0), "also with a connection open");
 
-    let served = Served::start(&data, &["--no-demo"]);
+    let served = MarketProcess::start(&data, &["--no-demo"]);
     let mut client = served.client();
     assert_eq!(client.get("/user/me", &token).expect("an answer").status, 200);
     assert_eq!(client.settled(&order, &token), "UNPAID");
@@ -82,7 +82,7 @@ fn it_ends_in_order_keeps_its_data_private_and_comes_back() {
 #[test]
 fn without_demo_data_it_starts_empty() {
     let dir = tempfile::tempdir().expect("a folder");
-    let served = Served::start(dir.path(), &["--no-demo"]);
+    let served = MarketProcess::start(dir.path(), &["--no-demo"]);
     let mut client = served.client();
     assert_eq!(client.get("/shop/1", "").expect("an answer").status, 404);
     let list = client.get("/voucher/seckill/list", "").expect("an answer").body;

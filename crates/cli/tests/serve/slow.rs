@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::client::Served;
+use crate::client::MarketProcess;
 
 /// Connections that dribble; the service takes 8,192.
 const SLOW: usize = 5_000;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[test]
 fn five_thousand_slow_connections_do_not_stop_the_others() {
     let dir = tempfile::tempdir().expect("a folder");
-    let served = Served::start(dir.path(), &[]);
+    let served = MarketProcess::start(dir.path(), &[]);
     let mut slow: Vec<TcpStream> = (0..SLOW)
         .map(|number| {
             let mut stream = TcpStream::connect(served.address)

@@ -17,13 +17,13 @@ use tokio_util::task::TaskTracker;
 
 use super::{Handle, Inner, slots::Slots};
 use crate::{
-    error::{Error, Result},
-    link::{
-        Cluster, Link, Node, Route, Sentinels, Topology,
+    client::{
+        Client, Cluster, Node, Route, Sentinels, Topology,
         dial::{Address, Dialer},
         tls::Tls,
         url::{Place, Target},
     },
+    error::{Error, Result},
     testing::Faults,
 };
 
@@ -62,7 +62,7 @@ pub struct Builder<H = Handle> {
     ca_file: Option<PathBuf>,
     connect_timeout: Duration,
     response_timeout: Duration,
-    level1_bytes: u64,
+    local_max_bytes: u64,
     clock: Clock,
     faults: Faults,
     #[cfg(feature = "embedded")]
@@ -86,7 +86,7 @@ impl<H: From<Handle>> Builder<H> {
             ca_file: None,
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
-            level1_bytes: 64 << 20,
+            local_max_bytes: 64 << 20,
             clock: Clock::system(),
             faults: Faults::default(),
             #[cfg(feature = "embedded")]
@@ -160,8 +160,8 @@ impl<H: From<Handle>> Builder<H> {
     /// values; 64 MiB without it, 0 for none. Caches share it by their
     /// weights: who does not use its part leaves it to the others.
     #[must_use]
-    pub fn level1_bytes(mut self, bytes: u64) -> Self {
-        self.level1_bytes = bytes;
+    pub fn local_max_bytes(mut self, bytes: u64) -> Self {
+        self.local_max_bytes = bytes;
         self
     }
 
@@ -204,7 +204,7 @@ impl<H: From<Handle>> Builder<H> {
     pub async fn connect(self) -> Result<H> {
         let limit = self.connect_timeout;
         let handle = self.open()?;
-        first_answer(handle.link(), limit).await?;
+        first_answer(handle.client(), limit).await?;
         Ok(handle.into())
     }
 
@@ -293,20 +293,20 @@ impl<H: From<Handle>> Builder<H> {
                 (Route::Cluster(cluster), Topology::Cluster)
             }
         };
-        let (link, hub_task) =
-            Link::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
-        tasks.spawn(hub_task);
-        tasks.spawn(until_stopped(stop.subscribe(), keep_offset(link.clone())));
-        tasks.spawn(until_stopped(stop.subscribe(), keep_counts(link.clone())));
-        tasks.spawn(close_with_the_runtime(link.clone(), stop.clone()));
+        let (client, pubsub_task) =
+            Client::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
+        tasks.spawn(pubsub_task);
+        tasks.spawn(until_stopped(stop.subscribe(), keep_offset(client.clone())));
+        tasks.spawn(until_stopped(stop.subscribe(), keep_counts(client.clone())));
+        tasks.spawn(close_with_the_runtime(client.clone(), stop.clone()));
         Ok(Handle {
             inner: Arc::new(Inner {
-                link,
+                client,
                 prefix: self.prefix,
                 stop,
                 tasks,
                 slots: Slots::default(),
-                level1_bytes: self.level1_bytes,
+                local_max_bytes: self.local_max_bytes,
                 runtime,
                 #[cfg(feature = "embedded")]
                 engine: Mutex::new(engine),
@@ -372,7 +372,7 @@ impl<H: From<Handle>> Builder<H> {
             config.engine.settings.dir = dir.display().to_string();
             config.engine.settings.appendonly = true;
             config.journal =
-                Some(seawall_server::log::open_journal(seawall_server::log::Place::new(dir)));
+                Some(seawall_server::aof::open_journal(seawall_server::aof::Place::new(dir)));
         }
         seawall_server::Server::start(config)
             .map_err(|error| Error::Invalid(format!("the embedded engine cannot start: {error}")))
@@ -383,7 +383,7 @@ impl<H> fmt::Debug for Builder<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Invariant: no password reaches a log.
         f.debug_struct("Builder")
-            .field("url", &crate::link::url::hide(&self.url))
+            .field("url", &crate::client::url::hide(&self.url))
             .finish_non_exhaustive()
     }
 }
@@ -395,41 +395,41 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, work: impl Future<Output
     }
 }
 
-/// Closes the link when the runtime ends under it: tasks are gone then, nothing is heard any more, and
+/// Closes the client when the runtime ends under it: tasks are gone then, nothing is heard any more, and
 /// whoever asks is to be told instead of waiting for ever.
-async fn close_with_the_runtime(link: Link, stop: watch::Sender<bool>) {
+async fn close_with_the_runtime(client: Client, stop: watch::Sender<bool>) {
     struct Guard {
-        link: Link,
+        client: Client,
         stop: watch::Sender<bool>,
     }
     impl Drop for Guard {
         fn drop(&mut self) {
-            // In an orderly shutdown the link is closed when everybody is done.
+            // In an orderly shutdown the client is closed when everybody is done.
             if !self.stop.send_replace(true) {
-                self.link.close();
+                self.client.close();
             }
         }
     }
     let mut stopping = stop.subscribe();
-    let _guard = Guard { link, stop };
+    let _guard = Guard { client, stop };
     // It ends with the handle.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// Hands what was counted to the metrics' recorder every second.
-async fn keep_counts(link: Link) {
+async fn keep_counts(client: Client) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        link.flush_counts();
+        client.flush_counts();
     }
 }
 
 /// Measures the servers' clocks for the first time. A reply that is late is asked for again within the
 /// limit: on a busy machine the first one may take longer than those to come.
-async fn first_answer(link: &Link, limit: Duration) -> Result<()> {
+async fn first_answer(client: &Client, limit: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
-        match link.measure_offset().await {
+        match client.measure_offset().await {
             Err(error) if error.is_indeterminate() && began.elapsed() < limit => {}
             answer => return answer,
         }
@@ -438,15 +438,15 @@ async fn first_answer(link: &Link, limit: Duration) -> Result<()> {
 
 /// Measures the servers' clocks now and then, and when a connection was opened: it may lead to another
 /// server, with another clock.
-async fn keep_offset(link: Link) {
-    let mut connections = link.connections();
+async fn keep_offset(client: Client) {
+    let mut connections = client.connections();
     loop {
         tokio::select! {
             () = tokio::time::sleep(OFFSET_AGE) => {}
             Ok(()) = connections.changed() => tokio::time::sleep(OFFSET_PAUSE).await,
         }
         connections.mark_unchanged();
-        if let Err(error) = link.measure_offset().await {
+        if let Err(error) = client.measure_offset().await {
             tracing::debug!(%error, "the server's clock cannot be read");
         }
         // What was opened to measure does not count.

@@ -1,11 +1,11 @@
 //! Faults on the way to Redis, without a network: outages and lost replies.
 //!
-//! [`Faults`] sits in the link of every handle; without the feature `testing` it has no size and
+//! [`Faults`] sits in the client of every handle; without the feature `testing` it has no size and
 //! does nothing.
 
 use crate::error::Result;
 
-/// What may go wrong in one handle's link.
+/// What may go wrong in one handle's client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
     #[cfg(feature = "testing")]
@@ -45,13 +45,13 @@ mod control {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
-    /// use seawall::testing::Stage;
+    /// use seawall::testing::TestServer;
     ///
-    /// let stage = Stage::start().await?;
-    /// stage.faults().begin_outage();
+    /// let test_server = TestServer::start().await?;
+    /// test_server.faults().begin_outage();
     /// // … your code must cope …
-    /// stage.faults().end_outage();
-    /// # stage.shutdown().await; Ok(()) }
+    /// test_server.faults().end_outage();
+    /// # test_server.shutdown().await; Ok(()) }
     /// ```
     #[derive(Debug, Clone, Default)]
     pub struct FaultControl {

@@ -2,10 +2,10 @@
 
 mod faults;
 #[cfg(feature = "testing")]
-mod stage;
+mod test_server;
 
 #[cfg(feature = "testing")]
 pub use faults::FaultControl;
 pub(crate) use faults::Faults;
 #[cfg(feature = "testing")]
-pub use stage::Stage;
+pub use test_server::TestServer;

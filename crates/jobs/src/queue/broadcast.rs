@@ -1,4 +1,4 @@
-//! Messages for everybody who listens at the moment, over the hub of the handle.
+//! Messages for everybody who listens at the moment, over the pub/sub connection of the handle.
 //!
 //! Publishing is fire and forget: whoever does not listen hears nothing, and a connection that breaks
 //! loses what was said meanwhile. What a listener can be sure of is that it is told: messages are
@@ -9,8 +9,8 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use seawall_client::{
     Handle, Script,
+    client::{Client, Event, Subscription},
     error::{Error, Result},
-    link::{Event, Link, Subscription},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -28,7 +28,7 @@ impl<T> Broadcast<T> {
     /// [`Error::Invalid`] for an empty or huge name.
     pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<Broadcast<T>> {
         let key = handle.key("broadcast", name.as_ref())?;
-        Ok(Broadcast { link: handle.link().clone(), key: key.into(), payload: PhantomData })
+        Ok(Broadcast { client: handle.client().clone(), key: key.into(), payload: PhantomData })
     }
 }
 
@@ -46,7 +46,7 @@ impl<T> Broadcast<T> {
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 pub struct Broadcast<T> {
-    link: Link,
+    client: Client,
     /// The counter's key, and the channel's name.
     key: Arc<[u8]>,
     payload: PhantomData<fn() -> T>,
@@ -69,10 +69,10 @@ impl<T> Broadcast<T> {
     /// # Errors
     /// [`Error::Unavailable`] when the server cannot be reached.
     pub async fn listen(&self) -> Result<Listener<T>> {
-        let mut subscription = self.link.hub().join(&self.key);
+        let mut subscription = self.client.pubsub().join(&self.key);
         if !subscription.joined_live() {
             // Its first word is that it begins: nothing was missed before that.
-            let limit = self.link.response_timeout();
+            let limit = self.client.response_timeout();
             match tokio::time::timeout(limit, begun(&mut subscription)).await {
                 Ok(true) => {}
                 Ok(false) => return Err(Error::Closed),
@@ -102,7 +102,7 @@ impl<T: Serialize> Broadcast<T> {
                 body.len()
             )));
         }
-        self.link.eval(&PUBLISH.on(&[&self.key]).arg(&*self.key).arg(body)).await
+        self.client.eval(&PUBLISH.on(&[&self.key]).arg(&*self.key).arg(body)).await
     }
 }
 
@@ -181,7 +181,7 @@ fn split(bytes: &[u8]) -> Option<(u64, &[u8])> {
 
 impl<T> Clone for Broadcast<T> {
     fn clone(&self) -> Self {
-        Broadcast { link: self.link.clone(), key: Arc::clone(&self.key), payload: PhantomData }
+        Broadcast { client: self.client.clone(), key: Arc::clone(&self.key), payload: PhantomData }
     }
 }
 

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     decode::decode,
     job::{Acked, Added, Changed, Claim, DeadItems, DelayedStatus, FailedShard, Given, Job},
-    shard::{Back, Change, Claimed, MAX_BYTES_AT_ONCE, Shard, Terms},
+    shard::{Back, Change, Claimed, DeliveryPolicy, MAX_BYTES_AT_ONCE, Shard},
     worker::DelayedWorkerBuilder,
 };
 
@@ -43,7 +43,7 @@ impl<T> Delayed<T> {
             handle: handle.clone(),
             name: name.into(),
             shards: 1,
-            terms: Terms {
+            policy: DeliveryPolicy {
                 lease: Duration::from_secs(30),
                 attempts: 5,
                 remember: Duration::from_secs(300),
@@ -59,7 +59,7 @@ pub struct DelayedBuilder<T> {
     handle: Handle,
     name: String,
     shards: usize,
-    terms: Terms,
+    policy: DeliveryPolicy,
     payload: PhantomData<fn() -> T>,
 }
 
@@ -74,8 +74,8 @@ impl<T> DelayedBuilder<T> {
 
     /// How long a consumer may keep an item without a sign of life; 30 s without it.
     #[must_use]
-    pub fn lease(mut self, time: Duration) -> Self {
-        self.terms.lease = time;
+    pub fn lease_ttl(mut self, time: Duration) -> Self {
+        self.policy.lease = time;
         self
     }
 
@@ -84,16 +84,16 @@ impl<T> DelayedBuilder<T> {
     /// consumer that dies with several items in hand counts for none of them: each of them is then
     /// handed out alone.
     #[must_use]
-    pub fn attempts(mut self, count: u64) -> Self {
-        self.terms.attempts = count;
+    pub fn max_attempts(mut self, count: u64) -> Self {
+        self.policy.attempts = count;
         self
     }
 
     /// For how long the id of a finished item cannot be added again, so that repeating an `add` whose
     /// reply was lost does not do the work twice; 5 min without it.
     #[must_use]
-    pub fn remember(mut self, time: Duration) -> Self {
-        self.terms.remember = time;
+    pub fn dedup_ttl(mut self, time: Duration) -> Self {
+        self.policy.remember = time;
         self
     }
 
@@ -105,21 +105,23 @@ impl<T> DelayedBuilder<T> {
         if self.shards == 0 || self.shards > MAX_SHARDS {
             return Err(Error::Invalid(format!("shards must be from 1 to {MAX_SHARDS}")));
         }
-        if self.terms.lease < Duration::from_millis(10) {
-            return Err(Error::Invalid("a lease below 10 ms ends before it begins".into()));
+        if self.policy.lease < Duration::from_millis(10) {
+            return Err(Error::Invalid("a lease_ttl below 10 ms ends before it begins".into()));
         }
-        if self.terms.attempts == 0 {
-            return Err(Error::Invalid("attempts is 0: everything would be dead at once".into()));
+        if self.policy.attempts == 0 {
+            return Err(Error::Invalid(
+                "max_attempts is 0: everything would be dead at once".into(),
+            ));
         }
         let key = |number: usize| match self.shards {
             1 => self.handle.key("delayed", &self.name),
             _ => self.handle.key("delayed", &(&self.name, number)),
         };
-        let link = self.handle.link();
+        let client = self.handle.client();
         let shards = (0..self.shards)
-            .map(|number| Ok(Shard::new(link.clone(), &key(number)?)))
+            .map(|number| Ok(Shard::new(client.clone(), &key(number)?)))
             .collect::<Result<Vec<_>>>()?;
-        let core = Core { name: self.name.clone(), shards, terms: self.terms };
+        let core = Core { name: self.name.clone(), shards, policy: self.policy };
         Ok(Delayed { handle: self.handle, core: Arc::new(core), payload: PhantomData })
     }
 }
@@ -136,7 +138,7 @@ pub struct Delayed<T> {
 pub(super) struct Core {
     pub(super) name: String,
     pub(super) shards: Vec<Shard>,
-    pub(super) terms: Terms,
+    pub(super) policy: DeliveryPolicy,
 }
 
 impl Core {
@@ -219,19 +221,19 @@ impl<T> Delayed<T> {
     /// Finishes a job.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn ack(&self, job: &Job<T>) -> Result<Acked> {
         let shard = &self.core.shards[job.shard];
-        let outcome = shard.ack(&[(&job.id, job.token)], self.core.terms).await?;
+        let outcome = shard.ack(&[(&job.id, job.token)], self.core.policy).await?;
         outcome.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
     }
 
     /// Gives a job back for another attempt after this time, or to the dead if it was the last one.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Given::Lost`].
+    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Given::Lost`].
     pub async fn nack(&self, job: &Job<T>, after: Duration, reason: &str) -> Result<Given> {
-        let back = Back::Counted { limit: self.core.terms.attempts };
+        let back = Back::Counted { limit: self.core.policy.attempts };
         self.core.give_back(job, after, back, reason).await
     }
 
@@ -254,7 +256,7 @@ impl<T> Delayed<T> {
     /// Extends a job's lease to this time from now.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn extend(&self, job: &Job<T>, lease: Duration) -> Result<Acked> {
         let outcome = self.core.shards[job.shard].extend(&[(&job.id, job.token)], lease).await?;
         Ok(if outcome == [true] { Acked::Done } else { Acked::Lost })
@@ -263,7 +265,7 @@ impl<T> Delayed<T> {
     /// Removes an item that waits or is dead.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Changed::Unknown`].
+    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Changed::Unknown`].
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Cancel).await
     }
@@ -271,7 +273,7 @@ impl<T> Delayed<T> {
     /// Makes an item that waits due after this time from now.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
     pub async fn reschedule(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Move(after)).await
     }
@@ -279,7 +281,7 @@ impl<T> Delayed<T> {
     /// Gives a dead item all of its attempts again, the first after this time from now.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); repeated, it says [`Changed::Unknown`].
+    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Changed::Unknown`].
     pub async fn revive(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Revive(after)).await
     }
@@ -289,7 +291,7 @@ impl<T> Delayed<T> {
     /// [`DeadItems::failed`].
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), if all shards fail.
+    /// As [`Client::send`](seawall_client::Client::send), if all shards fail.
     pub async fn dead(&self, count: usize) -> Result<DeadItems> {
         let asked = self.core.shards.iter().map(|shard| shard.dead(count.min(MAX_AT_ONCE)));
         let (answers, failed) = answered(join_all(asked).await)?;
@@ -300,7 +302,7 @@ impl<T> Delayed<T> {
     /// [`DelayedStatus::failed`] and not counted.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), if all shards fail.
+    /// As [`Client::send`](seawall_client::Client::send), if all shards fail.
     pub async fn status(&self) -> Result<DelayedStatus> {
         let asked = self.core.shards.iter().map(Shard::counts);
         let (answers, failed) = answered(join_all(asked).await)?;
@@ -326,11 +328,11 @@ impl<T: Serialize> Delayed<T> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an id or payload that is too long; else as
-    /// [`Link::send`](seawall_client::Link::send): it can be repeated.
+    /// [`Client::send`](seawall_client::Client::send): it can be repeated.
     pub async fn add(&self, id: impl AsRef<str>, payload: &T, after: Duration) -> Result<Added> {
         let id = id.as_ref();
         let shard = self.core.shard(id)?;
-        let added = shard.add(&[(id, encode(payload)?, after)], self.core.terms).await?;
+        let added = shard.add(&[(id, encode(payload)?, after)], self.core.policy).await?;
         added.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
     }
 
@@ -361,7 +363,7 @@ impl<T: Serialize> Delayed<T> {
                     batch.push((id.as_str(), payload, *after));
                     places.push(index);
                 }
-                let added = shard.add(&batch, self.core.terms).await?;
+                let added = shard.add(&batch, self.core.policy).await?;
                 for (index, added) in places.into_iter().zip(added) {
                     outcomes[index] = added;
                 }
@@ -383,7 +385,7 @@ impl<T: DeserializeOwned> Delayed<T> {
     /// work, and its neighbours are not blamed if it ends the process.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send), if a shard failed and no other had anything due. When the
+    /// As [`Client::send`](seawall_client::Client::send), if a shard failed and no other had anything due. When the
     /// reply is lost, what was taken comes back when its lease ends; that is no attempt.
     pub async fn claim(&self, count: usize) -> Result<Claim<T>> {
         let count = count.min(MAX_AT_ONCE);
@@ -399,13 +401,13 @@ impl<T: DeserializeOwned> Delayed<T> {
                 break;
             }
             let alone = claim.jobs.is_empty();
-            let claiming = self.core.shards[number].claim(left, alone, self.core.terms);
+            let claiming = self.core.shards[number].claim(left, alone, self.core.policy);
             let claimed = match until {
                 None => claiming.await,
                 Some(until) => tokio::time::timeout_at(until, claiming)
                     .await
                     // What it took is leased.
-                    .unwrap_or_else(|_| Err(too_slow(self.core.terms.lease / 4))),
+                    .unwrap_or_else(|_| Err(too_slow(self.core.policy.lease / 4))),
             };
             match claimed {
                 Ok((claimed, next)) => {
@@ -427,7 +429,7 @@ impl<T: DeserializeOwned> Delayed<T> {
             }
             if until.is_none() && !claim.jobs.is_empty() {
                 // Real time: what is waited for is the network.
-                until = Instant::now().checked_add(self.core.terms.lease / 4);
+                until = Instant::now().checked_add(self.core.policy.lease / 4);
             }
         }
         match claim.failed.take() {

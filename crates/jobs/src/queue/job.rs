@@ -73,12 +73,12 @@ pub enum Added {
     /// It is there now.
     Now,
     /// There was one of its id before; nothing was changed.
-    Before(Whereabouts),
+    Before(JobState),
 }
 
 /// Where an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum JobState {
     /// It waits until it is due, or until a consumer is free.
     Waiting,
     /// A consumer has it in hand.

@@ -3,7 +3,7 @@
 //! | | |
 //! | --- | --- |
 //! | [`Delayed`] | items that become due at a time; leases, attempts, dead letters, cancel and reschedule |
-//! | [`Listed`] | the simple list: first in, first out, with a list for what each consumer has in hand |
+//! | [`ListQueue`] | the simple list: first in, first out, with a list for what each consumer has in hand |
 //! | [`Broadcast`] | every listener hears every message, unless it missed it, and then it is told so |
 //!
 //! Which to use when, and what each of them may lose: `docs/queues.md`.
@@ -36,17 +36,16 @@
 mod broadcast;
 mod decode;
 mod delayed;
-mod hands;
 mod job;
-mod listed;
+mod list_queue;
 mod shard;
+mod shard_worker;
 mod worker;
 
 pub use broadcast::{Broadcast, Heard, Listener};
 pub use delayed::{Delayed, DelayedBuilder, MAX_SHARDS};
 pub use job::{
-    Acked, Added, Changed, Claim, Dead, DeadItems, DelayedStatus, FailedShard, Given, Job,
-    Whereabouts,
+    Acked, Added, Changed, Claim, Dead, DeadItems, DelayedStatus, FailedShard, Given, Job, JobState,
 };
-pub use listed::{Finished, Listed, ListedConsumer, Taken};
+pub use list_queue::{Finished, ListConsumer, ListQueue, Taken};
 pub use worker::{DelayedWorker, DelayedWorkerBuilder};

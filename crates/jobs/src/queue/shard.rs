@@ -5,11 +5,11 @@ use std::time::Duration;
 use redis::{Value, cmd};
 use seawall_client::{
     Script,
+    client::{Client, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Link},
 };
 
-use super::job::{Acked, Added, Changed, Dead, Given, Whereabouts};
+use super::job::{Acked, Added, Changed, Dead, Given, JobState};
 
 /// Payloads of one command at most, unless one alone is larger: others wait for the server meanwhile.
 pub(super) const MAX_BYTES_AT_ONCE: usize = 1 << 20;
@@ -27,7 +27,7 @@ static CHANGE: Script = Script::new(include_str!("script/change.lua"));
 /// The keys of one part.
 #[derive(Debug)]
 pub(super) struct Shard {
-    link: Link,
+    client: Client,
     waiting: Vec<u8>,
     leased: Vec<u8>,
     payloads: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Shard {
 
 /// How long, how often.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct DeliveryPolicy {
     pub(super) lease: Duration,
     pub(super) attempts: u64,
     pub(super) remember: Duration,
@@ -95,10 +95,10 @@ pub(super) enum Change {
 }
 
 impl Shard {
-    pub(super) fn new(link: Link, base: &[u8]) -> Self {
+    pub(super) fn new(client: Client, base: &[u8]) -> Self {
         let part = |name: &str| [base, b":", name.as_bytes()].concat();
         Shard {
-            link,
+            client,
             waiting: base.to_vec(),
             leased: part("leased"),
             payloads: part("payloads"),
@@ -114,21 +114,21 @@ impl Shard {
     pub(super) async fn add(
         &self,
         items: &[(&str, Vec<u8>, Duration)],
-        terms: Terms,
+        policy: DeliveryPolicy,
     ) -> Result<Vec<Added>> {
         let keys = [&self.waiting, &self.leased, &self.payloads, &self.finished];
-        let mut call = ADD.on(&keys).arg(&self.channel).arg(millis(terms.remember));
+        let mut call = ADD.on(&keys).arg(&self.channel).arg(millis(policy.remember));
         for (id, payload, after) in items {
             call = call.arg(*id).arg(payload).arg(millis(*after));
         }
-        let outcomes: Vec<String> = self.link.eval(&call).await?;
+        let outcomes: Vec<String> = self.client.eval(&call).await?;
         let added = |outcome: String| {
             Ok(match &*outcome {
                 "added" => Added::Now,
-                "waiting" => Added::Before(Whereabouts::Waiting),
-                "leased" => Added::Before(Whereabouts::Leased),
-                "dead" => Added::Before(Whereabouts::Dead),
-                "finished" => Added::Before(Whereabouts::Finished),
+                "waiting" => Added::Before(JobState::Waiting),
+                "leased" => Added::Before(JobState::Leased),
+                "dead" => Added::Before(JobState::Dead),
+                "finished" => Added::Before(JobState::Finished),
                 _ => return Err(strange(&outcome)),
             })
         };
@@ -141,19 +141,19 @@ impl Shard {
         &self,
         count: usize,
         alone: bool,
-        terms: Terms,
+        policy: DeliveryPolicy,
     ) -> Result<(Vec<Claimed>, Option<Duration>)> {
         let Shard { waiting, leased, payloads, tokens, dead, notes, last, .. } = self;
         let call = CLAIM
             .on(&[waiting, leased, payloads, tokens, dead, notes, last])
             .arg(count)
-            .arg(millis(terms.lease))
-            .arg(terms.attempts)
+            .arg(millis(policy.lease))
+            .arg(policy.attempts)
             .arg(LEASES_AT_ONCE)
             .arg(MAX_BYTES_AT_ONCE)
             .arg(u8::from(alone));
         type Row = (String, u64, u64, u8, Option<Vec<u8>>);
-        let (wait, died, rows): (i64, u64, Vec<Row>) = self.link.eval(&call).await?;
+        let (wait, died, rows): (i64, u64, Vec<Row>) = self.client.eval(&call).await?;
         if died > 0 {
             tracing::error!(items = died, "leases ended too often: dead");
             metrics::counter!("seawall_queue_items_total", "outcome" => "dead").increment(died);
@@ -171,13 +171,17 @@ impl Shard {
     pub(super) async fn begin(&self, (id, token): (&str, u64), attempts: Attempts) -> Result<bool> {
         let call = BEGIN.on(&[&self.leased, &self.tokens, &self.notes]);
         let call = call.arg(id).arg(token).arg(attempts.counted);
-        Ok(self.link.eval::<u64>(&call).await? == 1)
+        Ok(self.client.eval::<u64>(&call).await? == 1)
     }
 
-    pub(super) async fn ack(&self, items: &[(&str, u64)], terms: Terms) -> Result<Vec<Acked>> {
+    pub(super) async fn ack(
+        &self,
+        items: &[(&str, u64)],
+        policy: DeliveryPolicy,
+    ) -> Result<Vec<Acked>> {
         let keys = [&self.leased, &self.payloads, &self.tokens, &self.finished, &self.notes];
-        let call = pairs(ACK.on(&keys).arg(millis(terms.remember)), items);
-        let outcomes: Vec<u64> = self.link.eval(&call).await?;
+        let call = pairs(ACK.on(&keys).arg(millis(policy.remember)), items);
+        let outcomes: Vec<u64> = self.client.eval(&call).await?;
         Ok(outcomes
             .into_iter()
             .map(|done| if done == 1 { Acked::Done } else { Acked::Lost })
@@ -203,7 +207,7 @@ impl Shard {
             Back::Unread => (before.to_string(), "0".to_owned()),
         };
         let call = NACK.on(&keys).arg(id).arg(token).arg(millis(after)).arg(tally).arg(limit);
-        let outcome: String = self.link.eval(&call.arg(reason).arg(&self.channel)).await?;
+        let outcome: String = self.client.eval(&call.arg(reason).arg(&self.channel)).await?;
         Ok(match &*outcome {
             "waiting" => Given::Waiting,
             "dead" => Given::Dead,
@@ -216,7 +220,7 @@ impl Shard {
     pub(super) async fn extend(&self, items: &[(&str, u64)], lease: Duration) -> Result<Vec<bool>> {
         let keys = [&self.leased, &self.tokens];
         let call = pairs(EXTEND.on(&keys).arg(millis(lease)), items);
-        let outcomes: Vec<u64> = self.link.eval(&call).await?;
+        let outcomes: Vec<u64> = self.client.eval(&call).await?;
         Ok(outcomes.into_iter().map(|extended| extended == 1).collect())
     }
 
@@ -229,7 +233,7 @@ impl Shard {
             Change::Revive(after) => ("revive", after),
         };
         let call = CHANGE.on(&keys).arg(id).arg(word).arg(millis(after)).arg(&self.channel);
-        let outcome: String = self.link.eval(&call).await?;
+        let outcome: String = self.client.eval(&call).await?;
         Ok(match &*outcome {
             "done" => Changed::Done,
             "leased" => Changed::Leased,
@@ -244,7 +248,7 @@ impl Shard {
         let count = |key: &Vec<u8>| (key.clone(), cmd("ZCARD").arg(key).to_owned());
         let commands = vec![count(&self.waiting), count(&self.leased), count(&self.dead)];
         let mut counts = [0; 3];
-        for (place, reply) in counts.iter_mut().zip(self.link.send_all(commands).await) {
+        for (place, reply) in counts.iter_mut().zip(self.client.send_all(commands).await) {
             *place = redis::from_redis_value(reply?)?;
         }
         Ok(counts)
@@ -257,14 +261,14 @@ impl Shard {
         }
         let mut range = cmd("ZRANGE");
         range.arg(&self.dead).arg(0).arg(count - 1);
-        let ids: Vec<String> = self.link.query(&self.dead, &range).await?;
+        let ids: Vec<String> = self.client.query(&self.dead, &range).await?;
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let fields = |key: &Vec<u8>| (key.clone(), cmd("HMGET").arg(key).arg(&ids).to_owned());
         let commands = vec![fields(&self.notes), fields(&self.tokens), fields(&self.payloads)];
         let mut columns = Vec::with_capacity(3);
-        for reply in self.link.send_all(commands).await {
+        for reply in self.client.send_all(commands).await {
             let column: Vec<Value> = redis::from_redis_value(reply?)?;
             columns.push(column);
         }
@@ -287,7 +291,7 @@ impl Shard {
     }
 }
 
-fn pairs(mut call: Call, items: &[(&str, u64)]) -> Call {
+fn pairs(mut call: ScriptInvocation, items: &[(&str, u64)]) -> ScriptInvocation {
     for (id, token) in items {
         call = call.arg(*id).arg(*token);
     }

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 use super::{
     delayed::{Core, Delayed},
-    hands::{Handler, Hands},
     job::Job,
+    shard_worker::{Handler, ShardWorker},
 };
-use crate::stream::{Outcome, crew::Crew};
+use crate::stream::{Outcome, handler_pool::HandlerPool};
 
 /// Largest concurrency that is accepted: each item in hand is memory here and a lease to extend.
 const MOST: usize = 100_000;
@@ -24,8 +24,8 @@ const MOST: usize = 100_000;
 pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) poll: Duration,
-    pub(super) retry_after: Duration,
-    pub(super) drain_limit: Duration,
+    pub(super) retry_delay: Duration,
+    pub(super) drain_timeout: Duration,
 }
 
 /// Settings of a [`DelayedWorker`].
@@ -44,8 +44,8 @@ impl<T> DelayedWorkerBuilder<T> {
             settings: Settings {
                 concurrency: 16,
                 poll: Duration::from_secs(1),
-                retry_after: Duration::from_secs(1),
-                drain_limit: Duration::from_secs(10),
+                retry_delay: Duration::from_secs(1),
+                drain_timeout: Duration::from_secs(10),
             },
             payload: PhantomData,
         }
@@ -60,7 +60,7 @@ impl<T> DelayedWorkerBuilder<T> {
 
     /// How often the queue is looked at when no message comes; 1 s without it.
     #[must_use]
-    pub fn poll(mut self, pause: Duration) -> Self {
+    pub fn poll_interval(mut self, pause: Duration) -> Self {
         self.settings.poll = pause;
         self
     }
@@ -68,16 +68,16 @@ impl<T> DelayedWorkerBuilder<T> {
     /// The pause after the first failure of an item ([`Outcome::Failed`], a panic); it doubles with
     /// each further one up to a minute. 1 s without it.
     #[must_use]
-    pub fn retry_after(mut self, pause: Duration) -> Self {
-        self.settings.retry_after = pause;
+    pub fn retry_delay(mut self, pause: Duration) -> Self {
+        self.settings.retry_delay = pause;
         self
     }
 
     /// How long [`DelayedWorker::stop`] waits for what is in hand; 10 s without it. What is not
     /// finished then comes back when its lease ends.
     #[must_use]
-    pub fn drain_limit(mut self, limit: Duration) -> Self {
-        self.settings.drain_limit = limit;
+    pub fn drain_timeout(mut self, limit: Duration) -> Self {
+        self.settings.drain_timeout = limit;
         self
     }
 }
@@ -97,25 +97,25 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
             return Err(Error::Invalid(format!("concurrency must be from 1 to {MOST}")));
         }
         if self.settings.poll < Duration::from_millis(1) {
-            return Err(Error::Invalid("a poll below 1 ms would never rest".into()));
+            return Err(Error::Invalid("a poll_interval below 1 ms would never rest".into()));
         }
         let handler: Handler<T> = Arc::new(move |job| handler(job).map(Into::into).boxed());
         let stop = watch::Sender::new(false);
         let ended = watch::Sender::new(false);
         let worker = DelayedWorker { stop: stop.clone(), ended: ended.subscribe() };
-        let crew = Crew::new(self.settings.concurrency);
-        let link = self.handle.link();
+        let pool = HandlerPool::new(self.settings.concurrency);
+        let client = self.handle.client();
         let tasks: Vec<_> = (0..self.core.shards.len())
             .map(|shard| {
-                let hands = Hands::new(
-                    link,
+                let shard_worker = ShardWorker::new(
+                    client,
                     Arc::clone(&self.core),
                     shard,
                     self.settings.clone(),
-                    crew.clone(),
+                    pool.clone(),
                     Arc::clone(&handler),
                 );
-                self.handle.spawn_at_home(hands.run(stop.subscribe()))
+                self.handle.spawn_at_home(shard_worker.run(stop.subscribe()))
             })
             .collect();
         let mut stopping = self.handle.stopping();
@@ -131,7 +131,7 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
                     tracing::error!(%error, "a part of a delayed queue's worker did not end well");
                 }
             }
-            crew.abandon();
+            pool.abandon();
             ended.send_replace(true);
         });
         Ok(worker)

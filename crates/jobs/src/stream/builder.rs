@@ -75,12 +75,12 @@ pub(super) struct Settings {
     pub(super) start: Start,
     pub(super) batch: usize,
     pub(super) concurrency: usize,
-    pub(super) claim_after: Duration,
+    pub(super) claim_idle: Duration,
     pub(super) deliveries: u64,
-    pub(super) retry_after: Duration,
+    pub(super) retry_delay: Duration,
     pub(super) retention: Retention,
-    pub(super) parked_limit: u64,
-    pub(super) drain_limit: Duration,
+    pub(super) max_dead_letters: u64,
+    pub(super) drain_timeout: Duration,
 }
 
 impl<T> WorkerBuilder<T> {
@@ -99,12 +99,12 @@ impl<T> WorkerBuilder<T> {
             start: Start::default(),
             batch: 64,
             concurrency: 16,
-            claim_after: Duration::from_secs(30),
+            claim_idle: Duration::from_secs(30),
             deliveries: 5,
-            retry_after: Duration::from_secs(1),
+            retry_delay: Duration::from_secs(1),
             retention: Retention::default(),
-            parked_limit: 0,
-            drain_limit: Duration::from_secs(10),
+            max_dead_letters: 0,
+            drain_timeout: Duration::from_secs(10),
         };
         let streams = streams.into_iter().collect();
         WorkerBuilder { handle: handle.clone(), streams, settings }
@@ -121,7 +121,7 @@ pub struct WorkerBuilder<T> {
 impl<T> WorkerBuilder<T> {
     /// What this worker is called in its group: no two running ones may share a name, and the same
     /// name after a restart goes on at once with what the last run left pending. Without it a name is
-    /// made up, and what a crashed run left is taken over after [`WorkerBuilder::claim_after`].
+    /// made up, and what a crashed run left is taken over after [`WorkerBuilder::claim_idle`].
     #[must_use]
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.settings.consumer = name.into();
@@ -138,7 +138,7 @@ impl<T> WorkerBuilder<T> {
 
     /// How many entries are read at once (over all streams that share a connection); 64 without it.
     #[must_use]
-    pub fn batch(mut self, entries: usize) -> Self {
+    pub fn batch_size(mut self, entries: usize) -> Self {
         self.settings.batch = entries;
         self
     }
@@ -154,8 +154,8 @@ impl<T> WorkerBuilder<T> {
     /// After how long without a sign of life an entry is taken from its worker; 30 s without it. A
     /// handler may take longer: its worker renews what it has in hand.
     #[must_use]
-    pub fn claim_after(mut self, idle: Duration) -> Self {
-        self.settings.claim_after = idle.min(NEVER);
+    pub fn claim_idle(mut self, idle: Duration) -> Self {
+        self.settings.claim_idle = idle.min(NEVER);
         self
     }
 
@@ -164,7 +164,7 @@ impl<T> WorkerBuilder<T> {
     /// and a process that dies with several entries in hand counts for none of them: each of them is
     /// then begun alone.
     #[must_use]
-    pub fn delivery_limit(mut self, deliveries: u64) -> Self {
+    pub fn max_attempts(mut self, deliveries: u64) -> Self {
         self.settings.deliveries = deliveries;
         self
     }
@@ -172,14 +172,14 @@ impl<T> WorkerBuilder<T> {
     /// The pause after the first failure of an entry ([`Outcome::Failed`], a panic); it doubles with
     /// each further one up to a minute. 1 s without it.
     #[must_use]
-    pub fn retry_after(mut self, pause: Duration) -> Self {
-        self.settings.retry_after = pause;
+    pub fn retry_delay(mut self, pause: Duration) -> Self {
+        self.settings.retry_delay = pause;
         self
     }
 
     /// What is kept of the streams; only what is not settled without it.
     #[must_use]
-    pub fn retain(mut self, keep: Retention) -> Self {
+    pub fn retention(mut self, keep: Retention) -> Self {
         self.settings.retention = keep;
         self
     }
@@ -187,16 +187,16 @@ impl<T> WorkerBuilder<T> {
     /// How many parked entries are kept for each stream: beyond it the oldest are *dropped*. All of
     /// them without it.
     #[must_use]
-    pub fn parked_limit(mut self, entries: u64) -> Self {
-        self.settings.parked_limit = entries;
+    pub fn max_dead_letters(mut self, entries: u64) -> Self {
+        self.settings.max_dead_letters = entries;
         self
     }
 
     /// How long [`Worker::stop`] waits for what is in hand; 10 s without it. What is not finished
     /// then stays pending.
     #[must_use]
-    pub fn drain_limit(mut self, limit: Duration) -> Self {
-        self.settings.drain_limit = limit;
+    pub fn drain_timeout(mut self, limit: Duration) -> Self {
+        self.settings.drain_timeout = limit;
         self
     }
 
@@ -218,18 +218,18 @@ impl<T> WorkerBuilder<T> {
             return invalid("a group and a consumer need a name");
         }
         if settings.batch == 0 || settings.batch > MOST {
-            return Err(Error::Invalid(format!("batch must be from 1 to {MOST}")));
+            return Err(Error::Invalid(format!("batch_size must be from 1 to {MOST}")));
         }
         if settings.concurrency == 0 || settings.concurrency > MOST {
             return Err(Error::Invalid(format!("concurrency must be from 1 to {MOST}")));
         }
-        if settings.claim_after < Duration::from_millis(10) {
+        if settings.claim_idle < Duration::from_millis(10) {
             return invalid(
-                "claim_after below 10 ms would take entries from workers that are alive",
+                "claim_idle below 10 ms would take entries from workers that are alive",
             );
         }
         if settings.deliveries == 0 {
-            return invalid("a delivery_limit of 0 would park everything unseen");
+            return invalid("a max_attempts of 0 would park everything unseen");
         }
         Ok(())
     }

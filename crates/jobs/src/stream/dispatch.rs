@@ -20,10 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     attempts::Attempts,
     builder::{Each, Handler},
-    crew::Crew,
     delivery::{self, Delivery, Outcome},
-    hand::Place,
-    intake::{Post, Taken},
+    handler_pool::HandlerPool,
+    in_flight::Place,
+    intake::{GroupConsumer, Taken},
 };
 
 /// Entries whose handlers share a task at most.
@@ -78,23 +78,23 @@ impl Holding {
 }
 
 /// What became of entries.
-pub(super) struct Verdict {
+pub(super) struct Completion {
     pub(super) of: SmallVec<[Holding; 1]>,
     pub(super) outcome: Outcome,
 }
 
 pub(super) struct Dispatcher<T> {
-    pub(super) post: Arc<Post<T>>,
-    pub(super) crew: Crew,
+    pub(super) consumer: Arc<GroupConsumer<T>>,
+    pub(super) pool: HandlerPool,
     pub(super) handler: Handler<T>,
     pub(super) inbox: mpsc::UnboundedReceiver<Vec<Taken>>,
-    pub(super) verdicts: mpsc::UnboundedSender<Verdict>,
+    pub(super) completions: mpsc::UnboundedSender<Completion>,
     /// Tasks over which the entries of one read are spread.
     pub(super) tasks: usize,
 }
 
 impl<T: Send + 'static> Dispatcher<T> {
-    /// Begins what comes until nothing more can come, or the crew was let go.
+    /// Begins what comes until nothing more can come, or the handler pool was let go.
     pub(super) async fn run(mut self) {
         while let Some(list) = self.inbox.recv().await {
             let (alone, list): (Vec<_>, Vec<_>) =
@@ -115,16 +115,16 @@ impl<T: Send + 'static> Dispatcher<T> {
     }
 
     /// Begins a handler with nothing else at work, and waits until its entry is settled; `None` once the
-    /// crew was let go.
+    /// handler pool was let go.
     async fn begin_alone(&self, taken: Taken) -> Option<()> {
         let Some(mut taken) = self.admit(taken) else { return Some(()) };
         let place = taken.place;
-        let turn = self.crew.turn(&self.post.clock).await?;
+        let turn = self.pool.turn(&self.consumer.clock).await?;
         taken.attempts = taken.attempts.begun_alone();
         let note = [(place, Some(taken.attempts))];
-        let noted = || async { Ok(self.post.renew(place.stream, &note).await?.is_empty()) };
+        let noted = || async { Ok(self.consumer.renew(place.stream, &note).await?.is_empty()) };
         if !turn.note(noted).await? {
-            self.post.hand.release([place]);
+            self.consumer.in_flight.release([place]);
             return Some(());
         }
         let (settled, ended) = oneshot::channel();
@@ -135,10 +135,10 @@ impl<T: Send + 'static> Dispatcher<T> {
             Handler::Each(handler) => call(|| handler(delivery)),
             Handler::Batch(handler) => call(|| handler(vec![delivery])),
         };
-        let verdicts = self.verdicts.clone();
+        let completions = self.completions.clone();
         let then = move |outcome| {
             // The settler ends after the handlers.
-            let _ = verdicts.send(Verdict { of: smallvec![holding], outcome });
+            let _ = completions.send(Completion { of: smallvec![holding], outcome });
         };
         turn.work(handler, then, ended).await;
         Some(())
@@ -154,12 +154,12 @@ impl<T: Send + 'static> Dispatcher<T> {
             if jobs.is_empty() {
                 return Some(());
             }
-            let seat = self.crew.seat().await?;
-            let (handler, verdicts) = (Arc::clone(handler), self.verdicts.clone());
+            let permit = self.pool.permit().await?;
+            let (handler, completions) = (Arc::clone(handler), self.completions.clone());
             let begin = move |delivery| call(|| handler(delivery));
-            self.crew.work_through(seat, jobs, begin, move |of, outcome| {
+            self.pool.work_through(permit, jobs, begin, move |of, outcome| {
                 // The settler ends after the handlers.
-                let _ = verdicts.send(Verdict { of: of.into(), outcome });
+                let _ = completions.send(Completion { of: of.into(), outcome });
             });
         }
     }
@@ -176,7 +176,7 @@ impl<T: Send + 'static> Dispatcher<T> {
         let (mut fresh, old): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|(holding, _)| holding.attempts == Attempts::FIRST);
         while !fresh.is_empty() {
-            let rest = fresh.split_off(fresh.len().min(self.post.settings.batch));
+            let rest = fresh.split_off(fresh.len().min(self.consumer.settings.batch));
             let (holdings, deliveries): (Vec<_>, Vec<_>) = fresh.into_iter().unzip();
             self.begin(holdings.into(), || handler(deliveries)).await?;
             fresh = rest;
@@ -187,17 +187,17 @@ impl<T: Send + 'static> Dispatcher<T> {
         Some(())
     }
 
-    /// Waits for a place and begins a handler; `None` once the crew was let go.
+    /// Waits for a place and begins a handler; `None` once the handler pool was let go.
     async fn begin(
         &self,
         of: SmallVec<[Holding; 1]>,
         handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
     ) -> Option<()> {
-        let seat = self.crew.seat().await?;
-        let verdicts = self.verdicts.clone();
-        self.crew.work(seat, call(handler), move |outcome| {
+        let permit = self.pool.permit().await?;
+        let completions = self.completions.clone();
+        self.pool.work(permit, call(handler), move |outcome| {
             // The settler ends after the handlers.
-            let _ = verdicts.send(Verdict { of, outcome });
+            let _ = completions.send(Completion { of, outcome });
         });
         Some(())
     }
@@ -206,9 +206,9 @@ impl<T: Send + 'static> Dispatcher<T> {
         self.open(self.admit(taken)?, Began::Together)
     }
 
-    /// An entry that is there and has attempts left; any other gets its verdict here.
+    /// An entry that is there and has attempts left; any other gets its completion here.
     fn admit(&self, taken: Taken) -> Option<Taken> {
-        let limit = self.post.settings.deliveries;
+        let limit = self.consumer.settings.deliveries;
         let outcome = match (&taken.fields, taken.attempts) {
             // Somebody deleted it: there is nothing left to handle.
             (None, _) => Outcome::Done,
@@ -225,12 +225,12 @@ impl<T: Send + 'static> Dispatcher<T> {
         None
     }
 
-    /// Decodes an entry; one that cannot be decoded gets its verdict here.
+    /// Decodes an entry; one that cannot be decoded gets its completion here.
     fn open(&self, taken: Taken, began: Began) -> Option<(Holding, Delivery<T>)> {
         let Taken { place, attempts, fields, room } = taken;
         let holding = Holding { place, attempts, began, room };
         let fields = fields.unwrap_or_default();
-        let stream = &self.post.streams[place.stream];
+        let stream = &self.consumer.streams[place.stream];
         // It is the caller's, and what it is given may be anybody's.
         let decoded = catch_unwind(AssertUnwindSafe(|| stream.decode(&fields)))
             .unwrap_or_else(|_| Err("its decoder panicked".to_owned()));
@@ -250,17 +250,17 @@ impl<T: Send + 'static> Dispatcher<T> {
                 // No handler has begun: it is no attempt.
                 let (attempts, room) = (holding.postponed(), holding.room);
                 let unbegun = Holding { place, attempts, began: Began::Not, room };
-                let _ = self.verdicts.send(Verdict { of: smallvec![unbegun], outcome });
+                let _ = self.completions.send(Completion { of: smallvec![unbegun], outcome });
                 None
             }
         }
     }
 
-    /// A verdict on an entry that no handler has begun.
+    /// A completion on an entry that no handler has begun.
     fn settle(&self, taken: Taken, outcome: Outcome) {
         let Taken { place, attempts, room, .. } = taken;
         let holding = Holding { place, attempts, began: Began::Not, room };
-        let _ = self.verdicts.send(Verdict { of: smallvec![holding], outcome });
+        let _ = self.completions.send(Completion { of: smallvec![holding], outcome });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a worker says to Redis about its streams: read, claim, take again, renew, settle.
 //!
-//! One [`Post`] is a group of streams that one connection can read: all of a worker's on a single
+//! One [`GroupConsumer`] is a group of streams that one connection can read: all of a worker's on a single
 //! server, those of one slot on a Cluster.
 
 use std::{
@@ -14,8 +14,8 @@ use std::{
 use redis::{Cmd, Value, cmd};
 use seawall_client::{
     Script,
+    client::Client,
     error::{Error, Result},
-    link::Link,
 };
 use seawall_resilience::clock::Clock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,7 +24,7 @@ use super::{
     attempts::Attempts,
     builder::{Settings, Start},
     entry::{self, Entry, EntryId, Fields},
-    hand::{Hand, Place},
+    in_flight::{InFlightEntries, Place},
     producer::Core,
     status::{self, Meter},
 };
@@ -44,12 +44,12 @@ static PARK: Script = Script::new(include_str!("script/park.lua"));
 static FORGET: Script = Script::new(include_str!("script/forget_consumers.lua"));
 
 /// Streams that are read together, and what is in hand of them.
-pub(super) struct Post<T> {
-    pub(super) link: Link,
+pub(super) struct GroupConsumer<T> {
+    pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) settings: Arc<Settings>,
     pub(super) streams: Vec<Arc<Core<T>>>,
-    pub(super) hand: Hand,
+    pub(super) in_flight: InFlightEntries,
     pub(super) meter: Arc<Meter>,
     /// How many entries of each stream one read brings at most.
     pub(super) each: usize,
@@ -79,24 +79,24 @@ pub(super) enum Known {
     OfAnEarlierRun,
 }
 
-impl<T> Post<T> {
+impl<T> GroupConsumer<T> {
     pub(super) fn new(
-        link: Link,
+        client: Client,
         settings: Arc<Settings>,
         streams: Vec<Arc<Core<T>>>,
         meter: Arc<Meter>,
     ) -> Self {
         let each = (settings.batch / streams.len()).max(1);
         let page = each * streams.len();
-        Post {
+        GroupConsumer {
             // A page can be read while every handler is busy.
             room: Arc::new(Semaphore::new(settings.concurrency + page)),
             each,
-            clock: link.clock().clone(),
-            link,
+            clock: client.clock().clone(),
+            client,
             settings,
             streams,
-            hand: Hand::default(),
+            in_flight: InFlightEntries::default(),
             meter,
             began: AtomicBool::new(false),
         }
@@ -108,13 +108,13 @@ impl<T> Post<T> {
     }
 
     /// How often the reader looks for what others left behind, and how long a read waits.
-    pub(super) fn look_every(&self) -> Duration {
-        (self.settings.claim_after / 2).clamp(LOOK_OFTEN, LOOK_SELDOM)
+    pub(super) fn poll_interval(&self) -> Duration {
+        (self.settings.claim_idle / 2).clamp(LOOK_OFTEN, LOOK_SELDOM)
     }
 
     /// After how long what is in hand is renewed.
     pub(super) fn renew_after(&self) -> Duration {
-        self.settings.claim_after / 3
+        self.settings.claim_idle / 3
     }
 
     /// Makes the groups that do not exist. Only the first time may they begin with what is new: a
@@ -128,7 +128,7 @@ impl<T> Post<T> {
             create.arg(start).arg("MKSTREAM");
             (stream.key.clone(), create)
         });
-        let replies = self.link.send_all(commands.collect()).await;
+        let replies = self.client.send_all(commands.collect()).await;
         for (stream, reply) in self.streams.iter().zip(replies) {
             match reply {
                 Ok(_) => {}
@@ -143,7 +143,7 @@ impl<T> Post<T> {
     }
 
     async fn has_group(&self, key: &[u8]) -> Result<bool> {
-        let groups = self.link.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
+        let groups = self.client.send(key, cmd("XINFO").arg("GROUPS").arg(key)).await;
         Ok(status::find_group(groups, &self.settings.group)?.is_some())
     }
 
@@ -152,7 +152,7 @@ impl<T> Post<T> {
         let mut read = cmd("XREADGROUP");
         read.arg("GROUP").arg(&self.settings.group).arg(&self.settings.consumer);
         read.arg("COUNT").arg(self.each);
-        read.arg("BLOCK").arg(self.look_every().as_millis().to_string());
+        read.arg("BLOCK").arg(self.poll_interval().as_millis().to_string());
         read.arg("STREAMS");
         for stream in &self.streams {
             read.arg(&stream.key);
@@ -187,7 +187,7 @@ impl<T> Post<T> {
         let mut pending = cmd("XPENDING");
         pending.arg(key).arg(&self.settings.group).arg(format!("({after}")).arg("+");
         pending.arg(self.page()).arg(&self.settings.consumer);
-        let rows: Vec<Vec<Value>> = self.link.query(key, &pending).await?;
+        let rows: Vec<Vec<Value>> = self.client.query(key, &pending).await?;
         rows.into_iter().filter_map(|row| row.into_iter().next()).map(entry::id).collect()
     }
 
@@ -201,10 +201,10 @@ impl<T> Post<T> {
             .on(&[&self.streams[stream].key])
             .arg(&self.settings.group)
             .arg(&self.settings.consumer)
-            .arg(self.settings.claim_after.as_millis().to_string())
+            .arg(self.settings.claim_idle.as_millis().to_string())
             .arg(cursor)
             .arg(self.each);
-        let [cursor, taken]: [Value; 2] = entry::exactly(self.link.run(&call).await?)?;
+        let [cursor, taken]: [Value; 2] = entry::exactly(self.client.run(&call).await?)?;
         Ok((entry::id(cursor)?, taken_from(stream, entry::counted(taken)?)))
     }
 
@@ -226,7 +226,7 @@ impl<T> Post<T> {
                 Known::OfAnEarlierRun => call.arg(id).arg(-1),
             };
         }
-        Ok(taken_from(stream, entry::counted(self.link.run(&call).await?)?))
+        Ok(taken_from(stream, entry::counted(self.client.run(&call).await?)?))
     }
 
     /// Says that entries are being worked on, and notes the attempts of those that come with them;
@@ -243,7 +243,7 @@ impl<T> Post<T> {
         for (place, attempts) in entries {
             call = call.arg(place.id).arg(attempts.map_or(0, Attempts::counter));
         }
-        let lost: Vec<Value> = self.link.eval(&call).await?;
+        let lost: Vec<Value> = self.client.eval(&call).await?;
         lost.into_iter().map(|id| Ok(Place { stream, id: entry::id(id)? })).collect()
     }
 
@@ -268,9 +268,9 @@ impl<T> Post<T> {
             .arg(place.id)
             .arg(reason)
             .arg(attempts)
-            .arg(self.settings.parked_limit)
+            .arg(self.settings.max_dead_letters)
             .arg(entry::PACKED);
-        Ok(self.link.eval::<u64>(&call).await? == 1)
+        Ok(self.client.eval::<u64>(&call).await? == 1)
     }
 
     /// Shows in the metrics where the group stands. Failing at it is no reason to stop.
@@ -285,14 +285,14 @@ impl<T> Post<T> {
 
     /// Forgets consumers that are long gone, or this one.
     pub(super) async fn forget_consumers(&self, also: Option<&str>) -> Result<()> {
-        let silence = FORGET_AFTER.max(self.settings.claim_after.saturating_mul(10));
+        let silence = FORGET_AFTER.max(self.settings.claim_idle.saturating_mul(10));
         for stream in &self.streams {
             let call = FORGET
                 .on(&[&stream.key])
                 .arg(&self.settings.group)
                 .arg(silence.as_millis().to_string())
                 .arg(also.unwrap_or_default());
-            self.link.run(&call).await?;
+            self.client.run(&call).await?;
         }
         Ok(())
     }

@@ -30,25 +30,25 @@
 //! How a worker is put together, for each group of streams that one connection can read:
 //!
 //! ```text
-//!  reader ──entries──▶ dispatcher ──spawns──▶ handlers ──verdicts──▶ settler ──XACK, park──▶ Redis
+//!  reader ──entries──▶ dispatcher ──spawns──▶ handlers ──completions──▶ settler ──XACK, park──▶ Redis
 //!    ▲  reads, drains its own                                          │ retakes, renews
 //!    └─ pending, claims the dead's                     dispatcher ◀────┘ what is due again
 //! ```
 //!
 //! Invariants: an entry is in the group's pending list from its delivery until its handler has
-//! committed; an acknowledgement is only ever sent for a verdict; parking and acknowledging are one
+//! committed; an acknowledgement is only ever sent for a completion; parking and acknowledging are one
 //! step; an entry that may have ended its process is begun alone (`attempts.rs`, `dispatch.rs`). Deliberately absent: exactly-once delivery, which does not exist. Exactly-once *effects* are
 //! the handler's transaction over [`Delivery::reference`].
 
 mod attempts;
 mod builder;
-pub(crate) mod crew;
+mod dead_letter;
 mod delivery;
 mod dispatch;
 mod entry;
-mod hand;
+pub(crate) mod handler_pool;
+mod in_flight;
 mod intake;
-mod parked;
 mod producer;
 mod reader;
 mod settle;
@@ -56,9 +56,9 @@ mod status;
 mod worker;
 
 pub use builder::{Retention, Start, WorkerBuilder};
+pub use dead_letter::{DeadLetter, Redriven};
 pub use delivery::{Delivery, Outcome};
 pub use entry::{EntryId, Fields};
-pub use parked::{Parked, Redriven};
 pub use producer::{Appended, MAX_PAYLOAD_BYTES, Stream};
 pub use status::{Counts, Status, StreamStatus};
 pub use worker::{Drained, Worker};

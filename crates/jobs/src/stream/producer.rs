@@ -8,9 +8,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use redis::{Cmd, cmd};
 use seawall_client::{
     Handle, Script,
+    client::Client,
     error::{Error, Result},
     key::{KeyPart, with_prefix},
-    link::Link,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -94,8 +94,8 @@ impl<T> Stream<T> {
     fn on(handle: &Handle, name: &str, key: Vec<u8>, decode: Arc<Decode<T>>) -> Self {
         let mut parked = key.clone();
         parked.extend_from_slice(b":parked");
-        let link = handle.link().clone();
-        let core = Core { link, name: name.into(), key, parked, decode };
+        let client = handle.client().clone();
+        let core = Core { client, name: name.into(), key, parked, decode };
         Stream { handle: handle.clone(), core: Arc::new(core) }
     }
 }
@@ -108,7 +108,7 @@ pub struct Stream<T> {
 
 /// What a worker knows of a stream: everything but the handle, which its tasks must not keep alive.
 pub(super) struct Core<T> {
-    pub(super) link: Link,
+    pub(super) client: Client,
     pub(super) name: Arc<str>,
     pub(super) key: Vec<u8>,
     pub(super) parked: Vec<u8>,
@@ -148,8 +148,8 @@ impl<T> Stream<T> {
         &self.core.key
     }
 
-    pub(super) fn link(&self) -> &Link {
-        &self.core.link
+    pub(super) fn client(&self) -> &Client {
+        &self.core.client
     }
 
     /// Begins a worker of a group on this stream alone; see [`Seawall::stream_worker`] for several.
@@ -161,15 +161,15 @@ impl<T> Stream<T> {
     /// How many entries the stream has, settled ones included.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn len(&self) -> Result<u64> {
-        self.link().query(&self.core.key, cmd("XLEN").arg(&self.core.key)).await
+        self.client().query(&self.core.key, cmd("XLEN").arg(&self.core.key)).await
     }
 
     /// Whether the stream has no entries.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(self.len().await? == 0)
     }
@@ -177,7 +177,7 @@ impl<T> Stream<T> {
     /// Where a group stands on this stream: for operators, and for alarms on lag.
     ///
     /// # Errors
-    /// As [`Link::send`].
+    /// As [`Client::send`].
     pub async fn status(&self, group: &str) -> Result<StreamStatus> {
         status::ask(&self.core, group).await
     }
@@ -187,7 +187,7 @@ impl<T> Stream<T> {
     /// Returns how many were dropped.
     ///
     /// # Errors
-    /// As [`Link::send`]; it can be repeated.
+    /// As [`Client::send`]; it can be repeated.
     pub async fn trim(&self, keep: Retention) -> Result<u64> {
         self.core.trim(keep).await
     }
@@ -213,7 +213,7 @@ impl<T> Core<T> {
         let call = TRIM.on(&[&self.key]).arg(word).arg(number).arg(most);
         let mut dropped = 0;
         for _ in 0..TRIM_STEPS {
-            let step: u64 = self.link.eval(&call).await?;
+            let step: u64 = self.client.eval(&call).await?;
             dropped += step;
             if step < most as u64 {
                 break;
@@ -231,7 +231,7 @@ impl<T: Serialize> Stream<T> {
     /// [`Error::Indeterminate`] it may have been appended: whoever repeats it should use
     /// [`Stream::append_once`].
     pub async fn append(&self, payload: &T) -> Result<EntryId> {
-        let reply = self.link().send(&self.core.key, &self.addition(payload)?).await?;
+        let reply = self.client().send(&self.core.key, &self.addition(payload)?).await?;
         entry::id(reply)
     }
 
@@ -244,7 +244,7 @@ impl<T: Serialize> Stream<T> {
             .iter()
             .map(|payload| Ok((self.core.key.to_vec(), self.addition(payload)?)))
             .collect::<Result<Vec<_>>>()?;
-        let replies = self.link().send_all(commands).await;
+        let replies = self.client().send_all(commands).await;
         Ok(replies.into_iter().map(|reply| entry::id(reply?)).collect())
     }
 
@@ -268,7 +268,7 @@ impl<T: Serialize> Stream<T> {
             .arg(REFERENCE)
             .arg(DATA)
             .arg(encode(payload)?);
-        let [id, fresh]: [redis::Value; 2] = entry::exactly(self.link().run(&call).await?)?;
+        let [id, fresh]: [redis::Value; 2] = entry::exactly(self.client().run(&call).await?)?;
         let id = entry::id(id)?;
         let fresh: u64 = redis::from_redis_value(fresh)?;
         Ok(if fresh == 1 { Appended::Now(id) } else { Appended::Before(id) })

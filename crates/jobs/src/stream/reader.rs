@@ -17,8 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use super::{
     builder::Retention,
     entry::EntryId,
-    hand::Place,
-    intake::{Known, Post, Taken},
+    in_flight::Place,
+    intake::{GroupConsumer, Known, Taken},
 };
 
 /// Pauses after Redis did not answer: doubled up to the longer one.
@@ -31,7 +31,7 @@ const SHOW_EVERY: Duration = Duration::from_secs(5);
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 
 pub(super) struct Reader<T> {
-    post: Arc<Post<T>>,
+    consumer: Arc<GroupConsumer<T>>,
     dispatch: mpsc::UnboundedSender<Vec<Taken>>,
     stop: watch::Receiver<bool>,
     /// Where the next look begins, for each stream.
@@ -62,13 +62,13 @@ impl From<Error> for End {
 
 impl<T> Reader<T> {
     pub(super) fn new(
-        post: Arc<Post<T>>,
+        consumer: Arc<GroupConsumer<T>>,
         dispatch: mpsc::UnboundedSender<Vec<Taken>>,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let now = post.clock.now();
+        let now = consumer.clock.now();
         Reader {
-            cursors: vec![EntryId::ZERO; post.streams.len()],
+            cursors: vec![EntryId::ZERO; consumer.streams.len()],
             look_at: now,
             show_at: now,
             forget_at: now,
@@ -76,7 +76,7 @@ impl<T> Reader<T> {
             pause: SHORTEST_PAUSE,
             unsure: false,
             settled_in: false,
-            post,
+            consumer,
             dispatch,
             stop,
         }
@@ -90,7 +90,7 @@ impl<T> Reader<T> {
                 End::Asked => break,
                 End::Failed(Error::Closed) => return,
                 End::Failed(error) => {
-                    tracing::debug!(group = %self.post.settings.group, %error, "reading begins anew");
+                    tracing::debug!(group = %self.consumer.settings.group, %error, "reading begins anew");
                     if self.rest().await {
                         break;
                     }
@@ -105,32 +105,32 @@ impl<T> Reader<T> {
     }
 
     async fn session(&mut self) -> Result<Infallible, End> {
-        self.post.ensure_groups().await?;
-        let mut lane = self.post.link.lane(&self.post.streams[0].key).await?;
-        let patience = self.post.link.response_timeout();
+        self.consumer.ensure_groups().await?;
+        let mut connection = self.consumer.client.dedicated(&self.consumer.streams[0].key).await?;
+        let patience = self.consumer.client.response_timeout();
         // Without the right to ask, the end of a read is waited for.
-        let client = lane.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
+        let client_id = connection.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
         self.go_through_own(Pages::All).await?;
         self.settled_in = true;
         self.unsure = false;
-        let read = self.post.read_command();
-        let limit = self.post.look_every() + patience;
+        let read = self.consumer.read_command();
+        let limit = self.consumer.poll_interval() + patience;
         let mut stop = self.stop.clone();
         loop {
-            if self.post.clock.now() >= self.look_at {
+            if self.consumer.clock.now() >= self.look_at {
                 self.look().await?;
-                self.look_at = self.post.clock.now() + self.post.look_every();
+                self.look_at = self.consumer.clock.now() + self.consumer.poll_interval();
             }
             let room = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return Err(End::Asked),
-                room = Arc::clone(&self.post.room).acquire_many_owned(self.post.page()) => room,
-                () = self.post.clock.sleep_until(self.look_at) => continue,
+                room = Arc::clone(&self.consumer.room).acquire_many_owned(self.consumer.page()) => room,
+                () = self.consumer.clock.sleep_until(self.look_at) => continue,
             };
             let Ok(room) = room else { return Err(End::Asked) };
             self.unsure = true;
             let reply = {
-                let reading = lane.send::<Value>(&read, limit);
+                let reading = connection.send::<Value>(&read, limit);
                 tokio::pin!(reading);
                 let in_time = tokio::select! {
                     biased;
@@ -141,23 +141,24 @@ impl<T> Reader<T> {
                     Some(reply) => reply,
                     // Dropped now, it could still be carried out with nobody to see the reply.
                     None => {
-                        self.interrupt(client).await;
+                        self.interrupt(client_id).await;
                         reading.await?
                     }
                 }
             };
             self.unsure = false;
             self.pause = SHORTEST_PAUSE;
-            self.hand_over(self.post.sort(reply)?, room);
+            self.hand_over(self.consumer.sort(reply)?, room);
         }
     }
 
     /// Ends the wait of a read; its reply comes at once.
-    async fn interrupt(&self, client: Option<u64>) {
-        let Some(client) = client else { return };
+    async fn interrupt(&self, client_id: Option<u64>) {
+        let Some(client_id) = client_id else { return };
         let mut unblock = redis::cmd("CLIENT");
-        unblock.arg("UNBLOCK").arg(client);
-        if let Err(error) = self.post.link.send(&self.post.streams[0].key, &unblock).await {
+        unblock.arg("UNBLOCK").arg(client_id);
+        if let Err(error) = self.consumer.client.send(&self.consumer.streams[0].key, &unblock).await
+        {
             tracing::debug!(%error, "a read is waited for");
         }
     }
@@ -165,16 +166,17 @@ impl<T> Reader<T> {
     /// Goes through what is pending under our name and not in hand: once, by id, not until it is
     /// empty, because what fails stays pending.
     async fn go_through_own(&mut self, pages: Pages) -> Result<()> {
-        for stream in 0..self.post.streams.len() {
+        for stream in 0..self.consumer.streams.len() {
             let mut after = EntryId::ZERO;
             loop {
-                let room = Arc::clone(&self.post.room).acquire_many_owned(self.post.page()).await;
+                let room =
+                    Arc::clone(&self.consumer.room).acquire_many_owned(self.consumer.page()).await;
                 let Ok(room) = room else { return Ok(()) };
-                let page = self.post.own(stream, after).await?;
+                let page = self.consumer.own(stream, after).await?;
                 let Some(last) = page.last() else { break };
                 after = *last;
-                let now = self.post.clock.now();
-                let ours = self.post.hand.take(page, |id| Place { stream, id: *id }, now);
+                let now = self.consumer.clock.now();
+                let ours = self.consumer.in_flight.take(page, |id| Place { stream, id: *id }, now);
                 if !ours.is_empty() {
                     self.take_again(stream, ours, room).await?;
                 }
@@ -195,11 +197,12 @@ impl<T> Reader<T> {
     ) -> Result<()> {
         let places: Vec<Place> = ids.iter().map(|id| Place { stream, id: *id }).collect();
         let known = if self.settled_in { Known::InRedis } else { Known::OfAnEarlierRun };
-        let taken = self.post.retake(stream, ids.into_iter().map(|id| (id, known))).await;
-        let mut taken = taken.inspect_err(|_| self.post.hand.release(places.iter().copied()))?;
+        let taken = self.consumer.retake(stream, ids.into_iter().map(|id| (id, known))).await;
+        let mut taken =
+            taken.inspect_err(|_| self.consumer.in_flight.release(places.iter().copied()))?;
         let gone = places.iter().filter(|place| !taken.iter().any(|one| one.place == **place));
-        self.post.hand.release(gone.copied());
-        self.post.meter.taken_over(taken.len());
+        self.consumer.in_flight.release(gone.copied());
+        self.consumer.meter.taken_over(taken.len());
         taken.iter_mut().for_each(|one| one.room = room.split(1));
         // The dispatcher ends after the reader.
         let _ = self.dispatch.send(taken);
@@ -211,8 +214,8 @@ impl<T> Reader<T> {
         if entries.is_empty() {
             return 0;
         }
-        let now = self.post.clock.now();
-        let mut fresh = self.post.hand.take(entries, |taken| taken.place, now);
+        let now = self.consumer.clock.now();
+        let mut fresh = self.consumer.in_flight.take(entries, |taken| taken.place, now);
         fresh.iter_mut().for_each(|taken| taken.room = room.split(1));
         let count = fresh.len();
         let _ = self.dispatch.send(fresh);
@@ -221,19 +224,19 @@ impl<T> Reader<T> {
 
     /// What has to be done every so often. Only what entries depend on is a reason to begin anew.
     async fn look(&mut self) -> Result<()> {
-        let post = Arc::clone(&self.post);
-        for stream in 0..post.streams.len() {
+        let consumer = Arc::clone(&self.consumer);
+        for stream in 0..consumer.streams.len() {
             self.claim(stream).await?;
         }
         self.trim().await;
-        let now = post.clock.now();
+        let now = consumer.clock.now();
         if now >= self.show_at {
             self.show_at = now + SHOW_EVERY;
-            post.show().await;
+            consumer.show().await;
         }
         if now >= self.forget_at {
             self.forget_at = now + FORGET_EVERY;
-            if let Err(error) = post.forget_consumers(None).await {
+            if let Err(error) = consumer.forget_consumers(None).await {
                 tracing::debug!(%error, "consumers of the past stay in the group's list");
             }
         }
@@ -242,13 +245,15 @@ impl<T> Reader<T> {
 
     /// Takes over what was left behind, as far as there is room.
     async fn claim(&mut self, stream: usize) -> Result<()> {
-        let each = u32::try_from(self.post.each).unwrap_or(u32::MAX);
+        let each = u32::try_from(self.consumer.each).unwrap_or(u32::MAX);
         for _ in 0..CLAIM_PAGES {
-            let Ok(room) = Arc::clone(&self.post.room).try_acquire_many_owned(each) else { break };
-            let (cursor, taken) = self.post.claim(stream, self.cursors[stream]).await?;
+            let Ok(room) = Arc::clone(&self.consumer.room).try_acquire_many_owned(each) else {
+                break;
+            };
+            let (cursor, taken) = self.consumer.claim(stream, self.cursors[stream]).await?;
             self.cursors[stream] = cursor;
             let count = self.hand_over(taken, room);
-            self.post.meter.taken_over(count);
+            self.consumer.meter.taken_over(count);
             if cursor == EntryId::ZERO {
                 break;
             }
@@ -258,14 +263,14 @@ impl<T> Reader<T> {
 
     /// Drops what is settled, if anything was since the last time. Failing at it is no reason to stop.
     async fn trim(&mut self) {
-        let counts = self.post.meter.counts();
-        let settled = counts.handled + counts.parked;
-        if self.post.settings.retention == Retention::All || settled == self.trimmed_at {
+        let counts = self.consumer.meter.counts();
+        let settled = counts.handled + counts.dead_letters;
+        if self.consumer.settings.retention == Retention::All || settled == self.trimmed_at {
             return;
         }
         self.trimmed_at = settled;
-        for stream in &self.post.streams {
-            if let Err(error) = stream.trim(self.post.settings.retention).await {
+        for stream in &self.consumer.streams {
+            if let Err(error) = stream.trim(self.consumer.settings.retention).await {
                 tracing::debug!(stream = %stream.name, %error, "not trimmed");
                 return;
             }

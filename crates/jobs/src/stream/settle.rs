@@ -1,4 +1,4 @@
-//! The part of a worker that carries out verdicts: acknowledge, park, try again, and renew meanwhile.
+//! The part of a worker that carries out completions: acknowledge, park, try again, and renew meanwhile.
 //!
 //! Acknowledgements that come while one is under way go together in the next: the busier, the larger.
 //! What Redis did not answer is sent again until it does; all of it may be repeated. An entry keeps
@@ -15,9 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use super::{
     attempts::Attempts,
     delivery::Outcome,
-    dispatch::{Began, Holding, Verdict},
-    hand::Place,
-    intake::{AT_ONCE, Known, Post, Taken},
+    dispatch::{Began, Completion, Holding},
+    in_flight::Place,
+    intake::{AT_ONCE, GroupConsumer, Known, Taken},
 };
 
 /// Verdicts and acknowledgements that go together at most.
@@ -46,8 +46,8 @@ struct Waiting {
 }
 
 pub(super) struct Settler<T> {
-    post: Arc<Post<T>>,
-    inbox: mpsc::UnboundedReceiver<Verdict>,
+    consumer: Arc<GroupConsumer<T>>,
+    inbox: mpsc::UnboundedReceiver<Completion>,
     again: mpsc::UnboundedSender<Vec<Taken>>,
     /// Turns true when no more attempts are begun.
     stop: watch::Receiver<bool>,
@@ -66,17 +66,17 @@ pub(super) struct Settler<T> {
 
 impl<T> Settler<T> {
     pub(super) fn new(
-        post: Arc<Post<T>>,
-        inbox: mpsc::UnboundedReceiver<Verdict>,
+        consumer: Arc<GroupConsumer<T>>,
+        inbox: mpsc::UnboundedReceiver<Completion>,
         again: mpsc::UnboundedSender<Vec<Taken>>,
         stop: watch::Receiver<bool>,
         finish: watch::Receiver<bool>,
     ) -> Self {
-        let now = post.clock.now();
+        let now = consumer.clock.now();
         Settler {
-            renew_at: now + post.renew_after() / 2,
+            renew_at: now + consumer.renew_after() / 2,
             not_before: now,
-            post,
+            consumer,
             inbox,
             again,
             stop,
@@ -89,21 +89,21 @@ impl<T> Settler<T> {
         }
     }
 
-    /// Carries out verdicts until the end.
+    /// Carries out completions until the end.
     pub(super) async fn run(mut self) {
-        let clock = self.post.clock.clone();
+        let clock = self.consumer.clock.clone();
         let mut finish = self.finish.clone();
-        let mut verdicts = Vec::new();
+        let mut completions = Vec::new();
         loop {
             let mut finishing = false;
             let wake_at = self.wake_at();
             tokio::select! {
                 biased;
-                _ = self.inbox.recv_many(&mut verdicts, MOST) => {}
+                _ = self.inbox.recv_many(&mut completions, MOST) => {}
                 _ = finish.wait_for(|finish| *finish) => finishing = true,
                 () = clock.sleep_until(wake_at) => {}
             }
-            verdicts.drain(..).for_each(|verdict| self.sort(verdict));
+            completions.drain(..).for_each(|completion| self.sort(completion));
             if finishing {
                 return self.end().await;
             }
@@ -115,7 +115,7 @@ impl<T> Settler<T> {
             }
             if clock.now() >= self.renew_at {
                 self.renew().await;
-                self.renew_at = clock.now() + self.post.renew_after() / 2;
+                self.renew_at = clock.now() + self.consumer.renew_after() / 2;
             }
         }
     }
@@ -125,7 +125,7 @@ impl<T> Settler<T> {
         !self.acks.is_empty() || !self.parks.is_empty() || !self.notes.is_empty()
     }
 
-    /// When something has to be done although no verdict comes.
+    /// When something has to be done although no completion comes.
     fn wake_at(&self) -> Moment {
         let mut wake = self.renew_at;
         if self.has_work() {
@@ -141,8 +141,8 @@ impl<T> Settler<T> {
 
     /// What is left when all handlers have ended; what cannot be settled now stays pending.
     async fn end(mut self) {
-        while let Ok(verdict) = self.inbox.try_recv() {
-            self.sort(verdict);
+        while let Ok(completion) = self.inbox.try_recv() {
+            self.sort(completion);
         }
         for _ in 0..LAST_ATTEMPTS {
             self.settle().await;
@@ -153,15 +153,15 @@ impl<T> Settler<T> {
         }
     }
 
-    /// Decides what a verdict means for each of its entries.
-    fn sort(&mut self, verdict: Verdict) {
-        let limit = self.post.settings.deliveries;
+    /// Decides what a completion means for each of its entries.
+    fn sort(&mut self, completion: Completion) {
+        let limit = self.consumer.settings.deliveries;
         // Of several that failed together nobody knows which it was: each is tried by itself next.
-        let together = verdict.of.len() > 1;
-        for holding in verdict.of {
+        let together = completion.of.len() > 1;
+        for holding in completion.of {
             let failed = if together { holding.postponed() } else { holding.failed() };
             let last = failed.counted() >= limit;
-            match &verdict.outcome {
+            match &completion.outcome {
                 Outcome::Done => self.acks.push(holding),
                 Outcome::Park(reason) => self.parks.push((holding, reason.clone())),
                 Outcome::Failed(reason) if last => self.parks.push((holding, reason.clone())),
@@ -173,7 +173,8 @@ impl<T> Settler<T> {
                     let id = holding.place.id;
                     tracing::warn!(entry = %id, attempt = holding.number(), reason, "tried again");
                     let doubled = u32::try_from(failed.counted().clamp(1, 16)).unwrap_or(16) - 1;
-                    let pause = self.post.settings.retry_after.saturating_mul(2_u32.pow(doubled));
+                    let pause =
+                        self.consumer.settings.retry_delay.saturating_mul(2_u32.pow(doubled));
                     self.wait(holding, pause.min(LONGEST_RETRY), failed);
                 }
                 Outcome::Retry(after) => self.wait(holding, *after, failed),
@@ -186,12 +187,12 @@ impl<T> Settler<T> {
     }
 
     fn wait(&mut self, holding: Holding, after: Duration, attempts: Attempts) {
-        self.post.meter.retried(1);
+        self.consumer.meter.retried(1);
         let Holding { place, began, room, .. } = holding;
         self.notes.insert(place, Note { attempts, _began: began });
-        self.post.hand.rest(place);
+        self.consumer.in_flight.rest(place);
         let room = if self.waiting.len() < MAX_WAITING { None } else { room };
-        let due = self.post.clock.now() + after;
+        let due = self.consumer.clock.now() + after;
         self.waiting.insert((due, place), Waiting { attempts, room });
     }
 
@@ -204,14 +205,14 @@ impl<T> Settler<T> {
                 continue;
             }
             let attempts = holding.failed().counted();
-            match self.post.park(holding.place, &reason, attempts).await {
+            match self.consumer.park(holding.place, &reason, attempts).await {
                 Ok(parked) => {
                     if parked {
                         let id = holding.place.id;
                         tracing::error!(entry = %id, attempts, reason, "parked");
-                        self.post.meter.parked(1);
+                        self.consumer.meter.parked(1);
                     }
-                    self.post.hand.release([holding.place]);
+                    self.consumer.in_flight.release([holding.place]);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "not parked yet");
@@ -233,7 +234,7 @@ impl<T> Settler<T> {
         // By place, so those of a stream are together.
         for group in notes.chunk_by(|one, other| one.0.stream == other.0.stream) {
             for some in group.chunks(AT_ONCE) {
-                match self.post.renew(some[0].0.stream, some).await {
+                match self.consumer.renew(some[0].0.stream, some).await {
                     Ok(lost) => {
                         self.notes.retain(|place, _| some.iter().all(|(sent, _)| sent != place));
                         self.let_go(&lost);
@@ -254,7 +255,7 @@ impl<T> Settler<T> {
             return false;
         }
         let mut acks = std::mem::take(&mut self.acks);
-        if self.post.streams.len() > 1 {
+        if self.consumer.streams.len() > 1 {
             acks.sort_unstable_by_key(|holding| holding.place.stream);
         }
         let mut groups: Vec<Vec<Holding>> = Vec::new();
@@ -272,15 +273,15 @@ impl<T> Settler<T> {
             .iter()
             .map(|group| group.iter().map(|holding| holding.place).collect())
             .collect();
-        let commands = places.iter().map(|places| self.post.acknowledgement(places)).collect();
+        let commands = places.iter().map(|places| self.consumer.acknowledgement(places)).collect();
         let mut failed = false;
         for ((reply, group), places) in
-            self.post.link.send_all(commands).await.into_iter().zip(groups).zip(places)
+            self.consumer.client.send_all(commands).await.into_iter().zip(groups).zip(places)
         {
             match reply {
                 Ok(_) => {
-                    self.post.meter.handled(places.len());
-                    self.post.hand.release(places);
+                    self.consumer.meter.handled(places.len());
+                    self.consumer.in_flight.release(places);
                     make_room(group);
                 }
                 Err(error) => {
@@ -295,7 +296,7 @@ impl<T> Settler<T> {
 
     /// Begins once more what is due.
     async fn begin_again(&mut self) {
-        let now = self.post.clock.now();
+        let now = self.consumer.clock.now();
         let mut due: Vec<Vec<(Place, Waiting)>> = Vec::new();
         while let Some(first) = self.waiting.first_entry() {
             if first.key().0 > now {
@@ -314,17 +315,17 @@ impl<T> Settler<T> {
         for group in due {
             let ids =
                 group.iter().map(|(place, waiting)| (place.id, Known::These(waiting.attempts)));
-            match self.post.retake(group[0].0.stream, ids).await {
+            match self.consumer.retake(group[0].0.stream, ids).await {
                 Ok(mut taken) => {
                     for (place, waiting) in group {
                         self.notes.remove(&place);
                         match taken.iter_mut().find(|taken| taken.place == place) {
                             Some(taken) => {
                                 taken.room = waiting.room;
-                                self.post.hand.resume(place);
+                                self.consumer.in_flight.resume(place);
                             }
                             // Another worker's by now, or gone.
-                            None => self.post.hand.release([place]),
+                            None => self.consumer.in_flight.release([place]),
                         }
                     }
                     // Once the dispatcher has ended, so has this.
@@ -346,12 +347,15 @@ impl<T> Settler<T> {
 
     /// Says what is still being worked on, so that others leave it alone.
     async fn renew(&mut self) {
-        let places = self.post.hand.to_renew(self.post.renew_after(), self.post.clock.now());
+        let places = self
+            .consumer
+            .in_flight
+            .to_renew(self.consumer.renew_after(), self.consumer.clock.now());
         let mut places: Vec<_> = places.into_iter().map(|place| (place, None)).collect();
         places.sort_unstable_by_key(|(place, _)| place.stream);
         for group in places.chunk_by(|one, other| one.0.stream == other.0.stream) {
             for some in group.chunks(AT_ONCE) {
-                match self.post.renew(some[0].0.stream, some).await {
+                match self.consumer.renew(some[0].0.stream, some).await {
                     Ok(lost) => self.let_go(&lost),
                     Err(error) => tracing::debug!(%error, "not renewed"),
                 }
@@ -368,13 +372,13 @@ impl<T> Settler<T> {
         let waiting = |place: &&Place| self.waiting.keys().any(|(_, waits)| waits == *place);
         let theirs: Vec<Place> = lost.iter().filter(waiting).copied().collect();
         self.waiting.retain(|(_, place), _| !theirs.contains(place));
-        self.post.hand.release(theirs);
+        self.consumer.in_flight.release(theirs);
         tracing::debug!(entries = lost.len(), "taken over by others");
     }
 
     fn reckon(&mut self, failed: bool) {
         if failed {
-            self.not_before = self.post.clock.now() + self.pause;
+            self.not_before = self.consumer.clock.now() + self.pause;
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         } else {
             self.pause = SHORTEST_PAUSE;

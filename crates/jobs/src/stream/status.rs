@@ -20,7 +20,7 @@ pub struct Counts {
     /// Attempts that have to be repeated.
     pub retried: u64,
     /// Entries that were parked.
-    pub parked: u64,
+    pub dead_letters: u64,
     /// Entries that were taken over from others, or from an earlier run of this worker.
     pub taken_over: u64,
 }
@@ -54,8 +54,8 @@ pub struct StreamStatus {
     pub pending: u64,
     /// Workers that the group knows, dead ones included.
     pub consumers: u64,
-    /// Parked entries.
-    pub parked: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
 }
 
 /// Asks Redis.
@@ -66,7 +66,7 @@ pub(super) async fn ask<T>(stream: &Core<T>, group: &str) -> Result<StreamStatus
         (key(), cmd("XLEN").arg(&stream.parked).to_owned()),
         (key(), cmd("XINFO").arg("GROUPS").arg(&stream.key).to_owned()),
     ];
-    let replies = stream.link.send_all(commands).await;
+    let replies = stream.client.send_all(commands).await;
     let [length, parked, groups]: [Result<Value>; 3] =
         replies.try_into().map_err(|_| Error::unexpected("three replies were asked for"))?;
     let mut status = StreamStatus {
@@ -75,7 +75,7 @@ pub(super) async fn ask<T>(stream: &Core<T>, group: &str) -> Result<StreamStatus
         lag: None,
         pending: 0,
         consumers: 0,
-        parked: redis::from_redis_value(parked?)?,
+        dead_letters: redis::from_redis_value(parked?)?,
     };
     if let Some(info) = find_group(groups, group)? {
         let number = |name: &str| -> Result<Option<u64>> {
@@ -151,7 +151,7 @@ impl Meter {
         Counts {
             handled: self.handled.0.load(Ordering::Relaxed),
             retried: self.retried.0.load(Ordering::Relaxed),
-            parked: self.parked.0.load(Ordering::Relaxed),
+            dead_letters: self.parked.0.load(Ordering::Relaxed),
             taken_over: self.taken_over.0.load(Ordering::Relaxed),
         }
     }
@@ -163,7 +163,7 @@ impl Meter {
             metrics::gauge!(name, &labels).set(value as f64);
         };
         set("seawall_stream_pending", status.pending);
-        set("seawall_stream_parked", status.parked);
+        set("seawall_stream_parked", status.dead_letters);
         set("seawall_stream_length", status.length);
         if let Some(lag) = status.lag {
             set("seawall_stream_lag", lag);

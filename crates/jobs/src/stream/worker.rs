@@ -5,8 +5,8 @@ use std::{fmt, num::NonZero, sync::Arc};
 use futures_util::future::{BoxFuture, join_all};
 use seawall_client::{
     Handle,
+    client::{Topology, slot},
     error::Result,
-    link::{Topology, slot},
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -15,9 +15,9 @@ use tokio::{
 
 use super::{
     builder::{Handler, Settings},
-    crew::Crew,
     dispatch::Dispatcher,
-    intake::Post,
+    handler_pool::HandlerPool,
+    intake::GroupConsumer,
     producer::Stream,
     reader::Reader,
     settle::Settler,
@@ -52,7 +52,7 @@ trait Standing: Send + Sync {
     fn in_hand(&self) -> (usize, usize);
 }
 
-impl<T: Send + 'static> Standing for Post<T> {
+impl<T: Send + 'static> Standing for GroupConsumer<T> {
     fn streams(&self) -> BoxFuture<'_, Result<Vec<StreamStatus>>> {
         Box::pin(async {
             let asked = self.streams.iter().map(|stream| status::ask(stream, &self.settings.group));
@@ -61,13 +61,13 @@ impl<T: Send + 'static> Standing for Post<T> {
     }
 
     fn in_hand(&self) -> (usize, usize) {
-        self.hand.count()
+        self.in_flight.count()
     }
 }
 
 /// The tasks of one post.
 struct Tasks<T> {
-    post: Arc<Post<T>>,
+    consumer: Arc<GroupConsumer<T>>,
     reader: JoinHandle<()>,
     dispatcher: JoinHandle<()>,
     settler: JoinHandle<()>,
@@ -80,23 +80,34 @@ impl Worker {
         settings: Settings,
         handler: &Handler<T>,
     ) -> Self {
-        let link = handle.link().clone();
+        let client = handle.client().clone();
         let meter = Arc::new(Meter::new(&settings.group));
         let settings = Arc::new(settings);
-        let crew = Crew::new(settings.concurrency);
+        let pool = HandlerPool::new(settings.concurrency);
         let stop = watch::Sender::new(false);
         let finish = watch::Sender::new(false);
         let tasks: Vec<Tasks<T>> = together(handle, streams)
             .into_iter()
             .map(|streams| {
                 let streams = streams.into_iter().map(|stream| stream.core).collect();
-                let post =
-                    Post::new(link.clone(), Arc::clone(&settings), streams, Arc::clone(&meter));
-                Tasks::start(handle, Arc::new(post), handler.clone(), crew.clone(), &stop, &finish)
+                let consumer = GroupConsumer::new(
+                    client.clone(),
+                    Arc::clone(&settings),
+                    streams,
+                    Arc::clone(&meter),
+                );
+                Tasks::start(
+                    handle,
+                    Arc::new(consumer),
+                    handler.clone(),
+                    pool.clone(),
+                    &stop,
+                    &finish,
+                )
             })
             .collect();
         let posts =
-            tasks.iter().map(|tasks| Arc::clone(&tasks.post) as Arc<dyn Standing>).collect();
+            tasks.iter().map(|tasks| Arc::clone(&tasks.consumer) as Arc<dyn Standing>).collect();
         let ended = watch::Sender::new(None);
         let cut = watch::Sender::new(false);
         let mut cut_off = cut.subscribe();
@@ -104,7 +115,7 @@ impl Worker {
         let stopping = handle.stopping();
         handle.spawn_at_home(async move {
             asked_to_stop(&stop, stopping).await;
-            let drained = drain(tasks, &settings, &crew, &finish, &mut cut_off).await;
+            let drained = drain(tasks, &settings, &pool, &finish, &mut cut_off).await;
             ended.send_replace(Some(drained));
         });
         worker
@@ -139,13 +150,13 @@ impl Worker {
     /// Where this worker and its group stand: lag, pending, parked.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn status(&self) -> Result<Status> {
         let mut status =
             Status { streams: Vec::new(), counts: self.counts(), in_hand: 0, waiting: 0 };
-        for post in &self.posts {
-            status.streams.extend(post.streams().await?);
-            let (in_hand, waiting) = post.in_hand();
+        for consumer in &self.posts {
+            status.streams.extend(consumer.streams().await?);
+            let (in_hand, waiting) = consumer.in_hand();
             status.in_hand += in_hand;
             status.waiting += waiting;
         }
@@ -155,7 +166,7 @@ impl Worker {
 
 /// Which streams one connection can read.
 fn together<T>(handle: &Handle, streams: Vec<Stream<T>>) -> Vec<Vec<Stream<T>>> {
-    if handle.link().topology() != Topology::Cluster {
+    if handle.client().topology() != Topology::Cluster {
         return vec![streams];
     }
     let mut groups: Vec<Vec<Stream<T>>> = Vec::new();
@@ -171,30 +182,36 @@ fn together<T>(handle: &Handle, streams: Vec<Stream<T>>) -> Vec<Vec<Stream<T>>> 
 impl<T: Send + 'static> Tasks<T> {
     fn start(
         handle: &Handle,
-        post: Arc<Post<T>>,
+        consumer: Arc<GroupConsumer<T>>,
         handler: Handler<T>,
-        crew: Crew,
+        pool: HandlerPool,
         stop: &watch::Sender<bool>,
         finish: &watch::Sender<bool>,
     ) -> Self {
         let (dispatch, inbox) = mpsc::unbounded_channel();
-        let (verdicts, settled) = mpsc::unbounded_channel();
-        let reader = Reader::new(Arc::clone(&post), dispatch.clone(), stop.subscribe());
+        let (completions, settled) = mpsc::unbounded_channel();
+        let reader = Reader::new(Arc::clone(&consumer), dispatch.clone(), stop.subscribe());
         let settler = Settler::new(
-            Arc::clone(&post),
+            Arc::clone(&consumer),
             settled,
             dispatch,
             stop.subscribe(),
             finish.subscribe(),
         );
         let tasks = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
-        let dispatcher =
-            Dispatcher { post: Arc::clone(&post), crew, handler, inbox, verdicts, tasks };
+        let dispatcher = Dispatcher {
+            consumer: Arc::clone(&consumer),
+            pool,
+            handler,
+            inbox,
+            completions,
+            tasks,
+        };
         Tasks {
             reader: handle.spawn_at_home(reader.run()),
             dispatcher: handle.spawn_at_home(dispatcher.run()),
             settler: handle.spawn_at_home(settler.run()),
-            post,
+            consumer,
         }
     }
 }
@@ -213,15 +230,15 @@ async fn asked_to_stop(stop: &watch::Sender<bool>, mut stopping: watch::Receiver
 async fn drain<T>(
     mut tasks: Vec<Tasks<T>>,
     settings: &Settings,
-    crew: &Crew,
+    pool: &HandlerPool,
     finish: &watch::Sender<bool>,
     cut_off: &mut watch::Receiver<bool>,
 ) -> Drained {
-    let clock = tasks.first().map(|tasks| tasks.post.clock.clone()).unwrap_or_default();
+    let clock = tasks.first().map(|tasks| tasks.consumer.clock.clone()).unwrap_or_default();
     let finished = async {
         for tasks in &mut tasks {
             let _ = (&mut tasks.reader).await;
-            tasks.post.hand.idle().await;
+            tasks.consumer.in_flight.idle().await;
         }
     };
     // A worker that was dropped cannot be cut off any more.
@@ -233,11 +250,11 @@ async fn drain<T>(
     tokio::select! {
         biased;
         () = cut => {}
-        drained = clock.timeout(settings.drain_limit, finished) => if drained.is_none() {
+        drained = clock.timeout(settings.drain_timeout, finished) => if drained.is_none() {
             tracing::warn!(group = %settings.group, "handlers are not waited for any longer");
         },
     }
-    crew.abandon();
+    pool.abandon();
     finish.send_replace(true);
     let mut left = 0;
     for tasks in tasks {
@@ -247,14 +264,14 @@ async fn drain<T>(
                 tracing::error!(%error, "a part of a stream worker did not end well");
             }
         }
-        let (active, waiting) = tasks.post.hand.count();
+        let (active, waiting) = tasks.consumer.in_flight.count();
         left += active + waiting;
         if active + waiting == 0 {
             // What was shown last may be of a time when there was still something to do.
-            tasks.post.show().await;
+            tasks.consumer.show().await;
         }
         if settings.passing
-            && let Err(error) = tasks.post.forget_consumers(Some(&settings.consumer)).await
+            && let Err(error) = tasks.consumer.forget_consumers(Some(&settings.consumer)).await
         {
             tracing::debug!(%error, "the consumer stays in the group's list");
         }

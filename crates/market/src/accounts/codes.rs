@@ -15,7 +15,7 @@ use std::{
 
 use rand::RngExt as _;
 use seawall::{
-    Link, Script, Seawall,
+    Client, Script, Seawall,
     limit::{Decision, Limiter, Policy, Rate, WhenAway, Window},
 };
 
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Sends and checks login codes.
 #[derive(Debug)]
 pub struct Codes {
-    link: Link,
+    client: Client,
     sender: Arc<dyn SmsSender>,
     mode: Sms,
     limits: Limits,
@@ -60,7 +60,7 @@ impl Codes {
     ) -> Result<Self> {
         let per_ip = (mode != Sms::Echo).then_some(per_ip_hourly);
         Ok(Codes {
-            link: seawall.link().clone(),
+            client: seawall.client().clone(),
             sender,
             mode,
             limits: Limits::new(seawall, per_ip)?,
@@ -78,7 +78,7 @@ impl Codes {
         let code = format!("{:06}", rand::rng().random_range(0..1_000_000));
         let keys = [keys::code(phone.as_str()), keys::code_tries(phone.as_str())];
         let lifetime = u64::try_from(CODE_LIFETIME.as_millis()).unwrap_or(u64::MAX);
-        self.link.run(&PUT.on(&keys).arg(&code).arg(lifetime)).await?;
+        self.client.run(&PUT.on(&keys).arg(&code).arg(lifetime)).await?;
         self.sender.send(phone, &code).await?;
         Ok((self.mode == Sms::Echo).then_some(code))
     }
@@ -89,7 +89,7 @@ impl Codes {
     /// [`Error::BadInput`] when it is wrong, or when there is none any more.
     pub async fn take(&self, phone: &Phone, entered: &str) -> Result<()> {
         let keys = [keys::code(phone.as_str()), keys::code_tries(phone.as_str())];
-        let outcome: String = self.link.eval(&TAKE.on(&keys).arg(entered).arg(TRIES)).await?;
+        let outcome: String = self.client.eval(&TAKE.on(&keys).arg(entered).arg(TRIES)).await?;
         match outcome.as_str() {
             "TAKEN" => Ok(()),
             "WRONG" => Err(Error::bad("WRONG_CODE", "the code is wrong")),

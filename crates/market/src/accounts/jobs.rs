@@ -28,7 +28,7 @@ pub(crate) fn start(accounts: &Arc<Accounts>, jobs: &mut Jobs) {
     jobs.every("ended sessions", EXPIRED_EVERY, move || {
         let (seawall, db) = (seawall.clone(), Arc::clone(&db));
         async move {
-            let now = seawall.link().server_millis();
+            let now = seawall.client().server_millis();
             for _ in 0..SLICES {
                 if session_store::delete_expired(&db, now).await? == 0 {
                     break;

@@ -137,7 +137,7 @@ impl Accounts {
             None => self.register(phone).await?,
         };
         if self.admin_phone.as_ref() == Some(phone) && user.role != ADMIN {
-            let now = self.seawall.link().server_millis();
+            let now = self.seawall.client().server_millis();
             store::set_role(&self.db, user.id, ADMIN, now).await?;
             // Sessions that are open are an admin's as well.
             self.sessions.follow(user.id).await?;
@@ -155,7 +155,7 @@ impl Accounts {
             icon: String::new(),
             role: "user".to_owned(),
         };
-        let now = self.seawall.link().server_millis();
+        let now = self.seawall.client().server_millis();
         if store::register(&self.db, &user, phone, now).await? {
             return Ok(user);
         }
@@ -213,7 +213,7 @@ impl Accounts {
     /// # Errors
     /// As [`Accounts::current`].
     pub async fn change(&self, user: u64, change: &Change) -> Result<Arc<Profile>> {
-        let now = self.seawall.link().server_millis();
+        let now = self.seawall.client().server_millis();
         let told = self.profiles.change(user, change, now).await.map_err(gone)?;
         let followed = self.sessions.follow(user).await;
         if let Err(error) = &followed {

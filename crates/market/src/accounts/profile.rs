@@ -82,10 +82,10 @@ impl Profiles {
         let cache = context
             .seawall
             .cache("profile")
-            .fresh_for(FRESH)
+            .ttl(FRESH)
             .jitter(JITTER)
             .sliding()
-            .missing_for(MISSING)
+            .negative_ttl(MISSING)
             .build()?;
         Ok(Profiles { db: Arc::clone(&context.db), cache })
     }

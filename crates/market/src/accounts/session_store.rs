@@ -35,11 +35,11 @@ pub(super) struct Stored {
 
 /// Adds a session's row, and takes out rows of this user that have ended.
 pub(super) async fn insert(db: &Db, row: &New<'_>, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session WHERE user_id = ? AND expires < ?")
         .bind(id(row.user_id))
         .bind(now)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     sqlx::query(
         "INSERT INTO session (token_hash, user_id, expires, until, create_time, update_time) \
@@ -51,9 +51,9 @@ pub(super) async fn insert(db: &Db, row: &New<'_>, now: i64) -> Result<()> {
     .bind(row.until)
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// A session that has not ended.
@@ -75,27 +75,27 @@ pub(super) async fn read(db: &Db, token_hash: &str, now: i64) -> Result<Option<S
 
 /// Gives a session's row a later end.
 pub(super) async fn slide(db: &Db, token_hash: &str, expires: i64, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("UPDATE session SET expires = ?, update_time = ? WHERE token_hash = ?")
         .bind(expires)
         .bind(now)
         .bind(token_hash)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Notes that a session is to end, and takes its row out.
 pub(super) async fn end(db: &Db, token_hash: &str, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session WHERE token_hash = ?")
         .bind(token_hash)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     let noted = sqlx::query("INSERT INTO session_end (token_hash, create_time) VALUES (?, ?)")
         .bind(token_hash)
         .bind(now)
-        .execute(turn.query())
+        .execute(tx.query())
         .await;
     match noted {
         Ok(_) => {}
@@ -103,7 +103,7 @@ pub(super) async fn end(db: &Db, token_hash: &str, now: i64) -> Result<()> {
         Err(error) if is_taken(&error) => {}
         Err(error) => return Err(error.into()),
     }
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Whether a session is to end and Redis does not know yet.
@@ -125,22 +125,22 @@ pub(super) async fn ending(db: &Db) -> Result<Vec<String>> {
 
 /// Forgets that a session was to end: it has.
 pub(super) async fn ended(db: &Db, token_hash: &str) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session_end WHERE token_hash = ?")
         .bind(token_hash)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Takes a session's row out.
 pub(super) async fn delete(db: &Db, token_hash: &str) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session WHERE token_hash = ?")
         .bind(token_hash)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Takes some rows out whose time is over; how many.
@@ -162,8 +162,8 @@ pub(super) async fn delete_expired(db: &Db, now: i64) -> Result<usize> {
         list.push_bind(row.try_get::<String, _>("token_hash")?);
     }
     list.push_unseparated(")");
-    let mut turn = db.write().await?;
-    query.build().execute(turn.query()).await?;
-    turn.commit().await?;
+    let mut tx = db.write().await?;
+    query.build().execute(tx.query()).await?;
+    tx.commit().await?;
     Ok(rows.len())
 }

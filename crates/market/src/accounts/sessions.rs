@@ -24,7 +24,7 @@
 use std::{sync::Arc, time::Duration};
 
 use seawall::{
-    Link,
+    Client,
     session::{Fields, Load, Restore, SessionId, Token},
 };
 use tokio::sync::Semaphore;
@@ -74,7 +74,7 @@ pub(super) enum Visit {
 #[derive(Debug)]
 pub(super) struct Sessions {
     sessions: seawall::session::Sessions<u64>,
-    link: Link,
+    client: Client,
     db: Arc<Db>,
     strangers: Strangers,
     looks: Semaphore,
@@ -90,7 +90,7 @@ impl Sessions {
                 .slides(SLIDES)
                 .per_user(PER_USER)
                 .build()?,
-            link: context.seawall.link().clone(),
+            client: context.seawall.client().clone(),
             db: Arc::clone(&context.db),
             strangers: Strangers::default(),
             looks: Semaphore::new(LOOKS),
@@ -100,7 +100,7 @@ impl Sessions {
     /// Opens a session for a user.
     pub(super) async fn open(&self, user: &User) -> Result<Token> {
         let token = self.sessions.open(&user.id, &fields(user)).await?;
-        let (id, now) = (token.id(), self.link.server_millis());
+        let (id, now) = (token.id(), self.client.server_millis());
         let row = session_store::New {
             token_hash: id.as_str(),
             user_id: user.id,
@@ -153,7 +153,7 @@ impl Sessions {
         if self.strangers.contains(id) {
             return Ok(Row::None);
         }
-        let now = self.link.server_millis();
+        let now = self.client.server_millis();
         if let Some(row) = session_store::read(&self.db, id.as_str(), now).await? {
             return Ok(Row::Stored(row));
         }
@@ -180,7 +180,7 @@ impl Sessions {
             Row::None => return Ok(Visit::Nobody),
         };
         // The row was given this time when the session was used, or later: so long it lived for sure.
-        if row.expires - millis(ROW_EVERY) <= self.link.server_millis() {
+        if row.expires - millis(ROW_EVERY) <= self.client.server_millis() {
             self.strangers.add(id.clone());
             return Ok(Visit::Nobody);
         }
@@ -206,7 +206,7 @@ impl Sessions {
 
     /// Lets the row follow the session, and the session its user.
     async fn slid(&self, token: &Token, copy: &User) -> Result<()> {
-        let (id, now) = (token.id(), self.link.server_millis());
+        let (id, now) = (token.id(), self.client.server_millis());
         let Some(row) = session_store::read(&self.db, id.as_str(), now).await? else {
             return Ok(());
         };
@@ -219,7 +219,7 @@ impl Sessions {
 
     /// Gives the row of a session that is used a later end, when it is time.
     async fn slide_row(&self, id: &SessionId, expires: i64) -> Result<()> {
-        let now = self.link.server_millis();
+        let now = self.client.server_millis();
         if expires < now + millis(IDLE) {
             let expires = now + millis(IDLE + ROW_EVERY);
             session_store::slide(&self.db, id.as_str(), expires, now).await?;
@@ -252,7 +252,7 @@ impl Sessions {
     /// Ends a session. When Redis is away it is noted, and may be repeated.
     pub(super) async fn close(&self, token: &Token) -> Result<()> {
         let id = token.id();
-        session_store::end(&self.db, id.as_str(), self.link.server_millis()).await?;
+        session_store::end(&self.db, id.as_str(), self.client.server_millis()).await?;
         self.close_noted(&id).await
     }
 

@@ -6,7 +6,7 @@ use sqlx::{Any, QueryBuilder, Row as _, any::AnyRow};
 
 use super::{Change, Phone, Profile, User};
 use crate::{
-    db::{Db, Turn, id, is_taken, unsigned},
+    db::{Db, WriteTx, id, is_taken, unsigned},
     error::Result,
 };
 
@@ -43,19 +43,19 @@ pub(super) async fn by_id(db: &Db, user_id: u64) -> Result<Option<User>> {
 
 /// Gives a user another role.
 pub(super) async fn set_role(db: &Db, user: u64, role: &str, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("UPDATE user SET role = ?, update_time = ? WHERE id = ?")
         .bind(role)
         .bind(now)
         .bind(id(user))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// Adds a user; false when the phone has one already.
 pub(super) async fn register(db: &Db, new: &User, phone: &Phone, now: i64) -> Result<bool> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let inserted = sqlx::query(
         "INSERT INTO user (id, phone, nick_name, icon, role, create_time, update_time) \
          VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -67,20 +67,20 @@ pub(super) async fn register(db: &Db, new: &User, phone: &Phone, now: i64) -> Re
     .bind(new.role.as_str())
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match inserted {
         Ok(_) => {
-            insert_info(&mut turn, new.id, now).await?;
-            turn.commit().await.map(|()| true)
+            insert_info(&mut tx, new.id, now).await?;
+            tx.commit().await.map(|()| true)
         }
-        Err(error) if is_taken(&error) => turn.roll_back().await.map(|()| false),
+        Err(error) if is_taken(&error) => tx.roll_back().await.map(|()| false),
         Err(error) => Err(error.into()),
     }
 }
 
 /// The row about somebody who has told nothing yet.
-async fn insert_info(turn: &mut Turn<'_>, user: u64, now: i64) -> Result<()> {
+async fn insert_info(tx: &mut WriteTx<'_>, user: u64, now: i64) -> Result<()> {
     let inserted = sqlx::query(
         "INSERT INTO user_info (user_id, city, introduce, fans, followee, gender, birthday, \
          credits, level, create_time, update_time) VALUES (?, '', '', 0, 0, 0, NULL, 0, 0, ?, ?)",
@@ -88,7 +88,7 @@ async fn insert_info(turn: &mut Turn<'_>, user: u64, now: i64) -> Result<()> {
     .bind(id(user))
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match inserted {
         Ok(_) => Ok(()),
@@ -142,7 +142,7 @@ fn profile(row: &AnyRow) -> Result<Profile> {
 
 /// Changes a profile; false when there is no such user.
 pub(super) async fn change_profile(db: &Db, user: u64, change: &Change, now: i64) -> Result<bool> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let updated = sqlx::query(
         "UPDATE user SET nick_name = COALESCE(?, nick_name), icon = COALESCE(?, icon), \
          update_time = ? WHERE id = ?",
@@ -151,20 +151,20 @@ pub(super) async fn change_profile(db: &Db, user: u64, change: &Change, now: i64
     .bind(change.icon.as_deref())
     .bind(now)
     .bind(id(user))
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     if updated.rows_affected() == 0 {
-        turn.roll_back().await?;
+        tx.roll_back().await?;
         return Ok(false);
     }
-    if update_info(&mut turn, user, change, now).await? == 0 {
-        insert_info(&mut turn, user, now).await?;
-        update_info(&mut turn, user, change, now).await?;
+    if update_info(&mut tx, user, change, now).await? == 0 {
+        insert_info(&mut tx, user, now).await?;
+        update_info(&mut tx, user, change, now).await?;
     }
-    turn.commit().await.map(|()| true)
+    tx.commit().await.map(|()| true)
 }
 
-async fn update_info(turn: &mut Turn<'_>, user: u64, change: &Change, now: i64) -> Result<u64> {
+async fn update_info(tx: &mut WriteTx<'_>, user: u64, change: &Change, now: i64) -> Result<u64> {
     let updated = sqlx::query(
         "UPDATE user_info SET city = COALESCE(?, city), introduce = COALESCE(?, introduce), \
          gender = COALESCE(?, gender), birthday = NULLIF(COALESCE(?, birthday), ''), \
@@ -176,7 +176,7 @@ async fn update_info(turn: &mut Turn<'_>, user: u64, change: &Change, now: i64) 
     .bind(change.birthday.as_deref())
     .bind(now)
     .bind(id(user))
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     Ok(updated.rows_affected())
 }

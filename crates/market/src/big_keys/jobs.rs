@@ -51,18 +51,18 @@ impl Schedule {
 }
 
 async fn every_day(big_keys: &BigKeys, zone: &TimeZone, time: civil::Time) {
-    let link = big_keys.seawall.link();
-    let mut due = schedule::next(link.server_millis(), zone, time);
+    let client = big_keys.seawall.client();
+    let mut due = schedule::next(client.server_millis(), zone, time);
     loop {
-        let now = link.server_millis();
+        let now = client.server_millis();
         if now < due.at_millis {
             let left = Duration::from_millis(now.abs_diff(due.at_millis));
-            link.clock().sleep(left.min(LOOK_EVERY)).await;
+            client.clock().sleep(left.min(LOOK_EVERY)).await;
             continue;
         }
         one_night(big_keys, due.day).await;
         // A night that was slept through, as by a laptop, is made up for; only the last one.
-        let yesterday = link.server_millis().saturating_sub(DAY_MILLIS);
+        let yesterday = client.server_millis().saturating_sub(DAY_MILLIS);
         due = schedule::next(due.at_millis.max(yesterday), zone, time);
     }
 }

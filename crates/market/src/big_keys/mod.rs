@@ -18,7 +18,7 @@ use axum::body::Bytes;
 use jiff::civil;
 use seawall::{
     Seawall, cmd,
-    lock::Attempt,
+    lock::AcquireOutcome,
     survey::{End, Finding, Severity},
 };
 use serde_json::json;
@@ -82,13 +82,14 @@ impl BigKeys {
 
     /// Does the survey of a day, unless somebody else does or did.
     pub(crate) async fn survey(&self, day: civil::Date) -> Result<Nightly> {
-        let Attempt::Acquired(guard) = self.seawall.lock(keys::BIG_KEYS_LOCK).try_acquire().await?
+        let AcquireOutcome::Acquired(guard) =
+            self.seawall.lock(keys::BIG_KEYS_LOCK).try_acquire().await?
         else {
             return Ok(Nightly::Elsewhere);
         };
-        let link = self.seawall.link();
+        let client = self.seawall.client();
         let (mark, today) = (keys::big_keys_day(), day.to_string());
-        let last: Option<String> = link.query(&mark, cmd("GET").arg(&mark)).await?;
+        let last: Option<String> = client.query(&mark, cmd("GET").arg(&mark)).await?;
         if last.is_some_and(|last| last >= today) {
             guard.release().await.map(drop)?;
             return Ok(Nightly::Elsewhere);
@@ -97,7 +98,7 @@ impl BigKeys {
         let surveyed = survey.run(|_| {}, guard.lost()).await?;
         let known = self.log.latest().await?;
         let found = &surveyed.report.flagged;
-        let rows = self.log.insert(found, link.server_millis()).await?;
+        let rows = self.log.insert(found, client.server_millis()).await?;
         let new: Vec<_> = found.iter().filter(|one| !known.contains(&one.key_text())).collect();
         let critical: Vec<_> =
             found.iter().filter(|one| one.severity == Severity::Critical).collect();
@@ -105,7 +106,7 @@ impl BigKeys {
         if complete {
             let mut set = cmd("SET");
             set.arg(&mark).arg(&today).arg("EX").arg(MARK_LIFETIME.as_secs());
-            link.send(&mark, &set).await?;
+            client.send(&mark, &set).await?;
         }
         // When it was lost there is nothing to give back, and when Redis is away its lease ends it.
         let _ = guard.release().await;

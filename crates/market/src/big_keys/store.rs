@@ -47,7 +47,7 @@ impl BigKeyLog {
         // The table may be shared: no two surveys should draw the same numbers.
         let flakes = Snowflake::new(rand::random_range(0..1024))?;
         for some in found.chunks(ROWS) {
-            let mut turn = self.db.write().await?;
+            let mut tx = self.db.write().await?;
             for one in some {
                 let id = i64::try_from(flakes.next().await?.as_u64())
                     .map_err(|_| Error::Internal("an id with its highest bit set".into()))?;
@@ -64,10 +64,10 @@ impl BigKeyLog {
                 .bind(found_at)
                 .bind(found_at)
                 .bind(found_at)
-                .execute(turn.query())
+                .execute(tx.query())
                 .await?;
             }
-            turn.commit().await?;
+            tx.commit().await?;
         }
         Ok(found.len())
     }

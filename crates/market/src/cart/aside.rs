@@ -31,15 +31,15 @@ pub(super) async fn change(
     change: &Change,
     now: i64,
 ) -> Result<Result<(), Refused>> {
-    let mut turn = db.write().await?;
-    let seq = number(turn.query(), id(user), now).await?;
+    let mut tx = db.write().await?;
+    let seq = number(tx.query(), id(user), now).await?;
     if let Change::Add { name, .. } = change
         && let Submitted::Before(_) =
-            submissions::note(turn.query(), submission(user, name.given()), 0, now).await?
+            submissions::note(tx.query(), submission(user, name.given()), 0, now).await?
     {
-        return turn.roll_back().await.map(Ok);
+        return tx.roll_back().await.map(Ok);
     }
-    let Kept { rows, pending, .. } = store::kept_in(turn.query(), user).await?;
+    let Kept { rows, pending, .. } = store::kept_in(tx.query(), user).await?;
     let bought = matches!(change, Change::Take { .. });
     let accepted = if pending.len() >= MAX_PENDING && !bought {
         Err(Refused::Busy)
@@ -48,16 +48,16 @@ pub(super) async fn change(
     };
     let accepted = match accepted {
         Ok(accepted) => accepted,
-        Err(refused) => return turn.roll_back().await.map(|()| Err(refused)),
+        Err(refused) => return tx.roll_back().await.map(|()| Err(refused)),
     };
     for change in &accepted {
-        insert(turn.query(), user, change, now).await?;
+        insert(tx.query(), user, change, now).await?;
     }
     if let Some(last) = accepted.last().filter(|last| last.seq > seq) {
         let update = "UPDATE cart_outage SET version = ? WHERE user_id = ?";
-        sqlx::query(update).bind(last.seq).bind(id(user)).execute(turn.query()).await?;
+        sqlx::query(update).bind(last.seq).bind(id(user)).execute(tx.query()).await?;
     }
-    turn.commit().await.map(Ok)
+    tx.commit().await.map(Ok)
 }
 
 /// The next number in somebody's row, which is locked from then on.
@@ -235,9 +235,9 @@ pub(super) async fn purge(connection: &mut AnyConnection, before: i64) -> Result
 
 /// Says that carts are changed here.
 pub(super) async fn announce(db: &Db, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
-    number(turn.query(), ANYBODY, now).await?;
-    turn.commit().await
+    let mut tx = db.write().await?;
+    number(tx.query(), ANYBODY, now).await?;
+    tx.commit().await
 }
 
 /// What was announced last, and whether anything is pending.

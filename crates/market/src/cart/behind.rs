@@ -97,9 +97,9 @@ impl Carts {
         let worker = self.context.seawall.stream_worker("cart", self.redis.streams());
         let worker = worker
             .consumer(&*self.context.instance)
-            .batch(BATCH)
-            .claim_after(CLAIM_AFTER)
-            .retain(Retention::For(KEPT))
+            .batch_size(BATCH)
+            .claim_idle(CLAIM_AFTER)
+            .retention(Retention::For(KEPT))
             .run_batches(move |batch: Vec<Delivery<Noted>>| {
                 let carts = Arc::clone(&carts);
                 async move { carts.write_behind(batch).await }

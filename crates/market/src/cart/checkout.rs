@@ -89,14 +89,14 @@ impl Checkouts {
         let key = keys::checkout(id);
         let mut set = cmd("SET");
         set.arg(&key).arg(text).arg("PX").arg(KEPT.as_millis() as u64);
-        self.seawall.link().send(&key, &set).await?;
+        self.seawall.client().send(&key, &set).await?;
         Ok(checkout)
     }
 
     /// A quote of this user, while it is kept.
     pub(super) async fn find(&self, user: u64, id: u64) -> Result<Option<Checkout>> {
         let key = keys::checkout(id);
-        let text: Option<String> = self.seawall.link().query(&key, cmd("GET").arg(&key)).await?;
+        let text: Option<String> = self.seawall.client().query(&key, cmd("GET").arg(&key)).await?;
         let Some(text) = text else { return Ok(None) };
         let checkout: Checkout = serde_json::from_str(&text)
             .map_err(|error| Error::Internal(format!("a checkout cannot be read: {error}")))?;
@@ -105,7 +105,7 @@ impl Checkouts {
 
     pub(super) async fn forget(&self, id: u64) -> Result<()> {
         let key = keys::checkout(id);
-        self.seawall.link().send(&key, cmd("DEL").arg(&key)).await?;
+        self.seawall.client().send(&key, cmd("DEL").arg(&key)).await?;
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Carts {
         let seawall = &self.context.seawall;
         loop {
             seawall.clock().sleep(WATCH_EVERY).await;
-            let ping = || async { seawall.link().send(b"", &cmd("PING")).await };
+            let ping = || async { seawall.client().send(b"", &cmd("PING")).await };
             // By way of the breaker: an answer closes it.
             if let Err(error) = self.outage.attempt(ping).await {
                 tracing::debug!(%error, "Redis does not take a ping");

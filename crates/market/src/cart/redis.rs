@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use seawall::{
     Error, Result, Script, Seawall,
-    link::Call,
+    client::ScriptInvocation,
     stream::{Fields, Stream},
 };
 
@@ -73,15 +73,15 @@ impl RedisCarts {
         self.streams.clone()
     }
 
-    fn call(&self, script: &'static Script, user: u64) -> Call {
+    fn call(&self, script: &'static Script, user: u64) -> ScriptInvocation {
         let CartKeys(keys) = CartKeys::of(user);
         let limit = i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX);
-        let deadline = self.seawall.link().server_millis() + limit;
+        let deadline = self.seawall.client().server_millis() + limit;
         script.on(&keys).arg(deadline).arg(LIFETIME.as_millis() as u64)
     }
 
-    async fn run(&self, call: &Call) -> Result<Answer<Vec<String>>> {
-        let words: Vec<String> = self.seawall.link().eval(call).await?;
+    async fn run(&self, call: &ScriptInvocation) -> Result<Answer<Vec<String>>> {
+        let words: Vec<String> = self.seawall.client().eval(call).await?;
         let refused = |refused| Ok(Answer::Refused(refused));
         match words.first().map(String::as_str) {
             Some("OK") => Ok(Answer::Done(words.into_iter().skip(1).collect())),
@@ -111,7 +111,9 @@ impl RedisCarts {
                 .arg(or_nothing(selected.map(u32::from))),
             Change::Remove { sku } => call.arg("DROP").arg(sku),
             Change::Take { items } => {
-                let each = |call: Call, (sku, version): &(u64, i64)| call.arg(sku).arg(version);
+                let each = |call: ScriptInvocation, (sku, version): &(u64, i64)| {
+                    call.arg(sku).arg(version)
+                };
                 items.iter().fold(call.arg("TAKE"), each)
             }
         };

@@ -86,17 +86,17 @@ pub(super) async fn write(
     if states.is_empty() {
         return Ok(());
     }
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     // In the order of a change during an outage, so that the two do not wait for each other.
     for (user, key) in names.iter().filter_map(|(user, name)| Some((*user, name.given()?))) {
         // Noted before is as good.
-        let _ = note(turn.query(), submission(user, Some(key)), 0, now).await?;
+        let _ = note(tx.query(), submission(user, Some(key)), 0, now).await?;
     }
     for state in states {
-        put(turn.query(), state.user, &state.item, now).await?;
+        put(tx.query(), state.user, &state.item, now).await?;
     }
-    aside::forget(turn.query(), states, names).await?;
-    turn.commit().await
+    aside::forget(tx.query(), states, names).await?;
+    tx.commit().await
 }
 
 /// What a client calls units that it adds.
@@ -152,11 +152,11 @@ async fn replace(connection: &mut AnyConnection, user: u64, item: &Item, now: i6
 
 /// Takes out removals from before a time, and who has had nothing pending since.
 pub(super) async fn purge(db: &Db, before: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query("DELETE FROM cart WHERE count = 0 AND update_time < ?")
         .bind(before)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-    aside::purge(turn.query(), before).await?;
-    turn.commit().await
+    aside::purge(tx.query(), before).await?;
+    tx.commit().await
 }

@@ -10,7 +10,7 @@ use crate::{
 
 /// Adds a day; false when it is there already.
 pub(super) async fn insert(db: &Db, user: u64, day: Day, now: i64) -> Result<bool> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let inserted = sqlx::query(
         "INSERT INTO sign (user_id, date, is_backup, create_time, update_time) \
          VALUES (?, ?, 0, ?, ?)",
@@ -19,11 +19,11 @@ pub(super) async fn insert(db: &Db, user: u64, day: Day, now: i64) -> Result<boo
     .bind(day.dashed())
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match inserted {
-        Ok(_) => turn.commit().await.map(|()| true),
-        Err(error) if is_taken(&error) => turn.roll_back().await.map(|()| false),
+        Ok(_) => tx.commit().await.map(|()| true),
+        Err(error) if is_taken(&error) => tx.roll_back().await.map(|()| false),
         Err(error) => Err(error.into()),
     }
 }

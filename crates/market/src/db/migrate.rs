@@ -94,7 +94,7 @@ impl Db {
             // Ends with the table: each slice begins after the one before.
             let Some(newest) = rows.last() else { return Ok(()) };
             last = newest.try_get("id")?;
-            let mut turn = self.write().await?;
+            let mut tx = self.write().await?;
             for row in &rows {
                 let name: String = row.try_get("name")?;
                 // One that was renamed meanwhile by somebody who does not fold waits for the next start.
@@ -102,10 +102,10 @@ impl Db {
                     .bind(folded(&name))
                     .bind(row.try_get::<i64, _>("id")?)
                     .bind(name.as_str())
-                    .execute(turn.query())
+                    .execute(tx.query())
                     .await?;
             }
-            turn.commit().await?;
+            tx.commit().await?;
         }
     }
 

@@ -7,7 +7,7 @@
 //! database does not know.
 //!
 //! SQLite lets one connection write at a time. Writers therefore queue here, in order, instead of
-//! in SQLite's busy loop, whose sleeps are unfair. Invariant: a transaction holds a [`Turn`], and its
+//! in SQLite's busy loop, whose sleeps are unfair. Invariant: a transaction holds a [`WriteTx`], and its
 //! first statement writes, so that it never has to upgrade a read lock. MySQL has as many turns as
 //! connections, and reads what is committed: two statements of one transaction may see different
 //! moments there unless [`Db::snapshot`] was asked for.
@@ -72,7 +72,7 @@ pub struct Db {
 
 /// A transaction whose turn to write it is.
 #[derive(Debug)]
-pub struct Turn<'a> {
+pub struct WriteTx<'a> {
     transaction: Transaction<'static, Any>,
     _in_use: InUse,
     _permit: SemaphorePermit<'a>,
@@ -137,11 +137,11 @@ impl Db {
         Ok(Snapshot { transaction, _in_use: in_use })
     }
 
-    /// Begins a transaction when it is this writer's turn.
+    /// Begins a transaction when it is this writer's tx.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when no connection is free in time, and at once while the server is away.
-    pub(crate) async fn write(&self) -> Result<Turn<'_>> {
+    pub(crate) async fn write(&self) -> Result<WriteTx<'_>> {
         self.connections.check()?;
         let permit = tokio::time::timeout(ACQUIRE_LIMIT, self.writers.acquire()).await;
         let permit = permit
@@ -149,7 +149,7 @@ impl Db {
             .map_err(|_| busy("it was closed"))?;
         let (connection, in_use) = self.connections.get().await?;
         let transaction = Transaction::begin(connection, None).await?;
-        Ok(Turn { transaction, _in_use: in_use, _permit: permit })
+        Ok(WriteTx { transaction, _in_use: in_use, _permit: permit })
     }
 
     /// Whether it answers.
@@ -170,7 +170,7 @@ impl Db {
     }
 }
 
-impl Turn<'_> {
+impl WriteTx<'_> {
     pub(crate) fn query(&mut self) -> &mut sqlx::AnyConnection {
         &mut self.transaction
     }

@@ -21,7 +21,7 @@ mod store;
 
 use std::sync::Arc;
 
-use seawall::{Link, cache::Invalidation};
+use seawall::{Client, cache::Invalidation};
 
 use crate::{
     db::{Db, id},
@@ -91,12 +91,12 @@ impl Debt {
 #[derive(Debug, Clone)]
 pub(crate) struct Debts {
     db: Arc<Db>,
-    link: Link,
+    client: Client,
 }
 
 impl Debts {
-    pub(crate) fn new(db: &Arc<Db>, link: &Link) -> Self {
-        Debts { db: Arc::clone(db), link: link.clone() }
+    pub(crate) fn new(db: &Arc<Db>, client: &Client) -> Self {
+        Debts { db: Arc::clone(db), client: client.clone() }
     }
 
     /// Writes what Redis could not be told. To be called after the commit and before the answer,
@@ -106,7 +106,7 @@ impl Debts {
             return Ok(());
         }
         tracing::debug!(?debts, "Redis is told later");
-        store::insert(&self.db, debts, self.link.server_millis()).await
+        store::insert(&self.db, debts, self.client.server_millis()).await
     }
 
     /// The same, unless Redis took the invalidation.

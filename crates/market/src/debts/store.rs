@@ -27,9 +27,9 @@ pub(super) async fn insert(db: &Db, debts: &[Debt], now: i64) -> Result<()> {
         let row = (rand::random::<u64>() >> 1).cast_signed();
         query = query.bind(row).bind(word).bind(subject).bind(detail).bind(now);
     }
-    let mut turn = db.write().await?;
-    query.execute(turn.query()).await?;
-    turn.commit().await
+    let mut tx = db.write().await?;
+    query.execute(tx.query()).await?;
+    tx.commit().await
 }
 
 /// Debts of kinds that this process knows, in the order of their rows, after one.
@@ -64,7 +64,7 @@ pub(super) async fn delete(db: &Db, rows: &[i64]) -> Result<()> {
     for row in rows {
         query = query.bind(row);
     }
-    let mut turn = db.write().await?;
-    query.execute(turn.query()).await?;
-    turn.commit().await
+    let mut tx = db.write().await?;
+    query.execute(tx.query()).await?;
+    tx.commit().await
 }

@@ -4,7 +4,7 @@
 use seawall::social::Day;
 use sqlx::{Any, QueryBuilder};
 
-use crate::{db::Turn, error::Result};
+use crate::{db::WriteTx, error::Result};
 
 /// Days without a gap.
 const DAYS: usize = 61;
@@ -14,7 +14,7 @@ const STEADY: i64 = 1;
 const LOOSE: i64 = 2;
 
 /// Sign-ins up to the day before `today`.
-pub(super) async fn fill(turn: &mut Turn<'_>, today: Day, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, today: Day, now: i64) -> Result<()> {
     let days = std::iter::successors(today.previous(), |day| day.previous()).take(DAYS);
     let mut rows = Vec::new();
     for (back, day) in days.enumerate() {
@@ -29,6 +29,6 @@ pub(super) async fn fill(turn: &mut Turn<'_>, today: Day, now: i64) -> Result<()
     signs.push_values(rows, |mut row, (user, day)| {
         row.push_bind(user).push_bind(day.dashed()).push("0").push_bind(now).push_bind(now);
     });
-    signs.build().execute(turn.query()).await?;
+    signs.build().execute(tx.query()).await?;
     Ok(())
 }

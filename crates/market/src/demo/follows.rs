@@ -2,7 +2,7 @@
 
 use sqlx::{Any, QueryBuilder};
 
-use crate::{db::Turn, error::Result};
+use crate::{db::WriteTx, error::Result};
 
 /// Who and whom.
 const FOLLOWS: [(i64, i64); 17] = [
@@ -30,7 +30,7 @@ const HUGO: i64 = 8;
 /// Rows of one statement.
 const ROWS: usize = 500;
 
-pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let fans = FANS.map(|fan| (fan, HUGO));
     let all: Vec<(i64, i64)> = FOLLOWS.into_iter().chain(fans).collect();
     for some in all.chunks(ROWS) {
@@ -40,7 +40,7 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         insert.push_values(some, |mut row, &(user, whom)| {
             row.push_bind(user).push_bind(whom).push_bind(now).push_bind(now);
         });
-        insert.build().execute(turn.query()).await?;
+        insert.build().execute(tx.query()).await?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use super::{DAY_MS, MINUTE_MS};
 use crate::{
-    db::{Turn, marks},
+    db::{WriteTx, marks},
     error::Result,
     inventory::movement::{Reason, reference},
 };
@@ -65,12 +65,12 @@ enum Cell {
 
 use Cell::{Null, Number, Text};
 
-pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let mut stock = Stock::new(now);
-    skus(turn, now).await?;
-    orders(turn, &mut stock, now).await?;
-    stock.write(turn).await?;
-    cart(turn, now).await
+    skus(tx, now).await?;
+    orders(tx, &mut stock, now).await?;
+    stock.write(tx).await?;
+    cart(tx, now).await
 }
 
 /// Units on hand: 300 over three shards are 100 each, and of 2 one shard has none.
@@ -87,7 +87,7 @@ fn price(sku: i64) -> i64 {
     NAMES.get(index).map_or(0, |(_, price)| *price)
 }
 
-async fn skus(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+async fn skus(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let mut rows = Vec::new();
     for (sku, (name, price)) in (1..).zip(NAMES) {
         let is_off = OFF_SHELF.contains(&sku);
@@ -103,7 +103,7 @@ async fn skus(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         ]);
     }
     let head = "sku (id, name, price, vip_price, image, status, create_time, update_time)";
-    insert(turn, head, rows).await
+    insert(tx, head, rows).await
 }
 
 /// Stock and its history, while they are put together.
@@ -154,14 +154,14 @@ impl Stock {
         ]);
     }
 
-    async fn write(self, turn: &mut Turn<'_>) -> Result<()> {
+    async fn write(self, tx: &mut WriteTx<'_>) -> Result<()> {
         let now = self.now;
         let stock = (0..).zip(self.num).skip(1);
         let rows = stock.map(|(sku, num)| [sku, num, now, now].map(Number).into()).collect();
-        insert(turn, "inventory (sku_id, num, create_time, update_time)", rows).await?;
+        insert(tx, "inventory (sku_id, num, create_time, update_time)", rows).await?;
         let head = "inventory_log (id, sku_id, delta, before_num, after_num, reason, ref, applied, \
                     create_time, update_time)";
-        insert(turn, head, self.log).await
+        insert(tx, head, self.log).await
     }
 }
 
@@ -188,7 +188,7 @@ fn items(order: i64) -> Vec<(i64, i64)> {
     items
 }
 
-async fn orders(turn: &mut Turn<'_>, stock: &mut Stock, now: i64) -> Result<()> {
+async fn orders(tx: &mut WriteTx<'_>, stock: &mut Stock, now: i64) -> Result<()> {
     let (mut heads, mut bodies) = (Vec::new(), Vec::new());
     for order in 1..=ORDERS {
         // The last digit of some is all that tells them apart.
@@ -234,13 +234,13 @@ async fn orders(turn: &mut Turn<'_>, stock: &mut Stock, now: i64) -> Result<()> 
     }
     let head = "orders (id, user_id, status, total, idempotency_key, pay_begun, pay_time, refund_due, \
                 refund_time, create_time, update_time)";
-    insert(turn, head, heads).await?;
+    insert(tx, head, heads).await?;
     let head = "order_item (order_id, sku_id, count, price, name, home, create_time, update_time)";
-    insert(turn, head, bodies).await
+    insert(tx, head, bodies).await
 }
 
 /// A cart whose prices have changed since, one item of it off the shelf.
-async fn cart(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+async fn cart(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let items = [(1, 2, 1), (5, 1, 1), (14, 1, 0), (9, 3, 0)];
     let rows = (1..).zip(items).map(|(hours, (sku, count, selected))| {
         let time = now - hours * 60 * MINUTE_MS;
@@ -248,10 +248,10 @@ async fn cart(turn: &mut Turn<'_>, now: i64) -> Result<()> {
     });
     let head =
         "cart (user_id, sku_id, selected, count, add_price, version, create_time, update_time)";
-    insert(turn, head, rows.collect()).await
+    insert(tx, head, rows.collect()).await
 }
 
-async fn insert(turn: &mut Turn<'_>, head: &str, rows: Vec<Vec<Cell>>) -> Result<()> {
+async fn insert(tx: &mut WriteTx<'_>, head: &str, rows: Vec<Vec<Cell>>) -> Result<()> {
     for rows in rows.chunks(ROWS_AT_ONCE) {
         let row = format!("({})", marks(rows.first().map_or(0, Vec::len)));
         let text = format!("INSERT INTO {head} VALUES {}", vec![row; rows.len()].join(", "));
@@ -263,7 +263,7 @@ async fn insert(turn: &mut Turn<'_>, head: &str, rows: Vec<Vec<Cell>>) -> Result
                 Null => query.bind(None::<i64>),
             };
         }
-        query.execute(turn.query()).await?;
+        query.execute(tx.query()).await?;
     }
     Ok(())
 }

@@ -26,16 +26,16 @@ pub(crate) async fn fill(context: &Context) -> Result<()> {
     if count.try_get::<i64, _>("users")? > 0 {
         return Ok(());
     }
-    let mut turn = db.write().await?;
-    people::fill(&mut turn, now).await?;
-    checkins::fill(&mut turn, context.today(), now).await?;
-    shops::fill(&mut turn, now).await?;
-    vouchers::fill(&mut turn, now).await?;
-    notes::fill(&mut turn, now).await?;
-    follows::fill(&mut turn, now).await?;
-    people::count_follows(&mut turn).await?;
-    goods::fill(&mut turn, now).await?;
-    turn.commit().await?;
+    let mut tx = db.write().await?;
+    people::fill(&mut tx, now).await?;
+    checkins::fill(&mut tx, context.today(), now).await?;
+    shops::fill(&mut tx, now).await?;
+    vouchers::fill(&mut tx, now).await?;
+    notes::fill(&mut tx, now).await?;
+    follows::fill(&mut tx, now).await?;
+    people::count_follows(&mut tx).await?;
+    goods::fill(&mut tx, now).await?;
+    tx.commit().await?;
     visits::fill(context).await?;
     tracing::info!("the empty database was filled with the demo town");
     Ok(())

@@ -6,7 +6,7 @@
 use sqlx::{Any, QueryBuilder};
 
 use super::{MINUTE_MS, seed::Seed};
-use crate::{db::Turn, error::Result};
+use crate::{db::WriteTx, error::Result};
 
 /// How many there are.
 const NOTES: i64 = 60;
@@ -64,11 +64,11 @@ struct Row {
     comments: Vec<(i64, i64, i64, i64, &'static str)>,
 }
 
-pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let rows = rows(now);
-    notes(turn, &rows).await?;
-    comments(turn, &rows).await?;
-    likes(turn, &rows).await
+    notes(tx, &rows).await?;
+    comments(tx, &rows).await?;
+    likes(tx, &rows).await
 }
 
 fn rows(now: i64) -> Vec<Row> {
@@ -106,7 +106,7 @@ fn rows(now: i64) -> Vec<Row> {
     (1..=NOTES).map(&mut row).collect()
 }
 
-async fn notes(turn: &mut Turn<'_>, rows: &[Row]) -> Result<()> {
+async fn notes(tx: &mut WriteTx<'_>, rows: &[Row]) -> Result<()> {
     let mut seed = Seed::new(5);
     let mut insert = QueryBuilder::<Any>::new(
         "INSERT INTO blog (id, shop_id, user_id, title, images, content, liked, comments, \
@@ -127,11 +127,11 @@ async fn notes(turn: &mut Turn<'_>, rows: &[Row]) -> Result<()> {
             .push_bind(row.time)
             .push_bind(row.time);
     });
-    insert.build().execute(turn.query()).await?;
+    insert.build().execute(tx.query()).await?;
     Ok(())
 }
 
-async fn comments(turn: &mut Turn<'_>, rows: &[Row]) -> Result<()> {
+async fn comments(tx: &mut WriteTx<'_>, rows: &[Row]) -> Result<()> {
     let all: Vec<_> = rows
         .iter()
         .flat_map(|row| row.comments.iter().map(move |comment| (row, comment)))
@@ -156,12 +156,12 @@ async fn comments(turn: &mut Turn<'_>, rows: &[Row]) -> Result<()> {
                 .push_bind(time)
                 .push_bind(time);
         });
-        insert.build().execute(turn.query()).await?;
+        insert.build().execute(tx.query()).await?;
     }
     Ok(())
 }
 
-async fn likes(turn: &mut Turn<'_>, rows: &[Row]) -> Result<()> {
+async fn likes(tx: &mut WriteTx<'_>, rows: &[Row]) -> Result<()> {
     let all: Vec<(i64, i64, i64)> = rows
         .iter()
         .flat_map(|row| row.likers.iter().map(|user| (row.id, *user, row.time + user * 1_000)))
@@ -173,7 +173,7 @@ async fn likes(turn: &mut Turn<'_>, rows: &[Row]) -> Result<()> {
         insert.push_values(some, |mut values, &(note, user, time)| {
             values.push_bind(note).push_bind(user).push_bind(time).push_bind(time).push_bind(time);
         });
-        insert.build().execute(turn.query()).await?;
+        insert.build().execute(tx.query()).await?;
     }
     Ok(())
 }

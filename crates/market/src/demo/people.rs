@@ -2,7 +2,7 @@
 
 use sqlx::{Any, QueryBuilder};
 
-use crate::{db::Turn, error::Result};
+use crate::{db::WriteTx, error::Result};
 
 /// Id, phone, name, role, city, words, gender, birthday, credits, level.
 type Person = (
@@ -60,7 +60,7 @@ const FAN_PHONES: i64 = 20_000_000_000;
 const SLICE: usize = 500;
 
 /// Everybody, with their rows of `user_info`.
-pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let fans: Vec<i64> = FANS.collect();
     let mut users = QueryBuilder::<Any>::new(USERS);
     users.push_values(PEOPLE, |mut row, (id, phone, name, role, ..)| {
@@ -68,7 +68,7 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         row.push_bind(format!("/pictures/user/{id}.svg")).push_bind(role);
         row.push_bind(now).push_bind(now);
     });
-    users.build().execute(turn.query()).await?;
+    users.build().execute(tx.query()).await?;
     let mut infos = QueryBuilder::<Any>::new(INFOS);
     infos.push_values(PEOPLE, |mut row, person| {
         let (id, _, _, _, city, words, gender, birthday, credits, level) = person;
@@ -76,9 +76,9 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         row.push_bind(birthday).push_bind(credits).push_bind(level);
         row.push_bind(now).push_bind(now);
     });
-    infos.build().execute(turn.query()).await?;
+    infos.build().execute(tx.query()).await?;
     for slice in fans.chunks(SLICE) {
-        fill_fans(turn, slice, now).await?;
+        fill_fans(tx, slice, now).await?;
     }
     Ok(())
 }
@@ -90,30 +90,30 @@ const INFOS: &str = "INSERT INTO user_info (user_id, city, introduce, fans, foll
 
 /// Made of numbers alone, so their values stand in the statement: thousands of parameters would
 /// take longer than everything else.
-async fn fill_fans(turn: &mut Turn<'_>, fans: &[i64], now: i64) -> Result<()> {
+async fn fill_fans(tx: &mut WriteTx<'_>, fans: &[i64], now: i64) -> Result<()> {
     let mut users = QueryBuilder::<Any>::new(USERS);
     users.push_values(fans, |mut row, fan| {
         let phone = FAN_PHONES + fan;
         row.push(format_args!("{fan}, '{phone}', 'fan_{fan}', '', 'user', {now}, {now}"));
     });
-    users.build().execute(turn.query()).await?;
+    users.build().execute(tx.query()).await?;
     let mut infos = QueryBuilder::<Any>::new(INFOS);
     infos.push_values(fans, |mut row, fan| {
         row.push(format_args!("{fan}, '', '', 0, 0, 0, NULL, 0, 0, {now}, {now}"));
     });
-    infos.build().execute(turn.query()).await?;
+    infos.build().execute(tx.query()).await?;
     Ok(())
 }
 
 /// Lets the numbers in `user_info` say what `follow` does; the last step, once everybody follows whom
 /// they follow.
-pub(super) async fn count_follows(turn: &mut Turn<'_>) -> Result<()> {
+pub(super) async fn count_follows(tx: &mut WriteTx<'_>) -> Result<()> {
     sqlx::query(
         "UPDATE user_info SET \
          fans = (SELECT COUNT(*) FROM follow f WHERE f.follow_user_id = user_info.user_id), \
          followee = (SELECT COUNT(*) FROM follow f WHERE f.user_id = user_info.user_id)",
     )
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use super::seed::Seed;
 use crate::{
-    db::{Turn, folded},
+    db::{WriteTx, folded},
     error::Result,
 };
 
@@ -169,7 +169,7 @@ fn rounded(degrees: f64) -> f64 {
 }
 
 /// Writes kinds and shops.
-pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     for ((id, name), sort) in TYPES.into_iter().zip(1_i64..) {
         sqlx::query(
             "INSERT INTO shop_type (id, name, icon, sort, create_time, update_time) \
@@ -181,16 +181,16 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         .bind(sort)
         .bind(now)
         .bind(now)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     }
     for row in town() {
-        insert(turn, row, now).await?;
+        insert(tx, row, now).await?;
     }
     Ok(())
 }
 
-async fn insert(turn: &mut Turn<'_>, row: Row, now: i64) -> Result<()> {
+async fn insert(tx: &mut WriteTx<'_>, row: Row, now: i64) -> Result<()> {
     let id = row.id;
     let search_name = folded(&row.name);
     let images = [id, id + 100, id + 200].map(|picture| format!("/pictures/shop/{picture}.svg"));
@@ -216,7 +216,7 @@ async fn insert(turn: &mut Turn<'_>, row: Row, now: i64) -> Result<()> {
     .bind(now)
     .bind(now)
     .bind(search_name)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! one, future, ended, sold out), and one or two that many shops sell at any time.
 
 use super::{DAY_MS, MINUTE_MS, seed::Seed};
-use crate::{db::Turn, error::Result};
+use crate::{db::WriteTx, error::Result};
 
 /// A flash sale: id, shop, title, sub-title, price, worth, stock, begin and end relative to now.
 type SaleRow = (i64, i64, &'static str, &'static str, i64, i64, i64, i64, i64);
@@ -43,9 +43,9 @@ struct Row<'a> {
 }
 
 /// Writes all of them.
-pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
+pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     for (id, shop, title, sub_title, price, worth, stock, begin, end) in SALES {
-        insert(turn, &Row { id, shop, title, sub_title, price, worth, kind: 1 }, now).await?;
+        insert(tx, &Row { id, shop, title, sub_title, price, worth, kind: 1 }, now).await?;
         sqlx::query(
             "INSERT INTO seckill_voucher (voucher_id, total, stock, begin_time, end_time, \
              create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -57,7 +57,7 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
         .bind(now + end)
         .bind(now)
         .bind(now)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     }
     let mut seed = Seed::new(2);
@@ -69,14 +69,14 @@ pub(super) async fn fill(turn: &mut Turn<'_>, now: i64) -> Result<()> {
             let (what, sub_title) = seed.pick(&NORMAL);
             let title = format!("{} worth {} {what}", price / 100, worth / 100);
             let row = Row { id, shop, title: &title, sub_title, price, worth, kind: 0 };
-            insert(turn, &row, now).await?;
+            insert(tx, &row, now).await?;
             id += 1;
         }
     }
     Ok(())
 }
 
-async fn insert(turn: &mut Turn<'_>, row: &Row<'_>, now: i64) -> Result<()> {
+async fn insert(tx: &mut WriteTx<'_>, row: &Row<'_>, now: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO voucher (id, shop_id, title, sub_title, rules, pay_value, actual_value, \
          type, status, create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
@@ -91,7 +91,7 @@ async fn insert(turn: &mut Turn<'_>, row: &Row<'_>, now: i64) -> Result<()> {
     .bind(row.kind)
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     Ok(())
 }

@@ -71,9 +71,9 @@ impl Inboxes {
             wrote: seawall.timelines("wrote", wrote).keep(KEEP).lifetime(LIFETIME).build()?,
             pulled: seawall
                 .cache("feed-pull")
-                .fresh_for(PULLED_FOR)
-                .stale_for(Duration::ZERO)
-                .level1_bytes(0)
+                .ttl(PULLED_FOR)
+                .max_stale(Duration::ZERO)
+                .local_max_bytes(0)
                 .build()?,
             db: Arc::clone(db),
             debts: context.debts.clone(),

@@ -71,7 +71,7 @@ pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
         .worker(GROUP)
         .consumer(&*feed.context.instance)
         .concurrency(CONCURRENCY)
-        .claim_after(CLAIM_AFTER)
+        .claim_idle(CLAIM_AFTER)
         .run(move |event: Delivery<Event>| {
             let feed = Arc::clone(&handler);
             async move { feed.handle(*event.payload()).await }
@@ -160,8 +160,8 @@ impl Feed {
 
     /// Appends what was published and may not have been told.
     pub(crate) async fn sweep(&self) -> Result<()> {
-        let (link, key) = (self.context.seawall.link(), keys::feed_mark());
-        let mark: Option<i64> = link.query(&key, cmd("GET").arg(&key)).await?;
+        let (client, key) = (self.context.seawall.client(), keys::feed_mark());
+        let mark: Option<i64> = client.query(&key, cmd("GET").arg(&key)).await?;
         let now = self.context.now();
         let (mut from, mut after) = (mark.unwrap_or(now).min(now) - MARGIN_MS, 0);
         for _ in 0..SWEEP_STEPS {
@@ -180,7 +180,7 @@ impl Feed {
                 }
             }
         }
-        link.send(&key, cmd("SET").arg(&key).arg(from)).await?;
+        client.send(&key, cmd("SET").arg(&key).arg(from)).await?;
         Ok(())
     }
 }

@@ -92,7 +92,7 @@ impl Follows {
             return Err(Error::bad("ONESELF", "nobody follows oneself"));
         }
         let guard = turn(&self.seawall, &keys::follow_lock(user), TURN).await?;
-        let now = self.seawall.link().server_millis();
+        let now = self.seawall.client().server_millis();
         let kept = match wish {
             Wish::Follow => store::follow(&self.db, user, whom, now).await,
             Wish::Unfollow => store::unfollow(&self.db, user, whom, now).await,

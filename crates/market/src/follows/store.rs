@@ -3,7 +3,7 @@
 use sqlx::Row as _;
 
 use crate::{
-    db::{Db, Turn, id, is_taken, unsigned},
+    db::{Db, WriteTx, id, is_taken, unsigned},
     error::Result,
 };
 
@@ -20,7 +20,7 @@ pub(super) enum Kept {
 
 /// Follows somebody.
 pub(super) async fn follow(db: &Db, user: u64, whom: u64, now: i64) -> Result<Kept> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let inserted = sqlx::query(
         "INSERT INTO follow (user_id, follow_user_id, create_time, update_time) \
          SELECT ?, id, ?, ? FROM user WHERE id = ?",
@@ -29,43 +29,43 @@ pub(super) async fn follow(db: &Db, user: u64, whom: u64, now: i64) -> Result<Ke
     .bind(now)
     .bind(now)
     .bind(id(whom))
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match inserted {
         Ok(done) if done.rows_affected() == 0 => {
-            turn.roll_back().await?;
+            tx.roll_back().await?;
             Ok(Kept::Unknown)
         }
         Ok(_) => {
-            count(&mut turn, user, whom, 1, now).await?;
-            turn.commit().await.map(|()| Kept::Changed)
+            count(&mut tx, user, whom, 1, now).await?;
+            tx.commit().await.map(|()| Kept::Changed)
         }
-        Err(error) if is_taken(&error) => turn.roll_back().await.map(|()| Kept::Unchanged),
+        Err(error) if is_taken(&error) => tx.roll_back().await.map(|()| Kept::Unchanged),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Ends following.
 pub(super) async fn unfollow(db: &Db, user: u64, whom: u64, now: i64) -> Result<Kept> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let deleted = sqlx::query("DELETE FROM follow WHERE user_id = ? AND follow_user_id = ?")
         .bind(id(user))
         .bind(id(whom))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     if deleted.rows_affected() == 0 {
-        turn.roll_back().await?;
+        tx.roll_back().await?;
         let known = sqlx::query("SELECT id FROM user WHERE id = ?").bind(id(whom));
         let known = known.fetch_optional(db.read()).await?.is_some();
         return Ok(if known { Kept::Unchanged } else { Kept::Unknown });
     }
-    count(&mut turn, user, whom, -1, now).await?;
-    turn.commit().await.map(|()| Kept::Changed)
+    count(&mut tx, user, whom, -1, now).await?;
+    tx.commit().await.map(|()| Kept::Changed)
 }
 
 /// Moves the numbers of both; always the smaller id first, so that two who follow each other at once
 /// do not wait for each other.
-async fn count(turn: &mut Turn<'_>, user: u64, whom: u64, step: i64, now: i64) -> Result<()> {
+async fn count(tx: &mut WriteTx<'_>, user: u64, whom: u64, step: i64, now: i64) -> Result<()> {
     let mut people = [(user, 0, step), (whom, step, 0)];
     people.sort_unstable();
     for (person, fans, followee) in people {
@@ -77,10 +77,10 @@ async fn count(turn: &mut Turn<'_>, user: u64, whom: u64, step: i64, now: i64) -
         .bind(followee)
         .bind(now)
         .bind(id(person))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
         if counted.rows_affected() == 0 {
-            add_info(turn, person, fans, followee, now).await?;
+            add_info(tx, person, fans, followee, now).await?;
         }
     }
     Ok(())
@@ -88,7 +88,7 @@ async fn count(turn: &mut Turn<'_>, user: u64, whom: u64, step: i64, now: i64) -
 
 /// The row of somebody who has told nothing of themselves yet.
 async fn add_info(
-    turn: &mut Turn<'_>,
+    tx: &mut WriteTx<'_>,
     person: u64,
     fans: i64,
     followee: i64,
@@ -103,7 +103,7 @@ async fn add_info(
     .bind(followee.max(0))
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     Ok(())
 }

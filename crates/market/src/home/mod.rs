@@ -77,8 +77,8 @@ impl Home {
     pub(crate) fn new(context: &Context, notes: &Arc<Notes>) -> Result<Self> {
         let seawall = &context.seawall;
         Ok(Home {
-            newest: seawall.cache("home").fresh_for(FRESH).build()?,
-            versions: seawall.cache("home-version").fresh_for(PINNED).jitter(0.0).build()?,
+            newest: seawall.cache("home").ttl(FRESH).build()?,
+            versions: seawall.cache("home-version").ttl(PINNED).jitter(0.0).build()?,
             notes: Arc::clone(notes),
             context: context.clone(),
         })

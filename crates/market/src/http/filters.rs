@@ -11,7 +11,7 @@ use axum::{
 };
 use tracing::Instrument as _;
 
-use super::{Failure, in_hand::NoAnswer};
+use super::{Failure, request_tracker::NoAnswer};
 use crate::{
     accounts::{Token, User},
     app::Shared,
@@ -62,7 +62,7 @@ pub(crate) async fn every_request(
         stats::http::note_page_view(&here, &request);
         next.run(request).await
     };
-    let answer = app.in_hand().run(work.instrument(span.clone())).await;
+    let answer = app.request_tracker().run(work.instrument(span.clone())).await;
     let mut response = answer.unwrap_or_else(|none| span.in_scope(|| unanswered(none)));
     let (status, elapsed) = (response.status(), began.elapsed());
     app.requests().note(status, elapsed);

@@ -8,9 +8,9 @@ mod extract;
 mod filters;
 mod health;
 mod id;
-mod in_hand;
 pub mod metrics;
 mod page;
+mod request_tracker;
 pub mod serve;
 
 use axum::{
@@ -30,7 +30,7 @@ pub(crate) use self::{
         PathId, Shown, SignedIn,
     },
     id::Id,
-    in_hand::InHand,
+    request_tracker::RequestTracker,
 };
 use crate::{
     accounts, app::Shared, cart, checkins, feed, follows, home, inventory, notes, orders, pictures,

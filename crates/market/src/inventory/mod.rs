@@ -102,7 +102,7 @@ pub struct Goods {
 
 impl Goods {
     pub(crate) fn new(context: &Context) -> Result<Self> {
-        let cache = context.seawall.cache("sku").fresh_for(FRESH).missing_for(MISSING).build()?;
+        let cache = context.seawall.cache("sku").ttl(FRESH).negative_ttl(MISSING).build()?;
         Ok(Goods {
             cache,
             ids: context.seawall.ids("inventory-log").build()?,

@@ -19,7 +19,7 @@ use std::{
 
 use futures_util::future::join_all;
 use seawall::{
-    lock::Attempt,
+    lock::AcquireOutcome,
     stock::{Audit, Held, Inventory, Received, Repair, Settled, Standing},
 };
 use tokio::sync::OnceCell;
@@ -320,7 +320,9 @@ impl Stocks {
         because: Because,
     ) -> Result<()> {
         let lock = self.context.seawall.lock(keys::stock_lock(sku));
-        let Attempt::Acquired(guard) = lock.try_acquire().await? else { return Err(away(sku)) };
+        let AcquireOutcome::Acquired(guard) = lock.try_acquire().await? else {
+            return Err(away(sku));
+        };
         let rebuilt = self.rebuild_alone(sku, stock, because).await;
         // A lock that was lost has an owner who does the same: no harm.
         let _ = guard.release().await;

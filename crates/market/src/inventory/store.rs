@@ -121,12 +121,12 @@ pub(crate) async fn record(
 /// Records a receipt in a transaction of its own; the units that it had when it was recorded before.
 pub(super) async fn receive(db: &Db, movement: &Movement, now: i64) -> Result<Option<i64>> {
     open_row(db, movement.sku, now).await?;
-    let mut turn = db.write().await?;
-    match record(turn.query(), movement, now).await? {
-        Recorded::Now => turn.commit().await.map(|()| None),
+    let mut tx = db.write().await?;
+    match record(tx.query(), movement, now).await? {
+        Recorded::Now => tx.commit().await.map(|()| None),
         Recorded::TooFew => Err(Error::Internal(format!("SKU {} has no stock row", movement.sku))),
         Recorded::Before => {
-            turn.roll_back().await?;
+            tx.roll_back().await?;
             let row = sqlx::query(
                 "SELECT delta FROM inventory_log WHERE ref = ? AND reason = ? AND sku_id = ?",
             )
@@ -146,18 +146,18 @@ async fn open_row(db: &Db, sku: u64, now: i64) -> Result<()> {
     if row.fetch_optional(db.read()).await?.is_some() {
         return Ok(());
     }
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let made = sqlx::query(
         "INSERT INTO inventory (sku_id, num, create_time, update_time) VALUES (?, 0, ?, ?)",
     )
     .bind(id(sku))
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match made {
-        Ok(_) => turn.commit().await,
-        Err(error) if is_taken(&error) => turn.roll_back().await,
+        Ok(_) => tx.commit().await,
+        Err(error) if is_taken(&error) => tx.roll_back().await,
         Err(error) => Err(error.into()),
     }
 }
@@ -256,7 +256,7 @@ pub(super) async fn close_movements(db: &Db, done: &[u64], now: i64) -> Result<(
     if done.is_empty() {
         return Ok(());
     }
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let text = format!(
         "UPDATE inventory_log SET applied = 1, update_time = ? WHERE id IN ({})",
         marks(done.len())
@@ -265,8 +265,8 @@ pub(super) async fn close_movements(db: &Db, done: &[u64], now: i64) -> Result<(
     for movement in done {
         query = query.bind(id(*movement));
     }
-    query.execute(turn.query()).await?;
-    turn.commit().await
+    query.execute(tx.query()).await?;
+    tx.commit().await
 }
 
 /// What a SKU's log comes to, at one moment.

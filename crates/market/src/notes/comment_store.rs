@@ -8,7 +8,7 @@ use sqlx::{QueryBuilder, Row as _, any::AnyRow};
 
 use super::{Comment, store::push_ids};
 use crate::{
-    db::{Db, Turn, id, unsigned},
+    db::{Db, WriteTx, id, unsigned},
     error::{Error, Result},
     submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
@@ -62,22 +62,22 @@ fn comment(row: &AnyRow) -> Result<Comment> {
 /// Adds a comment and counts it, once for each name of its submission: its id; nothing when there is
 /// no such note.
 pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Option<u64>> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let counted = sqlx::query("UPDATE blog SET comments = comments + 1 WHERE id = ?")
         .bind(id(new.note))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     if counted.rows_affected() == 0 {
-        turn.roll_back().await?;
+        tx.roll_back().await?;
         return Ok(None);
     }
     let kind = Kind::Comment { note: new.note, answered: new.place.answered() };
     let submission = Submission { user: new.author, kind, key: new.key };
-    if let Noted::Before(first) = submissions::note(turn.query(), submission, new.id, now).await? {
-        return turn.roll_back().await.map(|()| Some(first));
+    if let Noted::Before(first) = submissions::note(tx.query(), submission, new.id, now).await? {
+        return tx.roll_back().await.map(|()| Some(first));
     }
-    let Some(place) = settle(&mut turn, new.note, new.place).await? else {
-        turn.roll_back().await?;
+    let Some(place) = settle(&mut tx, new.note, new.place).await? else {
+        tx.roll_back().await?;
         let msg = "parentId and answerId are comments of this note, in one thread";
         return Err(Error::bad("BAD_PARENT", msg));
     };
@@ -93,13 +93,13 @@ pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Op
     .bind(new.content)
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await.map(|()| Some(new.id))
+    tx.commit().await.map(|()| Some(new.id))
 }
 
 /// The root and the answered comment of a place, if there is such a place.
-async fn settle(turn: &mut Turn<'_>, note: u64, wanted: Place) -> Result<Option<Place>> {
+async fn settle(tx: &mut WriteTx<'_>, note: u64, wanted: Place) -> Result<Option<Place>> {
     let answered = wanted.answered();
     if answered == 0 {
         return Ok(Some(Place::default()));
@@ -107,7 +107,7 @@ async fn settle(turn: &mut Turn<'_>, note: u64, wanted: Place) -> Result<Option<
     let row = sqlx::query("SELECT parent_id FROM blog_comment WHERE id = ? AND blog_id = ?")
         .bind(id(answered))
         .bind(id(note))
-        .fetch_optional(turn.query())
+        .fetch_optional(tx.query())
         .await?;
     let Some(row) = row else { return Ok(None) };
     let root = match unsigned(row.try_get("parent_id")?) {

@@ -41,21 +41,21 @@ pub(super) async fn set(
     wish: Wish,
     now: i64,
 ) -> Result<Option<Liked>> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     // The note's row is held first: toggles of one note come one after the other, and none of two
     // clicks finds what the other one is about to change.
     let held = sqlx::query("UPDATE blog SET liked = liked WHERE id = ?")
         .bind(id(note))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     if held.rows_affected() == 0 {
-        turn.roll_back().await?;
+        tx.roll_back().await?;
         return Ok(None);
     }
     let before = sqlx::query("SELECT time FROM blog_like WHERE blog_id = ? AND user_id = ?")
         .bind(id(note))
         .bind(id(user))
-        .fetch_optional(turn.query())
+        .fetch_optional(tx.query())
         .await?;
     let before: Option<i64> = before.map(|row| row.try_get("time")).transpose()?;
     let likes = before.is_some();
@@ -69,7 +69,7 @@ pub(super) async fn set(
         sqlx::query("DELETE FROM blog_like WHERE blog_id = ? AND user_id = ?")
             .bind(id(note))
             .bind(id(user))
-            .execute(turn.query())
+            .execute(tx.query())
             .await?;
     }
     if is_new && liked {
@@ -82,21 +82,21 @@ pub(super) async fn set(
         .bind(now)
         .bind(now)
         .bind(now)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     }
     let step = i64::from(liked) - i64::from(likes);
     sqlx::query("UPDATE blog SET liked = liked + ? WHERE id = ?")
         .bind(step)
         .bind(id(note))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     let row = sqlx::query("SELECT liked FROM blog WHERE id = ?")
         .bind(id(note))
-        .fetch_one(turn.query())
+        .fetch_one(tx.query())
         .await?;
     let count = row.try_get("liked")?;
-    turn.commit().await?;
+    tx.commit().await?;
     Ok(Some(Liked { liked, count, since: before.unwrap_or(now) }))
 }
 

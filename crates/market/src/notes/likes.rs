@@ -11,7 +11,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use seawall::{
     Seawall,
-    lock::{Attempt, Guard},
+    lock::{AcquireOutcome, Guard},
     social::Timelines,
 };
 
@@ -59,7 +59,7 @@ impl Likes {
     /// Follows a wish; `None` when there is no such note. To be run to its end.
     pub(super) async fn set(&self, note: u64, user: u64, wish: Wish) -> Result<Option<Liked>> {
         let guard = turn(&self.seawall, &keys::like_lock(note, user), TURN).await?;
-        let now = self.seawall.link().server_millis();
+        let now = self.seawall.client().server_millis();
         let done = like_store::set(&self.db, note, user, wish, now).await;
         let followed = match &done {
             // Also where nothing was new: the timeline may not have followed the last time. Whoever
@@ -174,8 +174,8 @@ pub(crate) async fn turn(seawall: &Seawall, name: &str, wait: Duration) -> Resul
     let mut step = Duration::ZERO;
     loop {
         match lock.acquire(step).await {
-            Ok(Attempt::Acquired(guard)) => return Ok(Some(guard)),
-            Ok(Attempt::Busy { .. }) => {}
+            Ok(AcquireOutcome::Acquired(guard)) => return Ok(Some(guard)),
+            Ok(AcquireOutcome::Busy { .. }) => {}
             Err(error) => {
                 tracing::debug!(%error, name, "the database alone is changed");
                 return Ok(None);

@@ -109,8 +109,8 @@ impl Notes {
         Ok(Notes {
             ids: seawall.ids("note").build()?,
             comment_ids: seawall.ids("comment").build()?,
-            cache: seawall.cache("note").fresh_for(FRESH).missing_for(MISSING).build()?,
-            hot: seawall.cache("note-hot").fresh_for(HOT_FRESH).build()?,
+            cache: seawall.cache("note").ttl(FRESH).negative_ttl(MISSING).build()?,
+            hot: seawall.cache("note-hot").ttl(HOT_FRESH).build()?,
             pages: Pages::new(context)?,
             events: Events::new(seawall)?,
             likes: Likes::new(context)?,

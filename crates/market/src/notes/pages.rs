@@ -34,8 +34,8 @@ impl Pages {
         let cache = context
             .seawall
             .cache("note-page")
-            .fresh_for(FRESH)
-            .level1_bytes(0)
+            .ttl(FRESH)
+            .local_max_bytes(0)
             // So that the rebuild can tell which pages were cached.
             .on_invalidate(OnInvalidate::KeepForStale)
             .build()?;

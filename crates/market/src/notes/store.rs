@@ -79,7 +79,7 @@ pub(super) async fn insert(
     hash: &str,
     now: i64,
 ) -> Result<Submitted> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let inserted = sqlx::query(
         "INSERT INTO blog (id, shop_id, user_id, title, images, content, liked, comments, \
          submit_hash, create_time, update_time) VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)",
@@ -93,12 +93,12 @@ pub(super) async fn insert(
     .bind(hash)
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match inserted {
-        Ok(_) => turn.commit().await.map(|()| Submitted::Now),
+        Ok(_) => tx.commit().await.map(|()| Submitted::Now),
         Err(error) if is_taken(&error) => {
-            turn.roll_back().await?;
+            tx.roll_back().await?;
             let first = by_hash(db, hash, i64::MIN).await?;
             // Its author was quick to delete it: then it was published all the same.
             first.map(Submitted::Before).ok_or_else(|| {
@@ -121,19 +121,19 @@ pub(super) async fn by_hash(db: &Db, hash: &str, since: i64) -> Result<Option<u6
 
 /// Takes a note out, with everything that was said about it; false when it is not there.
 pub(super) async fn delete(db: &Db, note: u64) -> Result<bool> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     for statement in [
         "DELETE FROM blog WHERE id = ?",
         "DELETE FROM blog_comment WHERE blog_id = ?",
         "DELETE FROM blog_like WHERE blog_id = ?",
     ] {
-        let done = sqlx::query(statement).bind(id(note)).execute(turn.query()).await?;
+        let done = sqlx::query(statement).bind(id(note)).execute(tx.query()).await?;
         if statement.starts_with("DELETE FROM blog WHERE") && done.rows_affected() == 0 {
-            turn.roll_back().await?;
+            tx.roll_back().await?;
             return Ok(false);
         }
     }
-    turn.commit().await.map(|()| true)
+    tx.commit().await.map(|()| true)
 }
 
 /// A page of an author's notes, newest first.

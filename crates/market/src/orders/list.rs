@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use seawall::{
     Seawall,
-    social::{Order as Listed, OrderIndex},
+    social::{Order as ListQueue, OrderIndex},
     stream::{Delivery, Outcome, Stream, Worker},
 };
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ impl Lists {
             async move { store::older(&db, user, before, count).await }
         });
         let queue = repairs.clone();
-        let index = index.keep(KEPT).hand_over(move |user, order: Listed| {
+        let index = index.keep(KEPT).hand_over(move |user, order: ListQueue| {
             let queue = queue.clone();
             async move { queue.append(&Behind { user, order: order.id }).await.map(drop) }
         });
@@ -59,7 +59,7 @@ impl Lists {
     }
 
     /// Adds a new order. It is in the database, so a list that does not follow is only behind.
-    pub(super) async fn add(&self, user: u64, order: Listed) {
+    pub(super) async fn add(&self, user: u64, order: ListQueue) {
         let added = async { self.index.of(&user)?.add(order).await };
         match added.await {
             Ok(added) => tracing::trace!(user, order = order.id, ?added, "listed"),
@@ -68,7 +68,7 @@ impl Lists {
     }
 
     /// A page of ids, the newest first, after an order.
-    pub(super) async fn page(&self, user: u64, after: Option<Listed>) -> Result<Vec<u64>> {
+    pub(super) async fn page(&self, user: u64, after: Option<ListQueue>) -> Result<Vec<u64>> {
         let count = PAGE_ROWS as usize;
         let cursor = after.map(|order| order.cursor()).transpose()?;
         let orders = match self.index.of(&user)?.page(cursor.as_ref(), count).await {

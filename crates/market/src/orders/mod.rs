@@ -22,7 +22,7 @@
 
 pub(crate) mod http;
 mod jobs;
-mod life;
+mod lifecycle;
 mod list;
 mod store;
 

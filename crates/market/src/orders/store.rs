@@ -7,7 +7,7 @@ use sqlx::{AnyConnection, AssertSqlSafe, Row as _, any::AnyRow};
 
 use super::{Order, OrderItem, Status};
 use crate::{
-    db::{Db, Turn, id, is_taken, marks, unsigned},
+    db::{Db, WriteTx, id, is_taken, marks, unsigned},
     error::{Error, Result},
     inventory::{
         movement::Movement,
@@ -52,7 +52,7 @@ pub(super) async fn place(
     movements: &[Movement],
 ) -> Result<Placed> {
     let now = new.create_time;
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let inserted = sqlx::query(
         "INSERT INTO orders (id, user_id, status, total, idempotency_key, refund_due, create_time, \
          update_time) VALUES (?, ?, ?, ?, ?, 0, ?, ?)",
@@ -64,26 +64,26 @@ pub(super) async fn place(
     .bind(key)
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await;
     match inserted {
         Ok(_) => {}
         Err(error) if is_taken(&error) => {
-            return turn.roll_back().await.map(|()| Placed::Taken);
+            return tx.roll_back().await.map(|()| Placed::Taken);
         }
         Err(error) => return Err(error.into()),
     }
-    insert_items(turn.query(), new).await?;
+    insert_items(tx.query(), new).await?;
     for movement in movements {
-        match record(turn.query(), movement, now).await? {
+        match record(tx.query(), movement, now).await? {
             Recorded::Now => {}
-            Recorded::Before => return turn.roll_back().await.map(|()| Placed::Taken),
+            Recorded::Before => return tx.roll_back().await.map(|()| Placed::Taken),
             Recorded::TooFew => {
-                return turn.roll_back().await.map(|()| Placed::TooFew(movement.sku));
+                return tx.roll_back().await.map(|()| Placed::TooFew(movement.sku));
             }
         }
     }
-    turn.commit().await.map(|()| Placed::Now)
+    tx.commit().await.map(|()| Placed::Now)
 }
 
 async fn insert_items(connection: &mut AnyConnection, order: &Order) -> Result<()> {
@@ -220,7 +220,7 @@ pub(super) struct Paying {
 
 /// Notes that somebody begins to pay; false when the order is not waiting for that.
 pub(super) async fn begin_payment(db: &Db, order: u64, paying: Paying) -> Result<bool> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let begun = sqlx::query(
         "UPDATE orders SET pay_begun = ?, update_time = ? \
          WHERE id = ? AND status = 'UNPAID' AND create_time > ?",
@@ -229,15 +229,15 @@ pub(super) async fn begin_payment(db: &Db, order: u64, paying: Paying) -> Result
     .bind(paying.now)
     .bind(id(order))
     .bind(paying.after)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await?;
+    tx.commit().await?;
     Ok(begun.rows_affected() > 0)
 }
 
 /// Notes that an order is paid; false when it is not waiting for that any more.
 pub(super) async fn pay(db: &Db, order: u64, paying: Paying) -> Result<bool> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let paid = sqlx::query(
         "UPDATE orders SET status = 'PAID', pay_time = ?, update_time = ? \
          WHERE id = ? AND status = 'UNPAID' AND create_time > ?",
@@ -246,9 +246,9 @@ pub(super) async fn pay(db: &Db, order: u64, paying: Paying) -> Result<bool> {
     .bind(paying.now)
     .bind(id(order))
     .bind(paying.after)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await?;
+    tx.commit().await?;
     Ok(paid.rows_affected() > 0)
 }
 
@@ -260,7 +260,7 @@ pub(super) async fn end(
     movements: &[Movement],
     now: i64,
 ) -> Result<bool> {
-    let mut turn: Turn<'_> = db.write().await?;
+    let mut tx: WriteTx<'_> = db.write().await?;
     // Money is owed back when it was paid, or may have been.
     let ended = sqlx::query(
         "UPDATE orders SET status = ?, update_time = ?, \
@@ -271,24 +271,24 @@ pub(super) async fn end(
     .bind(now)
     .bind(id(order))
     .bind(from.word())
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     if ended.rows_affected() == 0 {
-        return turn.roll_back().await.map(|()| false);
+        return tx.roll_back().await.map(|()| false);
     }
     for movement in movements {
-        let recorded = record(turn.query(), movement, now).await?;
+        let recorded = record(tx.query(), movement, now).await?;
         if recorded != Recorded::Now {
-            turn.roll_back().await?;
+            tx.roll_back().await?;
             return Err(Error::Internal(format!("{movement:?} came to {recorded:?}")));
         }
     }
-    turn.commit().await.map(|()| true)
+    tx.commit().await.map(|()| true)
 }
 
 /// Notes that what was paid for an order is given back.
 pub(super) async fn refunded(db: &Db, order: u64, now: i64) -> Result<()> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     sqlx::query(
         "UPDATE orders SET refund_due = 0, refund_time = ?, update_time = ?, \
          status = CASE WHEN status = 'REFUNDING' THEN 'REFUNDED' ELSE status END \
@@ -297,9 +297,9 @@ pub(super) async fn refunded(db: &Db, order: u64, now: i64) -> Result<()> {
     .bind(now)
     .bind(now)
     .bind(id(order))
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
-    turn.commit().await
+    tx.commit().await
 }
 
 /// User and id of orders for which money is owed back since a time.

@@ -16,9 +16,9 @@ use std::{
 use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream, Worker};
 
 use super::{
-    Order, Sales, Status,
-    gate::{VOUCHER, number},
-    millis, place, store,
+    Order, Sales, Status, millis, persist,
+    reservation::{VOUCHER, number},
+    store,
 };
 use crate::{
     error::{Error, Result},
@@ -36,7 +36,7 @@ pub const DELIVERIES: u64 = 5;
 const BATCH: usize = 2_048;
 /// Transactions at once: one is committed while the next is put together.
 const WRITERS: usize = 2;
-/// Parked entries that are kept for each stream.
+/// Dead letters that are kept for each stream.
 const MAX_PARKED: u64 = 10_000;
 /// The pause after a store did not answer.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -73,12 +73,12 @@ impl Workers {
         let worker = seawall
             .stream_worker(GROUP, sales.streams()?)
             .consumer(instance)
-            .batch(BATCH)
+            .batch_size(BATCH)
             .concurrency(WRITERS)
-            .claim_after(TAKE_OVER_AFTER)
-            .delivery_limit(DELIVERIES)
-            .parked_limit(MAX_PARKED)
-            .drain_limit(DRAIN_LIMIT)
+            .claim_idle(TAKE_OVER_AFTER)
+            .max_attempts(DELIVERIES)
+            .max_dead_letters(MAX_PARKED)
+            .drain_timeout(DRAIN_LIMIT)
             .run_batches(handler)?;
         Ok(Workers(worker))
     }
@@ -117,7 +117,7 @@ pub(crate) fn start(sales: &Arc<Sales>, jobs: &mut Jobs) {
 
 impl Sales {
     fn streams(&self) -> Result<Vec<Stream<Order>>> {
-        let keys = self.gate.streams()?;
+        let keys = self.reservations.streams()?;
         keys.into_iter().map(|key| Ok(self.context.seawall.stream_at(key, order)?)).collect()
     }
 
@@ -167,8 +167,8 @@ impl Sales {
         let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
         for stream in self.streams()? {
             let after = lock().get(stream.key()).copied();
-            for parked in stream.parked(after).await? {
-                match stream.read_parked(&parked) {
+            for parked in stream.dead_letters(after).await? {
+                match stream.read_dead_letter(&parked) {
                     Ok(order) => self.settle_failed(&order).await?,
                     Err(why) => tracing::error!(entry = %parked.original, why, "parked unread"),
                 }
@@ -179,14 +179,14 @@ impl Sales {
     }
 
     async fn settle_failed(&self, order: &Order) -> Result<()> {
-        match place::fail(&self.context.db, order, self.context.now()).await? {
+        match persist::fail(&self.context.db, order, self.context.now()).await? {
             Status::Failed => {
-                let back = self.gate.give_back(order).await?;
+                let back = self.reservations.give_back(order).await?;
                 tracing::error!(order = order.id, ?back, "a parked order has failed");
                 Ok(())
             }
             // It was written before its worker died.
-            _ => self.gate.confirm(std::slice::from_ref(order)).await,
+            _ => self.reservations.confirm(std::slice::from_ref(order)).await,
         }
     }
 }

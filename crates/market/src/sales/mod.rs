@@ -17,14 +17,14 @@
 //!
 //! Deliberately absent: redeeming a voucher at the shop (USED is a status that nothing sets yet).
 
-mod gate;
 pub(crate) mod http;
 pub mod jobs;
-mod life;
+mod lifecycle;
 mod order;
 mod pace;
-mod place;
+mod persist;
 pub(crate) mod reconcile;
+mod reservation;
 mod store;
 
 use std::{cmp::Reverse, time::Duration};
@@ -33,9 +33,9 @@ use seawall::stock::Reserved;
 
 pub use self::order::{Order, Status};
 use self::{
-    gate::{Gate, Opening},
     pace::Pace,
-    place::{AllPlaced, Placed},
+    persist::{AllPersisted, Persisted},
+    reservation::{Opening, Reservations},
 };
 use crate::{
     app::Context,
@@ -53,17 +53,17 @@ const AFTER_THE_END: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub struct Sales {
     context: Context,
-    gate: Gate,
+    reservations: Reservations,
     ids: seawall::id::Ids,
     pace: Pace,
 }
 
 impl Sales {
     pub(crate) fn new(context: &Context) -> Result<Self> {
-        let gate = Gate::new(context)?;
+        let reservations = Reservations::new(context)?;
         let ids = context.seawall.ids("order").build()?;
         let pace = Pace::new(context.config.orders_per_second);
-        Ok(Sales { context: context.clone(), gate, ids, pace })
+        Ok(Sales { context: context.clone(), reservations, ids, pace })
     }
 
     /// Opens every sale that is not over, from the database, where Redis does not have it.
@@ -73,7 +73,7 @@ impl Sales {
     pub async fn open_sales(&self) -> Result<()> {
         let now = self.context.now();
         for voucher in store::sales_after(&self.context.db, now, MOST_SALES).await? {
-            let _: Opening = self.gate.open(voucher).await?;
+            let _: Opening = self.reservations.open(voucher).await?;
         }
         Ok(())
     }
@@ -84,8 +84,8 @@ impl Sales {
     /// # Errors
     /// [`Error::Unavailable`] when a store is away; the first buyer opens it then.
     pub(crate) async fn open(&self, voucher: u64) -> Result<()> {
-        self.gate.forget(voucher).await?;
-        let _: Opening = self.gate.open(voucher).await?;
+        self.reservations.forget(voucher).await?;
+        let _: Opening = self.reservations.open(voucher).await?;
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Sales {
     /// [`Error::Undecided`] with the order's id when it may have been reserved.
     pub async fn buy(&self, user: u64, voucher: u64) -> Result<u64> {
         let order = self.ids.next().await?.as_u64();
-        match self.gate.reserve(user, voucher, order).await? {
+        match self.reservations.reserve(user, voucher, order).await? {
             Reserved::Reserved(_) | Reserved::AlreadyYours(_) => Ok(order),
             Reserved::NotStarted { .. } => {
                 Err(Error::conflict("NOT_STARTED", "the sale has not begun"))
@@ -107,14 +107,14 @@ impl Sales {
             Reserved::Duplicate { reference } => Err(Error::Conflict {
                 code: "DUPLICATE_ORDER",
                 msg: "you have this voucher already",
-                data: gate::number(&reference),
+                data: reservation::number(&reference),
             }),
             Reserved::Unknown => Err(Error::not_found("UNKNOWN_VOUCHER", "no such flash sale")),
             Reserved::Busy => Err(Error::Unavailable {
                 what: "the order queue",
                 cause: "too many orders wait for the database".into(),
             }),
-            Reserved::Unvouched => Err(Error::Unavailable {
+            Reserved::Unverified => Err(Error::Unavailable {
                 what: "the sale",
                 cause: "Redis was restarted and is being compared with the database".into(),
             }),
@@ -132,7 +132,7 @@ impl Sales {
         if let Some(found) = store::by_id(db, user, order).await? {
             return Ok(found);
         }
-        if let Some(queued) = self.gate.queued(order).await? {
+        if let Some(queued) = self.reservations.queued(order).await? {
             if queued.user_id == user {
                 return Ok(queued);
             }
@@ -178,8 +178,10 @@ impl Sales {
         let after = self.context.now() - millis(AFTER_THE_END);
         let vouchers = store::sales_after(&self.context.db, after, MOST_LISTED).await?;
         let mut queued = Vec::new();
-        for order in self.gate.of_user(user, &vouchers).await? {
-            queued.extend(self.gate.queued(order).await?.filter(|order| order.user_id == user));
+        for order in self.reservations.of_user(user, &vouchers).await? {
+            queued.extend(
+                self.reservations.queued(order).await?.filter(|order| order.user_id == user),
+            );
         }
         Ok(queued)
     }
@@ -191,9 +193,9 @@ impl Sales {
     /// the rest is settled.
     async fn bring(&self, orders: &[Order]) -> Result<()> {
         let db = &*self.context.db;
-        match place::place_all(db, orders, self.context.now()).await? {
-            AllPlaced::Kept => return self.gate.confirm(orders).await,
-            AllPlaced::OneByOne => {}
+        match persist::persist_all(db, orders, self.context.now()).await? {
+            AllPersisted::Kept => return self.reservations.confirm(orders).await,
+            AllPersisted::OneByOne => {}
         }
         let mut failed = Ok(());
         for order in orders {
@@ -210,10 +212,10 @@ impl Sales {
     }
 
     async fn bring_one(&self, order: &Order) -> Result<()> {
-        match place::place(&self.context.db, order, self.context.now()).await? {
-            Placed::Kept => self.gate.confirm(std::slice::from_ref(order)).await,
-            Placed::Duplicate { has } => self.gate.refuse_duplicate(order, has).await,
-            Placed::SoldOut => self.gate.refuse_sold_out(order).await,
+        match persist::persist(&self.context.db, order, self.context.now()).await? {
+            Persisted::Kept => self.reservations.confirm(std::slice::from_ref(order)).await,
+            Persisted::Duplicate { has } => self.reservations.refuse_duplicate(order, has).await,
+            Persisted::SoldOut => self.reservations.refuse_sold_out(order).await,
         }
     }
 }

@@ -18,13 +18,14 @@ use std::{
     time::Duration,
 };
 
-use seawall::stock::{Adopted, Corrected, FlashSale, GaveBack, Holding, HoldingState, SaleStatus};
+use seawall::stock::{
+    Adopted, CancelOutcome, Corrected, FlashSale, Holding, HoldingState, SaleStatus,
+};
 
 use super::{
-    AFTER_THE_END, MOST_SALES, Sales,
-    gate::{Opening, number},
-    millis,
-    store::{self, Books, Numbers},
+    AFTER_THE_END, MOST_SALES, Sales, millis,
+    reservation::{Opening, number},
+    store::{self, Numbers, SaleSnapshot},
 };
 use crate::{
     db::Db,
@@ -75,7 +76,7 @@ impl Sales {
     /// and repairs.
     pub(crate) async fn reconcile_all(&self) -> Result<()> {
         let old = self.context.now() - millis(TOO_OLD);
-        for order in self.gate.waiting_since(old).await? {
+        for order in self.reservations.waiting_since(old).await? {
             tracing::warn!(order = order.id, "the database had not heard of an order");
             match self.bring_one(&order).await {
                 Ok(()) => {}
@@ -108,9 +109,9 @@ impl Sales {
 
     /// Compares one sale, and repairs.
     pub(crate) async fn reconcile(&self, voucher: u64) -> Result<Report> {
-        let (db, sale) = (&*self.context.db, self.gate.sale(voucher)?);
+        let (db, sale) = (&*self.context.db, self.reservations.sale(voucher)?);
         let Some(status) = sale.status().await? else {
-            let _: Opening = self.gate.open(voucher).await?;
+            let _: Opening = self.reservations.open(voucher).await?;
             return Ok(Report::default());
         };
         let Some(numbers) = store::numbers(db, voucher).await? else {
@@ -130,13 +131,13 @@ pub(super) async fn even_out(db: &Db, sale: &FlashSale, voucher: u64) -> Result<
         // In this order: what moves after the first look makes the last step void.
         let Some(seen) = sale.status().await? else { return Ok(report) };
         let held = sale.holdings().await?;
-        let Some(books) = store::books(db, voucher).await? else { return Ok(report) };
-        let differences = compare(&held, &books);
+        let Some(snapshot) = store::snapshot(db, voucher).await? else { return Ok(report) };
+        let differences = compare(&held, &snapshot);
         if repair(sale, &differences, &mut report).await? {
             continue;
         }
         let waiting = i64::try_from(differences.waiting).unwrap_or(i64::MAX);
-        let left = u64::try_from(books.stock.saturating_sub(waiting)).unwrap_or(0);
+        let left = u64::try_from(snapshot.stock.saturating_sub(waiting)).unwrap_or(0);
         if left == seen.left {
             return Ok(report);
         }
@@ -158,7 +159,7 @@ async fn repair(sale: &FlashSale, differences: &Differences, report: &mut Report
         }
     }
     for order in &differences.ended {
-        if sale.give_back(order).await? == GaveBack::Returned {
+        if sale.give_back(order).await? == CancelOutcome::Returned {
             report.returned += 1;
         }
     }
@@ -173,10 +174,10 @@ fn agrees(status: &SaleStatus, numbers: Numbers) -> bool {
         && (0..=signed(status.reserved)).contains(&unconfirmed)
 }
 
-fn compare(held: &[Holding], books: &Books) -> Differences {
+fn compare(held: &[Holding], snapshot: &SaleSnapshot) -> Differences {
     let mut differences = Differences::default();
     let rows: HashMap<u64, bool> =
-        books.orders.iter().map(|order| (order.id, order.live)).collect();
+        snapshot.orders.iter().map(|order| (order.id, order.live)).collect();
     let mut known = HashSet::new();
     for holding in held.iter().filter(|holding| holding.state != HoldingState::GivenBack) {
         let Some(order) = number(&holding.reference) else { continue };
@@ -187,7 +188,7 @@ fn compare(held: &[Holding], books: &Books) -> Differences {
             None => differences.waiting += 1,
         }
     }
-    let live = books.orders.iter().filter(|order| order.live && !known.contains(&order.id));
+    let live = snapshot.orders.iter().filter(|order| order.live && !known.contains(&order.id));
     differences.unknown = live.map(|order| (order.user_id, order.id)).collect();
     differences
 }
@@ -207,7 +208,7 @@ fn count(report: &Report) {
 #[cfg(test)]
 mod tests {
     use super::{super::store::Written, *};
-    use crate::sales::gate::Window;
+    use crate::sales::reservation::Window;
 
     fn held(reference: &str, state: HoldingState) -> Holding {
         Holding { reference: reference.into(), user: b"7".to_vec(), state, at_millis: 1 }
@@ -217,14 +218,14 @@ mod tests {
     fn references_are_sorted_into_what_has_to_be_done() {
         let row = |id, live| Written { id, user_id: id * 10, live };
         let orders = vec![row(1, true), row(2, false), row(3, true), row(4, false)];
-        let books = Books { stock: 5, window: Window { begin: 0, end: 1 }, orders };
+        let snapshot = SaleSnapshot { stock: 5, window: Window { begin: 0, end: 1 }, orders };
         let held = [
             held("1", HoldingState::Reserved),
             held("2", HoldingState::Confirmed),
             held("4", HoldingState::GivenBack),
             held("5", HoldingState::Reserved),
         ];
-        let differences = compare(&held, &books);
+        let differences = compare(&held, &snapshot);
         assert_eq!(differences.unknown, [(30, 3)]);
         assert_eq!(differences.ended, [2]);
         assert_eq!(differences.waiting, 1, "5 has no row");

@@ -5,7 +5,7 @@
 
 use sqlx::{Row as _, any::AnyRow};
 
-use super::{Order, Status, gate::Window};
+use super::{Order, Status, reservation::Window};
 use crate::{
     db::{Db, id, unsigned},
     error::{Error, Result},
@@ -23,14 +23,14 @@ pub(super) type Place = (i64, u64);
 
 /// A sale as the database sees it, all at one moment.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct SaleSnapshot {
     pub(super) stock: i64,
     pub(super) window: Window,
     /// Every order that was ever written.
     pub(super) orders: Vec<Written>,
 }
 
-impl Books {
+impl SaleSnapshot {
     /// Units that are left or stand in an order.
     pub(super) fn total(&self) -> i64 {
         let live = self.orders.iter().filter(|order| order.live).count();
@@ -174,7 +174,7 @@ pub(super) async fn price(db: &Db, voucher: u64) -> Result<u64> {
 }
 
 /// A sale at one moment: its stock and its orders agree.
-pub(super) async fn books(db: &Db, voucher: u64) -> Result<Option<Books>> {
+pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<SaleSnapshot>> {
     let mut reading = db.snapshot().await?;
     let sale =
         sqlx::query("SELECT stock, begin_time, end_time FROM seckill_voucher WHERE voucher_id = ?")
@@ -194,7 +194,7 @@ pub(super) async fn books(db: &Db, voucher: u64) -> Result<Option<Books>> {
             live: row.try_get::<Option<i64>, _>("live")?.is_some(),
         })
     };
-    Ok(Some(Books {
+    Ok(Some(SaleSnapshot {
         stock: sale.try_get("stock")?,
         window: Window { begin: sale.try_get("begin_time")?, end: sale.try_get("end_time")? },
         orders: rows.iter().map(written).collect::<Result<_>>()?,

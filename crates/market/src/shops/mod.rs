@@ -2,7 +2,7 @@
 //!
 //! Ids that cannot exist stop at the cache's filter; what does not exist is cached as well, briefly,
 //! so that made-up ids do not reach the database. When Redis is away the cache goes on with what it
-//! has and with the database behind its governor.
+//! has and with the database behind its pipeline.
 //!
 //! A change is committed, then the cache's entry goes (which also tells every process's filter of a
 //! new shop and drops what was remembered as missing), then the [map](nearby) follows.
@@ -143,13 +143,13 @@ impl Shops {
         let cache = seawall
             .cache("shop")
             .mode(config.shop_cache)
-            .fresh_for(FRESH)
-            .missing_for(MISSING)
+            .ttl(FRESH)
+            .negative_ttl(MISSING)
             .filter(filter.rebuild_every(REBUILD))
             .build()?;
         Ok(Shops {
             cache,
-            types: seawall.cache("shop-type").fresh_for(TYPES_FRESH).build()?,
+            types: seawall.cache("shop-type").ttl(TYPES_FRESH).build()?,
             map: Map::new(seawall, db),
             ids: seawall.ids("shop").build()?,
             context: context.clone(),

@@ -9,7 +9,7 @@ use sqlx::{
 
 use super::{PageOf, Shop, ShopType, nearby::MAX_LOOKED_AT};
 use crate::{
-    db::{Db, Turn, folded, id, unsigned},
+    db::{Db, WriteTx, folded, id, unsigned},
     error::Result,
     submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
@@ -205,10 +205,10 @@ pub(super) async fn owner(db: &Db, shop: u64) -> Result<Option<u64>> {
 /// Adds a shop, once for each name of its submission: its id.
 pub(super) async fn insert(db: &Db, shop: &Shop, key: Option<&IdempotencyKey>) -> Result<u64> {
     let now = shop.create_time;
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let submission = Submission { user: shop.owner_id, kind: Kind::Shop, key };
-    if let Noted::Before(first) = submissions::note(turn.query(), submission, shop.id, now).await? {
-        return turn.roll_back().await.map(|()| first);
+    if let Noted::Before(first) = submissions::note(tx.query(), submission, shop.id, now).await? {
+        return tx.roll_back().await.map(|()| first);
     }
     let insert = sqlx::query(
         "INSERT INTO shop (name, search_name, type_id, images, area, address, x, y, avg_price, \
@@ -223,9 +223,9 @@ pub(super) async fn insert(db: &Db, shop: &Shop, key: Option<&IdempotencyKey>) -
         .bind(shop.score)
         .bind(now)
         .bind(shop.update_time)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
-    turn.commit().await.map(|()| shop.id)
+    tx.commit().await.map(|()| shop.id)
 }
 
 /// Binds what a merchant says about a shop, from its name to its hours.
@@ -254,38 +254,38 @@ pub(super) async fn update(
     now: i64,
     change: impl FnOnce(Shop) -> Result<Shop>,
 ) -> Result<Option<(Shop, Shop)>> {
-    let mut turn = db.write().await?;
+    let mut tx = db.write().await?;
     let touched = sqlx::query("UPDATE shop SET update_time = ? WHERE id = ?")
         .bind(now)
         .bind(id(shop))
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     if touched.rows_affected() == 0 {
-        turn.roll_back().await?;
+        tx.roll_back().await?;
         return Ok(None);
     }
-    let row = sqlx::query(shops!("WHERE id = ?")).bind(id(shop)).fetch_one(turn.query()).await?;
+    let row = sqlx::query(shops!("WHERE id = ?")).bind(id(shop)).fetch_one(tx.query()).await?;
     let before = decode(&row)?;
     match change(before.clone()) {
         Ok(after) => {
-            write(&mut turn, &after).await?;
-            turn.commit().await?;
+            write(&mut tx, &after).await?;
+            tx.commit().await?;
             Ok(Some((before, after)))
         }
         Err(refused) => {
-            turn.roll_back().await?;
+            tx.roll_back().await?;
             Err(refused)
         }
     }
 }
 
 /// Writes what a merchant can change.
-async fn write(turn: &mut Turn<'_>, shop: &Shop) -> Result<()> {
+async fn write(tx: &mut WriteTx<'_>, shop: &Shop) -> Result<()> {
     let update = sqlx::query(
         "UPDATE shop SET name = ?, search_name = ?, type_id = ?, images = ?, area = ?, address = ?, \
          x = ?, y = ?, avg_price = ?, open_hours = ? WHERE id = ?",
     );
-    bind_changeable(update, shop).bind(id(shop.id)).execute(turn.query()).await?;
+    bind_changeable(update, shop).bind(id(shop.id)).execute(tx.query()).await?;
     Ok(())
 }
 

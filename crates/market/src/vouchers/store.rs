@@ -85,11 +85,10 @@ pub(super) async fn insert(
     submission: Submission<'_>,
     now: i64,
 ) -> Result<u64> {
-    let mut turn = db.write().await?;
-    if let Noted::Before(first) =
-        submissions::note(turn.query(), submission, voucher.id, now).await?
+    let mut tx = db.write().await?;
+    if let Noted::Before(first) = submissions::note(tx.query(), submission, voucher.id, now).await?
     {
-        return turn.roll_back().await.map(|()| first);
+        return tx.roll_back().await.map(|()| first);
     }
     sqlx::query(
         "INSERT INTO voucher (id, shop_id, title, sub_title, rules, pay_value, actual_value, type, \
@@ -105,7 +104,7 @@ pub(super) async fn insert(
     .bind(type_of(voucher.kind))
     .bind(now)
     .bind(now)
-    .execute(turn.query())
+    .execute(tx.query())
     .await?;
     if let Kind::Flash(sale) = voucher.kind {
         sqlx::query(
@@ -119,8 +118,8 @@ pub(super) async fn insert(
         .bind(sale.end_time)
         .bind(now)
         .bind(now)
-        .execute(turn.query())
+        .execute(tx.query())
         .await?;
     }
-    turn.commit().await.map(|()| voucher.id)
+    tx.commit().await.map(|()| voucher.id)
 }

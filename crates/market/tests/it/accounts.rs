@@ -10,7 +10,7 @@ use axum::{
     http::{Method, header},
 };
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_market::{
     Parts,
     accounts::{Phone, Sending, SmsSender, Token},
@@ -212,14 +212,14 @@ async fn a_session_follows_its_user(backend: Backend) {
 
 #[tokio::test]
 async fn rows_of_sessions_that_ended_go() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     market.log_in("10000000001").await;
     market.log_in("10000000002").await;
     assert_eq!(market.sql("SELECT COUNT(*) FROM session").await, 2);
-    stage.advance(Duration::from_secs(30 * 60)).await;
+    test_server.advance(Duration::from_secs(30 * 60)).await;
     let token = market.log_in("10000000003").await;
-    stage.advance(Duration::from_secs(11 * 60)).await;
+    test_server.advance(Duration::from_secs(11 * 60)).await;
     market
         .until("the rows to go", async |market| {
             market.sql("SELECT COUNT(*) FROM session").await == 1
@@ -232,12 +232,12 @@ async fn rows_of_sessions_that_ended_go() {
 /// A change that never reached the session is noticed when that slides.
 #[tokio::test]
 async fn a_session_that_slides_looks_at_its_user() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let token = market.log_in("10000000001").await;
     market.change("UPDATE user SET role = 'merchant' WHERE id = 1").await;
     assert_eq!(market.get("/user/me", &token).await.ok().body["data"]["role"], "user");
-    stage.advance(Duration::from_secs(2 * 60)).await;
+    test_server.advance(Duration::from_secs(2 * 60)).await;
     market.get("/user/me", &token).await.ok();
     assert_eq!(market.get("/user/me", &token).await.ok().body["data"]["role"], "merchant");
     market.shutdown().await;
@@ -245,63 +245,63 @@ async fn a_session_that_slides_looks_at_its_user() {
 
 #[tokio::test]
 async fn five_codes_an_hour_and_a_code_lives_for_two_minutes() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let minute = Duration::from_secs(60);
     let code = market.code("10000000001").await;
-    stage.advance(2 * minute).await;
+    test_server.advance(2 * minute).await;
     market.log_in_with("10000000001", &code).await.refused(400, "CODE_EXPIRED");
     for _ in 0..4 {
         market.code("10000000001").await;
-        stage.advance(minute + Duration::from_secs(1)).await;
+        test_server.advance(minute + Duration::from_secs(1)).await;
     }
     market.ask_code("10000000001").await.refused(429, "LIMITED");
     market.code("10000000002").await;
-    stage.advance(61 * minute).await;
+    test_server.advance(61 * minute).await;
     market.code("10000000001").await;
     market.shutdown().await;
 }
 
 #[tokio::test]
 async fn sessions_slide_and_end() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let token = market.log_in("10000000001").await;
     for _ in 0..4 {
-        stage.advance(Duration::from_secs(29 * 60)).await;
+        test_server.advance(Duration::from_secs(29 * 60)).await;
         market.get("/user/me", &token).await.ok();
     }
     // Any path lets it slide.
-    stage.advance(Duration::from_secs(29 * 60)).await;
+    test_server.advance(Duration::from_secs(29 * 60)).await;
     market.get("/shop/1", &token).await.ok();
-    stage.advance(Duration::from_secs(29 * 60)).await;
+    test_server.advance(Duration::from_secs(29 * 60)).await;
     market.get("/user/me", &token).await.ok();
-    stage.advance(Duration::from_secs(31 * 60)).await;
+    test_server.advance(Duration::from_secs(31 * 60)).await;
     market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
     market.shutdown().await;
 }
 
 #[tokio::test]
 async fn no_session_lives_longer_than_a_week() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let token = market.log_in("10000000001").await;
     let step = Duration::from_secs(25 * 60);
     for _ in 0..(7 * 24 * 60 / 25) {
-        stage.advance(step).await;
+        test_server.advance(step).await;
         market.get("/user/me", &token).await.ok();
     }
-    stage.advance(step).await;
+    test_server.advance(step).await;
     market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
     market.shutdown().await;
 }
 
 #[tokio::test]
 async fn without_redis_sessions_are_read_from_the_database_and_logins_stay_closed() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let token = market.log_in("10000000001").await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let me = market.get("/user/me", &token).await.ok();
     assert_eq!(me.body["data"]["nickName"], "Ada");
     let closed = market.ask_code("10000000002").await;
@@ -310,7 +310,7 @@ async fn without_redis_sessions_are_read_from_the_database_and_logins_stay_close
     market.post("/voucher-order/seckill/1", &token).await.refused(503, "UNAVAILABLE");
     market.get("/readyz", "").await.refused(503, "NOT_READY");
     market.get("/healthz", "").await.ok();
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     market.get("/readyz", "").await.ok();
     market.get("/user/me", &token).await.ok();
     market.shutdown().await;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use serde_json::Value;
 
 use crate::market::{Market, PATIENCE};
@@ -23,7 +23,7 @@ async fn plant(market: &Market, key: &str, members: u32) {
         for field in some {
             command.arg(field).arg(field);
         }
-        market.seawall.link().send(key.as_bytes(), &command).await.expect("it is written");
+        market.seawall.client().send(key.as_bytes(), &command).await.expect("it is written");
     }
 }
 
@@ -33,9 +33,9 @@ async fn day(market: &Market) -> Option<String> {
 }
 
 /// Lets a day pass, and waits until its survey is done and the log has this many rows.
-async fn night(stage: &Stage, market: &Market, rows: i64) {
+async fn night(test_server: &TestServer, market: &Market, rows: i64) {
     let before = day(market).await;
-    stage.advance(DAY).await;
+    test_server.advance(DAY).await;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while day(market).await == before {
         assert!(tokio::time::Instant::now() < deadline, "no survey after {before:?}");
@@ -46,13 +46,13 @@ async fn night(stage: &Stage, market: &Market, rows: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_night_once_however_many_processes() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
     let colleague = market.colleague().await;
     plant(&market, "planted:critical", 12_000).await;
     plant(&market, "planted:fine", 12).await;
     for rows in 1..=3 {
-        night(&stage, &market, rows).await;
+        night(&test_server, &market, rows).await;
     }
     let key = market
         .sql("SELECT COUNT(*) FROM big_key_log WHERE `key` = 'planted:critical' AND type = 'hash' AND members = 12000 AND bytes > 100000 AND node = 'embedded'")
@@ -65,10 +65,10 @@ async fn every_night_once_however_many_processes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_can_be_off() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage_with(&stage, &[("big-keys-at", "off")]).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_stage_with(&test_server, &[("big-keys-at", "off")]).await;
     plant(&market, "planted:critical", 12_000).await;
-    stage.advance(DAY * 2).await;
+    test_server.advance(DAY * 2).await;
     assert_eq!(day(&market).await, None);
     market.shutdown().await;
 }
@@ -112,10 +112,10 @@ async fn an_alarm_reaches_the_hook_also_at_the_second_attempt() {
             }
         }
     });
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage_with(&stage, &[("big-keys-hook", &url)]).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_stage_with(&test_server, &[("big-keys-hook", &url)]).await;
     plant(&market, "planted:new", 2_500).await;
-    night(&stage, &market, 1).await;
+    night(&test_server, &market, 1).await;
     let alarm = tokio::task::spawn_blocking(move || {
         let alarm = alarms.recv_timeout(PATIENCE).expect("an alarm");
         (alarm, alarms)
@@ -124,9 +124,9 @@ async fn an_alarm_reaches_the_hook_also_at_the_second_attempt() {
     assert_eq!((&alarm["critical"]["count"], &alarm["new"]["count"]), (&0.into(), &1.into()));
     assert_eq!(alarm["new"]["keys"][0]["key"], "planted:new");
     // The next night nothing is new or critical: no alarm. The night after, something is.
-    night(&stage, &market, 2).await;
+    night(&test_server, &market, 2).await;
     plant(&market, "planted:critical", 12_000).await;
-    night(&stage, &market, 4).await;
+    night(&test_server, &market, 4).await;
     let alarm = tokio::task::spawn_blocking(move || alarms.recv_timeout(PATIENCE));
     let alarm = alarm.await.expect("it waits").expect("an alarm");
     assert_eq!(alarm["critical"]["keys"][0]["key"], "planted:critical");

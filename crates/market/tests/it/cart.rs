@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::{Value, json};
 
@@ -245,13 +245,13 @@ async fn a_checkout_quotes_the_prices_of_the_database(backend: Backend) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_goes_on_while_the_engine_is_away() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
     let bo = market.log_in(BO).await;
     add(&market, &bo, 3, 2).await.ok();
     add(&market, &bo, 4, 2).await.ok();
     until_written(&market, 2).await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     assert_eq!(items(&market, &bo).await, [(4, 2), (3, 2)]);
     add(&market, &bo, 3, 3).await.ok();
     for _ in 0..2 {
@@ -261,8 +261,8 @@ async fn a_cart_goes_on_while_the_engine_is_away() {
     remove(&market, &bo, 4).await.ok();
     assert_eq!(items(&market, &bo).await, [(6, 1), (3, 7)]);
     market.post("/cart/checkout", &bo).await.refused(503, "UNAVAILABLE");
-    stage.faults().end_outage();
-    stage.advance(std::time::Duration::from_secs(3)).await;
+    test_server.faults().end_outage();
+    test_server.advance(std::time::Duration::from_secs(3)).await;
     add_named(&market, &bo, "away").await.ok();
     assert_eq!(items(&market, &bo).await, [(6, 1), (3, 7)]);
     add(&market, &bo, 6, 1).await.ok();

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use axum::http::Method;
-use seawall::{Value, cmd, testing::Stage};
+use seawall::{Value, cmd, testing::TestServer};
 use seawall_testkit::{FaultProxy, proxy::On};
 use serde_json::{Value as Json, json};
 
@@ -24,21 +24,21 @@ const REPEATS: usize = 50;
 
 /// What stands between the market and Redis.
 enum Cut<'a> {
-    Stage(&'a Stage),
+    TestServer(&'a TestServer),
     Proxy(&'a FaultProxy),
 }
 
 impl Cut<'_> {
     fn begin(&self) {
         match self {
-            Cut::Stage(stage) => stage.faults().begin_outage(),
+            Cut::TestServer(test_server) => test_server.faults().begin_outage(),
             Cut::Proxy(proxy) => proxy.down(),
         }
     }
 
     fn end(&self) {
         match self {
-            Cut::Stage(stage) => stage.faults().end_outage(),
+            Cut::TestServer(test_server) => test_server.faults().end_outage(),
             Cut::Proxy(proxy) => proxy.heal(),
         }
     }
@@ -47,7 +47,7 @@ impl Cut<'_> {
     fn disturb(&self, chance: u64) {
         match self {
             // The engine has no connections that could break.
-            Cut::Stage(_) => {}
+            Cut::TestServer(_) => {}
             Cut::Proxy(proxy) if chance == 0 => proxy.cut_all(),
             Cut::Proxy(proxy) => {
                 proxy.drop_reply(On::any().key_prefix("cart:{cart:2}:2:").once());
@@ -57,11 +57,11 @@ impl Cut<'_> {
 
     /// Waits for an answer; where time is in the test's hands it goes on meanwhile.
     async fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        let Cut::Stage(stage) = self else { return work.await };
+        let Cut::TestServer(test_server) = self else { return work.await };
         let pass = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                stage.advance(Duration::from_millis(200)).await;
+                test_server.advance(Duration::from_millis(200)).await;
             }
         };
         tokio::select! {
@@ -234,12 +234,12 @@ async fn written(market: &Market, cut: &Cut<'_>) {
 
 /// Whether the worker has acknowledged the newest change; not while Redis is away.
 async fn is_settled(market: &Market) -> bool {
-    let (key, link) = ("cart:{cart:2}:changes", market.seawall.link());
+    let (key, client) = ("cart:{cart:2}:changes", market.seawall.client());
     let (mut groups, mut newest) = (cmd("XINFO"), cmd("XREVRANGE"));
     groups.arg("GROUPS").arg(key);
     newest.arg(key).arg("+").arg("-").arg("COUNT").arg(1);
-    let groups = link.query::<Vec<BTreeMap<String, Value>>>(key.as_bytes(), &groups).await;
-    let newest = link.query::<Vec<(String, Vec<String>)>>(key.as_bytes(), &newest).await;
+    let groups = client.query::<Vec<BTreeMap<String, Value>>>(key.as_bytes(), &groups).await;
+    let newest = client.query::<Vec<(String, Vec<String>)>>(key.as_bytes(), &newest).await;
     let (Ok(groups), Ok(newest)) = (groups, newest) else { return false };
     let Some(group) = groups.first() else { return false };
     let word = |name: &str| match group.get(name) {
@@ -253,21 +253,21 @@ async fn is_settled(market: &Market) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_on_the_engine_is_always_right() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
     let bo = market.log_in(BO).await;
-    let user = User::new(vec![&market], bo, Cut::Stage(&stage), 1);
+    let user = User::new(vec![&market], bo, Cut::TestServer(&test_server), 1);
     user.run().await.expect("as the model");
     market.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_on_the_engine_are_always_right() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
     let other = market.colleague().await;
     let bo = market.log_in(BO).await;
-    let user = User::new(vec![&market, &other], bo, Cut::Stage(&stage), 2);
+    let user = User::new(vec![&market, &other], bo, Cut::TestServer(&test_server), 2);
     user.run().await.expect("as the model");
     other.shutdown().await;
     market.shutdown().await;
@@ -296,17 +296,17 @@ async fn two_processes_on_redis_are_always_right() {
 /// The checker notices when what was changed during an outage is taken for carried out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_skips_what_is_pending_is_found_out() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
     let bo = market.log_in(BO).await;
     assert_eq!(items(&market, &bo).await, []);
     let done = ["HSET", "cart:{cart:2}:2:meta", "replayed", "9000000000000000"];
     let _: i64 = market.redis(&done).await;
-    let user = User::new(vec![&market], bo, Cut::Stage(&stage), 1);
+    let user = User::new(vec![&market], bo, Cut::TestServer(&test_server), 1);
     let found = user.run().await.expect_err("changes are lost");
     assert!(found.contains("model"), "{found}");
     // It may have been found while Redis was away: whoever waits for it needs time that goes on.
-    Cut::Stage(&stage).wait(market.shutdown()).await;
+    Cut::TestServer(&test_server).wait(market.shutdown()).await;
 }
 
 /// What waits in Redis for the database when Redis goes away is there afterwards, and so is what was
@@ -341,9 +341,9 @@ async fn what_waits_is_added_to(market: &Market, cut: Cut<'_>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_in_the_engine_is_added_to() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
-    what_waits_is_added_to(&market, Cut::Stage(&stage)).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
+    what_waits_is_added_to(&market, Cut::TestServer(&test_server)).await;
     market.shutdown().await;
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::json;
 
@@ -88,26 +88,26 @@ async fn months_that_are_none_are_refused(backend: Backend) {
 }
 
 /// A market at the first of a month, and a token.
-async fn on_the_first(stage: &Stage) -> (Market, String) {
-    let market = Market::on_stage(stage).await;
+async fn on_the_first(test_server: &TestServer) -> (Market, String) {
+    let market = Market::on_test_server(test_server).await;
     for _ in 0..31 {
         let token = market.log_in("10000000006").await;
         let month = market.get("/user/sign", &token).await.ok();
         if month.body["data"]["elapsed"] == 1 {
             return (market, token);
         }
-        stage.advance(DAY).await;
+        test_server.advance(DAY).await;
     }
     panic!("every month has a first day");
 }
 
 #[tokio::test]
 async fn days_1_2_and_4_are_13_and_the_streak_ends_with_yesterday() {
-    let stage = Stage::start().await.expect("an engine");
-    let (market, mut token) = on_the_first(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let (market, mut token) = on_the_first(&test_server).await;
     for (day, signs, streak) in [(1, true, 1), (2, true, 2), (3, false, 2), (4, true, 1)] {
         if day > 1 {
-            stage.advance(DAY).await;
+            test_server.advance(DAY).await;
             token = market.log_in("10000000006").await;
         }
         if signs {
@@ -123,15 +123,15 @@ async fn days_1_2_and_4_are_13_and_the_streak_ends_with_yesterday() {
 
 #[tokio::test]
 async fn without_redis_the_table_is_read_and_signing_waits() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let token = market.log_in("10000000001").await;
     let month = market.get("/user/sign", &token).await.ok().body["data"].clone();
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     assert_eq!(market.streak(&token).await, 61);
     assert_eq!(market.get("/user/sign", &token).await.ok().body["data"], month);
     market.post("/user/sign", &token).await.refused(503, "UNAVAILABLE");
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     market.post("/user/sign", &token).await.ok();
     assert_eq!(market.streak(&token).await, 62);
     market.shutdown().await;
@@ -141,13 +141,13 @@ async fn without_redis_the_table_is_read_and_signing_waits() {
 #[tokio::test]
 async fn a_lost_reply_loses_no_day() {
     for lost in 1..=3 {
-        let stage = Stage::start().await.expect("an engine");
-        let market = Market::on_stage(&stage).await;
+        let test_server = TestServer::start().await.expect("an engine");
+        let market = Market::on_test_server(&test_server).await;
         let token = market.log_in("10000000001").await;
         assert_eq!(market.streak(&token).await, 61);
-        stage.faults().lose_replies(lost);
+        test_server.faults().lose_replies(lost);
         let answer = market.post("/user/sign", &token).await;
-        stage.faults().lose_replies(0);
+        test_server.faults().lose_replies(0);
         let again = market.post("/user/sign", &token).await.ok();
         assert_eq!(again.body["data"]["already"], answer.status == 200, "{lost}: {answer:?}");
         assert_eq!(market.streak(&token).await, 62, "{lost} replies were lost");

@@ -11,7 +11,7 @@ use seawall::Seawall;
 use seawall_market::Parts;
 use seawall_testkit::{
     FaultProxy,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ const EVERYTHING: [&str; 12] = [
 
 /// Two stores, and what can take one of them away.
 struct Stores {
-    _stand: Stand,
+    _stand: TestBackend,
     proxy: FaultProxy,
     database: Arc<Database>,
     _folder: Arc<TempDir>,
@@ -59,7 +59,7 @@ struct Stores {
 
 impl Stores {
     fn new(database: impl FnOnce(&TempDir) -> Database) -> Self {
-        let stand = Stand::private(Backend::Redis).expect("the backend starts");
+        let stand = TestBackend::private(Backend::Redis).expect("the backend starts");
         let server = stand.server().expect("it is a private one");
         let proxy = FaultProxy::start(server.port()).expect("a port is free");
         let folder = new_dir();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::http::Method;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_market::Parts;
 use seawall_testkit::{backend::Backend, proxy::On};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ async fn notes_arrive_and_vanish(backend: Backend) {
         market.get(&format!("/blog/of/follow/new?since={}", next(&before).0), &ada).await.ok();
     let counted = since.body["data"].as_u64().expect("a number");
     assert!(counted < 10, "only newer than the last of the page: {counted}");
-    let now = market.seawall.link().server_millis();
+    let now = market.seawall.client().server_millis();
     let note = publish(&market, &bo, "New").await;
     newest_is(&market, &ada, &note).await;
     let new = market.get(&format!("/blog/of/follow/new?since={}", now - 1), &ada).await.ok();
@@ -251,18 +251,18 @@ async fn redis_is_flushed_in_the_middle(backend: Backend) {
 
 #[tokio::test]
 async fn what_was_published_without_redis_is_swept_in() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
     page(&market, &ada, None).await;
-    stage.faults().begin_outage();
-    let note = ticking(&stage, publish(&market, &bo, "Nobody was told")).await;
+    test_server.faults().begin_outage();
+    let note = ticking(&test_server, publish(&market, &bo, "Nobody was told")).await;
     assert_eq!(ids(&page(&market, &ada, None).await["list"])[0], note, "from the database");
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while ids(&page(&market, &ada, None).await["list"])[0] != note {
         assert!(tokio::time::Instant::now() < deadline, "it was not swept in");
-        stage.advance(Duration::from_secs(1)).await;
+        test_server.advance(Duration::from_secs(1)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     market.shutdown().await;
@@ -270,8 +270,8 @@ async fn what_was_published_without_redis_is_swept_in() {
 
 #[tokio::test]
 async fn what_an_inbox_does_not_keep_comes_from_the_database() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let ada = market.log_in("10000000001").await;
     market
         .change(

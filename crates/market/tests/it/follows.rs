@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::json;
 
@@ -94,19 +94,19 @@ async fn changes_at_once_leave_redis_and_database_agreeing(backend: Backend) {
 
 #[tokio::test]
 async fn following_goes_on_without_redis() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let ada = market.log_in("10000000001").await;
     assert!(follows(&market, &ada, 2).await);
-    stage.faults().begin_outage();
-    ticking(&stage, async {
+    test_server.faults().begin_outage();
+    ticking(&test_server, async {
         follow(&market, &ada, 2, false).await.ok();
         assert!(!follows(&market, &ada, 2).await);
         follow(&market, &ada, 7, true).await.ok();
         assert_eq!(ids(&market.get("/follow/common/6", &ada).await.ok().body["data"]), ["7"]);
     })
     .await;
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     assert!(!follows(&market, &ada, 2).await, "the old set is not believed");
     assert!(follows(&market, &ada, 7).await);
     market.shutdown().await;

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::json;
 use tower::ServiceExt as _;
@@ -42,19 +42,19 @@ async fn even(market: &Market) -> Result<(), String> {
 }
 
 /// Lets holds end and jobs do their rounds until everything is even.
-async fn until_even(market: &Market, stage: &Stage) {
-    stage.advance(HOLDS_END).await;
+async fn until_even(market: &Market, test_server: &TestServer) {
+    test_server.advance(HOLDS_END).await;
     market
         .until("everything to be even", async |market| {
-            stage.advance(STEP).await;
+            test_server.advance(STEP).await;
             even(market).await.is_ok()
         })
         .await;
 }
 
 /// Ends a market; a job that looks twice waits for its time.
-async fn end(market: Market, stage: &Stage) {
-    ticking(stage, market.shutdown()).await;
+async fn end(market: Market, test_server: &TestServer) {
+    ticking(test_server, market.shutdown()).await;
 }
 
 /// Somebody who has seven units in the cart: token and checkout.
@@ -68,8 +68,8 @@ async fn quoted(market: &Market) -> (String, String) {
 }
 
 /// A market whose first order dies when it is about to be written, with what its buyer knows.
-async fn dies_unwritten(stage: &Stage) -> (Market, String, String) {
-    let market = Market::on_stage_and_mariadb(stage).await;
+async fn dies_unwritten(test_server: &TestServer) -> (Market, String, String) {
+    let market = Market::on_stage_and_mariadb(test_server).await;
     let (token, checkout) = quoted(&market).await;
     let held = market.hold_up_orders().await;
     let process = process();
@@ -86,26 +86,26 @@ async fn dies_unwritten(stage: &Stage) -> (Market, String, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_dies_before_it_is_written_gives_its_units_back() {
-    let stage = Stage::start().await.expect("it starts");
-    let (market, token, checkout) = dies_unwritten(&stage).await;
-    until_even(&market, &stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let (market, token, checkout) = dies_unwritten(&test_server).await;
+    until_even(&market, &test_server).await;
     assert_eq!(levels(&market, 1).await["num"], UNITS);
     let body = json!({"checkoutId": checkout});
     order(&market, &token, "once", &body).await.refused(409, "CHECKOUT_EXPIRED");
-    end(market, &stage).await;
+    end(market, &test_server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_dies_while_its_units_are_held_is_placed_by_its_repetition() {
-    let stage = Stage::start().await.expect("it starts");
-    let (market, token, checkout) = dies_unwritten(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let (market, token, checkout) = dies_unwritten(&test_server).await;
     let body = json!({"checkoutId": checkout});
     for _ in 0..2 {
         assert_eq!(order(&market, &token, "once", &body).await.ok().text(), checkout);
     }
-    until_even(&market, &stage).await;
+    until_even(&market, &test_server).await;
     assert_eq!(levels(&market, 1).await["num"], UNITS - 7);
-    end(market, &stage).await;
+    end(market, &test_server).await;
 }
 
 /// It dies before Redis is told that the units are sold.
@@ -135,8 +135,8 @@ async fn an_order_that_dies_after_it_is_written_stands(backend: Backend) {
 /// Whatever the requests are at when their process dies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_is_sold_or_comes_back() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_test_server(&test_server).await;
     let mut buyers = Vec::new();
     for buyer in 0..24u64 {
         let token = market.log_in(&format!("138{buyer:08}")).await;
@@ -154,13 +154,13 @@ async fn whatever_dies_is_sold_or_comes_back() {
         }
         process.shutdown_background();
     }
-    until_even(&market, &stage).await;
+    until_even(&market, &test_server).await;
     // The same keys again: whoever has an order gets it, nobody gets two.
     let deadline = tokio::time::Instant::now() + PATIENCE;
     for (checkout, token) in &buyers {
         let body = json!({"checkoutId": checkout});
         let answer = loop {
-            let answer = ticking(&stage, order(&market, token, "once", &body)).await;
+            let answer = ticking(&test_server, order(&market, token, "once", &body)).await;
             // While a SKU is put together from the log nobody can have any of it.
             if answer.status != 503 {
                 break answer;
@@ -171,5 +171,5 @@ async fn whatever_dies_is_sold_or_comes_back() {
         let count = page(&market, token, None).await.len();
         assert_eq!(count, usize::from(answer.status == 200), "{answer:?}");
     }
-    end(market, &stage).await;
+    end(market, &test_server).await;
 }

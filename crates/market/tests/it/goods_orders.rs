@@ -10,7 +10,7 @@ use axum::{
     http::{Method, Request, header},
 };
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_market::{
     Error, Parts,
     payments::{Charged, Paying, Payments, SimulatedPayments},
@@ -434,18 +434,18 @@ async fn an_order_that_lost_its_process_is_followed(backend: Backend) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_that_nobody_pays_for_times_out() {
-    let stage = Stage::start().await.expect("it starts");
-    let market = Market::on_stage_with(&stage, &[("unpaid-after", "60")]).await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let market = Market::on_stage_with(&test_server, &[("unpaid-after", "60")]).await;
     let bo = market.log_in(BO).await;
     let id = buy(&market, &bo, "unpaid", (2, 2)).await.ok().text();
     add(&market, &bo, 2, 1).await.ok();
     let body = json!({"checkoutId": check_out(&market, &bo).await});
     order(&market, &bo, "nothing-left", &body).await.refused(409, "SOLD_OUT");
-    stage.advance(std::time::Duration::from_secs(61)).await;
+    test_server.advance(std::time::Duration::from_secs(61)).await;
     market
         .until("the time-out", async |market| {
             let answer = market.get(&format!("/order/{id}"), &bo).await.ok();
-            stage.advance(std::time::Duration::from_secs(1)).await;
+            test_server.advance(std::time::Duration::from_secs(1)).await;
             answer.body["data"]["status"] == "CANCELLED"
         })
         .await;
@@ -456,7 +456,7 @@ async fn an_order_that_nobody_pays_for_times_out() {
     let body = json!({"checkoutId": check_out(&market, &bo).await});
     order(&market, &bo, "left-again", &body).await.ok();
     // A job that looks twice waits for its time.
-    ticking(&stage, market.shutdown()).await;
+    ticking(&test_server, market.shutdown()).await;
 }
 
 /// Gives nothing back before it is told to.
@@ -483,10 +483,10 @@ impl Payments for LatePayments {
 /// Also for an order that came with the town, which was never seen being paid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_that_cannot_be_given_back_now_is_given_back_later() {
-    let stage = Stage::start().await.expect("it starts");
+    let test_server = TestServer::start().await.expect("it starts");
     let payments = Arc::new(LatePayments::default());
     let parts = Parts { payments: Some(payments.clone()), ..Parts::default() };
-    let market = Market::on_stage_of(&stage, parts, &[]).await;
+    let market = Market::on_stage_of(&test_server, parts, &[]).await;
     let bo = market.log_in(BO).await;
     let new = buy(&market, &bo, "mine", (1, 1)).await.ok().text();
     market.post(&format!("/order/{new}/pay"), &bo).await.ok();
@@ -499,10 +499,10 @@ async fn money_that_cannot_be_given_back_now_is_given_back_later() {
     payments.gives.store(true, Ordering::SeqCst);
     market
         .until("the money", async |market| {
-            stage.advance(std::time::Duration::from_secs(5)).await;
+            test_server.advance(std::time::Duration::from_secs(5)).await;
             market.sql("SELECT COUNT(*) FROM orders WHERE status = 'REFUNDING'").await == 0
         })
         .await;
     // A job that looks twice waits for its time.
-    ticking(&stage, market.shutdown()).await;
+    ticking(&test_server, market.shutdown()).await;
 }

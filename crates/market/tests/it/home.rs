@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::{Value, json};
 
@@ -99,15 +99,15 @@ async fn what_makes_no_sense_is_refused(backend: Backend) {
 
 #[tokio::test]
 async fn a_version_that_expired_starts_over_at_the_newest() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     with_notes(&market).await;
     let first = feed(&market, &json!({})).await;
     market.change(LATER).await;
     let next = json!({ "feedVersion": first["feedVersion"], "pageNo": 2 });
-    stage.advance(Duration::from_secs(9 * 60)).await;
+    test_server.advance(Duration::from_secs(9 * 60)).await;
     assert_eq!(feed(&market, &next).await["startedOver"], json!(false));
-    stage.advance(Duration::from_secs(5 * 60)).await;
+    test_server.advance(Duration::from_secs(5 * 60)).await;
     let over = feed(&market, &next).await;
     assert_eq!(
         (&over["startedOver"], over["list"][0]["id"].as_str()),
@@ -118,14 +118,14 @@ async fn a_version_that_expired_starts_over_at_the_newest() {
 
 #[tokio::test]
 async fn without_redis_one_scrolls_through_the_database() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     with_notes(&market).await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let first = feed(&market, &json!({})).await;
     let next = json!({ "feedVersion": first["feedVersion"], "pageNo": 2 });
     let second = feed(&market, &next).await;
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     assert_eq!(ids(&first), descending(9048, 9039));
     assert_eq!((ids(&second), &second["startedOver"]), (descending(9038, 9029), &json!(false)));
     market.shutdown().await;

@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use futures_util::future::join_all;
-use seawall::{social::Change, testing::Stage};
+use seawall::{social::Change, testing::TestServer};
 use seawall_testkit::backend::Backend;
 use serde_json::json;
 
@@ -163,15 +163,15 @@ async fn a_wish_that_is_repeated_repairs_what_redis_missed(backend: Backend) {
 
 #[tokio::test]
 async fn clicks_during_an_outage_count_and_are_seen_afterwards() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
     let note = publish(&market, &ada, "Outage").await;
     like(&market, &note, &bo).await.ok();
     let path = format!("/blog/likes/{note}");
     assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["2"]);
-    stage.faults().begin_outage();
-    ticking(&stage, async {
+    test_server.faults().begin_outage();
+    ticking(&test_server, async {
         // As many as before, but others.
         like(&market, &note, &bo).await.ok();
         assert_eq!(
@@ -181,7 +181,7 @@ async fn clicks_during_an_outage_count_and_are_seen_afterwards() {
         assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["1"]);
     })
     .await;
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     assert_eq!(ids(&market.get(&path, "").await.ok().body["data"]), ["1"]);
     let shown = market.get(&format!("/blog/{note}"), &ada).await.ok().body["data"].clone();
     assert_eq!((&shown["liked"], &shown["isLike"]), (&json!(1), &json!(true)));
@@ -191,11 +191,11 @@ async fn clicks_during_an_outage_count_and_are_seen_afterwards() {
 /// A lock waits for Redis to come back; a click does not.
 #[tokio::test]
 async fn a_click_does_not_wait_for_the_end_of_an_outage() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let ada = market.log_in("10000000001").await;
     let note = publish(&market, &ada, "At once").await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     for click in [format!("/blog/like/{note}"), "/follow/7/true".to_owned()] {
         let click = send(&market, Method::PUT, &click, &ada, None);
         tokio::pin!(click);
@@ -205,7 +205,7 @@ async fn a_click_does_not_wait_for_the_end_of_an_outage() {
             tokio::select! {
                 answer = &mut click => break answer,
                 () = tokio::time::sleep(step) => {
-                    stage.advance(step).await;
+                    test_server.advance(step).await;
                     passed += step;
                 }
             }
@@ -213,7 +213,7 @@ async fn a_click_does_not_wait_for_the_end_of_an_outage() {
         answer.ok();
         assert!(passed < SHORTER_THAN_A_TURN, "{passed:?}");
     }
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     market.shutdown().await;
 }
 

@@ -8,11 +8,11 @@ use axum::{
     http::{HeaderMap, Method, Request, StatusCode, header},
 };
 use http_body_util::BodyExt as _;
-use seawall::{Seawall, testing::Stage};
+use seawall::{Seawall, testing::TestServer};
 use seawall_market::{App, Config, Parts, config::Sources};
 use seawall_testkit::{
     FaultProxy, MariaDb, TestDatabase,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -28,7 +28,7 @@ pub(crate) struct Market {
     pub(crate) seawall: Seawall,
     dir: Arc<TempDir>,
     database: Arc<Database>,
-    _stand: Option<Stand>,
+    _stand: Option<TestBackend>,
 }
 
 /// The database under a market: a file in its folder, or one of its own on the shared MariaDB.
@@ -106,42 +106,42 @@ impl Market {
         seawall: Seawall,
         dir: Arc<TempDir>,
         database: Arc<Database>,
-        stand: Stand,
+        stand: TestBackend,
     ) -> Self {
         Market { router: Router::new(), app: None, seawall, dir, database, _stand: Some(stand) }
     }
 
     /// A market on an engine whose time is in the test's hands.
-    pub(crate) async fn on_stage(stage: &Stage) -> Self {
-        Self::on_stage_with(stage, &[]).await
+    pub(crate) async fn on_test_server(test_server: &TestServer) -> Self {
+        Self::on_stage_with(test_server, &[]).await
     }
 
     /// The same with settings of the test's own.
-    pub(crate) async fn on_stage_with(stage: &Stage, settings: &[(&str, &str)]) -> Self {
-        Self::on_stage_of(stage, Parts::default(), settings).await
+    pub(crate) async fn on_stage_with(test_server: &TestServer, settings: &[(&str, &str)]) -> Self {
+        Self::on_stage_of(test_server, Parts::default(), settings).await
     }
 
     /// The same with parts of the test's own, too.
     pub(crate) async fn on_stage_of(
-        stage: &Stage,
+        test_server: &TestServer,
         parts: Parts,
         settings: &[(&str, &str)],
     ) -> Self {
         let dir = new_dir();
         let database = Arc::new(Database::in_folder(&dir));
-        Self::start(stage.seawall().clone(), dir, database, parts, settings).await
+        Self::start(test_server.seawall().clone(), dir, database, parts, settings).await
     }
 
     /// The same on MariaDB.
-    pub(crate) async fn on_stage_and_mariadb(stage: &Stage) -> Self {
+    pub(crate) async fn on_stage_and_mariadb(test_server: &TestServer) -> Self {
         let dir = new_dir();
         let database = Arc::new(Database::beside(Backend::Redis, &dir));
-        Self::start(stage.seawall().clone(), dir, database, Parts::default(), &[]).await
+        Self::start(test_server.seawall().clone(), dir, database, Parts::default(), &[]).await
     }
 
     /// A market with parts and settings of the test's own.
     pub(crate) async fn with(backend: Backend, parts: Parts, settings: &[(&str, &str)]) -> Self {
-        let stand = Stand::private(backend).expect("the backend starts");
+        let stand = TestBackend::private(backend).expect("the backend starts");
         let seawall = connect(&stand).await;
         let dir = new_dir();
         let database = Arc::new(Database::beside(backend, &dir));
@@ -152,7 +152,7 @@ impl Market {
 
     /// A market on redis-server and MariaDB, and what can cut it off from Redis.
     pub(crate) async fn behind_proxy() -> (Self, FaultProxy) {
-        let stand = Stand::private(Backend::Redis).expect("the backend starts");
+        let stand = TestBackend::private(Backend::Redis).expect("the backend starts");
         let server = stand.server().expect("it is a private one");
         let proxy = FaultProxy::start(server.port()).expect("a port is free");
         let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_secs(2));
@@ -167,7 +167,7 @@ impl Market {
     /// A market on a MariaDB that nobody else uses.
     pub(crate) async fn on_own_database() -> (Self, MariaDb) {
         let server = MariaDb::start().expect("MariaDB starts");
-        let stand = Stand::private(Backend::Embedded).expect("the backend starts");
+        let stand = TestBackend::private(Backend::Embedded).expect("the backend starts");
         let database = Arc::new(Database::Own(server.database().expect("a database")));
         let seawall = connect(&stand).await;
         let mut market = Self::start(seawall, new_dir(), database, Parts::default(), &[]).await;
@@ -397,7 +397,7 @@ impl Market {
             command.arg(word);
         }
         let key = words.get(1).copied().unwrap_or_default();
-        self.seawall.link().query(key.as_bytes(), &command).await.expect("Redis answers")
+        self.seawall.client().query(key.as_bytes(), &command).await.expect("Redis answers")
     }
 
     /// Compares flash sales in both stores, without waiting for the round.
@@ -441,7 +441,7 @@ pub(crate) fn sale_key(voucher: u64) -> String {
 }
 
 /// Many tests share this machine: a reply may take its time.
-async fn connect(stand: &Stand) -> Seawall {
+async fn connect(stand: &TestBackend) -> Seawall {
     let builder = Seawall::builder(stand.url()).response_timeout(PATIENCE);
     builder.connect().await.expect("it answers")
 }

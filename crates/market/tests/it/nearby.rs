@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::{Value, json};
 
@@ -155,12 +155,12 @@ async fn a_point_that_makes_no_sense_is_refused(backend: Backend) {
 
 #[tokio::test]
 async fn without_redis_the_database_says_what_is_near() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let before = all_near(&market, 1).await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let without = all_near(&market, 1).await;
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     assert_eq!(ids(&without), ids(&before));
     for ((shop, one), (_, other)) in before.iter().zip(&without) {
         assert!((one - other).abs() < 2.0, "{shop}: {one} and {other}");
@@ -170,15 +170,15 @@ async fn without_redis_the_database_says_what_is_near() {
 
 #[tokio::test]
 async fn a_change_that_missed_the_map_is_repaired_by_the_job() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     assert!(ids(&all_near(&market, 2).await).contains(&"2"));
     // The database changed, and nobody told Redis: as after a kill between the two.
     market.change("UPDATE shop SET x = 121.0, y = 31.0 WHERE id = 2").await;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while ids(&page(&market, "typeId=2&x=121&y=31").await) != ["2"] {
         assert!(tokio::time::Instant::now() < deadline, "it stays where it was");
-        stage.advance(Duration::from_secs(30)).await;
+        test_server.advance(Duration::from_secs(30)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     market.shutdown().await;

@@ -13,7 +13,7 @@ use axum::{
     http::{Method, header},
 };
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::{Value, json};
 
@@ -57,13 +57,13 @@ pub(crate) async fn flush(market: &Market) {
 }
 
 /// Lets time go on while something is done that waits for it.
-pub(crate) async fn ticking<T>(stage: &Stage, work: impl Future<Output = T>) -> T {
+pub(crate) async fn ticking<T>(test_server: &TestServer, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {
         tokio::select! {
             done = &mut work => return done,
             () = tokio::time::sleep(Duration::from_millis(2)) => {
-                stage.advance(Duration::from_millis(20)).await;
+                test_server.advance(Duration::from_millis(20)).await;
             }
         }
     }
@@ -367,14 +367,14 @@ async fn pages_are_never_older_than_the_last_write(backend: Backend) {
 
 #[tokio::test]
 async fn without_redis_notes_go_on() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let ada = market.log_in("10000000001").await;
     let before = publish(&market, &ada, "Before").await;
     let first = ids(&market.get("/blog/of/me", &ada).await.ok().body["data"]);
     assert_eq!(first[0], before);
-    stage.faults().begin_outage();
-    let during = ticking(&stage, async {
+    test_server.faults().begin_outage();
+    let during = ticking(&test_server, async {
         assert_eq!(ids(&market.get("/blog/of/me", &ada).await.ok().body["data"]), first);
         market.get(&format!("/blog/{before}"), "").await.ok();
         market.get("/blog/3/comments", "").await.ok();
@@ -388,10 +388,10 @@ async fn without_redis_notes_go_on() {
         during
     })
     .await;
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     let deadline = tokio::time::Instant::now() + crate::market::PATIENCE;
     loop {
-        stage.advance(Duration::from_secs(1)).await;
+        test_server.advance(Duration::from_secs(1)).await;
         let shown = ids(&market.get("/blog/of/me", &ada).await.ok().body["data"]);
         let gone = market.get(&format!("/blog/{before}"), "").await;
         if shown[0] == during && !shown.contains(&before) && gone.status == 404 {

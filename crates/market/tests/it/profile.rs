@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::json;
 
@@ -181,20 +181,20 @@ async fn the_town_has_people(backend: Backend) {
 
 #[tokio::test]
 async fn a_profile_lives_for_two_days_and_slides() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     market.get("/user/5", "").await.ok();
     market.change("UPDATE user SET nick_name = 'behind' WHERE id = 5").await;
     // Read every day, it stays; left alone for three days, it ends.
     for _ in 0..5 {
-        stage.advance(Duration::from_secs(36 * 3600)).await;
+        test_server.advance(Duration::from_secs(36 * 3600)).await;
         assert_eq!(market.get("/user/5", "").await.ok().body["data"]["nickName"], "Emil");
         // The slide runs in the background.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
     }
-    stage.advance(Duration::from_secs(72 * 3600)).await;
+    test_server.advance(Duration::from_secs(72 * 3600)).await;
     assert_eq!(market.get("/user/5", "").await.ok().body["data"]["nickName"], "behind");
     market.shutdown().await;
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_market::{
     Error, Parts,
     payments::{Charged, Paying, Payments},
@@ -318,19 +318,19 @@ async fn nobody_touches_anothers_order(backend: Backend) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_pays_for_sells_again_and_a_late_payment_goes_back() {
-    let stage = Stage::start().await.expect("a stage");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("a test_server");
+    let market = Market::on_test_server(&test_server).await;
     let (ada, bo) = (market.log_in("10000000001").await, market.log_in("10000000002").await);
     let order = bought(&market, 2, &ada).await;
     market.post("/voucher-order/seckill/2", &bo).await.refused(409, "SOLD_OUT");
-    stage.advance(Duration::from_secs(880)).await;
+    test_server.advance(Duration::from_secs(880)).await;
     assert_eq!(market.settled(&order, &ada).await, "UNPAID", "a quarter of an hour is not over");
     // The rounds come every few seconds. A round that was under way sleeps after its end, wherever the
     // clock is by then: time goes on until one has come.
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while market.settled(&order, &ada).await != "CANCELLED" {
         assert!(tokio::time::Instant::now() < deadline, "nobody ended it");
-        stage.advance(Duration::from_secs(5)).await;
+        test_server.advance(Duration::from_secs(5)).await;
     }
     left(&market, 2, 1).await;
     assert_eq!(market.sql(STOCK_2).await, 1);
@@ -345,9 +345,9 @@ async fn what_nobody_pays_for_sells_again_and_a_late_payment_goes_back() {
     market.post("/voucher-order/seckill/2", &ada).await.refused(409, "SOLD_OUT");
     market.post(&format!("/voucher-order/{second}/pay"), &bo).await.ok();
     for _ in 0..4 {
-        stage.advance(Duration::from_secs(300)).await;
+        test_server.advance(Duration::from_secs(300)).await;
     }
     assert_eq!(market.settled(&second, &bo).await, "PAID", "what is paid stays");
     market.shutdown().await;
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_market::accounts::Token;
 use seawall_testkit::backend::Backend;
 
@@ -159,25 +159,25 @@ async fn tokens_that_nobody_was_given_cost_one_look(backend: Backend) {
 /// A session that Redis may have ended for want of requests is not taken for one that it lost.
 #[tokio::test]
 async fn a_lost_session_ends_no_later_for_it() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     let token = market.log_in("10000000001").await;
     for _ in 0..3 {
-        stage.advance(Duration::from_secs(29 * 60)).await;
+        test_server.advance(Duration::from_secs(29 * 60)).await;
         let _: String = market.redis(&["FLUSHALL"]).await;
         market.get("/user/me", &token).await.ok();
     }
-    stage.advance(Duration::from_secs(31 * 60)).await;
+    test_server.advance(Duration::from_secs(31 * 60)).await;
     market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
     let token = market.log_in("10000000002").await;
     let step = Duration::from_secs(25 * 60);
     for _ in 0..(7 * 24 * 60 / 25) {
-        stage.advance(step).await;
+        test_server.advance(step).await;
         market.get("/user/me", &token).await.ok();
     }
     let _: String = market.redis(&["FLUSHALL"]).await;
     market.get("/user/me", &token).await.ok();
-    stage.advance(step).await;
+    test_server.advance(step).await;
     market.get("/user/me", &token).await.refused(401, "NOT_LOGGED_IN");
     market.shutdown().await;
 }

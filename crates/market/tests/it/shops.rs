@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::http::Method;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 use serde_json::{Value, json};
 
@@ -243,13 +243,13 @@ const LATE: &str = "INSERT INTO shop SELECT 77, owner_id, 'Late', type_id, image
 
 #[tokio::test]
 async fn that_there_is_no_shop_is_remembered_briefly() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
     market.get("/shop/77", "").await.refused(404, "UNKNOWN_SHOP");
     market.change(LATE).await;
     market.get("/shop/77", "").await.refused(404, "UNKNOWN_SHOP");
     // Neither the remembered nothing nor the filter is believed for longer than this.
-    stage.advance(Duration::from_secs(11 * 60)).await;
+    test_server.advance(Duration::from_secs(11 * 60)).await;
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while market.get("/shop/77", "").await.status != 200 {
         assert!(tokio::time::Instant::now() < deadline, "it stays unknown");
@@ -260,12 +260,12 @@ async fn that_there_is_no_shop_is_remembered_briefly() {
 
 #[tokio::test]
 async fn without_redis_shops_are_still_shown() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
-    stage.faults().begin_outage();
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
+    test_server.faults().begin_outage();
     market.get("/shop/2", "").await.ok();
     market.get("/shop-type/list", "").await.ok();
     market.get("/shop/of/name?name=a", "").await.ok();
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     market.shutdown().await;
 }

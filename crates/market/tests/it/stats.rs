@@ -5,7 +5,7 @@ use axum::{
     http::{Method, Request, header},
 };
 use futures_util::future::join_all;
-use seawall::testing::Stage;
+use seawall::testing::TestServer;
 use seawall_testkit::backend::Backend;
 
 use crate::market::{Market, on_each_backend, request};
@@ -57,7 +57,7 @@ async fn views_and_visitors_of_the_page_are_counted(backend: Backend) {
 /// The demo town has a week of page views up to yesterday.
 async fn ranges_are_a_union_of_days(backend: Backend) {
     let market = Market::on(backend).await;
-    let today = seawall_market::zone::day(&jiff_zone(), market.seawall.link().server_millis());
+    let today = seawall_market::zone::day(&jiff_zone(), market.seawall.client().server_millis());
     let days: Vec<_> = std::iter::successors(Some(today), |day| day.previous()).take(9).collect();
     let dashed: Vec<String> = days.iter().map(|day| day.dashed()).collect();
     let mut sum = 0;
@@ -100,14 +100,14 @@ async fn ranges_that_make_no_sense_are_refused(backend: Backend) {
 
 #[tokio::test]
 async fn counting_never_fails_a_request() {
-    let stage = Stage::start().await.expect("an engine");
-    let market = Market::on_stage(&stage).await;
-    stage.faults().begin_outage();
+    let test_server = TestServer::start().await.expect("an engine");
+    let market = Market::on_test_server(&test_server).await;
+    test_server.faults().begin_outage();
     let answers = join_all((0..200).map(|_| market.call(page("one")))).await;
     assert!(answers.iter().all(|answer| answer.status == 200));
     market.post("/stats/view", "").await.ok();
     market.get("/stats/pv", "").await.refused(503, "UNAVAILABLE");
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     let before = market.counted("pv", "").await;
     market.post("/stats/view", "").await.ok();
     market.until("the next view", async |market| market.counted("pv", "").await > before).await;

@@ -10,7 +10,7 @@ use seawall::Seawall;
 use seawall_market::Parts;
 use seawall_testkit::{
     Address, FaultProxy,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -40,7 +40,7 @@ pub(crate) struct Victim {
 impl Victim {
     /// One on stores of its own, and the stores, with a way to Redis that is the test's.
     pub(crate) async fn on(backend: Backend) -> (Self, Market) {
-        let (stand, dir) = (Stand::private(backend).expect("the backend starts"), new_dir());
+        let (stand, dir) = (TestBackend::private(backend).expect("the backend starts"), new_dir());
         let socket = dir.path().join("engine.sock");
         let builder = Seawall::builder(stand.url()).response_timeout(PATIENCE);
         let (builder, address) = match stand.server() {

@@ -1,4 +1,4 @@
-//! The governor as a tower layer, for servers (axum) and clients alike.
+//! The pipeline as a tower layer, for servers (axum) and clients alike.
 //!
 //! [`GuardLayer`] fails with a typed [`CallError`]; [`GuardLayer::respond`] makes it one that
 //! answers with a response of the user's making instead, and so keeps the inner service's error
@@ -25,7 +25,7 @@ use http::{Response, StatusCode};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{CallError, Governor, Outcome, Shed};
+use super::{CallError, Outcome, ResiliencePipeline, Shed};
 
 /// What the services return: futures of unnamed types.
 type BoxFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
@@ -81,19 +81,19 @@ impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Judge<T, E> for F {
     }
 }
 
-/// A governor around a tower service.
+/// A pipeline around a tower service.
 ///
 /// ```
 /// use std::{convert::Infallible, time::Duration};
 /// use http::{Request, Response, StatusCode};
-/// use seawall_resilience::{Bulkhead, ByStatus, Governor, GuardLayer, Refused};
+/// use seawall_resilience::{Bulkhead, ByStatus, ResiliencePipeline, GuardLayer, Refused};
 /// use tower_layer::Layer;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let governor = Governor::builder("shop page")
+/// let pipeline = ResiliencePipeline::builder("shop page")
 ///     .bulkhead(Bulkhead::builder("shop page", 512).build()?)
 ///     .build()?;
-/// let layer = GuardLayer::new(governor, Duration::from_secs(5)).judge(ByStatus).respond(
+/// let layer = GuardLayer::new(pipeline, Duration::from_secs(5)).judge(ByStatus).respond(
 ///     |refused| {
 ///         let mut response = Response::new(String::new());
 ///         *response.status_mut() = match refused {
@@ -111,16 +111,16 @@ impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Judge<T, E> for F {
 /// ```
 #[derive(Debug, Clone)]
 pub struct GuardLayer<J = ByError> {
-    governor: Governor,
+    pipeline: ResiliencePipeline,
     time_limit: Duration,
     judge: J,
 }
 
 impl GuardLayer {
-    /// A layer that runs each request in the governor, and for at most this long.
+    /// A layer that runs each request in the pipeline, and for at most this long.
     #[must_use]
-    pub fn new(governor: Governor, time_limit: Duration) -> Self {
-        Self { governor, time_limit, judge: ByError }
+    pub fn new(pipeline: ResiliencePipeline, time_limit: Duration) -> Self {
+        Self { pipeline, time_limit, judge: ByError }
     }
 }
 
@@ -128,7 +128,7 @@ impl<J> GuardLayer<J> {
     /// Judges results differently: [`ByStatus`], or a closure.
     #[must_use]
     pub fn judge<K>(self, judge: K) -> GuardLayer<K> {
-        GuardLayer { governor: self.governor, time_limit: self.time_limit, judge }
+        GuardLayer { pipeline: self.pipeline, time_limit: self.time_limit, judge }
     }
 
     /// Answers with a response where it would fail with [`CallError::Shed`] or
@@ -177,11 +177,11 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let clone = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, clone);
-        let GuardLayer { governor, time_limit, judge } = self.guard.clone();
-        let deadline = governor.clock().now() + time_limit;
+        let GuardLayer { pipeline, time_limit, judge } = self.guard.clone();
+        let deadline = pipeline.clock().now() + time_limit;
         Box::pin(async move {
             let judge = move |result: &_| judge.judge(result);
-            governor.call_judged(deadline, judge, move || ready.call(request)).await
+            pipeline.call_judged(deadline, judge, move || ready.call(request)).await
         })
     }
 }

@@ -61,17 +61,17 @@ async fn ask<S: Service<Request<String>>>(service: &mut S) -> S::Future {
     service.call(Request::new("hello".into()))
 }
 
-fn governor() -> (Governor, Breaker, Bulkhead, ManualTime) {
+fn pipeline() -> (ResiliencePipeline, Breaker, Bulkhead, ManualTime) {
     let (clock, time) = Clock::manual();
     let breaker = Breaker::builder("test").clock(clock.clone()).build().unwrap();
     let bulkhead = Bulkhead::builder("test", 1).queue(0).clock(clock.clone()).build().unwrap();
-    let governor = Governor::builder("test")
+    let pipeline = ResiliencePipeline::builder("test")
         .breaker(breaker.clone())
         .bulkhead(bulkhead.clone())
         .clock(clock)
         .build()
         .unwrap();
-    (governor, breaker, bulkhead, time)
+    (pipeline, breaker, bulkhead, time)
 }
 
 fn answer(refused: Refused) -> Response<String> {
@@ -85,8 +85,8 @@ fn answer(refused: Refused) -> Response<String> {
 
 #[tokio::test]
 async fn fails_with_a_typed_error() {
-    let (governor, _, bulkhead, time) = governor();
-    let mut service = GuardLayer::new(governor, SECOND).layer(Strict::new(StatusCode::OK));
+    let (pipeline, _, bulkhead, time) = pipeline();
+    let mut service = GuardLayer::new(pipeline, SECOND).layer(Strict::new(StatusCode::OK));
     for _ in 0..3 {
         assert_eq!(ask(&mut service).await.await.unwrap().body(), "hello");
     }
@@ -102,8 +102,8 @@ async fn fails_with_a_typed_error() {
 
 #[tokio::test]
 async fn answers_instead_when_told_how() {
-    let (governor, breaker, _, time) = governor();
-    let layer = GuardLayer::new(governor, SECOND).judge(ByStatus).respond(answer);
+    let (pipeline, breaker, _, time) = pipeline();
+    let layer = GuardLayer::new(pipeline, SECOND).judge(ByStatus).respond(answer);
     let mut service = layer.layer(Strict::new(StatusCode::BAD_GATEWAY));
     for _ in 0..3 {
         let response = ask(&mut service).await.await.unwrap();
@@ -126,8 +126,8 @@ async fn answers_instead_when_told_how() {
 
 #[tokio::test]
 async fn a_dropped_request_gives_its_slot_back() {
-    let (governor, _, bulkhead, _) = governor();
-    let mut service = GuardLayer::new(governor, SECOND).layer(Strict::new(StatusCode::OK));
+    let (pipeline, _, bulkhead, _) = pipeline();
+    let mut service = GuardLayer::new(pipeline, SECOND).layer(Strict::new(StatusCode::OK));
     service.inner.hang = true;
     let mut hanging = ask(&mut service).await;
     assert!(poll!(&mut hanging).is_pending());
@@ -138,12 +138,12 @@ async fn a_dropped_request_gives_its_slot_back() {
 
 #[tokio::test]
 async fn closures_judge_too() {
-    let (governor, breaker, _, _) = governor();
+    let (pipeline, breaker, _, _) = pipeline();
     let judge = |result: &Result<Response<String>, Infallible>| match result {
         Ok(response) if response.status() == StatusCode::OK => Outcome::Failed,
         _ => Outcome::Ignored,
     };
-    let layer = GuardLayer::new(governor, SECOND).judge(judge);
+    let layer = GuardLayer::new(pipeline, SECOND).judge(judge);
     let mut service = layer.layer(Strict::new(StatusCode::OK));
     for _ in 0..3 {
         ask(&mut service).await.await.unwrap();
@@ -179,6 +179,6 @@ fn fits_axum() {
         <L::Service as Service<Request<String>>>::Future: Send + 'static,
     {
     }
-    let (governor, ..) = governor();
-    axum_layer(GuardLayer::new(governor, SECOND).judge(ByStatus).respond(answer));
+    let (pipeline, ..) = pipeline();
+    axum_layer(GuardLayer::new(pipeline, SECOND).judge(ByStatus).respond(answer));
 }

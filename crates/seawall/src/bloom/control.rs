@@ -9,8 +9,8 @@ use arc_swap::ArcSwapOption;
 use redis::cmd;
 use seawall_client::{
     Handle,
+    client::Client,
     error::{Error, Result},
-    link::Link,
 };
 
 use super::shape::Shape;
@@ -70,8 +70,8 @@ impl Place {
         Ok(Place { handle: handle.clone(), name, key, known: ArcSwapOption::empty() })
     }
 
-    pub(super) fn link(&self) -> &Link {
-        self.handle.link()
+    pub(super) fn client(&self) -> &Client {
+        self.handle.client()
     }
 
     pub(super) fn part(&self, generation: Generation, part: u32) -> Result<Vec<u8>> {
@@ -91,7 +91,7 @@ impl Place {
     }
 
     pub(super) async fn refresh(&self) -> Result<Arc<Control>> {
-        let fields = self.link().query(&self.key, cmd("HGETALL").arg(&self.key)).await?;
+        let fields = self.client().query(&self.key, cmd("HGETALL").arg(&self.key)).await?;
         let control = Arc::new(Control::read(&fields)?);
         self.known.store(Some(Arc::clone(&control)));
         Ok(control)

@@ -13,8 +13,8 @@ use std::{
 use redis::Value;
 use seawall_client::{
     Handle, KeyPart,
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -293,7 +293,7 @@ impl Inner {
             let spot = generation.shape.spot(key);
             by_part.entry(spot.part).or_default().push((place, spot.start, spot.step));
         }
-        let mut calls: Vec<(Call, Vec<usize>)> = Vec::new();
+        let mut calls: Vec<(ScriptInvocation, Vec<usize>)> = Vec::new();
         for (part, spots) in by_part {
             let key = self.place.part(generation, part)?;
             for slice in spots.chunks(KEYS_AT_ONCE) {
@@ -307,8 +307,8 @@ impl Inner {
         }
         let mut replies = Vec::with_capacity(calls.len());
         for slice in calls.chunks_mut(CALLS_AT_ONCE) {
-            let sent: Vec<Call> = slice.iter().map(|(call, _)| call.clone()).collect();
-            let answered = self.place.link().run_all(&sent).await;
+            let sent: Vec<ScriptInvocation> = slice.iter().map(|(call, _)| call.clone()).collect();
+            let answered = self.place.client().run_all(&sent).await;
             for (reply, (_, places)) in answered.into_iter().zip(slice) {
                 replies.push((reply?, std::mem::take(places)));
             }

@@ -5,8 +5,8 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use redis::{Cmd, cmd};
 use seawall_client::{
     KeyPart,
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 use seawall_resilience::clock::Moment;
 use tokio::sync::Mutex;
@@ -111,7 +111,7 @@ impl<K: KeyPart> Bloom<K> {
         let call = BEGIN.on(&[&inner.place.key]).arg(&token).arg(LEASE.as_millis() as u64);
         let call = call.arg(shape.to_string()).arg(mode);
         let (answer, number, before): (u8, u64, std::collections::HashMap<String, String>) =
-            inner.place.link().eval(&call).await?;
+            inner.place.client().eval(&call).await?;
         match answer {
             0 => {
                 return Ok(Some(Rebuild::Busy { retry_after: Duration::from_millis(number) }));
@@ -184,7 +184,7 @@ impl Build<'_> {
 
 async fn turn(inner: &Inner, token: &str, what: &str) -> Result<bool> {
     let call = TURN.on(&[&inner.place.key]).arg(token).arg(what);
-    let done: u8 = inner.place.link().eval(&call.arg(LEASE.as_millis() as u64)).await?;
+    let done: u8 = inner.place.client().eval(&call.arg(LEASE.as_millis() as u64)).await?;
     Ok(done == 1)
 }
 
@@ -192,11 +192,11 @@ impl Inner {
     async fn each_part(
         &self,
         generation: Generation,
-        call: impl Fn(&Vec<u8>) -> Call,
+        call: impl Fn(&Vec<u8>) -> ScriptInvocation,
     ) -> Result<()> {
         for slice in self.place.parts(generation)?.chunks(PARTS_AT_ONCE) {
-            let calls: Vec<Call> = slice.iter().map(&call).collect();
-            for reply in self.place.link().run_all(&calls).await {
+            let calls: Vec<ScriptInvocation> = slice.iter().map(&call).collect();
+            for reply in self.place.client().run_all(&calls).await {
                 reply?;
             }
         }
@@ -220,7 +220,7 @@ impl Inner {
                 command.arg(key);
                 (key.clone(), command)
             };
-            for reply in self.place.link().send_all(slice.iter().map(command).collect()).await {
+            for reply in self.place.client().send_all(slice.iter().map(command).collect()).await {
                 counts.push(redis::from_redis_value(reply?)?);
             }
         }
@@ -240,7 +240,7 @@ pub struct BloomSink<K> {
 
 impl<K: KeyPart> BloomSink<K> {
     fn new(build: &Build<'_>) -> Self {
-        let now = build.inner.place.link().clock().now();
+        let now = build.inner.place.client().clock().now();
         BloomSink {
             inner: Arc::clone(build.inner),
             token: build.token.as_str().into(),
@@ -261,7 +261,7 @@ impl<K: KeyPart> BloomSink<K> {
                 return Err(lost());
             }
             let mut extended = self.extended.lock().await;
-            let now = self.inner.place.link().clock().now();
+            let now = self.inner.place.client().clock().now();
             if now.since(*extended) > LEASE / 4 {
                 if !turn(&self.inner, &self.token, "extend").await? {
                     return Err(lost());

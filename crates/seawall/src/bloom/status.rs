@@ -94,7 +94,7 @@ impl<K: KeyPart> Bloom<K> {
             there.arg(key);
             commands.extend([items, ones, there].map(|command| (key.clone(), command)));
         }
-        let replies = self.inner.place.link().send_all(commands).await;
+        let replies = self.inner.place.client().send_all(commands).await;
         let replies = replies.into_iter().collect::<Result<Vec<_>>>()?;
         let looks = replies.chunks(3).map(|look| {
             let items: Vec<u64> = redis::from_redis_value_ref(&look[0])?;

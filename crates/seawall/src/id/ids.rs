@@ -20,8 +20,8 @@ use std::{
 use metrics::Counter;
 use seawall_client::{
     Handle,
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 use tokio::sync::oneshot;
 
@@ -181,11 +181,11 @@ impl Ids {
     /// hand included.
     ///
     /// # Errors
-    /// As [`Link::query`](seawall_client::Link::query).
+    /// As [`Client::query`](seawall_client::Client::query).
     pub async fn taken_today(&self) -> Result<u64> {
         let key = self.inner.day_key();
         let taken: Option<u64> =
-            self.inner.handle.link().query(&key, redis::cmd("GET").arg(&key)).await?;
+            self.inner.handle.client().query(&key, redis::cmd("GET").arg(&key)).await?;
         Ok(taken.unwrap_or(0))
     }
 
@@ -233,7 +233,7 @@ impl Inner {
             .arg(floor & u64::from(u32::MAX))
             .arg(MARK_SECONDS)
             .arg(DAY_COUNT_SECONDS);
-        let (second, sequence): (u64, u64) = self.handle.link().eval(&call).await?;
+        let (second, sequence): (u64, u64) = self.handle.client().eval(&call).await?;
         if second > u64::from(u32::MAX >> 1) || sequence + count > 1 << 32 {
             return Err(Error::unexpected(format!("no segment begins at {second} {sequence}")));
         }
@@ -243,7 +243,7 @@ impl Inner {
     fn day_key(&self) -> Vec<u8> {
         let mut key = self.mark_key.clone();
         key.push(b':');
-        key.extend_from_slice(day(self.handle.link().server_millis()).as_bytes());
+        key.extend_from_slice(day(self.handle.client().server_millis()).as_bytes());
         key
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use seawall_client::link::Link;
+use seawall_client::client::Client;
 use seawall_resilience::clock::Moment;
 
 use super::silence::Silence;
@@ -32,8 +32,8 @@ impl Parts {
     }
 
     /// The server that has this key.
-    pub(super) fn of(&self, link: &Link, key: &[u8]) -> &Away {
-        &self.0[link.node_number(key) as usize % PARTS]
+    pub(super) fn of(&self, client: &Client, key: &[u8]) -> &Away {
+        &self.0[client.node_number(key) as usize % PARTS]
     }
 }
 

@@ -11,8 +11,8 @@
 //! Invariant: `level ≤ burst · period ≤ 2^52`.
 
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{decision::Decision, policy::MAX_EXACT};
@@ -62,7 +62,7 @@ impl Gcra {
     }
 
     /// The script's call for this rate.
-    pub(super) fn call(&self, key: &[u8], cost: u64) -> Call {
+    pub(super) fn call(&self, key: &[u8], cost: u64) -> ScriptInvocation {
         CHECK.on(&[key]).arg(self.count).arg(self.period).arg(self.burst).arg(cost)
     }
 

@@ -15,9 +15,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use metrics::Counter;
 use seawall_client::{
     Handle,
+    client::Client,
     error::{Error, Result},
     key::{KeyPart, with_prefix},
-    link::Link,
 };
 use seawall_resilience::clock::{Clock, Moment};
 
@@ -48,7 +48,7 @@ struct Inner {
 
 struct Shared {
     handle: Handle,
-    link: Link,
+    client: Client,
     algorithm: Algorithm,
     patience: Duration,
     when_away: WhenAway,
@@ -78,7 +78,7 @@ impl Limiter {
         }
         let shared = Shared {
             handle: settings.handle.clone(),
-            link: settings.handle.link().clone(),
+            client: settings.handle.client().clone(),
             algorithm: whole,
             patience: settings.patience,
             when_away: settings.when_away,
@@ -114,12 +114,12 @@ impl Limiter {
     /// Forgets what a subject has used, as after a successful login.
     ///
     /// # Errors
-    /// As [`Link::send`]; this process has forgotten in any case.
+    /// As [`Client::send`]; this process has forgotten in any case.
     pub async fn forget(&self, subject: &(impl KeyPart + ?Sized)) -> Result<()> {
         let key = self.key(subject)?;
         self.inner.local.forget(&key);
         if let Some(shared) = &self.inner.shared {
-            shared.link.send(&key, redis::cmd("DEL").arg(&key)).await?;
+            shared.client.send(&key, redis::cmd("DEL").arg(&key)).await?;
         }
         Ok(())
     }
@@ -170,14 +170,14 @@ impl Inner {
             self.outcomes.remembered.increment(1);
             return Ok(Decision::limited(wait));
         }
-        let away = shared.parts.of(&shared.link, key);
+        let away = shared.parts.of(&shared.client, key);
         if !away.may_ask(now) {
             return self.without_redis(shared, key, cost);
         }
         let Some(asking) = away.silence.ask(&shared.handle, key, shared.patience) else {
             return self.behind(shared);
         };
-        let pulse = || shared.link.pulse(key, false);
+        let pulse = || shared.client.pulse(key, false);
         let before = pulse();
         // A connection that is gone, or another one, says nothing of the one that was waited for.
         let others_were_answered =
@@ -203,7 +203,7 @@ impl Inner {
             Err(Error::Closed) => Err(Error::Closed),
             // While this one waited for as long as the connection does.
             Err(Error::Indeterminate { waited, .. })
-                if waited >= shared.link.response_timeout() && others_were_answered() =>
+                if waited >= shared.client.response_timeout() && others_were_answered() =>
             {
                 tracing::debug!(limiter = %self.name, "refused: this process is behind");
                 self.behind(shared)
@@ -233,7 +233,7 @@ impl Inner {
             Algorithm::Gcra(rate) => rate.call(key, cost),
             Algorithm::Window(window) => window.call(key, cost),
         };
-        let reply: Vec<u64> = shared.link.eval(&call).await?;
+        let reply: Vec<u64> = shared.client.eval(&call).await?;
         match *reply {
             [1, remaining, reset] => Ok(Decision::allowed(remaining, reset)),
             [0, retry_after] => Ok(Decision::limited(retry_after)),

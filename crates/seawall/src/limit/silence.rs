@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use seawall_client::{Handle, link::Link};
+use seawall_client::{Handle, client::Client};
 use tokio::sync::Notify;
 
 /// Checks of one limiter that may wait for a server. Fewer than a connection takes, so that a flood of
@@ -76,10 +76,10 @@ impl Silence {
         if self.asking.fetch_add(1, Ordering::SeqCst) >= MAX_ASKING {
             return None;
         }
-        let watched = self.watched.load(Ordering::SeqCst) || handle.link().is_embedded();
+        let watched = self.watched.load(Ordering::SeqCst) || handle.client().is_embedded();
         if !watched && !self.watched.swap(true, Ordering::SeqCst) {
-            let (silence, link, key) = (Arc::clone(self), handle.link().clone(), key.to_vec());
-            let watch = Watch { silence, link, key, left: false };
+            let (silence, client, key) = (Arc::clone(self), handle.client().clone(), key.to_vec());
+            let watch = Watch { silence, client, key, left: false };
             let mut stop = handle.stopping();
             handle.spawn_at_home(async move {
                 tokio::select! {
@@ -95,7 +95,7 @@ impl Silence {
 /// The one who looks.
 struct Watch {
     silence: Arc<Silence>,
-    link: Link,
+    client: Client,
     key: Vec<u8>,
     /// Whether it has stopped looking, and another may have begun.
     left: bool,
@@ -104,14 +104,14 @@ struct Watch {
 impl Watch {
     async fn run(mut self, patience: Duration) {
         let slice = (patience / SLICES).max(SHORTEST_SLICE);
-        let (mut before, mut silent, mut idle) = (self.link.pulse(&self.key, true), 0, 0);
+        let (mut before, mut silent, mut idle) = (self.client.pulse(&self.key, true), 0, 0);
         loop {
             // Real time: what is waited for is the network.
             tokio::time::sleep(slice).await;
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }
-            let pulse = self.link.pulse(&self.key, true);
+            let pulse = self.client.pulse(&self.key, true);
             let nobody_asks = self.silence.asking.load(Ordering::SeqCst) == 0;
             idle = if nobody_asks { idle + 1 } else { 0 };
             silent = match (before, pulse) {

@@ -17,8 +17,8 @@
 //! small numbers, whatever the limit is.
 
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{decision::Decision, policy::MAX_EXACT};
@@ -59,7 +59,7 @@ impl Slicing {
     }
 
     /// The script's call for this window.
-    pub(super) fn call(&self, key: &[u8], cost: u64) -> Call {
+    pub(super) fn call(&self, key: &[u8], cost: u64) -> ScriptInvocation {
         CHECK.on(&[key]).arg(self.slice).arg(KEPT).arg(self.limit).arg(cost)
     }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, Value, cmd};
 use seawall_client::{
+    client::Script,
     error::{Error, Result},
-    link::Script,
     member::Member,
 };
 
@@ -179,7 +179,7 @@ impl<M: Member> Sessions<M> {
 
     /// Opens a session under this token; false if it was ended meanwhile, and is gone.
     async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<bool> {
-        let (id, link) = (token.id(), self.settings.handle.link());
+        let (id, client) = (token.id(), self.settings.handle.client());
         let Entered::There { until, .. } = self.enter(user, &id, Step::Opening).await? else {
             return Ok(false);
         };
@@ -188,7 +188,7 @@ impl<M: Member> Sessions<M> {
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
-        link.run(&call).await?;
+        client.run(&call).await?;
         // Again, and as an open one: whoever ends sessions finds it from now on.
         match self.enter(user, &id, Step::Open).await? {
             Entered::There { .. } => Ok(true),
@@ -225,7 +225,7 @@ impl<M: Member> Sessions<M> {
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
-        let there: u8 = self.settings.handle.link().eval(&call).await?;
+        let there: u8 = self.settings.handle.client().eval(&call).await?;
         if there == 0 {
             let entry = (id.clone(), score as f64 + 0.5);
             self.drop_entries(&self.index(user)?, &[entry]).await?;
@@ -246,13 +246,13 @@ impl<M: Member> Sessions<M> {
         let key = self.bar_key(id)?;
         let mut command = cmd("SET");
         command.arg(&key).arg(1).arg("PX").arg(millis(time).max(1));
-        self.settings.handle.link().send(&key, &command).await.map(drop)
+        self.settings.handle.client().send(&key, &command).await.map(drop)
     }
 
     /// Enters a session in its user's index. One that is open now ends the oldest others where there are
     /// too many; one that came back may be the oldest itself.
     async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Entered> {
-        let (settings, link) = (&self.settings, self.settings.handle.link());
+        let (settings, client) = (&self.settings, self.settings.handle.client());
         let index = self.index(user)?;
         let call = INDEX.on(&[&index]).arg(id.as_str());
         let call = call.arg(millis(settings.longest)).arg(settings.most);
@@ -262,7 +262,7 @@ impl<M: Member> Sessions<M> {
             Step::Open => call.arg("").arg(1),
             Step::Back(until) => call.arg(until).arg(2),
         };
-        let mut reply = link.eval::<Vec<Value>>(&call).await?.into_iter();
+        let mut reply = client.eval::<Vec<Value>>(&call).await?.into_iter();
         let mut number = || redis::from_redis_value::<i64>(reply.next().unwrap_or(Value::Int(0)));
         let (until, score) = (number()?, number()?);
         if until <= 0 {
@@ -288,14 +288,14 @@ impl<M: Member> Sessions<M> {
         all: &[(SessionId, f64)],
         spared: Option<&SessionId>,
     ) -> Result<Vec<(SessionId, f64)>> {
-        let link = self.settings.handle.link();
-        let now = link.server_millis();
+        let client = self.settings.handle.client();
+        let now = client.server_millis();
         let newest = now + millis(self.settings.longest);
         let young = (newest - HALF_OPEN_FOR) as f64..(newest + HALF_OPEN_FOR) as f64;
         let (mut live, mut gone) = (Vec::new(), Vec::new());
         for slice in all.chunks(SLICE) {
             let commands = slice.iter().map(|(id, _)| self.on_session("EXISTS", id));
-            let replies = link.send_all(commands.collect::<Result<_>>()?).await;
+            let replies = client.send_all(commands.collect::<Result<_>>()?).await;
             for (entry, reply) in slice.iter().zip(replies) {
                 let is_there = redis::from_redis_value::<u8>(reply?)? == 1;
                 // Whoever began to open one may have died.
@@ -327,7 +327,7 @@ impl<M: Member> Sessions<M> {
                 command.arg(&key).arg(1).arg("PX").arg((*until as i64 - now).max(1));
                 commands.push((key, command));
             }
-            for reply in self.settings.handle.link().send_all(commands).await {
+            for reply in self.settings.handle.client().send_all(commands).await {
                 reply?;
             }
         }
@@ -337,11 +337,11 @@ impl<M: Member> Sessions<M> {
     /// Ends sessions and then takes them out of the index, so that what fails is found again; how
     /// many there were.
     async fn end(&self, index: &[u8], ids: &[(SessionId, f64)]) -> Result<usize> {
-        let link = self.settings.handle.link();
+        let client = self.settings.handle.client();
         let mut live = 0;
         for slice in ids.chunks(SLICE) {
             let commands = slice.iter().map(|(id, _)| self.on_session("DEL", id));
-            for reply in link.send_all(commands.collect::<Result<_>>()?).await {
+            for reply in client.send_all(commands.collect::<Result<_>>()?).await {
                 live += redis::from_redis_value::<usize>(reply?)?;
             }
             self.drop_entries(index, slice).await?;
@@ -356,7 +356,7 @@ impl<M: Member> Sessions<M> {
             for (id, score) in slice {
                 call = call.arg(id.as_str()).arg(*score);
             }
-            self.settings.handle.link().run(&call).await?;
+            self.settings.handle.client().run(&call).await?;
         }
         Ok(())
     }
@@ -367,10 +367,10 @@ impl<M: Member> Sessions<M> {
     /// When Redis does not answer.
     pub async fn load(&self, token: &Token) -> Result<Load<M>> {
         let id = token.id();
-        let link = self.settings.handle.link();
+        let client = self.settings.handle.client();
         // A plain read costs the server a fifth of a script, and most reads do not slide.
         let key = self.key(&id)?;
-        let all: Vec<(String, Vec<u8>)> = link.query(&key, cmd("HGETALL").arg(&key)).await?;
+        let all: Vec<(String, Vec<u8>)> = client.query(&key, cmd("HGETALL").arg(&key)).await?;
         if all.is_empty() {
             return Ok(Load::Unknown);
         }
@@ -394,7 +394,7 @@ impl<M: Member> Sessions<M> {
             }
         }
         let (Some(user), Some(until), Some(slide)) = (user, until, slide) else { return Ok(None) };
-        let is_due = slide.min(until) <= self.settings.handle.link().server_millis();
+        let is_due = slide.min(until) <= self.settings.handle.client().server_millis();
         Ok((!is_due).then_some(Session { user, fields, until, slid: false }))
     }
 
@@ -403,7 +403,7 @@ impl<M: Member> Sessions<M> {
         let call =
             LOAD.on(&[self.key(id)?]).arg(millis(self.settings.idle)).arg(self.slide_after());
         type Reply = Option<(Vec<u8>, i64, u8, Vec<(String, String)>)>;
-        let reply = self.settings.handle.link().eval::<Reply>(&call).await?;
+        let reply = self.settings.handle.client().eval::<Reply>(&call).await?;
         let Some((user, until, slid, fields)) = reply else { return Ok(Load::Unknown) };
         let fields = fields.into_iter().collect();
         Ok(Load::Found(Session { user: M::from_member(&user)?, fields, until, slid: slid == 1 }))
@@ -424,7 +424,7 @@ impl<M: Member> Sessions<M> {
         for (name, value) in fields {
             call = call.arg(name).arg(value);
         }
-        match self.settings.handle.link().eval::<u8>(&call).await? {
+        match self.settings.handle.client().eval::<u8>(&call).await? {
             1 => self.load(token).await,
             _ => Ok(Load::Unknown),
         }
@@ -438,7 +438,7 @@ impl<M: Member> Sessions<M> {
     /// As [`Sessions::open`]: some may have been replaced.
     pub async fn replace_all(&self, user: &M, fields: &Fields) -> Result<usize> {
         check(fields)?;
-        let link = self.settings.handle.link();
+        let client = self.settings.handle.client();
         let mut live = 0;
         for slice in self.indexed(&self.index(user)?).await?.chunks(SLICE) {
             let mut calls = Vec::with_capacity(slice.len());
@@ -448,7 +448,7 @@ impl<M: Member> Sessions<M> {
                     fields.iter().fold(call, |call, (name, value)| call.arg(name).arg(value)),
                 );
             }
-            for reply in link.run_all(&calls).await {
+            for reply in client.run_all(&calls).await {
                 live += redis::from_redis_value::<usize>(reply?)?;
             }
         }
@@ -469,13 +469,13 @@ impl<M: Member> Sessions<M> {
     /// # Errors
     /// As [`Sessions::revoke`].
     pub async fn revoke_by_id(&self, id: &SessionId) -> Result<Revoke> {
-        let link = self.settings.handle.link();
+        let client = self.settings.handle.client();
         let key = self.key(id)?;
-        let user: Option<Vec<u8>> = link.query(&key, cmd("HGET").arg(&key).arg(USER)).await?;
-        let gone: u8 = link.query(&key, cmd("DEL").arg(&key)).await?;
+        let user: Option<Vec<u8>> = client.query(&key, cmd("HGET").arg(&key).arg(USER)).await?;
+        let gone: u8 = client.query(&key, cmd("DEL").arg(&key)).await?;
         if let Some(user) = user {
             let index = self.index(&M::from_member(&user)?)?;
-            link.send(&index, cmd("ZREM").arg(&index).arg(id.as_str())).await?;
+            client.send(&index, cmd("ZREM").arg(&index).arg(id.as_str())).await?;
         }
         Ok(if gone == 1 { Revoke::Revoked } else { Revoke::Unknown })
     }
@@ -495,12 +495,12 @@ impl<M: Member> Sessions<M> {
     /// # Errors
     /// When Redis does not answer.
     pub async fn list(&self, user: &M) -> Result<Vec<SessionInfo>> {
-        let link = self.settings.handle.link();
+        let client = self.settings.handle.client();
         let index = self.index(user)?;
         let mut live = Vec::new();
         for slice in self.indexed(&index).await?.chunks(SLICE) {
             let commands = slice.iter().map(|(id, _)| self.on_session("PTTL", id));
-            let replies = link.send_all(commands.collect::<Result<_>>()?).await;
+            let replies = client.send_all(commands.collect::<Result<_>>()?).await;
             for ((id, until), reply) in slice.iter().zip(replies) {
                 let left: i64 = redis::from_redis_value(reply?)?;
                 if let Ok(left) = u64::try_from(left) {
@@ -508,7 +508,7 @@ impl<M: Member> Sessions<M> {
                     let opened = *until as i64 - millis(self.settings.longest);
                     live.push(SessionInfo {
                         id: id.clone(),
-                        opened: opened.min(link.server_millis()),
+                        opened: opened.min(client.server_millis()),
                         until: *until as i64,
                         idle_left: Duration::from_millis(left),
                     });
@@ -524,12 +524,12 @@ impl<M: Member> Sessions<M> {
         let mut command = cmd("ZRANGE");
         // The index is cut to what a user may have, 1,000 at most.
         command.arg(index).arg(0).arg(-1).arg("WITHSCORES");
-        Ok(entries(self.settings.handle.link().query(index, &command).await?))
+        Ok(entries(self.settings.handle.client().query(index, &command).await?))
     }
 
     async fn delete(&self, id: &SessionId) -> Result<()> {
         let (key, delete) = self.on_session("DEL", id)?;
-        self.settings.handle.link().send(&key, &delete).await.map(drop)
+        self.settings.handle.client().send(&key, &delete).await.map(drop)
     }
 
     fn on_session(&self, name: &str, id: &SessionId) -> Result<(Vec<u8>, Cmd)> {

@@ -209,12 +209,12 @@ async fn growth_that_dies_anywhere_is_finished_by_others() {
 
 async fn a_plain_hash_is_taken_over(setup: Setup) {
     let seawall = setup.connect().await;
-    let (link, key) = (seawall.link(), setup.entry("old"));
+    let (client, key) = (seawall.client(), setup.entry("old"));
     for first in (0..3000_u64).step_by(500) {
         let mut set = cmd("HSET");
         set.arg(&key);
         (first..first + 500).for_each(|field| _ = set.arg(field).arg(field * 2));
-        link.send(key.as_bytes(), &set).await.expect("set");
+        client.send(key.as_bytes(), &set).await.expect("set");
     }
     let hash: BucketedHash<u64, u64> = seawall.bucketed_hash("taken", 1).expect("a name");
     hash.adopt(key.as_bytes()).await.expect("taken over");
@@ -230,7 +230,7 @@ async fn a_plain_hash_is_taken_over(setup: Setup) {
     reading.await.expect("no panic");
     assert!(growth.moved <= 3000 && slices > 10, "{growth:?} in {slices}");
     assert_eq!(hash.len().await.expect("counted"), 3000);
-    let exists: u64 = link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("asked");
+    let exists: u64 = client.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("asked");
     assert_eq!(exists, 0, "the old key is gone");
     assert!(hash.adopt(key.as_bytes()).await.is_err(), "and cannot be taken over again");
     assert_eq!(hash.remove_all().await.expect("removed"), 3000);
@@ -240,7 +240,7 @@ async fn a_plain_hash_is_taken_over(setup: Setup) {
 
 async fn other_kinds_are_taken_over(setup: Setup) {
     let seawall = setup.connect().await;
-    let link = seawall.link();
+    let client = seawall.client();
     let (set_key, zset_key) = (setup.entry("{old}set"), setup.entry("oldz"));
     let (mut set, mut zset) = (cmd("SADD"), cmd("ZADD"));
     set.arg(&set_key);
@@ -249,8 +249,8 @@ async fn other_kinds_are_taken_over(setup: Setup) {
         set.arg(member);
         zset.arg(member % 10).arg(member);
     }
-    link.send(set_key.as_bytes(), &set).await.expect("set");
-    link.send(zset_key.as_bytes(), &zset).await.expect("set");
+    client.send(set_key.as_bytes(), &set).await.expect("set");
+    client.send(zset_key.as_bytes(), &zset).await.expect("set");
     let members: BucketedSet<u64> = seawall.bucketed_set("taken", 1).expect("a name");
     members.adopt(set_key.as_bytes()).await.expect("taken over");
     members.grow(5, |_| {}).await.expect("grown");
@@ -264,8 +264,8 @@ async fn other_kinds_are_taken_over(setup: Setup) {
     assert_eq!(ranks.len().await.expect("counted"), 900);
     // A lifetime is of the whole key.
     let short = setup.entry("short");
-    link.send(short.as_bytes(), cmd("HSET").arg(&short).arg("a").arg(1)).await.expect("set");
-    link.send(short.as_bytes(), cmd("PEXPIRE").arg(&short).arg(100_000)).await.expect("set");
+    client.send(short.as_bytes(), cmd("HSET").arg(&short).arg("a").arg(1)).await.expect("set");
+    client.send(short.as_bytes(), cmd("PEXPIRE").arg(&short).arg(100_000)).await.expect("set");
     let hash: BucketedHash<String, u64> = seawall.bucketed_hash("short", 1).expect("a name");
     let refused = hash.adopt(short.as_bytes()).await.expect_err("it has a lifetime").to_string();
     assert!(refused.contains("lifetime"), "{refused}");
@@ -274,7 +274,7 @@ async fn other_kinds_are_taken_over(setup: Setup) {
 
 async fn keys_of_any_size_are_unlinked(setup: Setup) {
     let seawall = setup.connect().await;
-    let link = seawall.link();
+    let client = seawall.client();
     for (kind, members) in [
         ("hash", 6000_u64),
         ("set", 6000),
@@ -299,7 +299,7 @@ async fn keys_of_any_size_are_unlinked(setup: Setup) {
                     _ => _ = fill.arg(member),
                 }
             }
-            link.send(key.as_bytes(), &fill).await.expect("filled");
+            client.send(key.as_bytes(), &fill).await.expect("filled");
         }
         let mut slices = Vec::new();
         let done =
@@ -307,7 +307,7 @@ async fn keys_of_any_size_are_unlinked(setup: Setup) {
         assert_eq!(done.expect("deleted").members, members, "{kind}");
         assert_eq!(slices.len() > 1, members > 5000, "{kind}: {slices:?}");
         assert!(slices.is_sorted(), "{slices:?}");
-        let left: u64 = link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("asked");
+        let left: u64 = client.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("asked");
         assert_eq!(left, 0, "{kind}");
     }
     tokio::time::timeout(Duration::from_secs(60), seawall.shutdown()).await.expect("it ends");

@@ -19,7 +19,7 @@ pub(crate) async fn keys(seawall: &Seawall, pattern: &str) -> Vec<String> {
             let mut scan = cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000);
             let (next, keys): (String, Vec<String>) =
-                seawall.link().query(way.as_bytes(), &scan).await.expect("it answers");
+                seawall.client().query(way.as_bytes(), &scan).await.expect("it answers");
             all.extend(keys);
             cursor = next;
             if cursor == "0" {

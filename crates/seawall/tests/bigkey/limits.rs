@@ -26,7 +26,7 @@ async fn a_cache_moves_nothing_large_in_one_command() {
     let (port, largest) = relay::start(server.port());
     let seawall = connect(port).await;
     let cache: Cache<u64, String> =
-        seawall.cache("large").level1_bytes(0).build().expect("options agree");
+        seawall.cache("large").local_max_bytes(0).build().expect("options agree");
     // From far below the size at which values are cut to far above it.
     let size = |key: u64| 500 << (key % 15);
     let keys: Vec<u64> = (0..60).collect();

@@ -319,7 +319,7 @@ async fn a_list_behaves_as_one(setup: Setup) {
 pub(crate) async fn nothing_is_left(setup: &Setup, seawall: &Seawall) {
     for key in keys(seawall, &setup.entry("*")).await {
         let left: i64 = seawall
-            .link()
+            .client()
             .query(key.as_bytes(), seawall::cmd("PTTL").arg(&key))
             .await
             .expect("asked");

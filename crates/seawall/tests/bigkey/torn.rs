@@ -94,7 +94,7 @@ impl Readers {
 }
 
 fn cache(seawall: &Seawall) -> Cache<u64, String> {
-    seawall.cache("huge").level1_bytes(0).build().expect("options agree")
+    seawall.cache("huge").local_max_bytes(0).build().expect("options agree")
 }
 
 async fn replaced_while_it_is_read(backend: Backend) {
@@ -136,7 +136,7 @@ async fn a_value_of_20_mb_is_never_torn_cluster() {
 async fn a_value_in_small_parts_is_never_torn() {
     let setup = Setup::new(Backend::Redis, "small");
     let seawall = setup.connect().await;
-    let builder = seawall.cache("huge").level1_bytes(0).split_above_bytes(50_000);
+    let builder = seawall.cache("huge").local_max_bytes(0).split_above_bytes(50_000);
     let cache: Cache<u64, String> = builder.build().expect("options agree");
     cache.put(&7, &content(1, 1 << 20)).await.expect("stored");
     let readers = Readers::start(&cache);
@@ -163,7 +163,7 @@ async fn faults_make_misses_but_no_torn_values() {
     };
     let (reading, writing) = (connect(server.url()).await, connect(proxy.url()).await);
     let build = |seawall: &Seawall| -> Cache<u64, String> {
-        let builder = seawall.cache("huge").level1_bytes(0).split_above_bytes(100_000);
+        let builder = seawall.cache("huge").local_max_bytes(0).split_above_bytes(100_000);
         builder.build().expect("options agree")
     };
     let (reader, writer) = (build(&reading), build(&writing));
@@ -187,7 +187,7 @@ async fn faults_make_misses_but_no_torn_values() {
                 let parts = keys(&reading, "faults:cache-part:*").await;
                 let part = &parts[version as usize % parts.len()];
                 let unlink = cmd("UNLINK").arg(part).to_owned();
-                reading.link().send(part.as_bytes(), &unlink).await.expect("gone");
+                reading.client().send(part.as_bytes(), &unlink).await.expect("gone");
             }
             _ => {}
         }
@@ -209,7 +209,7 @@ async fn faults_make_misses_but_no_torn_values() {
     // Whoever died, whatever was lost: every part has an end.
     for part in keys(&reading, "faults:cache-part:*").await {
         let left: i64 =
-            reading.link().query(part.as_bytes(), cmd("PTTL").arg(&part)).await.expect("asked");
+            reading.client().query(part.as_bytes(), cmd("PTTL").arg(&part)).await.expect("asked");
         assert!(left > 0 || left == -2, "{part} ends in {left}");
     }
     writing.shutdown().await;

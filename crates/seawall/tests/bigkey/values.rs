@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, time::Duration};
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, PutOutcome, Source},
+    cache::{Cache, Freshness, Invalidation, Loaded, PutOutcome, RemoteState, Source},
     cmd,
 };
 
@@ -27,7 +27,7 @@ on_every_backend! {
 const SIZE: usize = 100_000;
 
 fn cache(seawall: &Seawall) -> Cache<u64, String> {
-    let builder = seawall.cache("big").level1_bytes(0);
+    let builder = seawall.cache("big").local_max_bytes(0);
     builder.split_above_bytes(10_000).warn_above_bytes(20_000).build().expect("options agree")
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn parts(setup: &Setup, seawall: &Seawall) -> Vec<(String, i64)
     let mut parts = Vec::new();
     for name in keys(seawall, &setup.entry("cache-part:*")).await {
         let left: i64 =
-            seawall.link().query(name.as_bytes(), cmd("PTTL").arg(&name)).await.expect("asked");
+            seawall.client().query(name.as_bytes(), cmd("PTTL").arg(&name)).await.expect("asked");
         parts.push((name, left));
     }
     parts
@@ -52,13 +52,13 @@ async fn a_large_value_is_cut_and_read_like_any_other(setup: Setup) {
     assert_eq!(read.source, Source::Loaded);
     for freshness in [Freshness::Cached, Freshness::Strong] {
         let read = cache.get_as(freshness, &7).await.expect("answered").expect("it is there");
-        assert_eq!((read.source, read.value.as_deref()), (Source::Level2, Some(&value)));
+        assert_eq!((read.source, read.value.as_deref()), (Source::Remote, Some(&value)));
     }
     let parts = parts(&setup, &seawall).await;
     assert_eq!(parts.len(), value.len().div_ceil(10_000));
     assert!(parts.iter().all(|(_, left)| *left > 0), "all end by themselves: {parts:?}");
     let explanation = cache.explain(&7).await.expect("a key");
-    let Level2State::Entry(entry) = &explanation.level2 else { panic!("{explanation}") };
+    let RemoteState::Entry(entry) = &explanation.remote else { panic!("{explanation}") };
     assert_eq!((entry.parts as usize, entry.size_bytes >= SIZE), (parts.len(), true));
     let big = cache.big_values();
     assert_eq!((big.len(), big[0].parts as usize), (1, parts.len()));
@@ -120,7 +120,7 @@ async fn parts_that_are_gone_make_a_miss_that_is_loaded_once(setup: Setup) {
     let cache = cache(&seawall);
     cache.put(&7, &content(1, SIZE)).await.expect("stored");
     let (name, _) = parts(&setup, &seawall).await.swap_remove(0);
-    seawall.link().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("deleted");
+    seawall.client().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("deleted");
     assert!(cache.get(&7).await.expect("answered").is_none(), "never half of it");
     let loads = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let read = async || {
@@ -151,7 +151,7 @@ async fn a_batch_reads_small_and_large_alike(setup: Setup) {
         let all = keys.into_iter().map(|key| (key, content(key, size(key))));
         Ok::<_, io::Error>(all.collect::<HashMap<_, _>>())
     };
-    for source in [Source::Loaded, Source::Level2] {
+    for source in [Source::Loaded, Source::Remote] {
         for (key, read) in keys.iter().zip(cache.get_many(&keys, load).await) {
             let read = read.expect("an answer");
             assert_eq!(
@@ -165,26 +165,26 @@ async fn a_batch_reads_small_and_large_alike(setup: Setup) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_live_as_long_as_an_entry_that_slides() {
-    let stage = seawall::testing::Stage::start().await.expect("an engine");
-    let seawall = stage.seawall();
+    let test_server = seawall::testing::TestServer::start().await.expect("an engine");
+    let seawall = test_server.seawall();
     let cache: Cache<u64, String> = seawall
         .cache("sliding")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .split_above_bytes(10_000)
-        .fresh_for(Duration::from_secs(100))
-        .stale_for(Duration::ZERO)
+        .ttl(Duration::from_secs(100))
+        .max_stale(Duration::ZERO)
         .jitter(0.0)
         .sliding()
         .build()
         .expect("options agree");
     cache.put(&7, &content(1, SIZE)).await.expect("stored");
     for _ in 0..5 {
-        stage.advance(Duration::from_secs(60)).await;
+        test_server.advance(Duration::from_secs(60)).await;
         assert!(cache.get(&7).await.expect("answered").is_some(), "it is read, so it stays");
         let started = std::time::Instant::now();
         loop {
             let explanation = cache.explain(&7).await.expect("a key");
-            let Level2State::Entry(entry) = explanation.level2 else { panic!("it is there") };
+            let RemoteState::Entry(entry) = explanation.remote else { panic!("it is there") };
             if entry.fresh_millis > 90_000 {
                 break;
             }

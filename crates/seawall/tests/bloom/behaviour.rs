@@ -60,16 +60,16 @@ async fn what_is_missing_denies_nothing(setup: Setup) {
     let _ = filter.add_many(&keys).await.expect("answered");
     let status = filter.status().await.expect("answered");
     assert_eq!((status.parts, status.missing_parts), (3, 0));
-    let link = seawall.link();
+    let client = seawall.client();
     for part in 0..3 {
         let key = setup.entry(&format!("bloom:{{big:{}:{part}}}", status.generation));
         let bytes: u64 =
-            link.query(key.as_bytes(), cmd("STRLEN").arg(&key)).await.expect("a length");
+            client.query(key.as_bytes(), cmd("STRLEN").arg(&key)).await.expect("a length");
         assert!((1..=512 * 1024).contains(&bytes), "no big key: {bytes}");
     }
     // Redis evicts one.
     let key = setup.entry(&format!("bloom:{{big:{}:1}}", status.generation));
-    link.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+    client.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     let answers = filter.contains_many(&keys).await.expect("answered");
     assert!(answers.iter().all(|answer| *answer == Answer::Possible), "none is denied");
     let others: Vec<u64> = (50_000..50_300).collect();

@@ -43,14 +43,14 @@ async fn a_lost_reply_at_any_step_costs_no_key() {
             assert!(answers.iter().all(|answer| *answer == Answer::Possible), "step {step}");
         }
         // A build that was left behind ends by itself after a minute; here its lease is cut short.
-        let cut = seawall.link().send(b"", cmd("HDEL").arg("bloom:{f}").arg("until")).await;
+        let cut = seawall.client().send(b"", cmd("HDEL").arg("bloom:{f}").arg("until")).await;
         cut.expect("answered");
     }
     assert!(interrupted >= 5, "{interrupted} builds were interrupted");
     let last = filter.rebuild(1_000, stream).await.expect("answered");
     assert!(matches!(last, Rebuild::Done { .. }));
     let left: Vec<String> =
-        seawall.link().query(b"", cmd("KEYS").arg("bloom:*")).await.expect("names");
+        seawall.client().query(b"", cmd("KEYS").arg("bloom:*")).await.expect("names");
     assert_eq!(left.len(), 2, "the hash and one part: {left:?}");
     seawall.shutdown().await;
 }

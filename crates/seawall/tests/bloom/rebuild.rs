@@ -84,11 +84,11 @@ async fn no_key_is_denied_while_the_filter_is_rebuilt(setup: Setup) {
         assert_eq!(filter.contains(&id).await.expect("answered"), Answer::Possible, "{id}");
     }
     // The old generations are gone.
-    let link = one.link();
+    let client = one.client();
     for (index, generation) in generations.iter().enumerate() {
         let key = setup.entry(&format!("bloom:{{shop:{generation}:0}}"));
         let there: u64 =
-            link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
+            client.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
         assert_eq!(there, u64::from(index == 6));
     }
     two.shutdown().await;
@@ -126,7 +126,7 @@ async fn one_builds_and_failures_leave_the_old_one(setup: Setup) {
     assert!(!status.rebuilding && status.items == 2, "{status:?}");
     // Everything is lost: nothing is denied.
     let key = setup.entry("bloom:{names}");
-    seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+    seawall.client().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     let fresh: Bloom<String> = seawall.bloom("names", 100).build().expect("valid");
     assert_eq!(fresh.contains(&ann()).await.expect("answered"), Answer::Possible);
     seawall.shutdown().await;

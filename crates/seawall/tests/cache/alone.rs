@@ -13,7 +13,7 @@ const READS: u64 = 300;
 async fn a_reader_that_does_not_wait_is_answered(setup: Setup) {
     let seawall = setup.connect().await;
     let builder = seawall.cache("alone").when_busy(WhenBusy::Load).wait_budget(Duration::ZERO);
-    let cache: Cache<u64, u64> = builder.level1_bytes(0).build().expect("options agree");
+    let cache: Cache<u64, u64> = builder.local_max_bytes(0).build().expect("options agree");
     for key in 0..READS {
         let load = move || async move {
             tokio::time::sleep(Duration::from_millis(key % 3)).await;

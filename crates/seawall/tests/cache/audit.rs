@@ -11,7 +11,7 @@ use std::{
 use crate::setup::{Setup, on_every_backend};
 use seawall::{
     cache::{AuditReport, Auditor, AuditorBuilder, Cache, Loaded},
-    testing::Stage,
+    testing::TestServer,
 };
 
 /// Rows, and what happens when they are asked for the nth time.
@@ -63,11 +63,11 @@ impl Table {
     }
 }
 
-async fn stage() -> (Stage, Cache<u64, u64>, Table) {
-    let stage = Stage::start().await.expect("an engine");
+async fn test_server() -> (TestServer, Cache<u64, u64>, Table) {
+    let test_server = TestServer::start().await.expect("an engine");
     let hours = Duration::from_secs(10 * 3600);
-    let cache = stage.seawall().cache("audited").fresh_for(hours).missing_for(hours).build();
-    (stage, cache.expect("options agree"), Table::default())
+    let cache = test_server.seawall().cache("audited").ttl(hours).negative_ttl(hours).build();
+    (test_server, cache.expect("options agree"), Table::default())
 }
 
 /// Lets the task work, without any time passing, until the report says so.
@@ -79,18 +79,18 @@ async fn until(auditor: &Auditor<u64, u64>, holds: impl Fn(&AuditReport<u64>) ->
 
 /// The same while time passes.
 async fn in_time(
-    stage: &Stage,
+    test_server: &TestServer,
     auditor: &Auditor<u64, u64>,
     holds: impl Fn(&AuditReport<u64>) -> bool,
 ) {
     while !holds(&auditor.report()) {
-        stage.advance(Duration::from_millis(10)).await;
+        test_server.advance(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
 async fn what_is_right_is_equal_at_once() {
-    let (stage, cache, table) = stage().await;
+    let (test_server, cache, table) = test_server().await;
     table.set(1, 10);
     table.warm(&cache, &[1, 2]).await;
     let auditor = table.auditor(&cache).start().expect("a good rate");
@@ -99,16 +99,16 @@ async fn what_is_right_is_equal_at_once() {
     assert!(none.value.is_none(), "the source has no row 2");
     let many = cache.get_many(&[1, 2], |_| async { Ok::<_, io::Error>(HashMap::new()) }).await;
     assert!(many.iter().all(Result::is_ok));
-    in_time(&stage, &auditor, |report| report.equal == 4).await;
+    in_time(&test_server, &auditor, |report| report.equal == 4).await;
     let report = auditor.report();
     assert_eq!((report.sampled, report.different, report.waiting), (4, 0, 0), "{report:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_write_past_the_cache_is_reported_and_repaired() {
     for repair in [false, true] {
-        let (stage, cache, table) = stage().await;
+        let (test_server, cache, table) = test_server().await;
         table.set(1, 10);
         table.warm(&cache, &[1]).await;
         table.set(1, 11);
@@ -118,21 +118,21 @@ async fn a_write_past_the_cache_is_reported_and_repaired() {
         let old = cache.get(&1).await.expect("an answer").expect("cached");
         assert_eq!(old.value.as_deref(), Some(&10), "nobody told the cache");
         until(&auditor, |report| report.waiting == 1).await;
-        stage.advance(Duration::from_secs(1)).await;
+        test_server.advance(Duration::from_secs(1)).await;
         assert_eq!(auditor.report().different, 0, "not after a second");
-        in_time(&stage, &auditor, |report| report.different == 1).await;
-        in_time(&stage, &auditor, |report| report.repaired == u64::from(repair)).await;
+        in_time(&test_server, &auditor, |report| report.different == 1).await;
+        in_time(&test_server, &auditor, |report| report.repaired == u64::from(repair)).await;
         assert_eq!(auditor.report().different_keys, [1]);
         let left = cache.get(&1).await.expect("an answer");
         assert_eq!(left.is_none(), repair, "{left:?}");
-        stage.shutdown().await;
+        test_server.shutdown().await;
     }
 }
 
 #[tokio::test]
 async fn a_difference_that_heals_does_not_count() {
     // An invalidation that was under way.
-    let (stage, cache, table) = stage().await;
+    let (test_server, cache, table) = test_server().await;
     table.set(1, 10);
     table.warm(&cache, &[1]).await;
     table.set(1, 11);
@@ -140,21 +140,21 @@ async fn a_difference_that_heals_does_not_count() {
     assert!(cache.get(&1).await.expect("an answer").is_some());
     until(&auditor, |report| report.waiting == 1).await;
     let _ = cache.invalidate(&1).await.expect("a good key");
-    in_time(&stage, &auditor, |report| report.equal_within_1s == 1).await;
+    in_time(&test_server, &auditor, |report| report.equal_within_1s == 1).await;
     // One that took longer than a second; the source is asked for the fifth time by the third look.
     table.warm(&cache, &[1]).await;
     table.set(1, 12);
     table.0.lock().expect("no panic").change = Some((5, 11));
     assert!(cache.get(&1).await.expect("an answer").is_some());
-    in_time(&stage, &auditor, |report| report.equal_within_5s == 1).await;
+    in_time(&test_server, &auditor, |report| report.equal_within_5s == 1).await;
     let report = auditor.report();
     assert_eq!((report.different, report.unsettled, report.failed), (0, 0, 0), "{report:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn what_keeps_changing_is_not_called_wrong() {
-    let (stage, cache, table) = stage().await;
+    let (test_server, cache, table) = test_server().await;
     cache.put(&1, &1).await.expect("stored");
     let auditor = table.auditor(&cache).start().expect("a good rate");
     assert!(cache.get(&1).await.expect("an answer").is_some());
@@ -162,15 +162,15 @@ async fn what_keeps_changing_is_not_called_wrong() {
     while auditor.report().unsettled == 0 {
         value += 1;
         cache.put(&1, &value).await.expect("stored");
-        stage.advance(Duration::from_secs(1)).await;
+        test_server.advance(Duration::from_secs(1)).await;
     }
     assert_eq!(auditor.report().different, 0);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn it_is_bounded_and_ends() {
-    let (stage, cache, table) = stage().await;
+    let (test_server, cache, table) = test_server().await;
     table.set(1, 10);
     table.warm(&cache, &[1]).await;
     for bad in [0.0, -1.0, 1.1, f64::NAN] {
@@ -194,7 +194,7 @@ async fn it_is_bounded_and_ends() {
     table.0.lock().expect("no panic").down = true;
     assert!(cache.get(&1).await.expect("an answer").is_some());
     until(&again, |report| report.failed == 1).await;
-    stage.seawall().shutdown().await;
+    test_server.seawall().shutdown().await;
     assert_eq!(again.report().sampled, 1, "shutting down did not wait for it");
 }
 

@@ -35,7 +35,7 @@ async fn a_batch_is_one_load_of_what_is_missing(setup: Setup) {
         }
     };
     let keys: Vec<u64> = (0..100).collect();
-    for (round, source) in [(0, Source::Loaded), (1, Source::Level1)] {
+    for (round, source) in [(0, Source::Loaded), (1, Source::Local)] {
         let reads = cache.get_many(&keys, load.clone()).await;
         for (key, read) in keys.iter().zip(reads) {
             let read = read.expect("an answer");
@@ -45,7 +45,7 @@ async fn a_batch_is_one_load_of_what_is_missing(setup: Setup) {
                 "round {round}"
             );
             assert!(
-                read.source == source || (round == 1 && read.source == Source::Level2),
+                read.source == source || (round == 1 && read.source == Source::Remote),
                 "{:?}",
                 read.source
             );

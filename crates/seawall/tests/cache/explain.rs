@@ -6,11 +6,11 @@ use std::{io, sync::Arc, time::Duration};
 
 use seawall::{
     cache::{
-        Cache, Explanation, Freshness, KeyFilter, KeySink, Level2Entry, Level2State, Loaded,
-        OnInvalidate,
+        Cache, Explanation, Freshness, KeyFilter, KeySink, Loaded, OnInvalidate, RemoteEntry,
+        RemoteState,
     },
     cmd,
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::sync::Semaphore;
 
@@ -29,9 +29,9 @@ on_every_backend! {
     the_filter_has_an_opinion
 }
 
-fn entry(explanation: &Explanation) -> &Level2Entry {
-    match &explanation.level2 {
-        Level2State::Entry(entry) => entry,
+fn entry(explanation: &Explanation) -> &RemoteEntry {
+    match &explanation.remote {
+        RemoteState::Entry(entry) => entry,
         other => panic!("{other:?}"),
     }
 }
@@ -46,7 +46,7 @@ async fn fill(cache: &Cache<u64, String>, value: Option<&str>) {
 async fn explain_copied(cache: &Cache<u64, String>) -> Explanation {
     for _ in 0..500 {
         let said = cache.explain(&1).await.expect("a good key");
-        if said.level1.is_some() {
+        if said.local.is_some() {
             return said;
         }
         let read = cache.get(&1).await.expect("an answer");
@@ -63,15 +63,15 @@ async fn an_absent_key_stays_absent(setup: Setup) {
         seawall.cache("absent").tags(tags).clearable().build().expect("options agree");
     for _ in 0..2 {
         let said = cache.explain(&1).await.expect("a good key");
-        assert_eq!((said.level1.as_ref(), &said.level2), (None, &Level2State::None), "{said}");
+        assert_eq!((said.local.as_ref(), &said.remote), (None, &RemoteState::None), "{said}");
         assert_eq!((said.breaker, said.loading, said.refreshing), ("closed", false, false));
-        assert_eq!((said.waits_for_repair, said.repair_queue), (false, 0));
+        assert_eq!((said.waits_for_recovery, said.recovery_queue), (false, 0));
         assert!(said.filter.is_none() && said.to_string().contains("no entry"), "{said}");
     }
     for name in ["absent:1", "cache-tag:absent:t1", "cache-generation:absent"] {
         let name = setup.entry(name);
         let there: u64 = seawall
-            .link()
+            .client()
             .query(name.as_bytes(), cmd("EXISTS").arg(&name))
             .await
             .expect("an answer");
@@ -134,12 +134,12 @@ async fn a_fresh_value_is_described(setup: Setup) {
     assert!((250_000..=301_000).contains(&seen.fresh_millis), "{said}");
     assert!((310_000..=361_000).contains(&seen.stale_millis), "{said}");
     assert!(seen.age_millis < 50_000, "{said}");
-    let copy = said.level1.as_ref().expect("a copy");
+    let copy = said.local.as_ref().expect("a copy");
     assert_eq!((copy.version, copy.negative), (seen.version, false), "{said}");
     assert!((1..=31_000).contains(&copy.fresh_millis), "{said}");
     // A cache of another shape sees the entry, and that it cannot use it.
     let other = there.explain(&1).await.expect("a good key");
-    assert!(other.level1.is_none() && !entry(&other).readable, "{other}");
+    assert!(other.local.is_none() && !entry(&other).readable, "{other}");
     assert!(other.to_string().contains("another shape"), "{other}");
 }
 
@@ -147,8 +147,8 @@ async fn a_value_past_its_lifetime_may_stand_in(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, String> = seawall
         .cache("stale")
-        .fresh_for(Duration::from_millis(1))
-        .level1_bytes(0)
+        .ttl(Duration::from_millis(1))
+        .local_max_bytes(0)
         .build()
         .expect("options agree");
     fill(&cache, Some("old")).await;
@@ -171,7 +171,7 @@ async fn the_knowledge_that_there_is_none_is_an_entry(setup: Setup) {
     fill(&cache, None).await;
     let said = explain_copied(&cache).await;
     assert_eq!((entry(&said).kind, entry(&said).size_bytes), ("absent", 0), "{said}");
-    assert!(said.level1.as_ref().is_some_and(|copy| copy.negative), "{said}");
+    assert!(said.local.as_ref().is_some_and(|copy| copy.negative), "{said}");
 }
 
 async fn a_kept_value_is_said_to_be_invalidated(setup: Setup) {
@@ -184,7 +184,7 @@ async fn a_kept_value_is_said_to_be_invalidated(setup: Setup) {
     fill(&cache, Some("tea")).await;
     let _ = cache.invalidate(&1).await.expect("a good key");
     let said = cache.explain(&1).await.expect("a good key");
-    assert!(entry(&said).invalidated && said.level1.is_none(), "{said}");
+    assert!(entry(&said).invalidated && said.local.is_none(), "{said}");
     assert_eq!((entry(&said).kind, entry(&said).fresh_millis), ("value", 0), "{said}");
     assert!(said.to_string().contains("invalidated, kept"), "{said}");
     let kept = cache.get_as(Freshness::StaleOk, &1).await.expect("an answer");
@@ -196,10 +196,10 @@ async fn what_is_not_ours_is_said_to_be_foreign(setup: Setup) {
     let cache: Cache<u64, String> = seawall.cache("junk").build().expect("defaults");
     let name = setup.entry("junk:1");
     for command in [cmd("SET").arg(&name).arg("junk"), cmd("LPUSH").arg(&name).arg("junk")] {
-        seawall.link().send(name.as_bytes(), command).await.expect("written");
+        seawall.client().send(name.as_bytes(), command).await.expect("written");
         let said = cache.explain(&1).await.expect("a good key");
-        assert_eq!(said.level2, Level2State::NotOurs, "{said}");
-        seawall.link().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("removed");
+        assert_eq!(said.remote, RemoteState::NotOurs, "{said}");
+        seawall.client().send(name.as_bytes(), cmd("DEL").arg(&name)).await.expect("removed");
     }
 }
 
@@ -215,7 +215,7 @@ async fn a_cleared_tag_shows(setup: Setup) {
     assert!(entry(&said).generations_match, "{said}");
     cache.clear_tag("all").await.expect("an answer");
     let said = cache.explain(&1).await.expect("a good key");
-    assert!(!entry(&said).generations_match && said.level1.is_none(), "{said}");
+    assert!(!entry(&said).generations_match && said.local.is_none(), "{said}");
     assert!(said.to_string().contains("was cleared"), "{said}");
 }
 
@@ -249,34 +249,34 @@ async fn the_filter_has_an_opinion(setup: Setup) {
 
 #[tokio::test]
 async fn an_outage_and_the_repair_queue_show() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache: Cache<u64, String> = stage.seawall().cache("q").build().expect("defaults");
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache: Cache<u64, String> = test_server.seawall().cache("q").build().expect("defaults");
     fill(&cache, Some("tea")).await;
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let queued = tokio::spawn({
         let cache = cache.clone();
         async move { cache.invalidate(&1).await }
     });
     // Its tries pause by the clock.
     while !queued.is_finished() {
-        stage.advance(Duration::from_millis(10)).await;
+        test_server.advance(Duration::from_millis(10)).await;
     }
     let said = cache.explain(&1).await.expect("a good key");
-    assert_eq!((said.waits_for_repair, said.repair_queue), (true, 1), "{said}");
-    assert!(matches!(said.level2, Level2State::Unknown(_)), "{said}");
+    assert_eq!((said.waits_for_recovery, said.recovery_queue), (true, 1), "{said}");
+    assert!(matches!(said.remote, RemoteState::Unknown(_)), "{said}");
     for _ in 0..5 {
         assert!(cache.get(&2).await.is_err(), "nothing is known without Redis");
     }
     let said = cache.explain(&1).await.expect("a good key");
     assert_eq!(said.breaker, "open", "{said}");
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     let said = cache.explain(&1).await.expect("a good key");
     assert_eq!(entry(&said).kind, "value", "asked though the breaker is open: {said}");
-    while cache.explain(&1).await.expect("a good key").waits_for_repair {
-        stage.advance(Duration::from_millis(100)).await;
+    while cache.explain(&1).await.expect("a good key").waits_for_recovery {
+        test_server.advance(Duration::from_millis(100)).await;
     }
-    assert_eq!(cache.explain(&1).await.expect("a good key").level2, Level2State::None);
-    stage.shutdown().await;
+    assert_eq!(cache.explain(&1).await.expect("a good key").remote, RemoteState::None);
+    test_server.shutdown().await;
 }
 
 async fn it_can_be_read_by_machines(setup: Setup) {
@@ -285,21 +285,21 @@ async fn it_can_be_read_by_machines(setup: Setup) {
     let said = cache.explain(&1).await.expect("a good key");
     let json = serde_json::to_value(&said).expect("it is plain data");
     assert_eq!(json["entry"], setup.entry("json:1"));
-    assert_eq!((&json["level1"], &json["level2"]), (&json!(null), &json!("none")));
+    assert_eq!((&json["local"], &json["remote"]), (&json!(null), &json!("none")));
     fill(&cache, Some("tea house")).await;
     let said = explain_copied(&cache).await;
     let json = serde_json::to_value(&said).expect("it is plain data");
-    let (copy, seen) = (said.level1.as_ref().expect("a copy"), entry(&said));
-    assert_eq!(json["level1"]["version"], copy.version);
-    assert_eq!(json["level1"]["negative"], false);
-    let told = &json["level2"]["entry"];
+    let (copy, seen) = (said.local.as_ref().expect("a copy"), entry(&said));
+    assert_eq!(json["local"]["version"], copy.version);
+    assert_eq!(json["local"]["negative"], false);
+    let told = &json["remote"]["entry"];
     assert_eq!(told["kind"], "value");
     assert_eq!(told["codec"], "messagepack");
     assert_eq!(told["version"], seen.version);
     assert_eq!((&told["lease_millis"], &told["source_version"]), (&json!(null), &json!(0)));
     assert_eq!(told["fresh_millis"], seen.fresh_millis);
     assert_eq!((&json["breaker"], &json["filter"]), (&json!("closed"), &json!(null)));
-    assert_eq!(json["waits_for_repair"], false);
+    assert_eq!(json["waits_for_recovery"], false);
     assert!(json.to_string().len() < 1000, "it says where the value is, not what it is");
     seawall.shutdown().await;
 }

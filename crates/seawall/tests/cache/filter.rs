@@ -58,7 +58,7 @@ async fn what_cannot_exist_is_not_asked_for(setup: Setup) {
     let table = rows(0..100);
     let cache: Cache<u64, u64> = seawall
         .cache("f")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .filter(filter_of(&table))
         .build()
         .expect("options agree");
@@ -145,7 +145,7 @@ async fn what_is_created_becomes_known_everywhere(setup: Setup) {
 
 #[tokio::test]
 async fn without_redis_everything_passes_and_a_failing_source_is_tried_again() {
-    let stage = seawall::testing::Stage::start().await.expect("an engine");
+    let test_server = seawall::testing::TestServer::start().await.expect("an engine");
     let table = rows(0..10);
     let failures = Arc::new(std::sync::atomic::AtomicU64::new(1));
     let source = Arc::clone(&table);
@@ -160,26 +160,26 @@ async fn without_redis_everything_passes_and_a_failing_source_is_tried_again() {
         }
     });
     let cache: Cache<u64, u64> =
-        stage.seawall().cache("h").filter(filter).build().expect("options agree");
+        test_server.seawall().cache("h").filter(filter).build().expect("options agree");
     let certain = || cache.filter_status().is_some_and(|status| status.certain);
     until("built at the second try", async || {
-        stage.advance(Duration::from_millis(100)).await;
+        test_server.advance(Duration::from_millis(100)).await;
         certain()
     })
     .await;
     assert_eq!(read(&cache, &table, 77).await, (None, Source::Filtered));
-    stage.faults().begin_outage();
-    stage.advance(Duration::from_secs(2)).await;
+    test_server.faults().begin_outage();
+    test_server.advance(Duration::from_secs(2)).await;
     assert!(!certain());
     table.lock().expect("no panic holds it").insert(77);
     assert_eq!(read(&cache, &table, 77).await.0, Some(77), "nobody could have told us");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 /// A panic is a failure like any other: the next build makes up for it.
 #[tokio::test]
 async fn a_source_that_panics_is_tried_again() {
-    let stage = seawall::testing::Stage::start().await.expect("an engine");
+    let test_server = seawall::testing::TestServer::start().await.expect("an engine");
     let builds = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let counted = Arc::clone(&builds);
     let filter = KeyFilter::new(100, move |sink: KeySink<u64>| {
@@ -194,15 +194,15 @@ async fn a_source_that_panics_is_tried_again() {
         }
     });
     let cache: Cache<u64, u64> =
-        stage.seawall().cache("p").filter(filter).build().expect("options agree");
+        test_server.seawall().cache("p").filter(filter).build().expect("options agree");
     until("built at the third try", async || {
-        stage.advance(Duration::from_millis(200)).await;
+        test_server.advance(Duration::from_millis(200)).await;
         cache.filter_status().is_some_and(|status| status.certain)
     })
     .await;
     assert_eq!(read(&cache, &rows([]), 77).await, (None, Source::Filtered));
     assert_eq!(builds.load(std::sync::atomic::Ordering::SeqCst), 3);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]

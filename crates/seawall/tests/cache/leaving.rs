@@ -28,8 +28,8 @@ async fn leave_after<T>(polls: u64, work: impl Future<Output = T>) -> Option<T> 
 async fn a_put_that_is_given_up_keeps_nobody_waiting(setup: Setup) {
     let (writer, reader) = (setup.connect().await, setup.connect().await);
     let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
-        let builder = handle.cache("left").load_within(Duration::from_secs(2));
-        builder.deadline(Duration::from_secs(5)).clearable().build().expect("options agree")
+        let builder = handle.cache("left").loader_timeout(Duration::from_secs(2));
+        builder.read_timeout(Duration::from_secs(5)).clearable().build().expect("options agree")
     };
     let (writes, reads) = (build(&writer), build(&reader));
     let mut given_up = 0;

@@ -12,7 +12,7 @@ use std::{
 
 use seawall::{
     cache::{Cache, CacheBuilder, Loaded, Mode, Source, WhenBusy},
-    testing::Stage,
+    testing::TestServer,
 };
 
 fn seconds(count: u64) -> Duration {
@@ -46,85 +46,88 @@ impl Source1 {
 }
 
 fn exact(builder: CacheBuilder<u64, u64>) -> CacheBuilder<u64, u64> {
-    builder.jitter(0.0).fresh_for(seconds(100)).stale_for(seconds(50)).level1_bytes(0)
+    builder.jitter(0.0).ttl(seconds(100)).max_stale(seconds(50)).local_max_bytes(0)
 }
 
 #[tokio::test]
 async fn a_stale_value_is_given_while_one_refresh_runs() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache = exact(stage.seawall().cache("a")).build().expect("options agree");
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache = exact(test_server.seawall().cache("a")).build().expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await, (Some(1), Source::Loaded));
-    stage.advance(seconds(99)).await;
-    assert_eq!(source.read(&cache).await, (Some(1), Source::Level2));
-    stage.advance(seconds(2)).await;
+    test_server.advance(seconds(99)).await;
+    assert_eq!(source.read(&cache).await, (Some(1), Source::Remote));
+    test_server.advance(seconds(2)).await;
     assert_eq!(source.read(&cache).await, (Some(1), Source::Stale), "nobody waits");
     source.until_asked(2).await;
-    while source.read(&cache).await != (Some(2), Source::Level2) {
+    while source.read(&cache).await != (Some(2), Source::Remote) {
         tokio::task::yield_now().await;
     }
     assert_eq!(source.asked(), 2, "exactly one refresh");
-    stage.advance(seconds(151)).await;
+    test_server.advance(seconds(151)).await;
     assert_eq!(source.read(&cache).await, (Some(3), Source::Loaded), "too old to be given");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn in_mutex_mode_everybody_waits_for_the_new_value() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache = exact(stage.seawall().cache("m")).mode(Mode::Mutex).build().expect("options agree");
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache =
+        exact(test_server.seawall().cache("m")).mode(Mode::Mutex).build().expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await.0, Some(1));
-    stage.advance(seconds(101)).await;
+    test_server.advance(seconds(101)).await;
     assert_eq!(source.read(&cache).await, (Some(2), Source::Loaded));
-    stage.advance(seconds(101)).await;
+    test_server.advance(seconds(101)).await;
     let failing = || async { Err::<Loaded<u64>, _>(io::Error::other("down")) };
     let read = cache.get_or_load(&1, failing).await.expect("the older value stands in");
     assert_eq!((read.value.as_deref(), read.source), (Some(&2), Source::Stale));
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn under_logical_expiry_only_the_first_reader_ever_waits() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache =
-        exact(stage.seawall().cache("l")).mode(Mode::LogicalExpiry).build().expect("options agree");
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache = exact(test_server.seawall().cache("l"))
+        .mode(Mode::LogicalExpiry)
+        .build()
+        .expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await, (Some(1), Source::Loaded), "a miss loads");
-    stage.advance(seconds(30 * 24 * 3600)).await;
+    test_server.advance(seconds(30 * 24 * 3600)).await;
     assert_eq!(source.read(&cache).await, (Some(1), Source::Stale));
     source.until_asked(2).await;
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn what_is_read_stays_and_what_is_not_ends() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache = exact(stage.seawall().cache("s"))
-        .stale_for(Duration::ZERO)
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache = exact(test_server.seawall().cache("s"))
+        .max_stale(Duration::ZERO)
         .sliding()
         .build()
         .expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await.0, Some(1));
     for _ in 0..20 {
-        stage.advance(seconds(60)).await;
-        assert_eq!(source.read(&cache).await, (Some(1), Source::Level2));
+        test_server.advance(seconds(60)).await;
+        assert_eq!(source.read(&cache).await, (Some(1), Source::Remote));
         // The slide runs in the background.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
     }
-    stage.advance(seconds(101)).await;
+    test_server.advance(seconds(101)).await;
     assert_eq!(source.read(&cache).await, (Some(2), Source::Loaded));
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn what_is_read_with_others_stays_too() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache: Cache<u64, u64> = exact(stage.seawall().cache("m"))
-        .stale_for(Duration::ZERO)
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache: Cache<u64, u64> = exact(test_server.seawall().cache("m"))
+        .max_stale(Duration::ZERO)
         .sliding()
         .build()
         .expect("options agree");
@@ -147,27 +150,27 @@ async fn what_is_read_with_others_stays_too() {
     };
     assert_eq!(read().await, [Some(1), Some(1)]);
     for _ in 0..10 {
-        stage.advance(seconds(60)).await;
+        test_server.advance(seconds(60)).await;
         assert_eq!(read().await, [Some(1), Some(1)]);
         // The slide runs in the background.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
     }
-    stage.advance(seconds(101)).await;
+    test_server.advance(seconds(101)).await;
     assert_eq!(read().await, [Some(2), Some(2)]);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_costly_value_is_refreshed_before_it_ends() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache = exact(stage.seawall().cache("e"))
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache = exact(test_server.seawall().cache("e"))
         .early_refresh(100.0)
-        .load_within(seconds(8))
+        .loader_timeout(seconds(8))
         // Time jumps here: there is no moment to renew the lease in.
-        .lease_for(seconds(10))
-        .deadline(seconds(20))
+        .lease_ttl(seconds(10))
+        .read_timeout(seconds(20))
         .build()
         .expect("options agree");
     let asked = Arc::new(AtomicU64::new(0));
@@ -178,7 +181,7 @@ async fn a_costly_value_is_refreshed_before_it_ends() {
             Ok::<_, io::Error>(Loaded::Found(value))
         }
     };
-    let clock = stage.seawall().clock().clone();
+    let clock = test_server.seawall().clock().clone();
     let first = tokio::spawn({
         let (cache, load) = (cache.clone(), slow(Arc::clone(&asked), clock.clone()));
         async move { cache.get_or_load(&1, load).await }
@@ -186,10 +189,10 @@ async fn a_costly_value_is_refreshed_before_it_ends() {
     while asked.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    stage.advance(seconds(5)).await;
+    test_server.advance(seconds(5)).await;
     first.await.expect("no panic").expect("loaded");
     // A load takes 5 s and the factor is high: a refresh before the end is all but certain.
-    stage.advance(seconds(90)).await;
+    test_server.advance(seconds(90)).await;
     for _ in 0..50 {
         let read =
             cache.get_or_load(&1, slow(Arc::clone(&asked), clock.clone())).await.expect("a hit");
@@ -199,60 +202,63 @@ async fn a_costly_value_is_refreshed_before_it_ends() {
         tokio::task::yield_now().await;
     }
     assert_eq!(asked.load(Ordering::SeqCst), 2, "one early refresh, however many readers");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn not_modified_makes_a_value_fresh_again() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache = exact(stage.seawall().cache("n")).build().expect("options agree");
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache = exact(test_server.seawall().cache("n")).build().expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await.0, Some(1));
-    stage.advance(seconds(110)).await;
+    test_server.advance(seconds(110)).await;
     let same = || async { Ok::<_, io::Error>(Loaded::NotModified) };
     assert_eq!(cache.get_or_load(&1, same).await.expect("stale").source, Source::Stale);
-    while source.read(&cache).await != (Some(1), Source::Level2) {
+    while source.read(&cache).await != (Some(1), Source::Remote) {
         tokio::task::yield_now().await;
     }
-    stage.advance(seconds(99)).await;
-    assert_eq!(source.read(&cache).await, (Some(1), Source::Level2));
+    test_server.advance(seconds(99)).await;
+    assert_eq!(source.read(&cache).await, (Some(1), Source::Remote));
     assert_eq!(source.asked(), 1);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn without_redis_copies_stand_in_and_the_source_is_asked() {
-    let stage = Stage::start().await.expect("an engine");
-    let builder = stage.seawall().cache::<u64, u64>("o").jitter(0.0).level1_for(seconds(10));
+    let test_server = TestServer::start().await.expect("an engine");
+    let builder = test_server.seawall().cache::<u64, u64>("o").jitter(0.0).local_ttl(seconds(10));
     let cache = builder.build().expect("options agree");
     let source = Source1::default();
     assert_eq!(source.read(&cache).await, (Some(1), Source::Loaded));
-    stage.faults().begin_outage();
-    assert_eq!(source.read(&cache).await, (Some(1), Source::Level1));
-    stage.advance(seconds(11)).await;
+    test_server.faults().begin_outage();
+    assert_eq!(source.read(&cache).await, (Some(1), Source::Local));
+    test_server.advance(seconds(11)).await;
     assert_eq!(source.read(&cache).await, (Some(1), Source::Stale), "the copy stands in");
-    stage.advance(seconds(400)).await;
+    test_server.advance(seconds(400)).await;
     assert_eq!(source.read(&cache).await, (Some(2), Source::Loaded), "from the source");
-    assert_eq!(source.read(&cache).await, (Some(2), Source::Level1), "kept for a second");
-    stage.faults().end_outage();
-    stage.advance(seconds(60)).await;
+    assert_eq!(source.read(&cache).await, (Some(2), Source::Local), "kept for a second");
+    test_server.faults().end_outage();
+    test_server.advance(seconds(60)).await;
     assert_eq!(source.read(&cache).await, (Some(3), Source::Loaded));
     assert!(cache.get(&1).await.expect("an answer").is_some());
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn contradictions_are_named() {
-    let stage = Stage::start().await.expect("an engine");
-    let cache = |name: &str| stage.seawall().cache::<u64, u64>(name);
+    let test_server = TestServer::start().await.expect("an engine");
+    let cache = |name: &str| test_server.seawall().cache::<u64, u64>(name);
     for (builder, names) in [
         (cache(""), vec!["name"]),
         (cache("a{b}"), vec!["name"]),
-        (cache("c").fresh_for(Duration::ZERO), vec!["fresh_for"]),
-        (cache("c").load_within(seconds(10)), vec!["load_within", "lease_for", "deadline"]),
-        (cache("c").lease_for(seconds(6)), vec!["load_within", "lease_for", "deadline"]),
-        (cache("c").deadline(seconds(6)), vec!["load_within", "lease_for", "deadline"]),
-        (cache("c").wait_budget(seconds(11)), vec!["wait_budget", "deadline"]),
+        (cache("c").ttl(Duration::ZERO), vec!["ttl"]),
+        (
+            cache("c").loader_timeout(seconds(10)),
+            vec!["loader_timeout", "lease_ttl", "read_timeout"],
+        ),
+        (cache("c").lease_ttl(seconds(6)), vec!["loader_timeout", "lease_ttl", "read_timeout"]),
+        (cache("c").read_timeout(seconds(6)), vec!["loader_timeout", "lease_ttl", "read_timeout"]),
+        (cache("c").wait_budget(seconds(11)), vec!["wait_budget", "read_timeout"]),
         (cache("c").jitter(1.0), vec!["jitter"]),
         (cache("c").jitter(f64::NAN), vec!["jitter"]),
         (cache("c").early_refresh(-1.0), vec!["early_refresh"]),
@@ -262,28 +268,28 @@ async fn contradictions_are_named() {
             vec!["when_busy", "LogicalExpiry"],
         ),
         (cache("c").max_value_bytes(0), vec!["max_value_bytes"]),
-        (cache("c").level1_for(Duration::ZERO), vec!["level1_for", "level1_bytes"]),
-        (cache("c").fresh_for(Duration::MAX), vec!["fresh_for"]),
-        (cache("c").missing_for(Duration::MAX), vec!["missing_for"]),
-        (cache("c").lease_for(Duration::MAX), vec!["lease_for"]),
-        (cache("c").load_within(Duration::MAX), vec!["load_within"]),
+        (cache("c").local_ttl(Duration::ZERO), vec!["local_ttl", "local_max_bytes"]),
+        (cache("c").ttl(Duration::MAX), vec!["ttl"]),
+        (cache("c").negative_ttl(Duration::MAX), vec!["negative_ttl"]),
+        (cache("c").lease_ttl(Duration::MAX), vec!["lease_ttl"]),
+        (cache("c").loader_timeout(Duration::MAX), vec!["loader_timeout"]),
     ] {
         let error = builder.build().expect_err("a contradiction").to_string();
         assert!(names.iter().all(|name| error.contains(name)), "{error}");
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn too_large_a_value_is_given_but_not_kept() {
-    let stage = Stage::start().await.expect("an engine");
+    let test_server = TestServer::start().await.expect("an engine");
     let cache: Cache<u64, String> =
-        stage.seawall().cache("big").max_value_bytes(100).build().expect("options agree");
+        test_server.seawall().cache("big").max_value_bytes(100).build().expect("options agree");
     let big = || async { Ok::<_, io::Error>(Loaded::Found("x".repeat(1000))) };
     let read = cache.get_or_load(&1, big).await.expect("an answer");
     assert_eq!((read.value.map(|value| value.len()), read.version.0), (Some(1000), 0));
     assert!(cache.get(&1).await.expect("an answer").is_none());
     let error = cache.put(&1, &"x".repeat(1000)).await.expect_err("refused").to_string();
     assert!(error.contains("max_value_bytes"), "{error}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -18,7 +18,7 @@ use seawall::{
     cache::{
         Cache, CacheError, Freshness, Invalidation, Loaded, OnInvalidate, Source, Version, WhenBusy,
     },
-    guard::Governor,
+    guard::ResiliencePipeline,
 };
 use tokio::sync::Semaphore;
 
@@ -63,8 +63,8 @@ async fn panics() -> io::Result<Loaded<u64>> {
 async fn a_panic_is_an_error_and_gives_the_lease_back(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
     let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
-        let cache = handle.cache("panic").level1_bytes(0);
-        cache.lease_for(LONG_LEASE).deadline(LONG_LEASE * 2).build().expect("options agree")
+        let cache = handle.cache("panic").local_max_bytes(0);
+        cache.lease_ttl(LONG_LEASE).read_timeout(LONG_LEASE * 2).build().expect("options agree")
     };
     let (first, second) = (build(&one), build(&two));
     let began = Instant::now();
@@ -84,9 +84,9 @@ async fn a_panic_in_a_batch_is_an_error_and_gives_the_leases_back(setup: Setup) 
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall
         .cache("panics")
-        .level1_bytes(0)
-        .lease_for(LONG_LEASE)
-        .deadline(LONG_LEASE * 2)
+        .local_max_bytes(0)
+        .lease_ttl(LONG_LEASE)
+        .read_timeout(LONG_LEASE * 2)
         .build()
         .expect("options agree");
     let began = Instant::now();
@@ -107,12 +107,12 @@ async fn a_panic_in_a_refresh_gives_the_lease_back(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall
         .cache("refresh")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .jitter(0.0)
-        .fresh_for(Duration::from_millis(20))
-        .stale_for(seconds(600))
-        .lease_for(LONG_LEASE)
-        .deadline(LONG_LEASE * 2)
+        .ttl(Duration::from_millis(20))
+        .max_stale(seconds(600))
+        .lease_ttl(LONG_LEASE)
+        .read_timeout(LONG_LEASE * 2)
         .build()
         .expect("options agree");
     assert!(cache.get_or_load(&1, || found(1)).await.is_ok());
@@ -149,17 +149,19 @@ async fn never_in_peace() -> io::Result<Loaded<u64>> {
     std::future::pending().await
 }
 
-/// By `load_within`, or by the governor that goes by it; the load takes down nobody who waits, and its
+/// By `loader_timeout`, or by the pipeline that goes by it; the load takes down nobody who waits, and its
 /// lease is free at once.
 async fn a_load_that_panics_when_it_is_cut_is_cut(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
     for governed in [false, true] {
         let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
-            let mut cache = handle.cache("temper").level1_bytes(0).lease_for(LONG_LEASE);
+            let mut cache = handle.cache("temper").local_max_bytes(0).lease_ttl(LONG_LEASE);
             if governed {
-                cache = cache.governor(Governor::builder("temper").build().expect("valid"));
+                cache =
+                    cache.pipeline(ResiliencePipeline::builder("temper").build().expect("valid"));
             }
-            let cache = cache.load_within(Duration::from_millis(50)).deadline(LONG_LEASE * 2);
+            let cache =
+                cache.loader_timeout(Duration::from_millis(50)).read_timeout(LONG_LEASE * 2);
             cache.build().expect("options agree")
         };
         let (first, second) = (build(&one), build(&two));
@@ -182,10 +184,10 @@ async fn a_batch_that_panics_when_it_is_cut_is_cut(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall
         .cache("tempers")
-        .level1_bytes(0)
-        .lease_for(LONG_LEASE)
-        .load_within(Duration::from_millis(50))
-        .deadline(LONG_LEASE * 2)
+        .local_max_bytes(0)
+        .lease_ttl(LONG_LEASE)
+        .loader_timeout(Duration::from_millis(50))
+        .read_timeout(LONG_LEASE * 2)
         .build()
         .expect("options agree");
     let began = Instant::now();
@@ -213,9 +215,9 @@ async fn a_load_that_panics_when_it_ends_has_failed(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall
         .cache("ready")
-        .level1_bytes(0)
-        .lease_for(LONG_LEASE)
-        .deadline(LONG_LEASE * 2)
+        .local_max_bytes(0)
+        .lease_ttl(LONG_LEASE)
+        .read_timeout(LONG_LEASE * 2)
         .build()
         .expect("options agree");
     let began = Instant::now();
@@ -229,8 +231,8 @@ async fn a_load_that_panics_when_it_ends_has_failed(setup: Setup) {
 async fn a_load_that_panics_when_its_handle_ends_does_not_hold_it_up(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
     let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
-        let cache = handle.cache("ending").level1_bytes(0).lease_for(LONG_LEASE);
-        let cache = cache.load_within(LONG_LEASE).deadline(LONG_LEASE * 2);
+        let cache = handle.cache("ending").local_max_bytes(0).lease_ttl(LONG_LEASE);
+        let cache = cache.loader_timeout(LONG_LEASE).read_timeout(LONG_LEASE * 2);
         cache.build().expect("options agree")
     };
     // The first handle may own the engine: it outlives the other.
@@ -270,11 +272,14 @@ async fn an_error_has_its_source(setup: Setup) {
 
 async fn a_load_that_is_cut_names_the_setting(setup: Setup) {
     let seawall = setup.connect().await;
-    let cache: Cache<u64, u64> =
-        seawall.cache("cut").load_within(Duration::from_millis(50)).build().expect("options agree");
+    let cache: Cache<u64, u64> = seawall
+        .cache("cut")
+        .loader_timeout(Duration::from_millis(50))
+        .build()
+        .expect("options agree");
     let error = cache.get_or_load(&1, std::future::pending::<io::Result<_>>).await;
     let text = error.expect_err("it was cut").to_string();
-    assert!(text.contains("load_within") && text.contains("50ms"), "{text}");
+    assert!(text.contains("loader_timeout") && text.contains("50ms"), "{text}");
 }
 
 async fn not_modified_means_what_was_kept(setup: Setup) {
@@ -308,10 +313,10 @@ async fn not_modified_without_an_entry_is_an_error_of_the_loader(setup: Setup) {
 /// Two readers with [`WhenBusy::Load`] wait for a load elsewhere that fails.
 async fn a_spent_loader_makes_nobody_busy(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
-    let holder: Cache<u64, u64> = one.cache("spent").level1_bytes(0).build().expect("agree");
+    let holder: Cache<u64, u64> = one.cache("spent").local_max_bytes(0).build().expect("agree");
     let cache: Cache<u64, u64> = two
         .cache("spent")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .when_busy(WhenBusy::Load)
         .wait_budget(Duration::from_millis(300))
         .build()
@@ -350,7 +355,7 @@ async fn a_reader_that_loads_is_not_busy(setup: Setup) {
     for policy in [WhenBusy::Refuse, WhenBusy::Load] {
         let cache: Cache<u64, u64> = seawall
             .cache("alone")
-            .level1_bytes(0)
+            .local_max_bytes(0)
             .when_busy(policy)
             .wait_budget(Duration::ZERO)
             .build()
@@ -366,8 +371,8 @@ async fn a_load_answers_its_own_reader_however_short_the_value_lives(setup: Setu
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall
         .cache("brief")
-        .fresh_for(Duration::from_millis(1))
-        .stale_for(Duration::ZERO)
+        .ttl(Duration::from_millis(1))
+        .max_stale(Duration::ZERO)
         .build()
         .expect("options agree");
     for key in 0..300 {
@@ -393,8 +398,8 @@ async fn a_load_answers_its_own_reader_however_far_ahead_its_version_is(setup: S
 async fn who_waits_for_another_process_is_answered_from_redis(setup: Setup) {
     let (one, two) = (setup.connect().await, setup.connect().await);
     let build = |handle: &seawall::Seawall| -> Cache<u64, u64> {
-        let cache = handle.cache("elsewhere").level1_bytes(0);
-        cache.lease_for(LONG_LEASE).deadline(LONG_LEASE * 2).build().expect("options agree")
+        let cache = handle.cache("elsewhere").local_max_bytes(0);
+        cache.lease_ttl(LONG_LEASE).read_timeout(LONG_LEASE * 2).build().expect("options agree")
     };
     let (mut first, second) = (build(&one), build(&two));
     for freshness in [Freshness::Cached, Freshness::Strong] {
@@ -421,6 +426,6 @@ async fn who_waits_for_another_process_is_answered_from_redis(setup: Setup) {
         first = again;
         assert_eq!(source, Source::Loaded);
         let read = waiter.await.expect("no panic").expect("answered");
-        assert_eq!((read.value.as_deref(), read.source), (Some(&7), Source::Level2));
+        assert_eq!((read.value.as_deref(), read.source), (Some(&7), Source::Remote));
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seawall::cache::{Cache, Freshness, Invalidation, Loaded, LogFuture, RepairLog, RepairRow};
+use seawall::cache::{Cache, Freshness, Invalidation, Loaded, LogFuture, RecoveryLog, RecoveryRow};
 
 use crate::{
     eventually::eventually,
@@ -36,7 +36,7 @@ impl Outbox {
     }
 }
 
-impl RepairLog for Outbox {
+impl RecoveryLog for Outbox {
     fn add<'a>(&'a self, cache: &'a str, entries: &'a [Vec<u8>]) -> LogFuture<'a, ()> {
         entries.iter().for_each(|entry| self.insert(cache, entry.clone()));
         Box::pin(async { Ok(()) })
@@ -47,10 +47,10 @@ impl RepairLog for Outbox {
         cache: &'a str,
         after: u64,
         limit: usize,
-    ) -> LogFuture<'a, Vec<RepairRow>> {
+    ) -> LogFuture<'a, Vec<RecoveryRow>> {
         let rows = self.rows.lock().unwrap();
         let ours = rows.range(after + 1..).filter(|(_, row)| row.0 == cache).take(limit);
-        let ours = ours.map(|(id, row)| RepairRow { id: *id, entry: row.1.clone() }).collect();
+        let ours = ours.map(|(id, row)| RecoveryRow { id: *id, entry: row.1.clone() }).collect();
         Box::pin(async { Ok(ours) })
     }
 
@@ -69,7 +69,7 @@ async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> Option<u64> {
 async fn rows_of_others_are_carried_out_before_they_go(setup: Setup) {
     let seawall = setup.connect().await;
     let outbox = Arc::new(Outbox::default());
-    let builder = seawall.cache("out").repair_log(Arc::clone(&outbox) as Arc<dyn RepairLog>);
+    let builder = seawall.cache("out").recovery_log(Arc::clone(&outbox) as Arc<dyn RecoveryLog>);
     let builder = builder.second_invalidation_after(Duration::from_millis(1));
     let cache: Cache<u64, u64> = builder.build().expect("options agree");
     // Reads go past the cache until the log was read: only then the entry is stored.

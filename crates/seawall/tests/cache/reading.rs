@@ -63,26 +63,26 @@ async fn a_miss_is_loaded_and_then_hit_at_both_levels(setup: Setup) {
         (Source::Loaded, Some("tea"))
     );
     // A first level begins empty once more when it has found its place among the messages.
-    while first.get(&1).await.expect("a hit").expect("there").source != Source::Level1 {}
+    while first.get(&1).await.expect("a hit").expect("there").source != Source::Local {}
     let never = || async { Err(io::Error::other("must not be called")) };
     let other = second.get_or_load(&1, never).await.expect("a hit");
-    assert_eq!(other.source, Source::Level2);
+    assert_eq!(other.source, Source::Remote);
     assert_eq!(other.version, read.version);
     assert!(other.age < Duration::from_secs(60), "{:?}", other.age);
-    while second.get(&1).await.expect("a hit").expect("there").source != Source::Level1 {}
+    while second.get(&1).await.expect("a hit").expect("there").source != Source::Local {}
     assert!(first.get(&2).await.expect("nobody knows").is_none());
 }
 
 async fn what_does_not_exist_is_remembered_briefly(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<&str, u64> =
-        seawall.cache("user").level1_bytes(0).build().expect("options agree");
+        seawall.cache("user").local_max_bytes(0).build().expect("options agree");
     let missing = || async { Ok::<_, io::Error>(Loaded::Missing) };
     assert!(cache.get_or_load(&"nobody", missing).await.expect("an answer").value.is_none());
     let again = cache.get(&"nobody").await.expect("a hit").expect("remembered");
-    assert_eq!((again.value, again.source), (None, Source::Level2));
+    assert_eq!((again.value, again.source), (None, Source::Remote));
     let ttl: i64 = seawall
-        .link()
+        .client()
         .query(setup.entry("user:nobody").as_bytes(), cmd("PTTL").arg(setup.entry("user:nobody")))
         .await
         .expect("a lifetime");
@@ -163,28 +163,39 @@ async fn undecodable_entries_are_misses(setup: Setup) {
     let seawall = setup.connect().await;
     let old: Cache<u64, u64> = seawall.cache("shape").build().expect("defaults");
     let new: Cache<u64, u64> =
-        seawall.cache("shape").schema(1).level1_bytes(0).build().expect("defaults");
+        seawall.cache("shape").schema(1).local_max_bytes(0).build().expect("defaults");
     let _ = old.get_or_load(&1, || async { found(1) }).await.expect("loaded");
     assert!(new.get(&1).await.expect("readable").is_none(), "another shape");
     assert_eq!(
         new.get_or_load(&1, || async { found(2) }).await.expect("loaded").value.as_deref(),
         Some(&2)
     );
-    assert_eq!(new.get(&1).await.expect("a hit").expect("replaced").source, Source::Level2);
+    assert_eq!(new.get(&1).await.expect("a hit").expect("replaced").source, Source::Remote);
     let key = setup.entry("shape:2");
     for junk in [&b"junk"[..], &[0xC5; 100], b""] {
-        seawall.link().send(key.as_bytes(), cmd("SET").arg(&key).arg(junk)).await.expect("written");
+        seawall
+            .client()
+            .send(key.as_bytes(), cmd("SET").arg(&key).arg(junk))
+            .await
+            .expect("written");
         assert!(new.get(&2).await.expect("no error").is_none());
         let read = new.get_or_load(&2, || async { found(9) }).await.expect("loaded");
         assert_eq!(read.value.as_deref(), Some(&9));
     }
     // A key of another type is somebody else's: the cache keeps its hands off.
     let list = setup.entry("shape:3");
-    seawall.link().send(list.as_bytes(), cmd("RPUSH").arg(&list).arg("x")).await.expect("written");
+    seawall
+        .client()
+        .send(list.as_bytes(), cmd("RPUSH").arg(&list).arg("x"))
+        .await
+        .expect("written");
     let read = new.get_or_load(&3, || async { found(4) }).await.expect("loaded past the cache");
     assert_eq!(read.value.as_deref(), Some(&4));
-    let length: u64 =
-        seawall.link().query(list.as_bytes(), cmd("LLEN").arg(&list)).await.expect("still a list");
+    let length: u64 = seawall
+        .client()
+        .query(list.as_bytes(), cmd("LLEN").arg(&list))
+        .await
+        .expect("still a list");
     assert_eq!(length, 1);
 }
 
@@ -225,13 +236,13 @@ async fn a_busy_reader_does_as_it_was_told(setup: Setup) {
     assert_eq!(waiting.await.expect("no panic").expect("woken").value.as_deref(), Some(&1));
     let strong =
         with(WhenBusy::Wait).get_or_load_as(Freshness::Strong, &1, || async { found(3) }).await;
-    assert_eq!(strong.expect("a hit").source, Source::Level2);
+    assert_eq!(strong.expect("a hit").source, Source::Remote);
 }
 
 async fn strange_keys_are_keys_or_refused(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<Vec<u8>, u64> =
-        seawall.cache("keys").level1_bytes(0).build().expect("options agree");
+        seawall.cache("keys").local_max_bytes(0).build().expect("options agree");
     let keys: [&[u8]; 7] = [b"{", b"}{", b"{}", b"{a}b", b"a:b", b"\0\xff\r\n ", b"%7B"];
     for (value, key) in keys.iter().enumerate() {
         let value = value as u64;

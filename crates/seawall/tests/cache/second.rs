@@ -35,7 +35,7 @@ async fn read(cache: &Cache<u64, u64>, source: &Arc<AtomicU64>) -> Option<u64> {
 async fn a_lagging_source_is_asked_again(setup: Setup) {
     let seawall = setup.connect().await;
     let lag = Duration::from_millis(300);
-    let builder = seawall.cache("lag").fresh_for(LONG).second_invalidation_after(lag * 10);
+    let builder = seawall.cache("lag").ttl(LONG).second_invalidation_after(lag * 10);
     let cache: Cache<u64, u64> = builder.build().expect("options agree");
     let replica = Arc::new(AtomicU64::new(1));
     assert_eq!(read(&cache, &replica).await, Some(1));
@@ -59,11 +59,11 @@ async fn a_lagging_source_is_asked_again(setup: Setup) {
 async fn the_second_comes_before_the_end(setup: Setup) {
     let stays = setup.connect().await;
     let other: Cache<u64, u64> =
-        stays.cache("end").fresh_for(LONG).level1_bytes(0).build().expect("agree");
+        stays.cache("end").ttl(LONG).local_max_bytes(0).build().expect("agree");
     let mut lost = 0;
     for round in 0..ENDS {
         let ends = setup.connect().await;
-        let builder = ends.cache("end").fresh_for(LONG).second_invalidation_after(LONG);
+        let builder = ends.cache("end").ttl(LONG).second_invalidation_after(LONG);
         let cache: Cache<u64, u64> = builder.build().expect("options agree");
         assert!(matches!(cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
         let replica = Arc::new(AtomicU64::new(round));

@@ -49,7 +49,7 @@ fn build<V>(seawall: &Seawall, schema: u32) -> Cache<u64, V>
 where
     V: Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    seawall.cache("price").level1_bytes(0).schema(schema).build().expect("options agree")
+    seawall.cache("price").local_max_bytes(0).schema(schema).build().expect("options agree")
 }
 
 async fn a_type_that_moved_is_the_same(setup: Setup) {
@@ -112,12 +112,12 @@ async fn an_older_release_reads_past_a_newer_one(setup: Setup) {
         assert!(old.get(&1).await.expect("an answer").is_none());
     }
     assert_eq!(loads.load(Ordering::SeqCst), 1, "the older release replaced an entry");
-    // With a first level the source is asked about once in `outage_copies_for`.
+    // With a first level the source is asked about once in `outage_ttl`.
     let kept: Cache<u64, cellar::Price> = seawall
         .cache("price")
         .schema(1)
-        .outage_copies_for(Duration::from_secs(600))
+        .outage_ttl(Duration::from_secs(600))
         .build()
         .expect("options agree");
-    while kept.get_or_load(&1, cents).await.expect("a value").source != Source::Level1 {}
+    while kept.get_or_load(&1, cents).await.expect("a value").source != Source::Local {}
 }

@@ -22,19 +22,19 @@ async fn fill(cache: &Cache<u64, Vec<u8>>) {
 async fn copies(cache: &Cache<u64, Vec<u8>>) -> usize {
     let mut copies = 0;
     for key in 0..KEYS {
-        copies += usize::from(cache.explain(&key).await.expect("an answer").level1.is_some());
+        copies += usize::from(cache.explain(&key).await.expect("an answer").local.is_some());
     }
     copies
 }
 
 fn build(seawall: &Seawall, name: &str, weight: u32) -> Cache<u64, Vec<u8>> {
-    let builder = seawall.cache(name).level1_weight(weight).compress_above_bytes(usize::MAX);
+    let builder = seawall.cache(name).local_weight(weight).compress_above_bytes(usize::MAX);
     builder.build().expect("options agree")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_caches_together_stay_within_it() {
-    let seawall = Seawall::builder("embedded:").level1_bytes(BUDGET as u64);
+    let seawall = Seawall::builder("embedded:").local_max_bytes(BUDGET as u64);
     let seawall = seawall.connect().await.expect("connected");
     let caches: Vec<Cache<u64, Vec<u8>>> =
         (0..6).map(|number| build(&seawall, &format!("c{number}"), 1)).collect();
@@ -52,7 +52,7 @@ async fn all_caches_together_stay_within_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_alone_has_all_of_it_and_weights_decide_otherwise() {
-    let seawall = Seawall::builder("embedded:").level1_bytes(BUDGET as u64);
+    let seawall = Seawall::builder("embedded:").local_max_bytes(BUDGET as u64);
     let seawall = seawall.connect().await.expect("connected");
     let (light, heavy) = (build(&seawall, "light", 1), build(&seawall, "heavy", 4));
     for _ in 0..3 {

@@ -154,7 +154,7 @@ async fn a_write_invalidates_whatever_it_says(setup: Setup) {
 async fn late_versions_lose(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, String> =
-        seawall.cache("v").level1_bytes(0).build().expect("options agree");
+        seawall.cache("v").local_max_bytes(0).build().expect("options agree");
     let put = async |version, value: Option<&str>| {
         let value = value.map(str::to_owned);
         cache.put_if_newer(&1, version, value.as_ref()).await.expect("an answer")

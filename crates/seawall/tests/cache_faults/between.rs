@@ -30,7 +30,7 @@ enum Act {
 }
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("mid").fresh_for(LONG).level1_for(LONG).clearable();
+    let builder = seawall.cache("mid").ttl(LONG).local_ttl(LONG).clearable();
     builder.tags(|_| vec!["all".to_owned()]).build().expect("options agree")
 }
 

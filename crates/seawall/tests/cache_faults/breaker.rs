@@ -32,9 +32,9 @@ type Texts = Cache<u64, String>;
 
 /// A cache that talks for its users alone: nothing listens, nothing is polled.
 fn builder(seawall: &Seawall, name: &str) -> CacheBuilder<u64, String> {
-    let builder = seawall.cache(name).level1_bytes(0).hot_keys(HotRules::off());
+    let builder = seawall.cache(name).local_max_bytes(0).hot_keys(HotRules::off());
     let builder = builder.split_above_bytes(BIG / 10);
-    builder.load_within(PATIENCE).lease_for(PATIENCE * 2).deadline(PATIENCE * 4)
+    builder.loader_timeout(PATIENCE).lease_ttl(PATIENCE * 2).read_timeout(PATIENCE * 4)
 }
 
 async fn load() -> io::Result<Loaded<String>> {

@@ -33,16 +33,16 @@ pub(crate) struct Plan {
     pub(crate) reads: u64,
     pub(crate) workers: u64,
     pub(crate) keys: u64,
-    pub(crate) level1: bool,
+    pub(crate) local: bool,
     pub(crate) breaks: bool,
     /// Whether reads must be right while things break, and not only after healing.
     pub(crate) strict: bool,
 }
 
 impl Plan {
-    pub(crate) fn new(reads: u64, level1: bool) -> Self {
+    pub(crate) fn new(reads: u64, local: bool) -> Self {
         let soak = if std::env::var_os("SEAWALL_SOAK").is_some() { 50 } else { 1 };
-        Plan { reads: reads * soak, workers: 3, keys: 24, level1, breaks: true, strict: true }
+        Plan { reads: reads * soak, workers: 3, keys: 24, local, breaks: true, strict: true }
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Report {
     pub(crate) reads: u64,
     strong: u64,
     errors: u64,
-    level1: u64,
+    local: u64,
     stale: u64,
     pub(crate) settled: u64,
     /// Every reader of every worker reads every key at the end.
@@ -76,7 +76,7 @@ impl fmt::Display for Report {
             self.name,
             self.reads,
             self.strong,
-            self.level1,
+            self.local,
             self.stale,
             self.errors,
             self.settled,
@@ -122,7 +122,7 @@ pub(crate) async fn run(
         keys: plan.keys,
         readers: 6,
         writers: 2,
-        level1: plan.level1,
+        local: plan.local,
         load_ms: 12,
         pause_ms: 40,
         strict: plan.strict,
@@ -207,7 +207,7 @@ pub(crate) async fn run(
         reads: database.count(Tally::Reads),
         strong: database.count(Tally::StrongReads),
         errors: database.count(Tally::ReadErrors),
-        level1: database.count(Tally::FromLevel1),
+        local: database.count(Tally::FromLocal),
         stale: database.count(Tally::Stale),
         settled: database.count(Tally::Settled),
         expected,

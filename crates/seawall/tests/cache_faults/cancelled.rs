@@ -17,7 +17,7 @@ const MOMENTS: u32 = 24;
 const TRIP: Duration = Duration::from_millis(10);
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("gone").fresh_for(LONG).level1_for(LONG).clearable();
+    let builder = seawall.cache("gone").ttl(LONG).local_ttl(LONG).clearable();
     builder.tags(|_| vec!["all".to_owned()]).build().expect("options agree")
 }
 
@@ -32,9 +32,7 @@ async fn copied(cache: &Cache<u64, u64>, key: u64, value: u64) {
     eventually("a copy", async || {
         let load = move || async move { Ok::<_, io::Error>(Loaded::Found(value)) };
         let read = cache.get_or_load(&key, load).await;
-        read.is_ok_and(|read| {
-            read.source == Source::Level1 && read.value.as_deref() == Some(&value)
-        })
+        read.is_ok_and(|read| read.source == Source::Local && read.value.as_deref() == Some(&value))
     })
     .await;
 }

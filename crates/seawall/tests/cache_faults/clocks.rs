@@ -24,9 +24,9 @@ async fn hits_on_every_node(seconds: i64) {
     let seawall = Seawall::connect(&cluster.url()).await.expect("connected");
     let cache: Cache<u64, u64> = seawall
         .cache("clock")
-        .level1_bytes(0)
-        .fresh_for(Duration::from_secs(120))
-        .stale_for(Duration::ZERO)
+        .local_max_bytes(0)
+        .ttl(Duration::from_secs(120))
+        .max_stale(Duration::ZERO)
         .build()
         .expect("options agree");
     let loads = Arc::new(AtomicU64::new(0));
@@ -41,7 +41,7 @@ async fn hits_on_every_node(seconds: i64) {
             let read = cache.get_or_load_as(freshness, &key, load).await.expect("a value");
             assert!(read.age < Duration::from_secs(60), "key {key} is {:?} old", read.age);
             if round > 0 {
-                assert_eq!(read.source, Source::Level2, "key {key}, {seconds} s off");
+                assert_eq!(read.source, Source::Remote, "key {key}, {seconds} s off");
             }
         }
     }
@@ -49,10 +49,10 @@ async fn hits_on_every_node(seconds: i64) {
     // Neither does a value live longer than it should.
     let brief: Cache<u64, u64> = seawall
         .cache("brief")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .jitter(0.0)
-        .fresh_for(Duration::from_millis(300))
-        .stale_for(Duration::from_secs(3600))
+        .ttl(Duration::from_millis(300))
+        .max_stale(Duration::from_secs(3600))
         .build()
         .expect("options agree");
     for key in 0..KEYS {
@@ -93,7 +93,7 @@ async fn who_reads_after_a_write_sees_it_though_the_clock_went_back() {
             node.proxy().expect("proxied").drop_pushes(1.0);
         }
         let name = entry(key);
-        let evict = handles[0].link().send(&name, seawall::cmd("DEL").arg(&name)).await;
+        let evict = handles[0].client().send(&name, seawall::cmd("DEL").arg(&name)).await;
         evict.expect("evicted");
         let written = writer.write(&key, async { Ok::<_, io::Error>(()) }).await.expect("written");
         let Invalidation::Applied(version) = written.1 else { panic!("{written:?}") };

@@ -62,7 +62,7 @@ pub(crate) enum Tally {
     Reads = 0,
     StrongReads = 1,
     ReadErrors = 2,
-    FromLevel1 = 3,
+    FromLocal = 3,
     Stale = 4,
     Settled = 5,
     /// Writers that have seen that there is nothing more to write.

@@ -136,7 +136,7 @@ impl Party {
             Freshness::Strong => begun.floor.max(begun.own),
             Freshness::After(_) => after,
             Freshness::StaleOk if kept => 0,
-            _ if !self.draw.level1() => begun.floor.max(begun.own),
+            _ if !self.draw.local() => begun.floor.max(begun.own),
             // What this process did itself is not in its first level either.
             _ => begun.own,
         }
@@ -165,7 +165,7 @@ impl Party {
             CacheError::Load(_) => text.contains(FAILS) || text.contains(PANICS),
             CacheError::Shed { .. } => self.draw.sheds(),
             CacheError::Busy => self.draw.when_busy == WhenBusy::Refuse,
-            CacheError::Deadline(_) => !self.draw.calm,
+            CacheError::ReadTimeout(_) => !self.draw.calm,
             // Whatever Redis does, the loader stands in.
             _ => false,
         };
@@ -458,8 +458,8 @@ impl Party {
                 let _ = self.cache.get_as(Freshness::Strong, &key).await;
                 return Some(format!("p{}: the breaker of key {key} is open", self.number));
             }
-            if state.repair_queue > 0 {
-                return Some(format!("p{}: {} wait", self.number, state.repair_queue));
+            if state.recovery_queue > 0 {
+                return Some(format!("p{}: {} wait", self.number, state.recovery_queue));
             }
         }
         None

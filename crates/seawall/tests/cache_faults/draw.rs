@@ -8,10 +8,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 use seawall::{
     Seawall,
     cache::{
-        Cache, CacheBuilder, Codec, FileRepairLog, KeyFilter, KeySink, Level1Keeps, Mode,
+        Cache, CacheBuilder, Codec, FileRecoveryLog, KeyFilter, KeySink, LocalKeeps, Mode,
         OnInvalidate, WhenBusy,
     },
-    guard::{Breaker, Bulkhead, Governor, Rate, TokenBucket},
+    guard::{Breaker, Bulkhead, Rate, ResiliencePipeline, TokenBucket},
     hotkey::{HotRule, HotRules},
 };
 
@@ -33,27 +33,27 @@ pub(crate) enum Guarded {
 #[derive(Debug, Clone)]
 pub(crate) struct Draw {
     pub(crate) mode: Mode,
-    pub(crate) fresh_for: Duration,
-    pub(crate) stale_for: Duration,
-    pub(crate) missing_for: Duration,
+    pub(crate) ttl: Duration,
+    pub(crate) max_stale: Duration,
+    pub(crate) negative_ttl: Duration,
     pub(crate) jitter: f64,
     pub(crate) sliding: bool,
     pub(crate) early_refresh: Option<f64>,
-    pub(crate) lease_for: Option<Duration>,
-    pub(crate) load_within: Option<Duration>,
-    pub(crate) deadline: Duration,
+    pub(crate) lease_ttl: Option<Duration>,
+    pub(crate) loader_timeout: Option<Duration>,
+    pub(crate) read_timeout: Duration,
     pub(crate) wait_budget: Duration,
     pub(crate) when_busy: WhenBusy,
     pub(crate) on_invalidate: OnInvalidate,
     pub(crate) second_after: Option<Duration>,
-    pub(crate) level1_bytes: u64,
-    pub(crate) level1_for: Duration,
-    pub(crate) outage_copies_for: Duration,
+    pub(crate) local_max_bytes: u64,
+    pub(crate) local_ttl: Duration,
+    pub(crate) outage_ttl: Duration,
     pub(crate) tags: bool,
     pub(crate) clearable: bool,
-    pub(crate) governor: Guarded,
+    pub(crate) pipeline: Guarded,
     pub(crate) log: bool,
-    pub(crate) repair_limit: usize,
+    pub(crate) recovery_limit: usize,
     pub(crate) filter: bool,
     /// Reads of all processes within a second that make a key hot; 0 for never.
     pub(crate) hot_at: u64,
@@ -99,27 +99,31 @@ impl Draw {
         let second_after = rarely(c, 3).then(|| some_millis(c, &[100, 700]));
         Draw {
             mode: one(c, &[Mode::Lease, Mode::Lease, Mode::Mutex, Mode::LogicalExpiry]),
-            fresh_for: some_millis(c, &[1, 50, 400, 2_000, 60_000, 60_000]),
-            stale_for: some_millis(c, &[0, 200, 1_000, 60_000]),
-            missing_for: some_millis(c, &[0, 5, 1_000, 10_000]),
+            ttl: some_millis(c, &[1, 50, 400, 2_000, 60_000, 60_000]),
+            max_stale: some_millis(c, &[0, 200, 1_000, 60_000]),
+            negative_ttl: some_millis(c, &[0, 5, 1_000, 10_000]),
             jitter: one(c, &[0.0, 0.1, 0.9]),
             sliding: rarely(c, 4),
             early_refresh: one(c, &[None, None, Some(1.0), Some(50.0)]),
-            lease_for: one(c, &[None, Some(Duration::from_secs(4))]),
-            load_within: one(c, &[None, Some(Duration::from_secs(3))]),
-            deadline: if calm { Duration::from_secs(10) } else { some_millis(c, &[3_000, 8_000]) },
+            lease_ttl: one(c, &[None, Some(Duration::from_secs(4))]),
+            loader_timeout: one(c, &[None, Some(Duration::from_secs(3))]),
+            read_timeout: if calm {
+                Duration::from_secs(10)
+            } else {
+                some_millis(c, &[3_000, 8_000])
+            },
             wait_budget: some_millis(c, &[0, 5, 200, 3_000]),
             when_busy: one(c, &[WhenBusy::Wait, WhenBusy::Wait, WhenBusy::Refuse, WhenBusy::Load]),
             on_invalidate: one(c, &[OnInvalidate::Drop, OnInvalidate::KeepForStale]),
             second_after,
-            level1_bytes: one(c, &[0, 0, 4 << 10, 1 << 20]),
-            level1_for: some_millis(c, &[20, 1_000, 30_000]),
-            outage_copies_for: some_millis(c, &[0, 50, 1_000]),
+            local_max_bytes: one(c, &[0, 0, 4 << 10, 1 << 20]),
+            local_ttl: some_millis(c, &[20, 1_000, 30_000]),
+            outage_ttl: some_millis(c, &[0, 50, 1_000]),
             tags: rarely(c, 3),
             clearable: rarely(c, 3),
-            governor: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
+            pipeline: one(c, &[Guarded::Not, Guarded::Not, Guarded::Widely, Guarded::Tightly]),
             log: rarely(c, 3),
-            repair_limit: one(c, &[1, 5, 100_000, 100_000]),
+            recovery_limit: one(c, &[1, 5, 100_000, 100_000]),
             filter: rarely(c, 5),
             hot_at: one(c, &[0, 1_000, 20]),
             hot_only: rarely(c, 6),
@@ -142,11 +146,11 @@ impl Draw {
 
     /// Whether a read may be shed, or refused a share of a hot key.
     pub(crate) fn sheds(&self) -> bool {
-        self.governor == Guarded::Tightly
+        self.pipeline == Guarded::Tightly
     }
 
-    pub(crate) fn level1(&self) -> bool {
-        self.level1_bytes > 0
+    pub(crate) fn local(&self) -> bool {
+        self.local_max_bytes > 0
     }
 
     /// Builds the cache of one process.
@@ -159,18 +163,18 @@ impl Draw {
         let mut builder: CacheBuilder<u64, Row> = seawall
             .cache("random")
             .mode(self.mode)
-            .fresh_for(self.fresh_for)
-            .stale_for(self.stale_for)
-            .missing_for(self.missing_for)
+            .ttl(self.ttl)
+            .max_stale(self.max_stale)
+            .negative_ttl(self.negative_ttl)
             .jitter(self.jitter)
-            .deadline(self.deadline)
+            .read_timeout(self.read_timeout)
             .wait_budget(self.wait_budget)
             .when_busy(self.when_busy)
             .on_invalidate(self.on_invalidate)
-            .level1_bytes(self.level1_bytes)
-            .level1_for(self.level1_for)
-            .outage_copies_for(self.outage_copies_for)
-            .repair_limit(self.repair_limit)
+            .local_max_bytes(self.local_max_bytes)
+            .local_ttl(self.local_ttl)
+            .outage_ttl(self.outage_ttl)
+            .recovery_limit(self.recovery_limit)
             .copies(self.copies)
             .hot_keys(self.hot_rules())
             .codec(self.codec)
@@ -185,28 +189,28 @@ impl Draw {
         if let Some(factor) = self.early_refresh {
             builder = builder.early_refresh(factor);
         }
-        if let Some(time) = self.lease_for {
-            builder = builder.lease_for(time);
+        if let Some(time) = self.lease_ttl {
+            builder = builder.lease_ttl(time);
         }
-        if let Some(time) = self.load_within {
-            builder = builder.load_within(time);
+        if let Some(time) = self.loader_timeout {
+            builder = builder.loader_timeout(time);
         }
         if let Some(time) = self.second_after {
             builder = builder.second_invalidation_after(time);
         }
-        if let Some(governor) = self.governor() {
-            builder = builder.governor(governor);
+        if let Some(pipeline) = self.pipeline() {
+            builder = builder.pipeline(pipeline);
         }
         if self.hot_only {
-            builder = builder.level1_keeps(Level1Keeps::HotOnly);
+            builder = builder.local_keeps(LocalKeeps::HotOnly);
         }
         if self.filter {
             builder = builder.filter(filter(Arc::clone(ledger)));
         }
         if self.log {
             let log =
-                FileRepairLog::open(log).map_err(|e| seawall::Error::Invalid(e.to_string()))?;
-            builder = builder.repair_log(Arc::new(log));
+                FileRecoveryLog::open(log).map_err(|e| seawall::Error::Invalid(e.to_string()))?;
+            builder = builder.recovery_log(Arc::new(log));
         }
         builder.build()
     }
@@ -219,20 +223,20 @@ impl Draw {
         HotRules::all(if self.copies > 0 { rule.copies_at(self.hot_at * 2) } else { rule })
     }
 
-    fn governor(&self) -> Option<Governor> {
-        let (limit, rate) = match self.governor {
+    fn pipeline(&self) -> Option<ResiliencePipeline> {
+        let (limit, rate) = match self.pipeline {
             Guarded::Not => return None,
             Guarded::Widely => (10_000, 1_000_000),
             Guarded::Tightly => (2, 200),
         };
         let bulkhead = Bulkhead::builder("loads", limit).queue(limit).build().expect("agree");
         let bucket = TokenBucket::builder("loads", Rate::per_second(rate)).burst(rate);
-        let mut governor = Governor::builder("loads").bulkhead(bulkhead);
-        governor = governor.bucket(bucket.build().expect("agree"));
-        if self.governor == Guarded::Tightly {
-            governor = governor.breaker(Breaker::new("loads"));
+        let mut pipeline = ResiliencePipeline::builder("loads").bulkhead(bulkhead);
+        pipeline = pipeline.bucket(bucket.build().expect("agree"));
+        if self.pipeline == Guarded::Tightly {
+            pipeline = pipeline.breaker(Breaker::new("loads"));
         }
-        Some(governor.build().expect("agree"))
+        Some(pipeline.build().expect("agree"))
     }
 }
 

@@ -76,7 +76,7 @@ impl Ground {
             Ground::Embedded(engine, _) => {
                 let mut command = seawall::cmd(words[0]);
                 command.arg(&words[1..]);
-                let _ = engine.link().send(b"", &command).await;
+                let _ = engine.client().send(b"", &command).await;
             }
             Ground::Redis(server, _) => {
                 let _ = server.connect().and_then(|mut client| client.call(words));
@@ -111,7 +111,7 @@ impl Ground {
             Ground::Embedded(engine, _) => {
                 let mut keys = seawall::cmd("KEYS");
                 keys.arg(pattern);
-                engine.link().query(b"", &keys).await.expect("it answers")
+                engine.client().query(b"", &keys).await.expect("it answers")
             }
             Ground::Redis(server, _) => all(vec![server.connect()]),
             Ground::Sentinel(set) => {

@@ -16,7 +16,7 @@ use std::{
 use seawall::{
     Seawall,
     cache::{Cache, CacheBuilder, CacheError, Freshness, Invalidation, Loaded, Version},
-    guard::{Bulkhead, Governor},
+    guard::{Bulkhead, ResiliencePipeline},
 };
 use seawall_testkit::proxy::{Direction, On};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -134,7 +134,7 @@ async fn settle(cache: &Cache<u64, u64>) {
     while patience.elapsed() < Duration::from_millis(500) {
         let load = || async { Ok::<_, io::Error>(Loaded::Found(0)) };
         let read = cache.get_or_load(&99, load).await.expect("loaded");
-        if read.source == seawall::cache::Source::Level1 {
+        if read.source == seawall::cache::Source::Local {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -257,13 +257,13 @@ async fn floods<R: AsyncRead>(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn default_reads_cause_one_load() {
     let one = |away, loads, _| assert_eq!(loads, 1, "{away:?}");
-    let build = |builder: Build| builder.outage_copies_for(LONG);
+    let build = |builder: Build| builder.outage_ttl(LONG);
     floods("flood", &WAYS, build, |cache| One(cache, Freshness::Cached), one).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_first_level_one_load_runs_at_a_time() {
-    let build = |builder: Build| builder.level1_bytes(0);
+    let build = |builder: Build| builder.local_max_bytes(0);
     floods("flood-l2", &WAYS, build, |cache| One(cache, Freshness::Cached), running_and_next).await;
 }
 
@@ -284,7 +284,7 @@ async fn reads_after_a_write_cause_one_load_and_one_next() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_cause_one_load() {
     let one = |away, loads, _| assert_eq!(loads, 1, "{away:?}");
-    let build = |builder: Build| builder.outage_copies_for(LONG);
+    let build = |builder: Build| builder.outage_ttl(LONG);
     floods("flood-many", &WAYS, build, Many, one).await;
 }
 
@@ -292,7 +292,9 @@ async fn batches_cause_one_load() {
 async fn callers_of_one_key_do_not_fill_a_bulkhead() {
     let build = |builder: Build| {
         let bulkhead = Bulkhead::builder("source", 4).queue(16).build().expect("agree");
-        builder.governor(Governor::builder("source").bulkhead(bulkhead).build().expect("agree"))
+        builder.pipeline(
+            ResiliencePipeline::builder("source").bulkhead(bulkhead).build().expect("agree"),
+        )
     };
     let ways = [Away::Refused, Away::Hung, Away::CutMidWay, Away::Queued];
     floods("flood-bulkhead", &ways, build, |cache| One(cache, Freshness::Strong), running_and_next)
@@ -310,7 +312,7 @@ async fn on_a_cluster_the_same() {
     let ground = Ground::cluster();
     let seawall = connect(&ground).await;
     let cache: Cache<u64, u64> =
-        seawall.cache("flood").outage_copies_for(LONG).build().expect("options agree");
+        seawall.cache("flood").outage_ttl(LONG).build().expect("options agree");
     settle(&cache).await;
     let source = Source::new();
     take_away(&ground, Away::Refused, &cache).await;
@@ -327,7 +329,7 @@ async fn a_server_that_is_full_causes_one_load() {
     let ground = Ground::redis();
     let seawall = connect(&ground).await;
     let cache: Cache<u64, u64> =
-        seawall.cache("full").outage_copies_for(LONG).build().expect("options agree");
+        seawall.cache("full").outage_ttl(LONG).build().expect("options agree");
     settle(&cache).await;
     let Ground::Redis(server, _) = &ground else { unreachable!("it is one") };
     let mut client = server.connect().expect("it answers");
@@ -344,11 +346,11 @@ async fn a_server_that_is_full_causes_one_load() {
 /// write's invalidation waits and Redis takes the old value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_strong_read_after_a_queued_invalidation_sees_the_write() {
-    for (level1, batch) in [(0, false), (1 << 20, false), (0, true)] {
+    for (local, batch) in [(0, false), (1 << 20, false), (0, true)] {
         let ground = Ground::redis();
         let seawall = connect(&ground).await;
         let cache: Cache<u64, u64> =
-            seawall.cache("queued").level1_bytes(level1).build().expect("options agree");
+            seawall.cache("queued").local_max_bytes(local).build().expect("options agree");
         let source = Source::new();
         let early = tokio::spawn({
             let (cache, source) = (cache.clone(), Arc::clone(&source));
@@ -376,7 +378,7 @@ async fn a_strong_read_after_a_queued_invalidation_sees_the_write() {
         source.gate.close();
         assert!(early.await.expect("no panic").is_ok());
         let read = late.await.expect("no panic").expect("an answer");
-        assert_eq!(read.value.as_deref(), Some(&2), "level1 {level1}, batch {batch}");
+        assert_eq!(read.value.as_deref(), Some(&2), "local {local}, batch {batch}");
         ground.heal();
         seawall.shutdown().await;
     }

@@ -20,7 +20,7 @@ const OLD: u64 = 1;
 const NEW: u64 = 2;
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("era").fresh_for(Duration::from_secs(600)).level1_bytes(0);
+    let builder = seawall.cache("era").ttl(Duration::from_secs(600)).local_max_bytes(0);
     builder.clearable().tags(|key| vec![format!("t{}", key % 2)]).build().expect("options agree")
 }
 
@@ -58,7 +58,7 @@ async fn restarts_older(mut server: ServerProcess, all: bool, save: &str) {
     // What a server finds when it starts again: a copy of its files from before the clearing.
     let kept = tempfile::tempdir().expect("a folder");
     if save == "SAVE" {
-        seawall.link().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
+        seawall.client().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
     } else {
         copy_folder(&server.dir().join("appendonlydir"), kept.path());
     }

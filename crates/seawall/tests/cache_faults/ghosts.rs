@@ -20,7 +20,7 @@ const OLD: u64 = 1;
 const NEW: u64 = 2;
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("ghost").fresh_for(Duration::from_secs(600)).level1_bytes(0);
+    let builder = seawall.cache("ghost").ttl(Duration::from_secs(600)).local_max_bytes(0);
     builder.build().expect("options agree")
 }
 
@@ -60,7 +60,7 @@ async fn an_acknowledged_invalidation_that_the_server_forgot_is_done_again() {
     for key in 0..KEYS {
         assert_eq!(read(&cache, key, OLD).await, Some(OLD));
     }
-    seawall.link().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
+    seawall.client().send(b"", &cmd("SAVE")).await.expect("a snapshot with the old values");
     invalidate_all(&cache).await;
     server.restart().expect("it starts from the snapshot");
     assert_eq!(left(&[&cache], Instant::now()).await, 0, "the old entries were back and are gone");

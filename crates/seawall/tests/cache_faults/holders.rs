@@ -35,8 +35,8 @@ async fn holder() {
     let seawall = Seawall::connect(url).await.expect("connected");
     let cache: Cache<u64, u64> = seawall
         .cache("held")
-        .load_within(PATIENCE * 2)
-        .deadline(PATIENCE * 3)
+        .loader_timeout(PATIENCE * 2)
+        .read_timeout(PATIENCE * 3)
         .build()
         .expect("options agree");
     let sign = Path::new(sign).to_owned();
@@ -115,10 +115,10 @@ async fn a_killed_holder_is_noticed_on_the_engine() {
 fn short(seawall: &Seawall, lease: Duration) -> Cache<u64, u64> {
     seawall
         .cache("short")
-        .level1_bytes(0)
-        .lease_for(lease)
-        .load_within(PATIENCE)
-        .deadline(PATIENCE * 2)
+        .local_max_bytes(0)
+        .lease_ttl(lease)
+        .loader_timeout(PATIENCE)
+        .read_timeout(PATIENCE * 2)
         .build()
         .expect("options agree")
 }
@@ -190,9 +190,9 @@ async fn renewals_of_a_batch_are_few() {
     let seawall = Seawall::connect(&proxy.url()).await.expect("connected");
     let long: Cache<u64, u64> = seawall
         .cache("long")
-        .level1_bytes(0)
-        .lease_for(Duration::from_secs(60))
-        .deadline(Duration::from_secs(90))
+        .local_max_bytes(0)
+        .lease_ttl(Duration::from_secs(60))
+        .read_timeout(Duration::from_secs(90))
         .build()
         .expect("options agree");
     // Only a renewal has the lease's time, in milliseconds, right behind its keys.

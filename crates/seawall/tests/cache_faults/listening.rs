@@ -17,7 +17,7 @@ use crate::eventually::{PATIENCE, eventually};
 const LONG: Duration = Duration::from_secs(600);
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    let builder = seawall.cache("place").fresh_for(LONG).level1_for(LONG);
+    let builder = seawall.cache("place").ttl(LONG).local_ttl(LONG);
     builder.build().expect("options agree")
 }
 
@@ -29,11 +29,11 @@ async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> (Option<u64>, S
 
 /// Reads until the copy is there.
 async fn copy(cache: &Cache<u64, u64>, key: u64) {
-    eventually("a copy", async || read(cache, key, 1).await.1 == Source::Level1).await;
+    eventually("a copy", async || read(cache, key, 1).await.1 == Source::Local).await;
 }
 
 async fn is_copied(cache: &Cache<u64, u64>, key: u64) -> bool {
-    cache.explain(&key).await.expect("an answer").level1.is_some()
+    cache.explain(&key).await.expect("an answer").local.is_some()
 }
 
 /// Invalidates and waits until the other one's copy is gone.
@@ -62,7 +62,7 @@ async fn a_message_lost_right_after_a_reconnect_is_noticed() {
     // Gone by the reconnect or by the message after it: it is over when the copy is gone.
     copy(&hearer, 9).await;
     tell(&teller, &hearer, 9).await;
-    eventually("messages are heard again", async || hears.link().hub().is_connected()).await;
+    eventually("messages are heard again", async || hears.client().pubsub().is_connected()).await;
 
     copy(&hearer, 1).await;
     let before = proxy.lost_pushes();
@@ -158,11 +158,11 @@ async fn messages_are_heard_while_the_counter_is_waited_for() {
     tell(&teller, &hearer, 9).await;
     copy(&hearer, 1).await;
     // Whatever is sent on the same connection after this waits until it is answered.
-    let link = hears.link().clone();
+    let client = hears.client().clone();
     let gate = tokio::spawn(async move {
         let mut wait = cmd("BLPOP");
         wait.arg("gate").arg(0);
-        link.send(b"gate", &wait).await
+        client.send(b"gate", &wait).await
     });
     let mut client = server.connect().expect("connected");
     let mut clients = || client.call(&["CLIENT", "LIST"]).expect("answered").text();
@@ -175,7 +175,7 @@ async fn messages_are_heard_while_the_counter_is_waited_for() {
     eventually("the copy is gone", async || {
         // Without a copy the read itself waits, behind the gate.
         let read = tokio::time::timeout(Duration::from_millis(50), hearer.get(&1)).await;
-        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Level1)
+        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Local)
     })
     .await;
     assert!(!gate.is_finished(), "the gate was closed all the time");

@@ -7,8 +7,8 @@ use crate::{
 
 const READS: u64 = 25_000;
 
-async fn holds(name: &str, ground: &Ground, level1: bool) {
-    run(name, ground, &Plan::new(READS, level1), async |_| {}).await.assert_clean();
+async fn holds(name: &str, ground: &Ground, local: bool) {
+    run(name, ground, &Plan::new(READS, local), async |_| {}).await.assert_clean();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,7 @@ use std::{
 use seawall::{
     Seawall,
     cache::{Cache, Invalidation, Loaded, Source},
-    guard::{Governor, Rate, TokenBucket},
+    guard::{Rate, ResiliencePipeline, TokenBucket},
 };
 use seawall_testkit::{ServerBuilder, ServerProcess};
 
@@ -38,7 +38,7 @@ struct Ledger {
     loads: AtomicU64,
     over: AtomicBool,
     writes_end: AtomicBool,
-    from_level1: AtomicU64,
+    from_local: AtomicU64,
     stale: AtomicU64,
     loaded: AtomicU64,
     failed: AtomicU64,
@@ -47,13 +47,13 @@ struct Ledger {
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
     let bucket = TokenBucket::builder("database", Rate::per_second(RATE)).burst(BURST);
-    let governor = Governor::builder("database").bucket(bucket.build().expect("agree"));
+    let pipeline = ResiliencePipeline::builder("database").bucket(bucket.build().expect("agree"));
     seawall
         .cache("away")
-        .fresh_for(Duration::from_secs(60))
-        .stale_for(Duration::from_secs(60))
-        .level1_for(Duration::from_secs(1))
-        .governor(governor.build().expect("agree"))
+        .ttl(Duration::from_secs(60))
+        .max_stale(Duration::from_secs(60))
+        .local_ttl(Duration::from_secs(1))
+        .pipeline(pipeline.build().expect("agree"))
         .build()
         .expect("options agree")
 }
@@ -73,7 +73,7 @@ async fn read_on(cache: Cache<u64, u64>, source: Arc<Ledger>, seed: u64) {
     let mut chance = Chance::new(seed);
     while !source.over.load(Ordering::SeqCst) {
         match read(&cache, &source, chance.below(KEYS)).await {
-            Some((_, Source::Level1)) => &source.from_level1,
+            Some((_, Source::Local)) => &source.from_local,
             Some((_, Source::Stale)) => &source.stale,
             Some(_) => &source.loaded,
             None => &source.failed,
@@ -146,9 +146,9 @@ async fn survives(
     tokio::task::block_in_place(|| away(&mut server, true));
     // By then what the first level had is past its time there: only stale copies can stand in.
     tokio::time::sleep(outage() / 2).await;
-    let (level1_before, stale_before) = (count(&source.from_level1), count(&source.stale));
+    let (local_before, stale_before) = (count(&source.from_local), count(&source.stale));
     tokio::time::sleep(outage() / 2).await;
-    let level1 = count(&source.from_level1) - level1_before;
+    let local = count(&source.from_local) - local_before;
     let stale = count(&source.stale) - stale_before;
     let loads = count(&source.loads) - loads_before;
     let queued = count(&source.queued) - queued_before;
@@ -179,7 +179,7 @@ async fn survives(
         }
     }
     println!(
-        "{name}: away {lasted:?}; in its second half {level1} reads from L1, {stale} stale; {loads} loads, \
+        "{name}: away {lasted:?}; in its second half {local} reads from L1, {stale} stale; {loads} loads, \
          {queued} invalidations queued; {} reads failed in all; {after} loads in the {recovery:?} \
          after; {left} stale entries left",
         count(&source.failed)

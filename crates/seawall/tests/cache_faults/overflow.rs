@@ -28,7 +28,7 @@ async fn collapses(
     };
     let (writer, reader) = (connect().await, connect().await);
     let build = |handle: &Seawall| {
-        let builder = handle.cache("shop").repair_limit(10).fresh_for(Duration::from_secs(600));
+        let builder = handle.cache("shop").recovery_limit(10).ttl(Duration::from_secs(600));
         set(builder).build().expect("options agree")
     };
     let (writes, reads) = (build(&writer), build(&reader));
@@ -38,9 +38,9 @@ async fn collapses(
     }
     // Look like entries, and are none.
     let set = cmd("SET").arg("much[*]:shop:note").arg("mine").to_owned();
-    writer.link().send(b"much[*]:shop:note", &set).await.expect("stored");
+    writer.client().send(b"much[*]:shop:note", &set).await.expect("stored");
     let push = cmd("RPUSH").arg("much[*]:shop:list").arg("mine").to_owned();
-    writer.link().send(b"much[*]:shop:list", &push).await.expect("stored");
+    writer.client().send(b"much[*]:shop:list", &push).await.expect("stored");
 
     ground.proxies().iter().for_each(|proxy| proxy.down());
     let changed: Vec<u64> = (0..KEYS - 5).collect();
@@ -57,7 +57,7 @@ async fn collapses(
         }
     }
     eventually("the queue is done", async || {
-        writes.explain(&0).await.expect("an answer").repair_queue == 0
+        writes.explain(&0).await.expect("an answer").recovery_queue == 0
     })
     .await;
     eventually("first levels follow, also for what others changed", async || {
@@ -66,7 +66,7 @@ async fn collapses(
     .await;
     for (key, kind) in [("much[*]:shop:note", "string"), ("much[*]:shop:list", "list")] {
         let found: String =
-            reader.link().query(key.as_bytes(), cmd("TYPE").arg(key)).await.expect("an answer");
+            reader.client().query(key.as_bytes(), cmd("TYPE").arg(key)).await.expect("an answer");
         assert_eq!(found, kind, "{key} is left alone");
     }
     writer.shutdown().await;

@@ -8,7 +8,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded},
+    cache::{Cache, Freshness, Invalidation, Loaded, RemoteState},
 };
 use seawall_testkit::{
     ServerProcess,
@@ -44,7 +44,8 @@ impl Scene {
         let server = ServerProcess::redis().expect("redis-server starts");
         let proxy = FaultProxy::start(server.port()).expect("a free port");
         let seawall = Seawall::connect(&proxy.url()).await.expect("connected");
-        let cache: Cache<u64, u64> = seawall.cache("put").level1_bytes(0).build().expect("agree");
+        let cache: Cache<u64, u64> =
+            seawall.cache("put").local_max_bytes(0).build().expect("agree");
         cache.put(&1, &0).await.expect("stored");
         let _ = cache.invalidate(&1).await.expect("a good key");
         cache.put(&1, &0).await.expect("stored");
@@ -77,7 +78,7 @@ async fn deliver_late(step: Step) -> Option<u64> {
     // The write that failed is invalidated once more by the repair queue: not after what comes late.
     eventually("nothing is left to repair", async || {
         let explained = scene.cache.explain(&1).await.expect("a good key");
-        explained.repair_queue == 0
+        explained.recovery_queue == 0
     })
     .await;
     let late = lost.lock().expect("no panic").take().expect("a request was lost");
@@ -106,7 +107,7 @@ async fn a_write_that_is_refused_leaves_no_lease() {
     // A write's lease lives for two of these.
     let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE * 2);
     let seawall = builder.connect().await.expect("connected");
-    let cache: Cache<u64, u64> = seawall.cache("put").level1_bytes(0).build().expect("agree");
+    let cache: Cache<u64, u64> = seawall.cache("put").local_max_bytes(0).build().expect("agree");
     cache.put(&1, &0).await.expect("stored");
     let fill = On::command("EVALSHA").when(|command| Step::Fill.is(command));
     proxy.fail_with(fill.once(), "OOM command not allowed");
@@ -114,7 +115,7 @@ async fn a_write_that_is_refused_leaves_no_lease() {
     assert!(error.is_code("OOM"), "{error}");
     eventually("no lease is left", async || {
         let explained = cache.explain(&1).await.expect("a good key");
-        !matches!(explained.level2, Level2State::Entry(entry) if entry.lease_millis.is_some())
+        !matches!(explained.remote, RemoteState::Entry(entry) if entry.lease_millis.is_some())
     })
     .await;
     seawall.shutdown().await;
@@ -125,7 +126,7 @@ async fn a_write_that_is_refused_leaves_no_lease() {
 async fn what_comes_between_wins() {
     let scene = Scene::open().await;
     let other = Seawall::connect(&scene.server.url()).await.expect("connected");
-    let writer: Cache<u64, u64> = other.cache("put").level1_bytes(0).build().expect("agree");
+    let writer: Cache<u64, u64> = other.cache("put").local_max_bytes(0).build().expect("agree");
     let (runtime, between) = (tokio::runtime::Handle::current(), Mutex::new(Some(writer)));
     // The proxy holds the request until this has looked at it.
     let rule = scene.proxy.watch(On::command("EVALSHA").when(move |command| {
@@ -151,7 +152,7 @@ async fn a_write_that_is_refused_leaves_no_reader_waiting() {
     let scene = Scene::open().await;
     let builder = Seawall::builder(&scene.proxy.url()).response_timeout(Duration::from_secs(60));
     let patient = builder.connect().await.expect("connected");
-    let cache: Cache<u64, u64> = patient.cache("put").level1_bytes(0).build().expect("agree");
+    let cache: Cache<u64, u64> = patient.cache("put").local_max_bytes(0).build().expect("agree");
     assert!(matches!(cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
     let fills = On::command("EVALSHA").when(|command| Step::Fill.is(command));
     scene.proxy.fail_with(fills.once(), "OOM command not allowed when used memory > 'maxmemory'");
@@ -166,7 +167,7 @@ async fn a_write_that_is_refused_leaves_no_reader_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_from_before_a_write_is_not_stored_after_it() {
     let seawall = Seawall::connect("embedded:").await.expect("the engine starts");
-    let cache: Cache<u64, u64> = seawall.cache("put").level1_bytes(0).build().expect("agree");
+    let cache: Cache<u64, u64> = seawall.cache("put").local_max_bytes(0).build().expect("agree");
     let writer = cache.clone();
     let load = move || async move {
         writer.put(&1, &2).await.expect("stored");

@@ -7,7 +7,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, Freshness, Invalidation, Level2State, Loaded, PutOutcome, Read},
+    cache::{Cache, Freshness, Invalidation, Loaded, PutOutcome, Read, RemoteState},
 };
 use seawall_testkit::{FaultProxy, ServerProcess, proxy::On};
 use tokio::sync::Semaphore;
@@ -63,7 +63,7 @@ async fn a_request_for_a_lease_that_comes_late_revives_nothing() {
     let server = ServerProcess::redis().expect("redis-server starts");
     let proxy = FaultProxy::start(server.port()).expect("a free port");
     let seawall = Seawall::connect(&proxy.url()).await.expect("connected");
-    let cache: Cache<u64, u64> = seawall.cache("late").level1_bytes(0).build().expect("agree");
+    let cache: Cache<u64, u64> = seawall.cache("late").local_max_bytes(0).build().expect("agree");
     // So that the server knows the scripts.
     let _ = cache.invalidate(&1).await.expect("a good key");
     assert_eq!(seen(&cache, Freshness::Cached, 0).await, Some(0));
@@ -103,7 +103,7 @@ async fn a_load_from_before_a_clear_is_for_nobody_after_it() {
     });
     eventually("it waits for the load that could deceive it", async || {
         let said = cache.explain(&1).await.expect("an answer");
-        matches!(said.level2, Level2State::Entry(entry) if entry.awaited)
+        matches!(said.remote, RemoteState::Entry(entry) if entry.awaited)
     })
     .await;
     assert_eq!(held.finish().await.value.as_deref(), Some(&1), "it began before");
@@ -129,7 +129,7 @@ async fn a_load_from_before_a_clear_stays_out_of_the_first_level() {
     let held = Held::start(&cache, 1).await;
     cache.clear().await.expect("cleared");
     // Messages come one after the other: when a later one has arrived, so has that of the clear.
-    let copied = async || cache.explain(&2).await.expect("an answer").level1.is_some();
+    let copied = async || cache.explain(&2).await.expect("an answer").local.is_some();
     eventually("another key is copied", async || {
         let load = || async { found(0) };
         let _ = cache.get_or_load(&2, load).await.expect("an answer");

@@ -19,7 +19,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{CacheError, Freshness, Level2State, WhenBusy},
+    cache::{CacheError, Freshness, RemoteState, WhenBusy},
     cmd,
 };
 
@@ -209,13 +209,13 @@ impl Scene {
     async fn flood(&self) {
         let (draw, key) = (&self.draw, KEYS);
         let alone = draw.when_busy == WhenBusy::Load;
-        let kept = draw.max_bytes > 1_000_000 && draw.fresh_for >= Duration::from_secs(60);
+        let kept = draw.max_bytes > 1_000_000 && draw.ttl >= Duration::from_secs(60);
         let plain =
-            draw.fails_one_in + draw.panics_one_in == 0 && draw.governor != Guarded::Tightly;
+            draw.fails_one_in + draw.panics_one_in == 0 && draw.pipeline != Guarded::Tightly;
         if alone
             || !kept
             || !plain
-            || draw.lease_for.is_none()
+            || draw.lease_ttl.is_none()
             || draw.filter
             || draw.lag > Duration::ZERO
         {
@@ -263,9 +263,9 @@ impl Scene {
                 self.ledger.violation(key, &format!("{most} loads at once without Redis"));
             }
             // Callers come one after the other: with nothing kept, the next may load again.
-            let kept = self.draw.level1()
+            let kept = self.draw.local()
                 && !self.draw.hot_only
-                && self.draw.outage_copies_for >= Duration::from_secs(1);
+                && self.draw.outage_ttl >= Duration::from_secs(1);
             if (kept || each > 1) && loads > each * PARTIES as u64 {
                 let text = format!("{loads} loads for {freshness:?} readers without Redis");
                 self.ledger.violation(key, &text);
@@ -279,7 +279,7 @@ impl Scene {
         let handle = connect(ground, &self.prefix, true).await;
         let mut found = Vec::new();
         for key in ground.keys(&format!("{}*", self.prefix)).await {
-            let ttl = handle.link().query(key.as_bytes(), cmd("PTTL").arg(&key)).await;
+            let ttl = handle.client().query(key.as_bytes(), cmd("PTTL").arg(&key)).await;
             let name = key.trim_start_matches(&self.prefix);
             match ttl {
                 Ok(-1_i64) if !LASTING.iter().any(|lasting| name.starts_with(lasting)) => {
@@ -294,7 +294,7 @@ impl Scene {
         let cache = self.draw.build(&handle, &self.ledger, spare.path()).expect("as before");
         for key in (0..KEYS).filter(|key| self.draw.calm && class_of(*key) != Class::Put) {
             let state = cache.explain(&key).await.expect("a good key");
-            if let Level2State::Entry(entry) = state.level2
+            if let RemoteState::Entry(entry) = state.remote
                 && let Some(left) = entry.lease_millis
             {
                 found.push(format!("a lease of key {key} for {left} ms"));

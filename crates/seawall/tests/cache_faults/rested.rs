@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_secs(600);
 const ROUNDS: u64 = 4;
 
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
-    seawall.cache("rest").fresh_for(LONG).level1_for(LONG).build().expect("options agree")
+    seawall.cache("rest").ttl(LONG).local_ttl(LONG).build().expect("options agree")
 }
 
 async fn read(cache: &Cache<u64, u64>, key: u64, newest: u64) -> (Option<u64>, Source) {
@@ -36,7 +36,7 @@ async fn missed_while_it_rested(ground: &Ground) {
     for round in 1..=ROUNDS {
         for key in [1, 2] {
             eventually("a copy", async || {
-                read(&resting, key, round).await == (Some(round), Source::Level1)
+                read(&resting, key, round).await == (Some(round), Source::Local)
             })
             .await;
         }

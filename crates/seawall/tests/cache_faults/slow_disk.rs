@@ -12,7 +12,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, FileRepairLog, Invalidation, LogFuture, RepairLog, RepairRow},
+    cache::{Cache, FileRecoveryLog, Invalidation, LogFuture, RecoveryLog, RecoveryRow},
     clock::Clock,
 };
 
@@ -27,9 +27,9 @@ async fn a_log_that_hangs_does_not_hold_up_the_runtime() {
     let ground = Ground::redis();
     let folder = tempfile::tempdir().expect("a folder");
     let seawall = Seawall::connect(&ground.url()).await.expect("connected");
-    let log = Arc::new(FileRepairLog::open(folder.path()).expect("a folder"));
+    let log = Arc::new(FileRecoveryLog::open(folder.path()).expect("a folder"));
     let cache: Cache<u64, u64> =
-        seawall.cache("slow").repair_log(log).build().expect("options agree");
+        seawall.cache("slow").recovery_log(log).build().expect("options agree");
     assert!(matches!(cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
     // Every step of the log waits for this lock, as for a disk that does not answer.
     let lock = File::options().append(true).open(folder.path().join("lock")).expect("it is there");
@@ -65,12 +65,12 @@ impl Mute {
     }
 }
 
-impl RepairLog for Mute {
+impl RecoveryLog for Mute {
     fn add<'a>(&'a self, _: &'a str, _: &'a [Vec<u8>]) -> LogFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn load<'a>(&'a self, _: &'a str, _: u64, _: usize) -> LogFuture<'a, Vec<RepairRow>> {
+    fn load<'a>(&'a self, _: &'a str, _: u64, _: usize) -> LogFuture<'a, Vec<RecoveryRow>> {
         self.answer(Vec::new())
     }
 
@@ -86,10 +86,10 @@ async fn a_log_that_never_answers_holds_up_nothing() {
     let builder = Seawall::builder(&ground.url()).clock(clock);
     let seawall = builder.connect().await.expect("connected");
     let log = Arc::new(Mute::default());
-    let builder = seawall.cache("mute").repair_log(Arc::clone(&log) as Arc<dyn RepairLog>);
+    let builder = seawall.cache("mute").recovery_log(Arc::clone(&log) as Arc<dyn RecoveryLog>);
     let cache: Cache<u64, u64> = builder.build().expect("options agree");
     eventually("the log was read", async || {
-        cache.explain(&1).await.expect("a good key").repair_queue == 0
+        cache.explain(&1).await.expect("a good key").recovery_queue == 0
     })
     .await;
     log.0.store(true, Ordering::SeqCst);
@@ -110,7 +110,7 @@ async fn a_log_that_never_answers_holds_up_nothing() {
     ground.heal();
     eventually("it is carried out", async || {
         time.advance(Duration::from_millis(100));
-        cache.explain(&1).await.expect("a good key").repair_queue == 0
+        cache.explain(&1).await.expect("a good key").recovery_queue == 0
     })
     .await;
     let ended = tokio::spawn(async move { seawall.shutdown().await });

@@ -30,10 +30,10 @@ const FRESH: Duration = Duration::from_millis(500);
 fn build(seawall: &Seawall) -> Cache<u64, u64> {
     seawall
         .cache("crowd")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .jitter(0.0)
-        .fresh_for(FRESH)
-        .stale_for(Duration::from_secs(60))
+        .ttl(FRESH)
+        .max_stale(Duration::from_secs(60))
         .build()
         .expect("options agree")
 }

@@ -12,7 +12,7 @@ use std::{
 
 use seawall::{
     Seawall,
-    cache::{Cache, CacheError, FileRepairLog, Freshness, Invalidation, Loaded, Read, Source},
+    cache::{Cache, CacheError, FileRecoveryLog, Freshness, Invalidation, Loaded, Read, Source},
 };
 
 use crate::{
@@ -37,7 +37,7 @@ pub(crate) struct Task {
     pub(crate) keys: u64,
     pub(crate) readers: u64,
     pub(crate) writers: u64,
-    pub(crate) level1: bool,
+    pub(crate) local: bool,
     /// The longest time between reading the source and returning what was read.
     pub(crate) load_ms: u64,
     /// The longest pause of a writer.
@@ -57,7 +57,7 @@ impl Task {
             self.keys.to_string(),
             self.readers.to_string(),
             self.writers.to_string(),
-            self.level1.to_string(),
+            self.local.to_string(),
             self.load_ms.to_string(),
             self.pause_ms.to_string(),
             self.strict.to_string(),
@@ -69,17 +69,17 @@ impl Task {
 }
 
 /// A cache as all workers build it: lives short, so that refreshes and expiry take part.
-pub(crate) fn build(seawall: &Seawall, level1: bool, log: &Path) -> Cache<u64, u64> {
-    let log = Arc::new(FileRepairLog::open(log).expect("an own folder"));
+pub(crate) fn build(seawall: &Seawall, local: bool, log: &Path) -> Cache<u64, u64> {
+    let log = Arc::new(FileRecoveryLog::open(log).expect("an own folder"));
     seawall
         .cache("oracle")
-        .fresh_for(Duration::from_secs(3))
-        .stale_for(Duration::from_secs(1))
-        .lease_for(Duration::from_secs(2))
-        .load_within(Duration::from_secs(1))
-        .deadline(Duration::from_secs(3))
-        .level1_bytes(if level1 { 1 << 20 } else { 0 })
-        .repair_log(log)
+        .ttl(Duration::from_secs(3))
+        .max_stale(Duration::from_secs(1))
+        .lease_ttl(Duration::from_secs(2))
+        .loader_timeout(Duration::from_secs(1))
+        .read_timeout(Duration::from_secs(3))
+        .local_max_bytes(if local { 1 << 20 } else { 0 })
+        .recovery_log(log)
         .build()
         .expect("options agree")
 }
@@ -111,7 +111,7 @@ async fn work() {
         keys,
         readers,
         writers,
-        level1,
+        local,
         load,
         pause,
         strict,
@@ -119,14 +119,14 @@ async fn work() {
         number,
     ] = words.split(' ').collect::<Vec<_>>().try_into().expect("thirteen words");
     let figure = |text: &str| text.parse::<u64>().expect("a number");
-    let (level1, number) = (level1 == "true", figure(number));
+    let (local, number) = (local == "true", figure(number));
     let seawall = connect(url, prefix).await;
     let log = Path::new(folder).join(format!("repairs-{number}"));
     let party = Party {
-        cache: build(&seawall, level1, &log),
+        cache: build(&seawall, local, &log),
         database: Client::new(Path::new(database)),
         keys: figure(keys),
-        level1,
+        local,
         strict: strict == "true",
         load_ms: figure(load),
         pause_ms: figure(pause),
@@ -155,7 +155,7 @@ struct Party {
     cache: Cache<u64, u64>,
     database: Client,
     keys: u64,
-    level1: bool,
+    local: bool,
     strict: bool,
     load_ms: u64,
     pause_ms: u64,
@@ -181,7 +181,7 @@ impl Party {
                 continue;
             }
             // A strong read brings the first level up to date: it would hide what this phase looks for.
-            let watched = self.level1 && floor.phase != Phase::Faults;
+            let watched = self.local && floor.phase != Phase::Faults;
             let strong = !watched && chance.below(3) == 0;
             let reads = if !strong && chance.below(8) == 0 {
                 self.read_many(key, &mut chance).await?
@@ -197,10 +197,10 @@ impl Party {
                 match answer {
                     Err(_) => counts[Tally::ReadErrors as usize] += 1,
                     Ok(read) => {
-                        counts[Tally::FromLevel1 as usize] +=
-                            u64::from(read.source == Source::Level1);
+                        counts[Tally::FromLocal as usize] +=
+                            u64::from(read.source == Source::Local);
                         counts[Tally::Stale as usize] += u64::from(read.source == Source::Stale);
-                        let due = match (strong || !self.level1, floor.phase) {
+                        let due = match (strong || !self.local, floor.phase) {
                             (_, Phase::Faults) if !self.strict => 0,
                             (true, _) => floor.now,
                             (false, Phase::Faults) => 0,
@@ -215,7 +215,7 @@ impl Party {
                     Tally::Reads,
                     Tally::StrongReads,
                     Tally::ReadErrors,
-                    Tally::FromLevel1,
+                    Tally::FromLocal,
                     Tally::Stale,
                 ] {
                     self.database.count(tally, counts[tally as usize]).await?;
@@ -229,8 +229,8 @@ impl Party {
         let got = read.value.as_deref().copied().unwrap_or(0);
         if got < due {
             let source = match read.source {
-                Source::Level1 => 0x10,
-                Source::Level2 => 0x20,
+                Source::Local => 0x10,
+                Source::Remote => 0x20,
                 Source::Loaded => 0x30,
                 _ => 0x40,
             };

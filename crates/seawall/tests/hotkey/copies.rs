@@ -33,7 +33,7 @@ async fn while_a_copys_node_stands_still_the_invalidation_is_queued() {
     let rule = HotRule::new(50, 10 * second).cool_for(600 * second).copies_at(50);
     let cache: Cache<u64, u64> = seawall
         .cache("down")
-        .level1_bytes(0)
+        .local_max_bytes(0)
         .copies(2)
         .hot_keys(HotRules::all(rule))
         .build()
@@ -56,7 +56,7 @@ async fn while_a_copys_node_stands_still_the_invalidation_is_queued() {
     assert_eq!(value(&cache, 1, 11).await, 11);
     other.resume().expect("it goes on");
     until("the repair queue has done it", async || {
-        !cache.explain(&1).await.expect("a good key").waits_for_repair
+        !cache.explain(&1).await.expect("a good key").waits_for_recovery
     })
     .await;
     for _ in 0..200 {

@@ -10,9 +10,9 @@ use std::{
 
 use seawall::{
     Error, Seawall,
-    cache::{Cache, Freshness, Invalidation, Level1Keeps, Loaded, Source},
+    cache::{Cache, Freshness, Invalidation, Loaded, LocalKeeps, Source},
     hotkey::{HotEvent, HotReason, HotRule, HotRules},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{FaultProxy, ServerProcess};
 
@@ -31,12 +31,12 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 pub(crate) fn hot_only(seawall: &Seawall, rules: HotRules) -> Cache<u64, u64> {
-    let cache = seawall.cache("hot").level1_keeps(Level1Keeps::HotOnly).hot_keys(rules);
+    let cache = seawall.cache("hot").local_keeps(LocalKeeps::HotOnly).hot_keys(rules);
     cache.build().expect("settings that agree")
 }
 
 async fn held(cache: &Cache<u64, u64>, key: u64) -> bool {
-    cache.explain(&key).await.expect("a good key").level1.is_some()
+    cache.explain(&key).await.expect("a good key").local.is_some()
 }
 
 async fn read(cache: &Cache<u64, u64>, freshness: Freshness, key: u64, value: u64) -> u64 {
@@ -88,7 +88,7 @@ async fn a_key_that_some_read_is_held_by_all(setup: Setup) {
     .await;
     let version =
         caches[2].get(&7).await.expect("an answer").map(|read| (read.source, read.version));
-    assert_eq!(version.map(|read| read.0), Some(Source::Level1));
+    assert_eq!(version.map(|read| read.0), Some(Source::Local));
     for handle in handles.iter().rev() {
         handle.shutdown().await;
     }
@@ -217,22 +217,22 @@ async fn a_listener_that_panics_ends_nothing(setup: Setup) {
 /// In ticks of a clock that is moved by hand: no machine is too slow for this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_takes_two_ticks_to_be_hot_and_three_windows_to_cool() {
-    let stage = Stage::start().await.expect("the engine starts");
-    let cache = hot_only(stage.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
+    let test_server = TestServer::start().await.expect("the engine starts");
+    let cache = hot_only(test_server.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
     cache.put(&7, &70).await.expect("stored");
-    let hot = stage.seawall().hot_keys();
+    let hot = test_server.seawall().hot_keys();
     until("the list of the beginning is there", async || hot.status().fleet).await;
     for _ in 0..2 {
         for _ in 0..1000 {
             read(&cache, Freshness::Cached, 7, 0).await;
         }
-        stage.advance(Duration::from_millis(100)).await;
+        test_server.advance(Duration::from_millis(100)).await;
     }
     until("two ticks are enough", async || held(&cache, 7).await).await;
 
     let mut passed = Duration::ZERO;
     while !hot.here().is_empty() {
-        stage.advance(Duration::from_millis(100)).await;
+        test_server.advance(Duration::from_millis(100)).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         passed += Duration::from_millis(100);
         assert!(passed < 60 * SECOND, "it never cools");
@@ -240,23 +240,23 @@ async fn it_takes_two_ticks_to_be_hot_and_three_windows_to_cool() {
     assert!(passed > 2 * SECOND, "it cooled after {passed:?}, before its time");
     assert!(!held(&cache, 7).await, "what has cooled is let go");
     assert!(hot.fleet().await.expect("a list").is_empty());
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 /// Twenty thousand keys, each read a few times: none is hot, and no report grows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_keys_are_not_a_hot_key() {
-    let stage = Stage::start().await.expect("the engine starts");
-    let cache = hot_only(stage.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
+    let test_server = TestServer::start().await.expect("the engine starts");
+    let cache = hot_only(test_server.seawall(), HotRules::all(HotRule::new(1000, SECOND)));
     for key in 0..20_000 {
         let _ = cache.get(&(key % 5_000)).await.expect("an answer");
         if key % 2_000 == 0 {
-            stage.advance(Duration::from_millis(100)).await;
+            test_server.advance(Duration::from_millis(100)).await;
         }
     }
-    assert!(stage.seawall().hot_keys().here().is_empty());
-    assert!(stage.seawall().hot_keys().status().sketch_bytes < 1 << 20);
-    stage.shutdown().await;
+    assert!(test_server.seawall().hot_keys().here().is_empty());
+    assert!(test_server.seawall().hot_keys().status().sketch_bytes < 1 << 20);
+    test_server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -265,7 +265,7 @@ async fn settings_that_contradict_each_other_are_refused() {
     let build = || seawall.cache::<u64, u64>("hot");
     let rule = HotRule::new(10, SECOND);
     for (builder, word) in [
-        (build().level1_keeps(Level1Keeps::HotOnly).level1_bytes(0), "level1_keeps"),
+        (build().local_keeps(LocalKeeps::HotOnly).local_max_bytes(0), "local_keeps"),
         (build().copies(9), "copies"),
         (build().hot_keys(HotRules::all(rule.clone().copies_at(100))), "copies_at"),
         (build().copies(2).hot_keys(HotRules::all(rule.clone().copies_at(1))), "copies_at"),

@@ -45,7 +45,7 @@ async fn what_was_fetched_before_an_invalidation_is_not_kept_after_it() {
     one.put(&2, &20).await.expect("stored");
     until("the other holds the witness", async || {
         let _ = other.get(&2).await.expect("an answer");
-        other.explain(&2).await.expect("a good key").level1.is_some()
+        other.explain(&2).await.expect("a good key").local.is_some()
     })
     .await;
     let fetches = On::command("GET").when(|command| command[1] == b"race:1");
@@ -57,14 +57,14 @@ async fn what_was_fetched_before_an_invalidation_is_not_kept_after_it() {
     until("the other has heard", async || {
         // Without a copy the read itself waits, behind the reply that is held.
         let read = tokio::time::timeout(Duration::from_millis(50), other.get(&2)).await;
-        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Level1)
+        !matches!(read, Ok(Ok(Some(read))) if read.source == Source::Local)
     })
     .await;
     proxy.remove(rule);
     // The fetch ends within a moment; what it leaves stays for 30 s.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(500) {
-        if other.explain(&1).await.expect("a good key").level1.is_some() {
+        if other.explain(&1).await.expect("a good key").local.is_some() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -88,7 +88,7 @@ impl Spread {
         let handles = [connect(&cluster.url()).await, connect(&cluster.url()).await];
         let rule = HotRule::new(50, 10 * SECOND).cool_for(600 * SECOND).copies_at(50);
         let caches = handles.each_ref().map(|seawall| {
-            let builder = seawall.cache("copied").level1_bytes(0).copies(2);
+            let builder = seawall.cache("copied").local_max_bytes(0).copies(2);
             builder.hot_keys(HotRules::all(rule.clone())).build().expect("settings that agree")
         });
         caches[0].put(&1, &10).await.expect("stored");
@@ -117,7 +117,7 @@ impl Spread {
             length.arg(&name);
             (name, length)
         });
-        let replies = self.handles[0].link().send_all(commands.collect()).await;
+        let replies = self.handles[0].client().send_all(commands.collect()).await;
         // A lease alone is a header of 72 bytes.
         let long = |reply: &Result<seawall::Value, Error>| matches!(reply, Ok(seawall::Value::Int(length)) if *length > 72);
         replies.iter().filter(|reply| long(reply)).count()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use seawall::{
     Error, Seawall,
-    cache::{Cache, Freshness, Invalidation, Level1Keeps, Loaded, Source},
+    cache::{Cache, Freshness, Invalidation, Loaded, LocalKeeps, Source},
     cmd,
     hotkey::{HotRule, HotRules},
 };
@@ -39,13 +39,13 @@ fn micros() -> u64 {
 
 fn open(seawall: &Seawall) -> Cache<u64, u64> {
     let rules = HotRules::all(HotRule::new(pace().1, SECOND));
-    let builder = seawall.cache("goods").level1_keeps(Level1Keeps::HotOnly);
+    let builder = seawall.cache("goods").local_keeps(LocalKeeps::HotOnly);
     builder.hot_keys(rules).build().expect("settings that agree")
 }
 
 async fn number(seawall: &Seawall, key: &str) -> u64 {
     let value: Option<u64> =
-        seawall.link().query(key.as_bytes(), cmd("GET").arg(key)).await.expect("Redis answers");
+        seawall.client().query(key.as_bytes(), cmd("GET").arg(key)).await.expect("Redis answers");
     value.unwrap_or(0)
 }
 
@@ -60,7 +60,7 @@ async fn read(seawall: &Seawall, cache: &Cache<u64, u64>, key: u64) -> (Source, 
 async fn say(seawall: &Seawall, list: &str, number: u64) {
     let mut push = cmd("RPUSH");
     push.arg(list).arg(number);
-    seawall.link().send(list.as_bytes(), &push).await.expect("Redis answers");
+    seawall.client().send(list.as_bytes(), &push).await.expect("Redis answers");
 }
 
 /// One of the processes; nothing to do for the test runner.
@@ -89,7 +89,7 @@ async fn work() {
         let hot = go && turn % 2 == 0;
         let key = if hot { HOT } else { rand::random::<u64>() % KEYS + 100 };
         let (source, value) = read(&seawall, &cache, key).await;
-        if hot && source == Source::Level1 && !said[0] {
+        if hot && source == Source::Local && !said[0] {
             said[0] = true;
             say(&seawall, "held", micros()).await;
         }
@@ -109,12 +109,13 @@ async fn work() {
 /// What each of the processes said here.
 async fn heard(seawall: &Seawall, list: &str) -> Vec<u64> {
     let mut said = Vec::new();
-    let mut lane = seawall.link().lane(list.as_bytes()).await.expect("a connection");
+    let mut connection = seawall.client().dedicated(list.as_bytes()).await.expect("a connection");
     while said.len() < PROCESSES {
         let mut pop = cmd("BLPOP");
         pop.arg(list).arg(PATIENCE_SECONDS);
         let limit = Duration::from_secs(PATIENCE_SECONDS + 5);
-        let popped: Option<(String, u64)> = lane.send(&pop, limit).await.expect("Redis answers");
+        let popped: Option<(String, u64)> =
+            connection.send(&pop, limit).await.expect("Redis answers");
         let (_, number) = popped.unwrap_or_else(|| panic!("{list}: only {said:?}"));
         said.push(number);
     }
@@ -129,7 +130,7 @@ async fn a_sudden_hot_key_is_held_by_all_and_its_invalidation_reaches_all() {
     let set = async |key: &str, value: u64| {
         let mut set = cmd("SET");
         set.arg(key).arg(value);
-        seawall.link().send(key.as_bytes(), &set).await.expect("Redis answers");
+        seawall.client().send(key.as_bytes(), &set).await.expect("Redis answers");
     };
     set("database", 1).await;
     let cache = open(&seawall);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use seawall::{
     Seawall, cmd,
     id::{EPOCH_SECONDS, Ids},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{SentinelSet, ServerProcess};
 
@@ -14,17 +14,17 @@ use super::record::{Process, judge};
 const MARK: &str = "id:{order}";
 
 struct Scene {
-    stage: Stage,
+    test_server: TestServer,
     ids: Vec<Ids>,
     processes: Vec<Process>,
 }
 
 impl Scene {
     async fn open() -> Self {
-        let stage = Stage::start().await.expect("it starts");
-        let make = || stage.seawall().ids("order").smallest_segment(8).build();
+        let test_server = TestServer::start().await.expect("it starts");
+        let make = || test_server.seawall().ids("order").smallest_segment(8).build();
         let ids = (0..4).map(|_| make().expect("valid")).collect();
-        Scene { stage, ids, processes: (0..4).map(|_| Process::default()).collect() }
+        Scene { test_server, ids, processes: (0..4).map(|_| Process::default()).collect() }
     }
 
     async fn take(&self, process: usize, count: usize) {
@@ -32,16 +32,21 @@ impl Scene {
     }
 
     async fn send(&self, command: &seawall::Cmd) -> seawall::Value {
-        self.stage.seawall().link().send(MARK.as_bytes(), command).await.expect("it answers")
+        self.test_server
+            .seawall()
+            .client()
+            .send(MARK.as_bytes(), command)
+            .await
+            .expect("it answers")
     }
 
     async fn mark(&self) -> String {
-        let link = self.stage.seawall().link();
-        link.query(MARK.as_bytes(), cmd("GET").arg(MARK)).await.expect("a mark")
+        let client = self.test_server.seawall().client();
+        client.query(MARK.as_bytes(), cmd("GET").arg(MARK)).await.expect("a mark")
     }
 
     async fn end(self) -> Result<usize, String> {
-        self.stage.shutdown().await;
+        self.test_server.shutdown().await;
         judge(&self.processes)
     }
 }
@@ -55,7 +60,7 @@ async fn a_lost_mark_brings_no_id_back() {
             scene.take((process + round) % 4, 20).await;
         }
         scene.send(&cmd("FLUSHALL")).await;
-        scene.stage.advance(Duration::from_millis(1)).await;
+        scene.test_server.advance(Duration::from_millis(1)).await;
     }
     assert_eq!(scene.end().await, Ok(50 * 80));
 }
@@ -69,7 +74,7 @@ async fn a_mark_that_rolled_back_brings_no_id_back() {
         for process in 0..4 {
             scene.take((process + round) % 4, 40).await;
         }
-        scene.stage.advance(Duration::from_millis(1)).await;
+        scene.test_server.advance(Duration::from_millis(1)).await;
         scene.send(cmd("SET").arg(MARK).arg(before)).await;
     }
     assert_eq!(scene.end().await, Ok(30 + 50 * 160));
@@ -96,22 +101,22 @@ async fn ids_rise_although_the_clock_is_behind() {
 #[tokio::test]
 async fn midnight_changes_the_day_and_nothing_else() {
     let scene = Scene::open().await;
-    let link = scene.stage.seawall().link();
-    let (now, _): (u64, u64) = link.query(b"", &cmd("TIME")).await.expect("a time");
-    scene.stage.advance(Duration::from_secs(86_400 - now % 86_400 - 2)).await;
+    let client = scene.test_server.seawall().client();
+    let (now, _): (u64, u64) = client.query(b"", &cmd("TIME")).await.expect("a time");
+    scene.test_server.advance(Duration::from_secs(86_400 - now % 86_400 - 2)).await;
     for _ in 0..40 {
         for process in 0..4 {
             scene.take(process, 5).await;
         }
-        scene.stage.advance(Duration::from_millis(100)).await;
+        scene.test_server.advance(Duration::from_millis(100)).await;
     }
     let days: Vec<String> =
-        link.query(b"", cmd("KEYS").arg("id:{order}:*")).await.expect("the keys");
+        client.query(b"", cmd("KEYS").arg("id:{order}:*")).await.expect("the keys");
     assert_eq!(days.len(), 2, "{days:?}");
     let mut taken = 0;
     for day in &days {
-        taken += link.query::<u64>(day.as_bytes(), cmd("GET").arg(day)).await.expect("a count");
-        let left: i64 = link.query(day.as_bytes(), cmd("TTL").arg(day)).await.expect("a time");
+        taken += client.query::<u64>(day.as_bytes(), cmd("GET").arg(day)).await.expect("a count");
+        let left: i64 = client.query(day.as_bytes(), cmd("TTL").arg(day)).await.expect("a time");
         assert!(left > 86_400, "{left}");
     }
     assert!(taken >= 800, "{taken}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seawall::{
     Error, Seawall,
     id::{Id, Snowflake},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{ServerProcess, proxy::FaultProxy};
 
@@ -27,34 +27,34 @@ async fn most_ids_cost_no_round_trip() {
 
 #[tokio::test]
 async fn an_outage_is_bridged_by_what_is_in_hand() {
-    let stage = Stage::start().await.expect("it starts");
-    let ids = stage.seawall().ids("order").smallest_segment(100).build().expect("valid");
+    let test_server = TestServer::start().await.expect("it starts");
+    let ids = test_server.seawall().ids("order").smallest_segment(100).build().expect("valid");
     let process = Process::default();
     process.take(&ids).await.expect("an id");
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     // However old: 99 are left.
-    stage.advance(Duration::from_secs(3_600)).await;
+    test_server.advance(Duration::from_secs(3_600)).await;
     process.take_many(&ids, 99).await;
     for _ in 0..3 {
         assert!(matches!(process.take(&ids).await, Err(Error::Unavailable(_))));
     }
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     let id = process.take(&ids).await.expect("at once");
     let behind = id.decode().time.duration_since(std::time::SystemTime::now());
-    assert!(behind.expect("the stage is an hour ahead").as_secs() > 3_500);
+    assert!(behind.expect("the test_server is an hour ahead").as_secs() > 3_500);
     assert_eq!(judge([&process]), Ok(101));
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn lost_replies_leave_gaps_and_nothing_else() {
-    let stage = Stage::start().await.expect("it starts");
-    let make = || stage.seawall().ids("order").smallest_segment(2).largest_segment(4).build();
+    let test_server = TestServer::start().await.expect("it starts");
+    let make = || test_server.seawall().ids("order").smallest_segment(2).largest_segment(4).build();
     let ids = [make().expect("valid"), make().expect("valid")];
     let processes = [Process::default(), Process::default()];
     for round in 0..200 {
         if round % 3 == 0 {
-            stage.faults().lose_replies(1);
+            test_server.faults().lose_replies(1);
         }
         for (ids, process) in ids.iter().zip(&processes) {
             process.take_many(ids, 3).await;
@@ -62,7 +62,7 @@ async fn lost_replies_leave_gaps_and_nothing_else() {
     }
     assert_eq!(judge(&processes), Ok(1_200));
     // More than are tried: an error, and the next call goes on.
-    stage.faults().lose_replies(1_000);
+    test_server.faults().lose_replies(1_000);
     let mut failed = None;
     for _ in 0..20 {
         if let Err(error) = processes[0].take(&ids[0]).await {
@@ -70,24 +70,24 @@ async fn lost_replies_leave_gaps_and_nothing_else() {
         }
     }
     assert!(matches!(failed, Some(Error::Unavailable(_))), "{failed:?}");
-    stage.faults().lose_replies(0);
+    test_server.faults().lose_replies(0);
     processes[0].take_many(&ids[0], 10).await;
     judge(&processes).expect("unique and rising");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_segment_that_is_too_old_is_put_aside() {
-    let stage = Stage::start().await.expect("it starts");
-    let builder = stage.seawall().ids("order").freshness(Duration::from_secs(5));
+    let test_server = TestServer::start().await.expect("it starts");
+    let builder = test_server.seawall().ids("order").freshness(Duration::from_secs(5));
     let ids = builder.build().expect("valid");
     let second = |id: Id| id.as_u64() >> 32;
     let first = ids.next().await.expect("an id");
-    stage.advance(Duration::from_secs(4)).await;
+    test_server.advance(Duration::from_secs(4)).await;
     assert_eq!(second(ids.next().await.expect("an id")), second(first));
-    stage.advance(Duration::from_secs(4)).await;
+    test_server.advance(Duration::from_secs(4)).await;
     assert_eq!(second(ids.next().await.expect("an id")), second(first) + 8);
-    stage.shutdown().await;
+    test_server.shutdown().await;
     // What is in hand is still good; then it is said why there are no more.
     let mut last = Ok(first);
     for _ in 0..1_000 {
@@ -98,8 +98,8 @@ async fn a_segment_that_is_too_old_is_put_aside() {
 
 #[tokio::test]
 async fn dropping_a_call_loses_nothing_and_blocks_nobody() {
-    let stage = Stage::start().await.expect("it starts");
-    let ids = stage.seawall().ids("order").smallest_segment(1).build().expect("valid");
+    let test_server = TestServer::start().await.expect("it starts");
+    let ids = test_server.seawall().ids("order").smallest_segment(1).build().expect("valid");
     let process = Process::default();
     for _ in 0..200 {
         let dropped = tokio::time::timeout(Duration::ZERO, ids.next()).await;
@@ -107,25 +107,25 @@ async fn dropping_a_call_loses_nothing_and_blocks_nobody() {
         process.take(&ids).await.expect("an id");
     }
     assert_eq!(judge([&process]), Ok(200));
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn contradictions_are_named_when_building() {
-    let stage = Stage::start().await.expect("it starts");
-    let ids = || stage.seawall().ids("order");
+    let test_server = TestServer::start().await.expect("it starts");
+    let ids = || test_server.seawall().ids("order");
     for (builder, word) in [
         (ids().smallest_segment(0), "smallest_segment"),
         (ids().smallest_segment(10).largest_segment(9), "largest_segment"),
         (ids().largest_segment(u64::MAX), "largest_segment"),
         (ids().freshness(Duration::ZERO), "freshness"),
-        (stage.seawall().ids(""), "empty"),
-        (stage.seawall().ids("x".repeat(10_000)), "longer"),
+        (test_server.seawall().ids(""), "empty"),
+        (test_server.seawall().ids("x".repeat(10_000)), "longer"),
     ] {
         let error = builder.build().expect_err("makes no sense");
         assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains(word), "{error}");
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use seawall::{Seawall, cmd, id::IdsBuilder, testing::Stage};
+use seawall::{Seawall, cmd, id::IdsBuilder, testing::TestServer};
 use seawall_testkit::backend::Backend;
 
 use super::{
@@ -49,9 +49,9 @@ async fn on(backend: Backend) {
     assert!(taken > count as u64, "those in hand count too: {taken}");
 
     // Nothing stays for ever.
-    let link = handles.all[0].link();
+    let client = handles.all[0].client();
     let mark = format!("{}id:{{order}}", handles.prefix);
-    let left: i64 = link.query(mark.as_bytes(), cmd("TTL").arg(&mark)).await.expect("a time");
+    let left: i64 = client.query(mark.as_bytes(), cmd("TTL").arg(&mark)).await.expect("a time");
     assert!((1..=2 * 86_400).contains(&left), "{left}");
     handles.close().await;
 }
@@ -79,8 +79,9 @@ async fn cluster() {
 /// Only the mark keeps the processes apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_are_unique_while_time_stands_still() {
-    let stage = Stage::start().await.expect("it starts");
-    let count = storm([stage.seawall(); HANDLES], |builder| builder.smallest_segment(4)).await;
-    stage.shutdown().await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let count =
+        storm([test_server.seawall(); HANDLES], |builder| builder.smallest_segment(4)).await;
+    test_server.shutdown().await;
     assert_eq!(count, Ok(HANDLES * TASKS_EACH * IDS_EACH));
 }

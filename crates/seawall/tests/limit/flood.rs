@@ -8,7 +8,7 @@ use seawall::{
 };
 use seawall_testkit::{
     ServerProcess,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
 };
 
 const RATE: u64 = 100;
@@ -32,7 +32,7 @@ async fn flood(limiter: &Limiter, checks: usize) -> (u64, Duration) {
 
 /// The process is so busy that most answers come long after the patience.
 async fn on(backend: Backend) {
-    let stand = Stand::shared(backend).expect("the backend starts");
+    let stand = TestBackend::shared(backend).expect("the backend starts");
     let prefix = format!("flood-{:08x}:", rand::random::<u32>());
     // What takes longer than this is refused, which would prove nothing.
     let builder = Seawall::builder(stand.url()).response_timeout(Duration::from_secs(120));

@@ -5,14 +5,14 @@ use std::time::Duration;
 use seawall::{
     Error,
     limit::{Policy, Rate, Window},
-    testing::Stage,
+    testing::TestServer,
 };
 
 #[tokio::test]
 async fn contradictions_are_named_when_building() {
-    let stage = Stage::start().await.expect("it starts");
+    let test_server = TestServer::start().await.expect("it starts");
     let refused = |policy: Policy, word: &str| {
-        let error = stage.seawall().limiter("x", policy).build().expect_err("makes no sense");
+        let error = test_server.seawall().limiter("x", policy).build().expect_err("makes no sense");
         assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains(word), "{error}");
     };
     refused(Rate::per_second(0).into(), "rate of 0");
@@ -24,23 +24,23 @@ async fn contradictions_are_named_when_building() {
     refused(Window::of(0, Duration::from_secs(1)).into(), "window of 0");
     refused(Window::of(1, Duration::ZERO).into(), "window");
     refused(Window::of(u64::MAX, Duration::from_secs(1)).into(), "exactly");
-    let limiter = || stage.seawall().limiter("x", Rate::per_second(1));
+    let limiter = || test_server.seawall().limiter("x", Rate::per_second(1));
     for (builder, word) in [
         (limiter().instances(0), "instances"),
         (limiter().patience(Duration::ZERO), "patience"),
         (limiter().subjects(0), "subjects"),
-        (stage.seawall().limiter("", Rate::per_second(1)), "empty"),
+        (test_server.seawall().limiter("", Rate::per_second(1)), "empty"),
     ] {
         let error = builder.build().expect_err("makes no sense").to_string();
         assert!(error.contains(word), "{error}");
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn subjects_are_bytes_and_stay_apart() {
-    let stage = Stage::start().await.expect("it starts");
-    let limiter = stage.seawall().limiter("a:{b}", Rate::per_hour(1)).build().expect("valid");
+    let test_server = TestServer::start().await.expect("it starts");
+    let limiter = test_server.seawall().limiter("a:{b}", Rate::per_hour(1)).build().expect("valid");
     let subjects: [&[u8]; 6] = [b"x", b"{x}", b"x}", b"\0\xff\r\n", b"x:y", b"x%3Ay"];
     for subject in subjects {
         assert!(limiter.check(subject, 1).await.expect("valid").is_allowed(), "{subject:?}");
@@ -54,14 +54,14 @@ async fn subjects_are_bytes_and_stay_apart() {
 
     // A local one never asks Redis.
     let local =
-        stage.seawall().limiter("local", Rate::per_second(2)).local().build().expect("valid");
-    stage.faults().begin_outage();
+        test_server.seawall().limiter("local", Rate::per_second(2)).local().build().expect("valid");
+    test_server.faults().begin_outage();
     let mut admitted = 0;
     for _ in 0..10 {
         admitted += u64::from(local.check("x", 1).await.expect("valid").is_allowed());
     }
     assert_eq!(admitted, 2);
-    stage.faults().end_outage();
-    stage.shutdown().await;
+    test_server.faults().end_outage();
+    test_server.shutdown().await;
     assert!(matches!(limiter.check("z", 1).await, Err(Error::Closed)));
 }

@@ -10,7 +10,7 @@ use std::{
 use http::{Request, Response, StatusCode};
 use seawall::{
     limit::{LimitLayer, Rate},
-    testing::Stage,
+    testing::TestServer,
 };
 use tower_layer::Layer;
 use tower_service::Service;
@@ -59,9 +59,9 @@ fn header<'a>(answer: &'a Response<String>, name: &str) -> &'a str {
 
 #[tokio::test]
 async fn refusals_are_429_with_the_standard_headers() {
-    let stage = Stage::start().await.expect("it starts");
+    let test_server = TestServer::start().await.expect("it starts");
     let rate = Rate::per_minute(6).burst(2);
-    let limiter = stage.seawall().limiter("api", rate).build().expect("valid");
+    let limiter = test_server.seawall().limiter("api", rate).build().expect("valid");
     let layer = LimitLayer::new(limiter, |head| {
         head.headers.get("x-user").map(|user| user.as_bytes().to_vec()).unwrap_or_default()
     });
@@ -81,8 +81,8 @@ async fn refusals_are_429_with_the_standard_headers() {
     assert_eq!(ask(&mut service, "b").await.status(), StatusCode::OK, "others are not concerned");
     assert_eq!(ask(&mut service, "").await.status(), StatusCode::BAD_REQUEST);
 
-    stage.advance(Duration::from_secs(10)).await;
+    test_server.advance(Duration::from_secs(10)).await;
     assert_eq!(ask(&mut service, "a").await.status(), StatusCode::OK);
-    stage.shutdown().await;
+    test_server.shutdown().await;
     assert_eq!(ask(&mut service, "c").await.status(), StatusCode::SERVICE_UNAVAILABLE);
 }

@@ -77,17 +77,17 @@ async fn on(backend: Backend) {
     assert_eq!(storm(&windows).await.0, 50, "exactly the limit, in all handles together");
 
     // Subjects are independent, and nothing stays for ever.
-    let link = handles.all[0].link();
+    let client = handles.all[0].client();
     let prefix = &handles.prefix;
     for subject in 0..20u64 {
         assert!(windows[0].check(&subject, 1).await.expect("valid").is_allowed());
         let key = format!("{prefix}limit:{{window:{subject}}}");
-        let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+        let left: i64 = client.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
         assert!((1..=3_900_000).contains(&left), "{key} {left}");
     }
     windows[0].forget(&7u64).await.expect("it answers");
     let key = format!("{prefix}limit:{{window:7}}");
-    let there: u64 = link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
+    let there: u64 = client.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
     assert_eq!(there, 0);
     handles.close().await;
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seawall::{
     cmd,
     limit::{Decision, Limiter, Rate, Window},
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::runtime::Runtime;
 
@@ -40,10 +40,10 @@ fn micros(micros: u128) -> Duration {
     Duration::from_micros(micros as u64)
 }
 
-/// A stage for all cases of a property, each with a subject of its own.
+/// A test server for all cases of a property, each with a subject of its own.
 struct Theatre {
     runtime: Runtime,
-    stage: Stage,
+    test_server: TestServer,
     subject: Cell<u64>,
 }
 
@@ -51,8 +51,8 @@ impl Theatre {
     fn open() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let stage = runtime.block_on(Stage::start()).expect("it starts");
-        Theatre { runtime, stage, subject: Cell::new(0) }
+        let test_server = runtime.block_on(TestServer::start()).expect("it starts");
+        Theatre { runtime, test_server, subject: Cell::new(0) }
     }
 
     fn next_subject(&self) -> u64 {
@@ -65,13 +65,13 @@ impl Theatre {
     }
 
     fn advance(&self, micros: u64) {
-        self.runtime.block_on(self.stage.advance(Duration::from_micros(micros)));
+        self.runtime.block_on(self.test_server.advance(Duration::from_micros(micros)));
     }
 
     fn server_micros(&self) -> u64 {
-        let link = self.stage.seawall().link();
+        let client = self.test_server.seawall().client();
         let (seconds, micros): (u64, u64) =
-            self.runtime.block_on(link.query(b"", &cmd("TIME"))).expect("a time");
+            self.runtime.block_on(client.query(b"", &cmd("TIME"))).expect("a time");
         seconds * 1_000_000 + micros
     }
 }
@@ -85,7 +85,7 @@ fn a_rate_answers_as_the_arrival_time_model() {
     proptest!(config, |(steps in steps, (count, period) in rates, burst in 5u64..20, ask_always: bool)| {
         let subject = theatre.next_subject();
         let rate = Rate::of(count, Duration::from_micros(period)).burst(burst);
-        let mut builder = theatre.stage.seawall().limiter("model", rate);
+        let mut builder = theatre.test_server.seawall().limiter("model", rate);
         if ask_always {
             builder = builder.ask_always();
         }
@@ -104,7 +104,7 @@ fn a_rate_answers_as_the_arrival_time_model() {
             }
         }
     });
-    theatre.runtime.block_on(theatre.stage.shutdown());
+    theatre.runtime.block_on(theatre.test_server.shutdown());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn no_window_of_any_position_admits_more_than_its_limit() {
     proptest!(config, |(steps in steps, limit in 4u64..12, length in 90_000u64..110_000)| {
         let subject = theatre.next_subject();
         let window = Window::of(limit, Duration::from_micros(length));
-        let limiter = theatre.stage.seawall().limiter("window", window).ask_always().build().expect("valid");
+        let limiter = theatre.test_server.seawall().limiter("window", window).ask_always().build().expect("valid");
         let slice = length.div_ceil(16);
         // (time, cost) of everything that was admitted.
         let mut log: Vec<(u64, u64)> = Vec::new();
@@ -144,5 +144,5 @@ fn no_window_of_any_position_admits_more_than_its_limit() {
             }
         }
     });
-    theatre.runtime.block_on(theatre.stage.shutdown());
+    theatre.runtime.block_on(theatre.test_server.shutdown());
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use seawall::{
     Seawall, cmd,
     limit::{Decision, Limiter, LimiterBuilder, Rate, WhenAway, Window},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{Cluster, SentinelSet, ServerProcess, proxy::FaultProxy};
 
@@ -19,19 +19,19 @@ async fn allowed(limiter: &Limiter) -> bool {
 
 /// Four processes without Redis for ten seconds; how much they admitted together.
 async fn ten_seconds_alone(build: impl Fn(LimiterBuilder) -> LimiterBuilder) -> u64 {
-    let stage = Stage::start().await.expect("it starts");
+    let test_server = TestServer::start().await.expect("it starts");
     let rate = Rate::per_second(RATE).burst(BURST);
-    let make = || build(stage.seawall().limiter("api", rate).instances(PROCESSES)).build();
+    let make = || build(test_server.seawall().limiter("api", rate).instances(PROCESSES)).build();
     let processes: Vec<_> = (0..PROCESSES).map(|_| make().expect("valid")).collect();
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let mut admitted = 0;
     for _ in 0..1_000 {
         for process in &processes {
             admitted += u64::from(allowed(process).await);
         }
-        stage.advance(Duration::from_millis(10)).await;
+        test_server.advance(Duration::from_millis(10)).await;
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
     admitted
 }
 
@@ -53,31 +53,31 @@ async fn processes_alone_keep_to_their_shares() {
 
 #[tokio::test]
 async fn an_outage_does_not_begin_with_a_full_burst_and_ends_by_itself() {
-    let stage = Stage::start().await.expect("it starts");
+    let test_server = TestServer::start().await.expect("it starts");
     let rate = Rate::per_minute(60).burst(5);
-    let limiter = stage.seawall().limiter("api", rate).build().expect("valid");
+    let limiter = test_server.seawall().limiter("api", rate).build().expect("valid");
     for _ in 0..5 {
         assert!(allowed(&limiter).await);
     }
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     assert!(!allowed(&limiter).await, "what Redis admitted counts here too");
-    stage.advance(Duration::from_secs(2)).await;
+    test_server.advance(Duration::from_secs(2)).await;
     assert!(allowed(&limiter).await);
     assert!(allowed(&limiter).await);
     assert!(!allowed(&limiter).await);
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     // Nobody asks for a moment; then Redis, which knows nothing of those two.
-    stage.advance(Duration::from_millis(300)).await;
+    test_server.advance(Duration::from_millis(300)).await;
     let looked = limiter.check("user", 0).await.expect("valid");
     assert!(matches!(looked, Decision::Allowed { remaining: 2, .. }), "{looked:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_lost_reply_is_charged_once() {
-    let stage = Stage::start().await.expect("it starts");
+    let test_server = TestServer::start().await.expect("it starts");
     for window in [false, true] {
-        let seawall = stage.seawall();
+        let seawall = test_server.seawall();
         let builder = match window {
             false => seawall.limiter("rate", Rate::per_hour(10)),
             true => seawall.limiter("window", Window::of(10, Duration::from_secs(3_600))),
@@ -85,27 +85,27 @@ async fn a_lost_reply_is_charged_once() {
         let limiter = builder.build().expect("valid");
         let peek = async || limiter.check("user", 0).await.expect("valid");
         assert!(allowed(&limiter).await);
-        stage.faults().lose_replies(1);
+        test_server.faults().lose_replies(1);
         assert!(allowed(&limiter).await, "decided here: the share has room");
-        stage.advance(Duration::from_millis(300)).await;
+        test_server.advance(Duration::from_millis(300)).await;
         assert!(
             matches!(peek().await, Decision::Allowed { remaining: 8, .. }),
             "{:?}",
             peek().await
         );
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_key_that_is_not_ours_limits_all_the_same() {
-    let stage = Stage::start().await.expect("it starts");
-    let link = stage.seawall().link();
+    let test_server = TestServer::start().await.expect("it starts");
+    let client = test_server.seawall().client();
     let key = "limit:{api:user}";
     for foreign in [cmd("RPUSH").arg(key).arg("x"), cmd("SET").arg(key).arg("hello")] {
-        link.send(key.as_bytes(), foreign).await.expect("it answers");
+        client.send(key.as_bytes(), foreign).await.expect("it answers");
         for rate in [true, false] {
-            let seawall = stage.seawall();
+            let seawall = test_server.seawall();
             let builder = match rate {
                 true => seawall.limiter("api", Rate::per_hour(2)),
                 false => seawall.limiter("api", Window::of(2, Duration::from_secs(3_600))),
@@ -115,9 +115,9 @@ async fn a_key_that_is_not_ours_limits_all_the_same() {
                 [allowed(&limiter).await, allowed(&limiter).await, allowed(&limiter).await];
             assert_eq!(answers, [true, true, false]);
         }
-        link.send(key.as_bytes(), cmd("DEL").arg(key)).await.expect("it answers");
+        client.send(key.as_bytes(), cmd("DEL").arg(key)).await.expect("it answers");
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

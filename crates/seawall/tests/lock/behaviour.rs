@@ -23,7 +23,7 @@ on_each_backend! {
 const SHORT: Duration = Duration::from_millis(600);
 
 async fn exists(handle: &Seawall, key: &[u8]) -> bool {
-    handle.link().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 1
+    handle.client().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 1
 }
 
 fn del(key: &[u8]) -> Cmd {
@@ -38,7 +38,7 @@ async fn one_holds_and_hands_over(ground: Ground) {
         let lock = b.lock("x");
         async move { wait_for(&lock).await }
     });
-    eventually("the waiter listens", async || b.link().hub().channels() == 1).await;
+    eventually("the waiter listens", async || b.client().pubsub().channels() == 1).await;
     let (token, released) = (first.token(), first.release().await.expect("answered"));
     assert_eq!(released, Release::Released);
     let second = waiting.await.expect("it waited");
@@ -51,7 +51,7 @@ async fn one_holds_and_hands_over(ground: Ground) {
 
 async fn a_lease_is_renewed_as_long_as_it_is_held(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
-    let guard = take(&a.lock("x").lease(SHORT)).await;
+    let guard = take(&a.lock("x").lease_ttl(SHORT)).await;
     let began = Instant::now();
     while began.elapsed() < SHORT * 3 {
         assert_busy(&b.lock("x")).await;
@@ -67,14 +67,14 @@ async fn a_lease_is_renewed_as_long_as_it_is_held(ground: Ground) {
 
 async fn a_fixed_lease_ends_and_the_holder_is_told_before(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
-    let guard = take(&a.lock("x").lease(SHORT).fixed()).await;
+    let guard = take(&a.lock("x").lease_ttl(SHORT).fixed()).await;
     assert_eq!(a.renewed_locks(), 0);
     let key = ground.key("lock", "x");
     guard.lost().await;
     // Told before the lease ends; the server may be a moment late, never early.
     assert!(guard.is_lost() && guard.valid_for().is_zero());
     let token = guard.token();
-    let next = wait_for(&b.lock("x").look_every(Duration::from_millis(50))).await;
+    let next = wait_for(&b.lock("x").poll_interval(Duration::from_millis(50))).await;
     assert!(next.token() > token);
     assert_eq!(guard.extend(SHORT).await.expect("answered"), Extension::AlreadyLost);
     assert_eq!(guard.release().await.expect("answered"), Release::AlreadyLost);
@@ -86,8 +86,8 @@ async fn a_fixed_lease_ends_and_the_holder_is_told_before(ground: Ground) {
 async fn a_deleted_key_is_a_loss_and_stays_deleted(ground: Ground) {
     let a = ground.connect().await;
     let key = ground.key("lock", "x");
-    let guard = take(&a.lock("x").lease(SHORT)).await;
-    a.link().send(&key, &del(&key)).await.expect("answered");
+    let guard = take(&a.lock("x").lease_ttl(SHORT)).await;
+    a.client().send(&key, &del(&key)).await.expect("answered");
     tokio::time::timeout(PATIENCE, guard.lost()).await.expect("the renewal notices");
     assert!(!exists(&a, &key).await, "a renewal makes nothing");
     assert_eq!(a.renewed_locks(), 0);
@@ -112,12 +112,12 @@ async fn a_dropped_guard_gives_back(ground: Ground) {
 
 async fn an_owner_enters_again(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
-    let first = take(&a.lock("x").lease(SHORT)).await;
+    let first = take(&a.lock("x").lease_ttl(SHORT)).await;
     let inner = first.reenter();
     assert_eq!(inner.release().await.expect("no trip at all"), Release::StillHeld);
     // In another process, by the owner's id.
     let owner = first.owner().to_string().parse().expect("an id");
-    let elsewhere = take(&b.lock("x").owner(owner).lease(SHORT)).await;
+    let elsewhere = take(&b.lock("x").owner(owner).lease_ttl(SHORT)).await;
     assert_eq!(elsewhere.token(), first.token());
     assert_busy(&b.lock("x")).await;
     assert_eq!(first.release().await.expect("answered"), Release::Released);
@@ -132,7 +132,7 @@ async fn an_owner_enters_again(ground: Ground) {
 
 async fn with_runs_once_and_always_gives_back(ground: Ground) {
     let a = ground.connect().await;
-    let lock = a.lock("x").lease(SHORT);
+    let lock = a.lock("x").lease_ttl(SHORT);
     let done = lock.with(PATIENCE, |guard| async move { guard.token().sequence }).await;
     assert_eq!(done.expect("answered"), With::Done(1));
     let held = take(&lock).await;
@@ -141,7 +141,7 @@ async fn with_runs_once_and_always_gives_back(ground: Ground) {
     assert_eq!(held.release().await.expect("answered"), Release::Released);
     let key = ground.key("lock", "x");
     let lost = lock.with(PATIENCE, |_guard| async {
-        a.link().send(&key, &del(&key)).await.expect("answered");
+        a.client().send(&key, &del(&key)).await.expect("answered");
         std::future::pending::<()>().await;
     });
     assert_eq!(lost.await.expect("answered"), With::Lost(None));
@@ -168,7 +168,7 @@ async fn names_are_any_bytes(ground: Ground) {
     drop(pair);
     let error = a.lock("").try_acquire().await.expect_err("refused").to_string();
     assert!(error.contains("empty"), "{error}");
-    let error = a.lock("x").lease(Duration::ZERO).acquire(PATIENCE).await.expect_err("refused");
+    let error = a.lock("x").lease_ttl(Duration::ZERO).acquire(PATIENCE).await.expect_err("refused");
     assert!(error.to_string().contains("lease"), "{error}");
     ground.end([a]).await;
 }
@@ -184,12 +184,12 @@ async fn options_that_make_no_sense_are_refused() {
     }
     let quorum = Seawall::quorum_lock(&primaries, "x").expect("three");
     for pause in [Duration::ZERO, Duration::from_hours(25), Duration::MAX] {
-        let error = a.fair_lock("x").look_every(pause).acquire(PATIENCE).await;
-        assert!(error.expect_err("refused").to_string().contains("look_every"));
-        let error = a.multi_lock(["x"]).look_every(pause).acquire(PATIENCE).await;
-        assert!(error.expect_err("refused").to_string().contains("look_every"));
-        let error = quorum.clone().look_every(pause).acquire(PATIENCE).await;
-        assert!(error.expect_err("refused").to_string().contains("look_every"));
+        let error = a.fair_lock("x").poll_interval(pause).acquire(PATIENCE).await;
+        assert!(error.expect_err("refused").to_string().contains("poll_interval"));
+        let error = a.multi_lock(["x"]).poll_interval(pause).acquire(PATIENCE).await;
+        assert!(error.expect_err("refused").to_string().contains("poll_interval"));
+        let error = quorum.clone().poll_interval(pause).acquire(PATIENCE).await;
+        assert!(error.expect_err("refused").to_string().contains("poll_interval"));
     }
     // No limit at all is what WAIT takes zero for.
     for limit in [Duration::ZERO, Duration::from_micros(1), Duration::MAX] {
@@ -198,7 +198,7 @@ async fn options_that_make_no_sense_are_refused() {
     }
     // A wait without end is one.
     let waiting = tokio::spawn({
-        let lock = a.fair_lock("x").look_every(Duration::from_nanos(1));
+        let lock = a.fair_lock("x").poll_interval(Duration::from_nanos(1));
         async move { lock.acquire(Duration::MAX).await.expect("answered").acquired() }
     });
     assert_eq!(held.release().await.expect("answered"), Release::Released);

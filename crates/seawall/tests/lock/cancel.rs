@@ -62,7 +62,7 @@ async fn keys(ground: &Ground, handle: &Seawall) -> usize {
         for suffix in suffixes {
             exists.arg([&key[..], suffix.as_bytes()].concat());
         }
-        found += handle.link().query::<usize>(&key, &exists).await.expect("answered");
+        found += handle.client().query::<usize>(&key, &exists).await.expect("answered");
     }
     found
 }

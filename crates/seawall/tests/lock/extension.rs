@@ -7,7 +7,7 @@ use futures_util::{FutureExt, future::join_all};
 use seawall::{
     Seawall, cmd,
     lock::{Extension, Guard, Lock, Release, With},
-    testing::Stage,
+    testing::TestServer,
 };
 use seawall_testkit::{
     FaultProxy, ServerProcess,
@@ -76,7 +76,7 @@ impl Kind {
         };
         let mut ask = cmd("EVAL");
         ask.arg(text).arg(1).arg(&key);
-        let left: i64 = handle.link().query(key.as_bytes(), &ask).await.expect("answered");
+        let left: i64 = handle.client().query(key.as_bytes(), &ask).await.expect("answered");
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 }
@@ -100,7 +100,7 @@ async fn no_renewal_undoes_an_extension(ground: Ground) {
     for kind in KINDS {
         for number in 0..40 {
             let name = format!("x{number}-{kind:?}");
-            held.push((kind, take(&kind.lock(&a, &name).lease(LEASE)).await, name));
+            held.push((kind, take(&kind.lock(&a, &name).lease_ttl(LEASE)).await, name));
         }
     }
     let due = began + LEASE / 3;
@@ -133,7 +133,7 @@ async fn a_renewal_that_overtakes_the_extensions_reply_undoes_nothing() {
     let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE);
     let a = builder.connect().await.expect("connected");
     for kind in KINDS {
-        let guard = take(&kind.lock(&a, "x").lease(LEASE)).await;
+        let guard = take(&kind.lock(&a, "x").lease_ttl(LEASE)).await;
         let before = proxy.count("EVALSHA") + proxy.count("EVAL");
         // Replies wait in the proxy until both the extension and the renewal were carried out.
         proxy.stall(Direction::Replies);
@@ -161,7 +161,7 @@ async fn a_shorter_lease_that_nobody_waited_for_is_believed(ground: Ground) {
         for fixed in [true, false] {
             for polls in 1..6 {
                 let name = format!("y{polls}-{fixed}-{kind:?}");
-                let lock = kind.lock(&a, &name).lease(PATIENCE);
+                let lock = kind.lock(&a, &name).lease_ttl(PATIENCE);
                 let guard = take(&if fixed { lock.fixed() } else { lock }).await;
                 let shorter = Duration::from_millis(900);
                 let dropped = async {
@@ -216,7 +216,7 @@ async fn a_shorter_lease_that_arrives_late_undoes_nothing() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let a = Seawall::connect(&proxy.url()).await.expect("connected");
     for kind in KINDS {
-        let guard = take(&kind.lock(&a, "x").lease(PATIENCE)).await;
+        let guard = take(&kind.lock(&a, "x").lease_ttl(PATIENCE)).await;
         // What is sent is taken down, to arrive once more later: as good as a late first arrival.
         let heard = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let notes = std::sync::Arc::clone(&heard);
@@ -265,8 +265,8 @@ async fn an_attempt_that_arrives_late_shortens_nothing() {
             }
             ours
         }));
-        let lock = kind.lock(&a, "x").lease(Duration::from_secs(2));
-        let lock = lock.look_every(Duration::from_millis(50));
+        let lock = kind.lock(&a, "x").lease_ttl(Duration::from_secs(2));
+        let lock = lock.poll_interval(Duration::from_millis(50));
         let guard = lock.acquire(PATIENCE).await.expect("answered").acquired().expect("free");
         proxy.remove(watch);
         assert_eq!(guard.extend(LONG).await.expect("answered"), Extension::Extended);
@@ -282,7 +282,7 @@ async fn an_attempt_that_arrives_late_shortens_nothing() {
 async fn a_shorter_lease_is_the_servers_too(ground: Ground) {
     let a = ground.connect().await;
     for kind in KINDS {
-        let guard = take(&kind.lock(&a, "x").lease(LONG)).await;
+        let guard = take(&kind.lock(&a, "x").lease_ttl(LONG)).await;
         let shorter = Duration::from_secs(20);
         assert_eq!(guard.extend(shorter).await.expect("answered"), Extension::Extended);
         let kept = kind.kept_for(&a, ground.prefix(), "x").await;
@@ -297,7 +297,7 @@ async fn a_shorter_lease_is_the_servers_too(ground: Ground) {
 async fn extensions_at_once_agree_with_the_server(ground: Ground) {
     let a = ground.connect().await;
     for kind in KINDS {
-        let guard = take(&kind.lock(&a, "x").lease(Duration::from_secs(20))).await;
+        let guard = take(&kind.lock(&a, "x").lease_ttl(Duration::from_secs(20))).await;
         for round in 0..10_u64 {
             let leases = [600, 9 + round, 30, 5 + round % 3, 45].map(Duration::from_secs);
             let guards: Vec<_> = leases.iter().map(|_| guard.reenter()).collect();
@@ -315,7 +315,7 @@ async fn extensions_at_once_agree_with_the_server(ground: Ground) {
 async fn lost_is_told_when_a_lease_was_made_shorter(ground: Ground) {
     let a = ground.connect().await;
     join_all(KINDS.map(|kind| {
-        let lock = kind.lock(&a, &format!("x-{kind:?}")).lease(LONG).fixed();
+        let lock = kind.lock(&a, &format!("x-{kind:?}")).lease_ttl(LONG).fixed();
         async move {
             let guard = take(&lock).await;
             let waits = guard.reenter();
@@ -333,7 +333,7 @@ async fn lost_is_told_when_a_lease_was_made_shorter(ground: Ground) {
 
 async fn a_body_is_stopped_when_its_lease_was_made_shorter(ground: Ground) {
     let a = ground.connect().await;
-    let lock = a.lock("x").lease(LONG).fixed();
+    let lock = a.lock("x").lease_ttl(LONG).fixed();
     let stopped = lock.with(Duration::ZERO, |guard| async move {
         let shorter = guard.extend(SHORTER).await.expect("answered");
         assert_eq!(shorter, Extension::Extended);
@@ -347,8 +347,8 @@ async fn a_body_is_stopped_when_its_lease_was_made_shorter(ground: Ground) {
 /// The same on a clock that is moved by hand, to the moment.
 #[tokio::test]
 async fn lost_is_told_at_the_new_end() {
-    let stage = Stage::start().await.expect("a stage");
-    let lock = stage.seawall().lock("x").lease(LONG).fixed();
+    let test_server = TestServer::start().await.expect("a test_server");
+    let lock = test_server.seawall().lock("x").lease_ttl(LONG).fixed();
     let guard = take(&lock).await;
     let told = tokio::spawn({
         let guard = guard.reenter();
@@ -356,10 +356,10 @@ async fn lost_is_told_at_the_new_end() {
     });
     tokio::task::yield_now().await;
     assert_eq!(guard.extend(PATIENCE).await.expect("answered"), Extension::Extended);
-    stage.advance(PATIENCE / 2).await;
+    test_server.advance(PATIENCE / 2).await;
     assert!(!guard.is_lost());
-    stage.advance(PATIENCE / 2).await;
+    test_server.advance(PATIENCE / 2).await;
     tokio::time::timeout(PATIENCE, told).await.expect("it is told").expect("it only waited");
     let _next = take(&lock).await;
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

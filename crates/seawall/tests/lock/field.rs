@@ -134,11 +134,11 @@ impl Field {
         let mut left = Vec::new();
         for server in self.servers.iter().chain(&self.primaries) {
             let pattern = format!("*{{{name}*");
-            let keys = server.link().query(b"", cmd("KEYS").arg(pattern)).await;
+            let keys = server.client().query(b"", cmd("KEYS").arg(pattern)).await;
             for key in keys.unwrap_or_else(|_| vec!["unknown".to_owned()]) {
                 let key: String = key;
                 if !key.ends_with(":fence") {
-                    let ttl = server.link().query(key.as_bytes(), cmd("PTTL").arg(&key)).await;
+                    let ttl = server.client().query(key.as_bytes(), cmd("PTTL").arg(&key)).await;
                     left.push((key, ttl.unwrap_or(-1)));
                 }
             }

@@ -28,7 +28,7 @@ async fn run(seawall: &Seawall, words: &[&[u8]]) {
     words[1..].iter().for_each(|word| {
         command.arg(*word);
     });
-    seawall.link().send(words[1], &command).await.expect("answered");
+    seawall.client().send(words[1], &command).await.expect("answered");
 }
 
 /// Who tries and who waits hears at once that the key is not a lock's, and which it is.
@@ -78,7 +78,8 @@ async fn another_type_under_the_key_of_any_lock_is_named(ground: Ground) {
     let key = ground.key("semaphore", "x");
     run(&seawall, &[b"ZADD", &key, b"1", b"somebody"]).await;
     is_named(&seawall.semaphore("x", 3), &key).await;
-    let members: u64 = seawall.link().query(&key, cmd("ZCARD").arg(&key)).await.expect("answered");
+    let members: u64 =
+        seawall.client().query(&key, cmd("ZCARD").arg(&key)).await.expect("answered");
     assert_eq!(members, 1);
     ground.end([seawall]).await;
 }
@@ -97,7 +98,7 @@ async fn a_foreign_fence_is_named_and_leaves_nothing_held(ground: Ground) {
             // A script that fails has done nothing: there is nothing to be given back.
             for key in [&key, &readers] {
                 let there: u64 =
-                    seawall.link().query(key, cmd("EXISTS").arg(key)).await.expect("answered");
+                    seawall.client().query(key, cmd("EXISTS").arg(key)).await.expect("answered");
                 assert_eq!(there, 0, "{}", key.escape_ascii());
             }
         }

@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use seawall::{
     Seawall,
-    lock::{Attempt, Guard, Lock},
+    lock::{AcquireOutcome, Guard, Lock},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use tempfile::TempDir;
 
 pub(crate) use crate::eventually::{PATIENCE, eventually};
 
 /// One backend with keys of the test's own.
 pub(crate) struct Ground {
-    stand: Stand,
+    stand: TestBackend,
     prefix: String,
     /// The engine's socket: further handles reach it there.
     socket: Option<(TempDir, Seawall)>,
@@ -24,7 +24,7 @@ impl Ground {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("lock-test-{}-{count}:", std::process::id());
-        let stand = Stand::shared(backend).expect("the backend starts");
+        let stand = TestBackend::shared(backend).expect("the backend starts");
         let socket = if backend == Backend::Embedded {
             let dir = tempfile::tempdir().expect("a folder");
             let builder = Seawall::builder("embedded:").engine_socket(dir.path().join("s"));
@@ -78,7 +78,7 @@ pub(crate) async fn wait_for(lock: &Lock) -> Guard {
 /// It must be held by somebody else.
 pub(crate) async fn assert_busy(lock: &Lock) {
     let attempt = lock.try_acquire().await.expect("answered");
-    assert!(matches!(attempt, Attempt::Busy { .. }), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Busy { .. }), "{attempt:?}");
 }
 
 /// Makes one test for each backend out of each of these functions.

@@ -121,7 +121,7 @@ impl Scene {
         while Instant::now() < self.until {
             let settings = Settings {
                 lease: self.lease(&mut chance),
-                look_every: between(&mut chance, Duration::from_nanos(1), LONGEST_LOOK),
+                poll_interval: between(&mut chance, Duration::from_nanos(1), LONGEST_LOOK),
                 fixed: chance.below(3) == 0,
             };
             let shared = chance.below(2) == 0;
@@ -268,7 +268,7 @@ impl Scene {
             let mut answers = Vec::new();
             for server in &self.servers {
                 // On a Cluster all but one say that the key is elsewhere.
-                if let Ok(left) = server.link().query::<i64>(key.as_bytes(), &ask).await {
+                if let Ok(left) = server.client().query::<i64>(key.as_bytes(), &ask).await {
                     answers.push(Duration::from_millis(u64::try_from(left).unwrap_or(0)));
                 }
             }

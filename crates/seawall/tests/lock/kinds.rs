@@ -39,7 +39,7 @@ fn queue_up(
 }
 
 async fn queue_length(handle: &Seawall, key: &[u8]) -> usize {
-    handle.link().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
+    handle.client().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
 }
 
 async fn a_fair_lock_is_handed_over_in_order(ground: Ground) {
@@ -88,15 +88,15 @@ async fn who_leaves_a_fair_queue_does_not_hold_it_up(ground: Ground) {
 async fn readers_go_together_and_writers_alone(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
     let lock = |handle: &Seawall| handle.rw_lock("x");
-    let one = take(&lock(&a).read().lease(SHORT)).await;
-    let other = take(&lock(&b).read().lease(SHORT)).await;
+    let one = take(&lock(&a).read().lease_ttl(SHORT)).await;
+    let other = take(&lock(&b).read().lease_ttl(SHORT)).await;
     assert_busy(&lock(&a).write()).await;
     tokio::time::sleep(SHORT * 2).await;
     assert!(!one.is_lost() && !other.is_lost(), "both are renewed");
     assert_eq!(one.release().await.expect("answered"), Release::Released);
     assert_busy(&lock(&a).write()).await;
     assert_eq!(other.release().await.expect("answered"), Release::Released);
-    let writer = take(&lock(&a).write().lease(SHORT)).await;
+    let writer = take(&lock(&a).write().lease_ttl(SHORT)).await;
     assert_busy(&lock(&b).read()).await;
     assert_busy(&lock(&b).write()).await;
     tokio::time::sleep(SHORT * 2).await;
@@ -133,7 +133,7 @@ async fn a_waiting_writer_keeps_new_readers_out(ground: Ground) {
 
 async fn a_semaphore_has_its_permits_and_no_more(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
-    let permits = |handle: &Seawall| handle.semaphore("x", 3).lease(SHORT);
+    let permits = |handle: &Seawall| handle.semaphore("x", 3).lease_ttl(SHORT);
     let one = take(&permits(&a)).await;
     let two = take(&permits(&a)).await;
     // A crash: nobody renews this one.
@@ -176,7 +176,7 @@ async fn several_are_held_together_or_not_at_all(ground: Ground) {
         let several = a.multi_lock(names);
         async move { several.acquire(PATIENCE).await.expect("answered").acquired() }
     });
-    eventually("the waiter listens", async || a.link().hub().channels() == 1).await;
+    eventually("the waiter listens", async || a.client().pubsub().channels() == 1).await;
     assert_eq!(middle.release().await.expect("answered"), Release::Released);
     let all = waiting.await.expect("it waited").expect("it came free");
     assert!(!all.is_lost() && all.valid_for() > Duration::from_secs(10));
@@ -195,7 +195,7 @@ async fn several_in_any_order_never_deadlock(ground: Ground) {
             for round in 0..10 {
                 let one = (worker + round) % 3;
                 let several = handle.multi_lock([one, (one + 1 + worker % 2) % 3]);
-                let several = several.look_every(Duration::from_millis(50));
+                let several = several.poll_interval(Duration::from_millis(50));
                 let guard = several.acquire(PATIENCE).await.expect("answered").acquired();
                 let released = guard.expect("no deadlock").release().await;
                 assert_eq!(released.expect("answered"), Release::Released);
@@ -210,7 +210,7 @@ async fn several_in_any_order_never_deadlock(ground: Ground) {
 
 async fn a_latch_opens_when_all_have_arrived(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
-    let latch = |handle: &Seawall| handle.latch("x", 3).lease(SHORT);
+    let latch = |handle: &Seawall| handle.latch("x", 3).lease_ttl(SHORT);
     let waiting = tokio::spawn({
         let latch = latch(&a);
         async move { latch.wait(PATIENCE).await.expect("answered") }
@@ -264,7 +264,7 @@ async fn an_optimistic_counter_loses_nothing(ground: Ground) {
     for worker in workers {
         worker.await.expect("all were counted");
     }
-    let count: i64 = a.link().query(&key, cmd("GET").arg(&key)).await.expect("answered");
+    let count: i64 = a.client().query(&key, cmd("GET").arg(&key)).await.expect("answered");
     assert_eq!(count, 20);
     let strays = a.optimistic(&["a", "b"], |_| async { Ok(()) }).await.expect_err("two slots");
     assert!(strays.to_string().contains("{tag}"), "{strays}");

@@ -14,7 +14,7 @@ on_each_backend! {
 }
 
 async fn queue_length(handle: &Seawall, key: &[u8]) -> usize {
-    handle.link().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
+    handle.client().query(key, cmd("ZCARD").arg(key)).await.expect("answered")
 }
 
 /// A patient waiter, then one that looks often and goes away: the patient one keeps its place, is
@@ -26,8 +26,8 @@ async fn a_place_in_a_fair_line_outlives_those_who_look_more_often(ground: Groun
     let (order, mut served) = mpsc::unbounded_channel();
     let patient = Duration::from_secs(20);
     let often = Duration::from_millis(100);
-    let queue_up = |handle: &Seawall, name: &'static str, look_every| {
-        let (lock, order) = (handle.fair_lock("x").look_every(look_every), order.clone());
+    let queue_up = |handle: &Seawall, name: &'static str, poll_interval| {
+        let (lock, order) = (handle.fair_lock("x").poll_interval(poll_interval), order.clone());
         tokio::spawn(async move {
             let guard = wait_for(&lock).await;
             order.send(name).expect("the test listens");
@@ -36,7 +36,7 @@ async fn a_place_in_a_fair_line_outlives_those_who_look_more_often(ground: Groun
     };
     let first = queue_up(&b, "patient", patient);
     eventually("first in line", async || queue_length(&a, &queue).await == 1).await;
-    let gave_up = a.fair_lock("x").look_every(often).acquire(often * 2).await.expect("answered");
+    let gave_up = a.fair_lock("x").poll_interval(often).acquire(often * 2).await.expect("answered");
     assert!(gave_up.acquired().is_none());
     eventually("it left the line", async || queue_length(&a, &queue).await <= 1).await;
     // Longer than the place of the one that looks often would have been kept.
@@ -60,17 +60,17 @@ async fn several_that_are_said_to_be_held_are_held(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
     let second = take(&b.lock("2")).await;
     let mut waiting = tokio::spawn({
-        let several = a.multi_lock(["1", "2"]).lease(LEASE).look_every(LEASE / 10);
+        let several = a.multi_lock(["1", "2"]).lease_ttl(LEASE).poll_interval(LEASE / 10);
         async move { several.acquire(PATIENCE).await.expect("answered").acquired() }
     });
     let first_key = ground.key("lock", "1");
     let exists = cmd("EXISTS").arg(&first_key).clone();
     eventually("the first is held", async || {
-        a.link().query::<i64>(&first_key, &exists).await.expect("answered") == 1
+        a.client().query::<i64>(&first_key, &exists).await.expect("answered") == 1
     })
     .await;
-    eventually("the second is waited for", async || a.link().hub().channels() == 1).await;
-    a.link().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
+    eventually("the second is waited for", async || a.client().pubsub().channels() == 1).await;
+    a.client().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
     let thief = take(&b.lock("1")).await;
     // Its renewals have noticed.
     eventually("the loss is known", async || a.renewed_locks() == 0).await;
@@ -90,12 +90,12 @@ async fn several_do_not_answer_with_one_that_was_lost(ground: Ground) {
     let (a, b) = (ground.connect().await, ground.connect().await);
     let second = take(&b.lock("2")).await;
     let waiting = tokio::spawn({
-        let several = a.multi_lock(["1", "2"]).lease(LEASE).look_every(LEASE / 10);
+        let several = a.multi_lock(["1", "2"]).lease_ttl(LEASE).poll_interval(LEASE / 10);
         async move { several.acquire(LEASE * 5).await.expect("answered").acquired() }
     });
     let first_key = ground.key("lock", "1");
-    eventually("the second is waited for", async || a.link().hub().channels() == 1).await;
-    a.link().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
+    eventually("the second is waited for", async || a.client().pubsub().channels() == 1).await;
+    a.client().send(&first_key, cmd("DEL").arg(&first_key)).await.expect("answered");
     let thief = take(&b.lock("1")).await;
     eventually("the loss is known", async || a.renewed_locks() == 0).await;
     assert_eq!(second.release().await.expect("answered"), Release::Released);

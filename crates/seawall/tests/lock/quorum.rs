@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall::{
     Seawall,
-    lock::{QuorumAttempt, QuorumLock, Release},
+    lock::{QuorumAcquireOutcome, QuorumLock, Release},
 };
 use seawall_testkit::{Reply, ServerProcess, proxy::FaultProxy};
 
@@ -37,7 +37,7 @@ impl Three {
 }
 
 fn lock(handles: &[Seawall]) -> QuorumLock {
-    Seawall::quorum_lock(handles, "leader").expect("three").lease(LEASE)
+    Seawall::quorum_lock(handles, "leader").expect("three").lease_ttl(LEASE)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,11 +58,11 @@ async fn a_majority_decides_and_tokens_rise_whoever_is_in_it() {
         eventually("both are connected again", async || {
             let free = lock(&b).try_acquire().await.expect("valid");
             match free {
-                QuorumAttempt::Acquired(guard) => {
+                QuorumAcquireOutcome::Acquired(guard) => {
                     highest = highest.max(guard.token().to_u64());
                     guard.release().await == Release::Released
                 }
-                QuorumAttempt::Busy { .. } => false,
+                QuorumAcquireOutcome::Busy { .. } => false,
             }
         })
         .await;

@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(6);
 
 async fn hold_many(handle: &Seawall, count: usize, lease: Duration) -> Vec<Guard> {
     let taking = stream::iter(0..count).map(|number| {
-        let lock = handle.lock(("many", number)).lease(lease);
+        let lock = handle.lock(("many", number)).lease_ttl(lease);
         async move { take(&lock).await }
     });
     taking.buffer_unordered(64).collect().await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall::{
     Seawall,
-    lock::{Attempt, Lock},
+    lock::{AcquireOutcome, Lock},
 };
 use seawall_testkit::{Cluster, FaultProxy, ServerProcess, proxy::On};
 
@@ -29,7 +29,7 @@ async fn two_holders_have_two_tokens(
     let rules: Vec<_> =
         proxies.iter().map(|proxy| proxy.drop_reply(On::any().when(is_unlucky))).collect();
     let waiting = tokio::spawn({
-        let lock = lock(handle).lease(UNLUCKY).look_every(Duration::from_millis(50));
+        let lock = lock(handle).lease_ttl(UNLUCKY).poll_interval(Duration::from_millis(50));
         async move { lock.acquire(PATIENCE).await.expect("answered").acquired().expect("free") }
     });
     eventually("it holds unknowingly", async || watches.iter().any(|watch| watch.count() > 0))
@@ -37,7 +37,7 @@ async fn two_holders_have_two_tokens(
     let mut between = None;
     eventually("another one comes in between", async || {
         // The connection that lost a reply may have taken this one's along.
-        between = lock(handle).try_acquire().await.ok().and_then(Attempt::acquired);
+        between = lock(handle).try_acquire().await.ok().and_then(AcquireOutcome::acquired);
         between.is_some()
     })
     .await;

@@ -38,7 +38,7 @@ async fn too_few_replicas_are_a_refusal_and_nothing_stays_held() {
     assert!(error.is_code("NOREPLICAS") && error.to_string().contains("0 of 1"), "{error}");
     eventually("it is given back", async || {
         let key = b"lock:{x}";
-        handle.link().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 0
+        handle.client().query::<i64>(key, cmd("EXISTS").arg(key)).await.expect("answered") == 0
     })
     .await;
     // Who holds it without the policy is not disturbed by one that asks with it.

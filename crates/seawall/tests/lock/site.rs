@@ -124,7 +124,7 @@ impl Site {
             Site::Engine { runtime, engine, .. } => {
                 let mut command = cmd(words[0]);
                 command.arg(&words[1..]);
-                runtime.block_on(engine.link().send(b"", &command)).expect("answered");
+                runtime.block_on(engine.client().send(b"", &command)).expect("answered");
             }
             Site::Quorum(primaries) => {
                 for (server, _) in primaries {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use seawall::{
     Error, Seawall,
     lock::{
-        Attempt, Extension, Guard, Lock, MultiAttempt, MultiGuard, OwnerId, QuorumAttempt,
-        QuorumGuard, Release, Token,
+        AcquireOutcome, Extension, Guard, Lock, MultiAcquireOutcome, MultiGuard, OwnerId,
+        QuorumAcquireOutcome, QuorumGuard, Release, Token,
     },
 };
 
@@ -67,7 +67,7 @@ fn parts(name: &str) -> [String; 3] {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) lease: Duration,
-    pub(crate) look_every: Duration,
+    pub(crate) poll_interval: Duration,
     pub(crate) fixed: bool,
 }
 
@@ -119,7 +119,7 @@ impl Subject {
     ) -> Result<Option<Held>, Error> {
         let owner = OwnerId::random();
         let several = self.handles[0].multi_lock(parts(&self.name)).owner(owner);
-        let several = several.lease(settings.lease).look_every(settings.look_every);
+        let several = several.lease_ttl(settings.lease).poll_interval(settings.poll_interval);
         let attempt = match within {
             None => several.try_acquire().await?,
             Some(within) => several.acquire(within).await?,
@@ -130,7 +130,7 @@ impl Subject {
             owner: owner.to_string(),
             fixed: false,
         };
-        Ok(MultiAttempt::acquired(attempt).map(held))
+        Ok(MultiAcquireOutcome::acquired(attempt).map(held))
     }
 
     async fn acquire_quorum(
@@ -139,7 +139,7 @@ impl Subject {
         within: Option<Duration>,
     ) -> Result<Option<Held>, Error> {
         let lock = Seawall::quorum_lock(&self.handles, self.name.as_str())?;
-        let lock = lock.lease(settings.lease).look_every(settings.look_every);
+        let lock = lock.lease_ttl(settings.lease).poll_interval(settings.poll_interval);
         let attempt = match within {
             None => lock.try_acquire().await?,
             Some(within) => lock.acquire(within).await?,
@@ -150,7 +150,7 @@ impl Subject {
             owner: String::new(),
             fixed: false,
         };
-        Ok(QuorumAttempt::acquired(attempt).map(held))
+        Ok(QuorumAcquireOutcome::acquired(attempt).map(held))
     }
 }
 
@@ -158,8 +158,8 @@ async fn acquire_one(
     lock: Lock,
     settings: Settings,
     within: Option<Duration>,
-) -> Result<Attempt, Error> {
-    let mut lock = lock.lease(settings.lease).look_every(settings.look_every);
+) -> Result<AcquireOutcome, Error> {
+    let mut lock = lock.lease_ttl(settings.lease).poll_interval(settings.poll_interval);
     if settings.fixed {
         lock = lock.fixed();
     }

@@ -60,8 +60,8 @@ impl Site {
 
     async fn close(self) {
         self.proxy.heal();
-        let link = self.seawall.link();
-        eventually("it answers again", async || link.send(b"", &cmd("PING")).await.is_ok()).await;
+        let client = self.seawall.client();
+        eventually("it answers again", async || client.send(b"", &cmd("PING")).await.is_ok()).await;
         self.seawall.shutdown().await;
     }
 }

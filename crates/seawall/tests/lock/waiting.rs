@@ -37,7 +37,7 @@ async fn waiters_are_served_in_order_over_one_subscription(ground: Ground) {
         assert!(waiter.as_mut().now_or_never().is_none(), "it is held");
         waiting.push(tokio::spawn(waiter));
     }
-    eventually("the first listens", async || b.link().hub().channels() == 1).await;
+    eventually("the first listens", async || b.client().pubsub().channels() == 1).await;
     let began = Instant::now();
     assert_eq!(held.release().await.expect("answered"), Release::Released);
     for name in 0..count {
@@ -47,7 +47,7 @@ async fn waiters_are_served_in_order_over_one_subscription(ground: Ground) {
     for task in waiting {
         task.await.expect("served");
     }
-    assert_eq!(b.link().hub().channels(), 1);
+    assert_eq!(b.client().pubsub().channels(), 1);
     ground.end([a, b]).await;
 }
 
@@ -60,11 +60,11 @@ async fn a_lost_message_costs_at_most_the_cap() {
     let lease = Duration::from_secs(600);
     let mut held = Vec::new();
     for name in ["soon", "late"] {
-        held.push(take(&a.lock(name).lease(lease)).await);
+        held.push(take(&a.lock(name).lease_ttl(lease)).await);
     }
     proxy.drop_pushes(1.0);
     let wait = |name: &str, cap: Duration| {
-        let lock = b.lock(name).look_every(cap);
+        let lock = b.lock(name).poll_interval(cap);
         tokio::spawn(async move { wait_for(&lock).await })
     };
     let script = |words: &[Vec<u8>]| words[0].to_ascii_uppercase().starts_with(b"EVAL");
@@ -73,7 +73,7 @@ async fn a_lost_message_costs_at_most_the_cap() {
     let (soon, late) = (wait("soon", Duration::from_millis(200)), wait("late", lease));
     // It looks once more when it is subscribed; what is sent after that is answered after it.
     eventually("the late one listens", async || tries.count() >= 2).await;
-    b.link().send(b"lock:{late}", &cmd("PING")).await.expect("answered");
+    b.client().send(b"lock:{late}", &cmd("PING")).await.expect("answered");
     for held in held {
         assert_eq!(held.release().await.expect("answered"), Release::Released);
     }
@@ -100,7 +100,7 @@ async fn waiting_ends_when_time_is_over_and_when_the_handle_is_shut_down() {
         let lock = handle.lock("x");
         async move { lock.acquire(PATIENCE).await }
     });
-    eventually("it waits", async || handle.link().hub().channels() == 1).await;
+    eventually("it waits", async || handle.client().pubsub().channels() == 1).await;
     drop(held);
     let guard = waiting.await.expect("it waited").expect("answered").acquired().expect("free");
     let waiting = tokio::spawn({

@@ -76,7 +76,7 @@ pub(crate) async fn kill_connections(server: &Seawall, chance: &mut Chance, faul
     let mut kill = cmd("CLIENT");
     kill.arg("KILL").arg("TYPE").arg(which);
     // It may have cut itself off.
-    if server.link().send(b"", &kill).await.is_ok() {
+    if server.client().send(b"", &kill).await.is_ok() {
         *faults.entry(what).or_insert(0) += 1;
     }
     tokio::time::sleep(Duration::from_millis(chance.below(LONGEST_MS))).await;

@@ -108,7 +108,7 @@ async fn work() {
     }
     let subject = Subject::new(Kind::named(kind), "x", handles);
     let lease = millis(lease);
-    let settings = Settings { lease, look_every: Duration::from_millis(100), fixed: false };
+    let settings = Settings { lease, poll_interval: Duration::from_millis(100), fixed: false };
     let sleeps = role == format!("{:?}", Role::Sleeper);
     let mut chance = Chance::new(now_nanos());
     let (over, end) = (over(folder), Instant::now() + LIFETIME);

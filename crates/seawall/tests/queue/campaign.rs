@@ -39,7 +39,7 @@ struct Round {
     attempts: u64,
     concurrency: usize,
     poll: Duration,
-    retry_after: Duration,
+    retry_delay: Duration,
     remember: Duration,
     items: u64,
     workers: usize,
@@ -61,7 +61,7 @@ impl Round {
             attempts,
             concurrency: of(&[1, 2, 16, 64]) as usize,
             poll: Duration::from_millis(of(&[5, 50, 300])),
-            retry_after: Duration::from_millis(of(&[0, 5, 50])),
+            retry_delay: Duration::from_millis(of(&[0, 5, 50])),
             remember: Duration::from_millis(of(&[0, 1_000, 60_000])),
             items: of(&[10, 30, 60]),
             workers: of(&[1, 2, 3]) as usize,
@@ -77,7 +77,8 @@ impl Round {
 
     fn queue(&self, seawall: &Seawall) -> Delayed<u64> {
         let builder = seawall.delayed_queue::<u64>("campaign").shards(self.shards);
-        let builder = builder.lease(self.lease).attempts(self.attempts).remember(self.remember);
+        let builder =
+            builder.lease_ttl(self.lease).max_attempts(self.attempts).dedup_ttl(self.remember);
         builder.build().expect("valid")
     }
 
@@ -115,7 +116,7 @@ async fn work() {
     .await;
     let seawall = seawall.expect("in");
     let builder = round.queue(&seawall).worker().concurrency(round.concurrency);
-    let builder = builder.poll(round.poll).retry_after(round.retry_after);
+    let builder = builder.poll_interval(round.poll).retry_delay(round.retry_delay);
     let worker = builder.run(move |job: Job<u64>| {
         let (round, file) = (Arc::clone(&round), Arc::clone(&file));
         async move {
@@ -222,7 +223,7 @@ async fn play(seed: u64) -> [u64; 4] {
                 _ => format!("delayed:{{campaign:{shard}}}:{part}"),
             };
             let length: u64 = seawall
-                .link()
+                .client()
                 .query(key.as_bytes(), cmd("HLEN").arg(&key))
                 .await
                 .expect("answered");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use seawall::{
-    queue::{Acked, Added, Delayed, Job, Whereabouts},
+    queue::{Acked, Added, Delayed, Job, JobState},
     stream::Outcome,
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -18,8 +18,8 @@ async fn due(queue: &Delayed<u64>) -> Vec<u64> {
 
 #[tokio::test]
 async fn items_come_when_they_are_due_in_that_order_and_not_before() {
-    let stage = Stage::start().await.expect("it starts");
-    let queue = stage.seawall().delayed_queue::<u64>("due").build().expect("valid");
+    let test_server = TestServer::start().await.expect("it starts");
+    let queue = test_server.seawall().delayed_queue::<u64>("due").build().expect("valid");
     for number in [30, 10, 50, 20, 40, 11] {
         let added = queue.add(format!("{number}"), &number, Duration::from_secs(number)).await;
         assert_eq!(added.expect("answered"), Added::Now);
@@ -27,53 +27,54 @@ async fn items_come_when_they_are_due_in_that_order_and_not_before() {
     assert!(due(&queue).await.is_empty());
     let next = queue.claim(1).await.expect("answered").next_in;
     assert_eq!(next, Some(10 * SECOND));
-    stage.advance(10 * SECOND - Duration::from_millis(1)).await;
+    test_server.advance(10 * SECOND - Duration::from_millis(1)).await;
     assert!(due(&queue).await.is_empty());
-    stage.advance(Duration::from_millis(1)).await;
+    test_server.advance(Duration::from_millis(1)).await;
     assert_eq!(due(&queue).await, [10]);
-    stage.advance(20 * SECOND).await;
+    test_server.advance(20 * SECOND).await;
     assert_eq!(due(&queue).await, [11, 20, 30]);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_item_whose_consumer_died_comes_back_when_its_lease_ends() {
-    let stage = Stage::start().await.expect("it starts");
-    let seawall = stage.seawall();
-    let queue = seawall.delayed_queue::<u64>("lease").lease(10 * SECOND).attempts(3).build();
+    let test_server = TestServer::start().await.expect("it starts");
+    let seawall = test_server.seawall();
+    let queue =
+        seawall.delayed_queue::<u64>("lease").lease_ttl(10 * SECOND).max_attempts(3).build();
     let queue = queue.expect("valid");
     let _ = queue.add("a", &1, Duration::ZERO).await.expect("answered");
     let mut jobs = queue.claim(1).await.expect("answered").jobs;
     let dead = jobs.pop().expect("due");
-    stage.advance(8 * SECOND).await;
+    test_server.advance(8 * SECOND).await;
     assert_eq!(queue.extend(&dead, 10 * SECOND).await.expect("answered"), Acked::Done);
-    stage.advance(8 * SECOND).await;
+    test_server.advance(8 * SECOND).await;
     assert!(due(&queue).await.is_empty(), "it was extended");
-    stage.advance(2 * SECOND).await;
+    test_server.advance(2 * SECOND).await;
     let heir = queue.claim(1).await.expect("answered").jobs.pop().expect("the lease has ended");
     assert_eq!(heir.attempt(), 2);
     assert_eq!(queue.ack(&dead).await.expect("answered"), Acked::Lost);
     // Late, but nobody else has it.
-    stage.advance(11 * SECOND).await;
+    test_server.advance(11 * SECOND).await;
     assert_eq!(queue.ack(&heir).await.expect("answered"), Acked::Done);
     let _ = queue.add("b", &2, Duration::ZERO).await.expect("answered");
     // Once with others, perhaps, and then alone as often as is allowed.
     for _ in 0..4 {
         assert_eq!(due(&queue).await, [2]);
-        stage.advance(11 * SECOND).await;
+        test_server.advance(11 * SECOND).await;
     }
     assert!(due(&queue).await.is_empty());
     let dead = queue.dead(10).await.expect("answered").items;
     assert!(dead[0].reason.contains("after 3 attempts that count"), "{dead:?}");
     assert_eq!(dead[0].attempts, 3);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_finished_id_is_remembered_for_a_while() {
-    let stage = Stage::start().await.expect("it starts");
-    let seawall = stage.seawall();
-    let queue = seawall.delayed_queue::<u64>("memory").remember(60 * SECOND).build();
+    let test_server = TestServer::start().await.expect("it starts");
+    let seawall = test_server.seawall();
+    let queue = seawall.delayed_queue::<u64>("memory").dedup_ttl(60 * SECOND).build();
     let queue = queue.expect("valid");
     let add = async || queue.add("a", &1, Duration::ZERO).await.expect("answered");
     let finish = async || {
@@ -82,24 +83,24 @@ async fn a_finished_id_is_remembered_for_a_while() {
     };
     assert_eq!(add().await, Added::Now);
     finish().await;
-    stage.advance(59 * SECOND).await;
-    assert_eq!(add().await, Added::Before(Whereabouts::Finished));
+    test_server.advance(59 * SECOND).await;
+    assert_eq!(add().await, Added::Before(JobState::Finished));
     // Whether or not anything else was finished meanwhile.
-    stage.advance(SECOND + Duration::from_millis(1)).await;
+    test_server.advance(SECOND + Duration::from_millis(1)).await;
     assert_eq!(add().await, Added::Now);
-    assert_eq!(add().await, Added::Before(Whereabouts::Waiting));
+    assert_eq!(add().await, Added::Before(JobState::Waiting));
     finish().await;
-    assert_eq!(add().await, Added::Before(Whereabouts::Finished), "remembered from now on");
-    stage.shutdown().await;
+    assert_eq!(add().await, Added::Before(JobState::Finished), "remembered from now on");
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
-    let stage = Stage::start().await.expect("it starts");
-    let queue = stage.seawall().delayed_queue::<u64>("wake").build().expect("valid");
+    let test_server = TestServer::start().await.expect("it starts");
+    let queue = test_server.seawall().delayed_queue::<u64>("wake").build().expect("valid");
     let (tell, mut told) = unbounded_channel();
     // It would look only once an hour.
-    let worker = queue.worker().poll(3600 * SECOND).run(move |job: Job<u64>| {
+    let worker = queue.worker().poll_interval(3600 * SECOND).run(move |job: Job<u64>| {
         tell.send(*job.payload()).expect("the test listens");
         async { Outcome::Done }
     });
@@ -112,7 +113,7 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
         crate::eventually("it is handled when it is due", async || {
             // Until the worker has heard the message it sleeps: the hand moves on in small steps.
             if passed < at + SECOND {
-                stage.advance(SECOND).await;
+                test_server.advance(SECOND).await;
                 passed += SECOND;
             }
             told.try_recv().is_ok_and(|seen| seen == number)
@@ -121,14 +122,14 @@ async fn a_worker_wakes_up_for_what_is_due_and_for_what_is_earlier() {
         assert!(passed >= at, "{passed:?}");
     }
     worker.stop().await;
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 /// Time stands still: nobody is woken by anything but the bell.
 #[tokio::test]
 async fn a_waiting_consumer_of_the_list_is_woken_by_what_is_pushed_and_what_is_put_back() {
-    let stage = Stage::start().await.expect("it starts");
-    let queue = stage.seawall().listed_queue::<u64>("bell").expect("a name");
+    let test_server = TestServer::start().await.expect("it starts");
+    let queue = test_server.seawall().list_queue::<u64>("bell").expect("a name");
     let (tell, mut told) = unbounded_channel();
     let consumers: Vec<_> = (0..3)
         .map(|number| {
@@ -166,5 +167,5 @@ async fn a_waiting_consumer_of_the_list_is_woken_by_what_is_pushed_and_what_is_p
     let mut seen: Vec<u64> = std::iter::from_fn(|| told.try_recv().ok()).collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..9).collect::<Vec<_>>());
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall::{
     cmd,
-    queue::{Acked, Added, Changed, Delayed, Given, Job, Whereabouts},
+    queue::{Acked, Added, Changed, Delayed, Given, Job, JobState},
 };
 
 use crate::{
@@ -42,17 +42,17 @@ async fn an_item_is_added_once_and_handed_to_one_consumer(setup: Setup) {
     let queue = seawall.delayed_queue::<u64>("once").build().expect("valid");
     let add = async |after| queue.add("a", &1, after).await.expect("answered");
     assert_eq!(add(NOW).await, Added::Now);
-    assert_eq!(add(LATER).await, Added::Before(Whereabouts::Waiting));
+    assert_eq!(add(LATER).await, Added::Before(JobState::Waiting));
     let job = one(&queue).await;
     assert_eq!((job.id(), job.attempt(), *job.payload()), ("a", 1, 1));
-    assert_eq!(add(NOW).await, Added::Before(Whereabouts::Leased));
+    assert_eq!(add(NOW).await, Added::Before(JobState::Leased));
     let nothing = queue.claim(10).await.expect("answered");
     assert!(nothing.jobs.is_empty());
     let next = nothing.next_in.expect("the lease ends");
     assert!(next <= Duration::from_secs(30) && next > Duration::from_secs(10), "{next:?}");
     assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done);
     assert_eq!(queue.ack(&job).await.expect("answered"), Acked::Done, "it can be repeated");
-    assert_eq!(add(NOW).await, Added::Before(Whereabouts::Finished));
+    assert_eq!(add(NOW).await, Added::Before(JobState::Finished));
     let empty = queue.claim(10).await.expect("answered");
     assert_eq!((empty.jobs.len(), empty.next_in), (0, None));
     let status = queue.status().await.expect("answered");
@@ -62,7 +62,7 @@ async fn an_item_is_added_once_and_handed_to_one_consumer(setup: Setup) {
 
 async fn what_is_given_back_comes_again_or_dies(setup: Setup) {
     let seawall = setup.connect().await;
-    let queue = seawall.delayed_queue::<u64>("back").attempts(2).build().expect("valid");
+    let queue = seawall.delayed_queue::<u64>("back").max_attempts(2).build().expect("valid");
     assert_eq!(queue.add("a", &1, NOW).await.expect("answered"), Added::Now);
     let first = one(&queue).await;
     assert_eq!(queue.postpone(&first, NOW).await.expect("answered"), Given::Waiting);
@@ -83,7 +83,7 @@ async fn what_is_given_back_comes_again_or_dies(setup: Setup) {
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].id.as_str(), dead[0].reason.as_str()), ("a", "too busy"));
     assert_eq!(dead[0].payload, b"1");
-    assert_eq!(queue.add("a", &1, NOW).await.expect("answered"), Added::Before(Whereabouts::Dead));
+    assert_eq!(queue.add("a", &1, NOW).await.expect("answered"), Added::Before(JobState::Dead));
     assert_eq!(queue.reschedule("a", NOW).await.expect("answered"), Changed::Dead);
     assert_eq!(queue.revive("a", NOW).await.expect("answered"), Changed::Done);
     assert_eq!(queue.revive("a", NOW).await.expect("answered"), Changed::Unknown);
@@ -125,7 +125,7 @@ async fn a_sharded_queue_is_one_queue(setup: Setup) {
     let added = queue.add_all(&items).await.expect("answered");
     assert!(added.iter().all(|added| *added == Added::Now));
     let again = queue.add_all(&items).await.expect("answered");
-    assert!(again.iter().all(|added| *added == Added::Before(Whereabouts::Waiting)));
+    assert!(again.iter().all(|added| *added == Added::Before(JobState::Waiting)));
     assert_eq!(queue.status().await.expect("answered").waiting, 50);
     let mut seen = Vec::new();
     for turn in 0..50 {
@@ -191,7 +191,7 @@ async fn what_cannot_be_understood_is_dead_and_not_lost(setup: Setup) {
 /// Also in a queue where nothing else happens.
 async fn a_finished_id_can_be_added_again_when_it_is_remembered_no_longer(setup: Setup) {
     let seawall = setup.connect().await;
-    let builder = seawall.delayed_queue::<u64>("quiet").remember(Duration::from_millis(100));
+    let builder = seawall.delayed_queue::<u64>("quiet").dedup_ttl(Duration::from_millis(100));
     let queue = builder.build().expect("valid");
     for round in 0..3 {
         let _ = queue.add("daily", &round, NOW).await.expect("answered");
@@ -201,7 +201,7 @@ async fn a_finished_id_can_be_added_again_when_it_is_remembered_no_longer(setup:
         eventually("it is added again", async || {
             match queue.add("daily", &(round + 1), NOW).await.expect("answered") {
                 Added::Now => true,
-                Added::Before(Whereabouts::Finished) => false,
+                Added::Before(JobState::Finished) => false,
                 other @ Added::Before(_) => panic!("{other:?}"),
             }
         })
@@ -213,8 +213,8 @@ async fn a_finished_id_can_be_added_again_when_it_is_remembered_no_longer(setup:
 /// Its lease ended, or it gave the item back; then another consumer has one of the same id.
 async fn a_consumer_of_the_past_cannot_settle_an_item_that_was_added_again(setup: Setup) {
     let seawall = setup.connect().await;
-    let builder = seawall.delayed_queue::<u64>("past").lease(Duration::from_millis(50));
-    let queue = builder.remember(Duration::ZERO).build().expect("valid");
+    let builder = seawall.delayed_queue::<u64>("past").lease_ttl(Duration::from_millis(50));
+    let queue = builder.dedup_ttl(Duration::ZERO).build().expect("valid");
     let _ = queue.add("x", &1, NOW).await.expect("answered");
     let slow = one(&queue).await;
     let mut second = None;
@@ -247,11 +247,15 @@ async fn a_consumer_of_the_past_cannot_settle_an_item_that_was_added_again(setup
 /// Tokens were once how often an item had been handed out.
 async fn tokens_and_attempts_go_on_from_what_earlier_versions_left(setup: Setup) {
     let seawall = setup.connect().await;
-    let queue = seawall.delayed_queue::<u64>("former").attempts(4).build().expect("valid");
+    let queue = seawall.delayed_queue::<u64>("former").max_attempts(4).build().expect("valid");
     let base = setup.entry("delayed:{former}");
     let run = async |name: &str, part: &str, arguments: &[&str]| {
         let key = format!("{base}{part}");
-        seawall.link().send(key.as_bytes(), cmd(name).arg(&key).arg(arguments)).await.expect("ran")
+        seawall
+            .client()
+            .send(key.as_bytes(), cmd(name).arg(&key).arg(arguments))
+            .await
+            .expect("ran")
     };
     run("HSET", ":payloads", &["lives", "1", "dead", "2"]).await;
     run("HSET", ":tokens", &["lives", "3", "dead", "4"]).await;

@@ -17,7 +17,7 @@ use seawall::{
 };
 use seawall_testkit::{
     ServerProcess,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
     proxy::{FaultProxy, On},
 };
 
@@ -32,7 +32,7 @@ const KILLS: usize = 8;
 
 fn queue(seawall: &Seawall) -> Delayed<u64> {
     let builder = seawall.delayed_queue::<u64>("faults");
-    builder.lease(Duration::from_millis(500)).attempts(1_000).build().expect("valid")
+    builder.lease_ttl(Duration::from_millis(500)).max_attempts(1_000).build().expect("valid")
 }
 
 async fn add(queue: &Delayed<u64>, number: u64) {
@@ -54,10 +54,11 @@ async fn lost_replies_and_cuts_lose_nothing() {
     let queue = queue(&seawall);
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
-    let worker = queue.worker().poll(Duration::from_millis(100)).run(move |job: Job<u64>| {
-        noted.lock().expect("no panic").insert(*job.payload());
-        async { Outcome::Done }
-    });
+    let worker =
+        queue.worker().poll_interval(Duration::from_millis(100)).run(move |job: Job<u64>| {
+            noted.lock().expect("no panic").insert(*job.payload());
+            async { Outcome::Done }
+        });
     let worker = worker.expect("valid");
     proxy.drop_reply(On::command("EVALSHA").probability(0.1));
     proxy.drop_request(On::command("EVALSHA").probability(0.05));
@@ -88,7 +89,7 @@ async fn consume() {
     let file = OpenOptions::new().append(true).create(true).open(path).expect("a file");
     let shared = Arc::new(Mutex::new((file, 0)));
     let death = death.to_owned();
-    let builder = queue(&seawall).worker().concurrency(2).poll(Duration::from_millis(100));
+    let builder = queue(&seawall).worker().concurrency(2).poll_interval(Duration::from_millis(100));
     let worker = builder.run(move |job: Job<u64>| {
         let die = |here: &str, count: u64| {
             if death == here && count == 3 {
@@ -117,7 +118,7 @@ fn done(path: &Path) -> BTreeSet<u64> {
 /// Consumers come back after each kill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_that_are_killed_lose_nothing() {
-    let stand = Stand::private(Backend::Redis).expect("a server");
+    let stand = TestBackend::private(Backend::Redis).expect("a server");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("done");
     let seawall = Seawall::connect(stand.url()).await.expect("in");

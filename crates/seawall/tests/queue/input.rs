@@ -19,12 +19,12 @@ async fn contradictions_are_named() {
     assert!(refused(seawall.delayed_queue::<u64>("").build()).contains("empty"));
     assert!(refused(queue().shards(0).build()).contains("shards"));
     assert!(refused(queue().shards(1_000_000).build()).contains("shards"));
-    assert!(refused(queue().lease(Duration::ZERO).build()).contains("lease"));
-    assert!(refused(queue().attempts(0).build()).contains("attempts"));
+    assert!(refused(queue().lease_ttl(Duration::ZERO).build()).contains("lease"));
+    assert!(refused(queue().max_attempts(0).build()).contains("attempts"));
     let queue = queue().build().expect("valid");
     let handler = |_: Job<String>| async { Outcome::Done };
     assert!(refused(queue.worker().concurrency(0).run(handler)).contains("concurrency"));
-    assert!(refused(queue.worker().poll(Duration::ZERO).run(handler)).contains("poll"));
+    assert!(refused(queue.worker().poll_interval(Duration::ZERO).run(handler)).contains("poll"));
     let text = "x".to_owned();
     let (now, for_ever) = (Duration::ZERO, Duration::MAX);
     assert!(refused(queue.add("", &text, now).await).contains("id"));
@@ -34,7 +34,7 @@ async fn contradictions_are_named() {
     assert!(queue.claim(0).await.expect("answered").jobs.is_empty());
     assert!(queue.claim(usize::MAX).await.expect("answered").jobs.is_empty());
     assert!(queue.dead(0).await.expect("answered").items.is_empty());
-    let list = seawall.listed_queue::<String>("l").expect("a name");
+    let list = seawall.list_queue::<String>("l").expect("a name");
     assert!(refused(list.consumer("")).contains("empty"));
     assert!(refused(list.push(&"x".repeat(2 << 20)).await).contains("longer"));
     let talk = seawall.broadcast::<String>("b").expect("a name");

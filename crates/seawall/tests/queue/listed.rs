@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall::{
     Seawall, cmd,
-    queue::{Finished, ListedConsumer, Taken},
+    queue::{Finished, ListConsumer, Taken},
 };
 use seawall_testkit::{
     ServerProcess,
@@ -22,13 +22,13 @@ on_every_backend! {
     a_consumer_that_was_forgotten_while_it_waited_is_noted_when_it_takes
 }
 
-async fn take(consumer: &mut ListedConsumer<u64>) -> Taken<u64> {
+async fn take(consumer: &mut ListConsumer<u64>) -> Taken<u64> {
     consumer.take(PATIENCE).await.expect("answered").expect("there is one")
 }
 
 async fn elements_come_in_order_and_stay_in_hand_until_they_are_finished(setup: Setup) {
     let seawall = setup.connect().await;
-    let queue = seawall.listed_queue::<u64>("list").expect("a name");
+    let queue = seawall.list_queue::<u64>("list").expect("a name");
     for number in [1, 2, 2] {
         queue.push(&number).await.expect("pushed");
     }
@@ -57,7 +57,7 @@ async fn elements_come_in_order_and_stay_in_hand_until_they_are_finished(setup: 
 
 async fn what_a_dead_consumer_had_is_put_back_in_order(setup: Setup) {
     let seawall = setup.connect().await;
-    let queue = seawall.listed_queue::<u64>("recover").expect("a name");
+    let queue = seawall.list_queue::<u64>("recover").expect("a name");
     for number in 0..5 {
         queue.push(&number).await.expect("pushed");
     }
@@ -81,10 +81,10 @@ async fn what_a_dead_consumer_had_is_put_back_in_order(setup: Setup) {
 /// Nobody hears of a consumer that waits for up to a second, and meanwhile it can be forgotten.
 async fn a_consumer_that_was_forgotten_while_it_waited_is_noted_when_it_takes(setup: Setup) {
     let seawall = setup.connect().await;
-    let queue = seawall.listed_queue::<u64>("forgotten").expect("a name");
+    let queue = seawall.list_queue::<u64>("forgotten").expect("a name");
     let noted = async || -> u64 {
         let key = setup.entry("list:{forgotten}:consumers");
-        seawall.link().query(key.as_bytes(), cmd("ZCARD").arg(&key)).await.expect("answered")
+        seawall.client().query(key.as_bytes(), cmd("ZCARD").arg(&key)).await.expect("answered")
     };
     for number in 0..3 {
         let mut consumer = queue.consumer(format!("c-{number}")).expect("a name");
@@ -111,7 +111,7 @@ async fn a_consumer_that_was_forgotten_while_it_waited_is_noted_when_it_takes(se
 }
 
 /// Takes an element whose reply never arrives.
-async fn lose_what_is_taken(proxy: &FaultProxy, consumer: &mut ListedConsumer<u64>) {
+async fn lose_what_is_taken(proxy: &FaultProxy, consumer: &mut ListConsumer<u64>) {
     let takes = |command: &[Vec<u8>]| {
         command.iter().any(|word| word.windows(7).any(|part| part == b":taken:"))
     };
@@ -128,7 +128,7 @@ async fn an_element_that_is_taken_by_a_dying_consumer_is_put_back() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(200));
     let seawall = builder.connect().await.expect("in");
-    let queue = seawall.listed_queue::<u64>("dying").expect("a name");
+    let queue = seawall.list_queue::<u64>("dying").expect("a name");
     for number in 0..2 {
         queue.push(&number).await.expect("pushed");
     }
@@ -151,7 +151,7 @@ async fn an_element_whose_reply_was_lost_is_found_again() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(200));
     let seawall = builder.connect().await.expect("in");
-    let queue = seawall.listed_queue::<u64>("lost").expect("a name");
+    let queue = seawall.list_queue::<u64>("lost").expect("a name");
     for number in 0..3 {
         queue.push(&number).await.expect("pushed");
     }
@@ -175,7 +175,7 @@ async fn an_element_whose_finish_failed_is_finished_again_or_taken_again() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let builder = Seawall::builder(&proxy.url()).response_timeout(Duration::from_millis(200));
     let seawall = builder.connect().await.expect("in");
-    let queue = seawall.listed_queue::<u64>("unfinished").expect("a name");
+    let queue = seawall.list_queue::<u64>("unfinished").expect("a name");
     for number in 0..3 {
         queue.push(&number).await.expect("pushed");
     }

@@ -16,7 +16,7 @@ use seawall::{
 };
 use seawall_testkit::{
     ServerProcess,
-    backend::{Backend, Stand},
+    backend::{Backend, TestBackend},
     proxy::{FaultProxy, On},
 };
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ impl Trial {
 
     fn queue(&self, seawall: &Seawall) -> Delayed<u64> {
         let builder = seawall.delayed_queue::<u64>("poison").shards(self.shards);
-        builder.lease(LEASE).attempts(self.attempts).build().expect("valid")
+        builder.lease_ttl(LEASE).max_attempts(self.attempts).build().expect("valid")
     }
 
     fn is_poison(&self, number: u64) -> bool {
@@ -99,7 +99,7 @@ async fn work() {
         Outcome::Done
     });
     if !by_hand {
-        let builder = queue.worker().concurrency(16).poll(Duration::from_millis(50));
+        let builder = queue.worker().concurrency(16).poll_interval(Duration::from_millis(50));
         let handle = Arc::clone(&handle);
         let _worker = builder.run(move |job: Job<u64>| {
             let handle = Arc::clone(&handle);
@@ -128,7 +128,7 @@ fn done(path: &Path) -> BTreeSet<u64> {
 
 /// Runs a trial and judges it.
 async fn run(backend: Backend, shards: usize, attempts: u64, poison: u64, by_hand: bool) {
-    let stand = Stand::shared(backend).expect("the backend starts");
+    let stand = TestBackend::shared(backend).expect("the backend starts");
     let folder = TempDir::new().expect("a folder");
     let prefix = format!("poison-{:08x}:", rand::random::<u32>());
     let socket = folder.path().join("engine.sock");
@@ -198,8 +198,8 @@ async fn lost_replies_of_claims_are_no_attempts() {
     let proxy = FaultProxy::start(server.port()).expect("a proxy");
     let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE);
     let seawall = builder.connect().await.expect("in");
-    let builder = seawall.delayed_queue::<u64>("lost").lease(LEASE);
-    let queue = builder.attempts(1).build().expect("valid");
+    let builder = seawall.delayed_queue::<u64>("lost").lease_ttl(LEASE);
+    let queue = builder.max_attempts(1).build().expect("valid");
     // From here on the server knows the script: no reply that is lost says only that it does not.
     assert!(queue.claim(1).await.expect("answered").jobs.is_empty());
     for number in 0..ITEMS {
@@ -211,10 +211,11 @@ async fn lost_replies_of_claims_are_no_attempts() {
     let lost = proxy.drop_reply(On::any().when(script).key_prefix(counter));
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&seen);
-    let worker = queue.worker().poll(Duration::from_millis(50)).run(move |job: Job<u64>| {
-        noted.lock().expect("no panic").insert(*job.payload());
-        async { Outcome::Done }
-    });
+    let worker =
+        queue.worker().poll_interval(Duration::from_millis(50)).run(move |job: Job<u64>| {
+            noted.lock().expect("no panic").insert(*job.payload());
+            async { Outcome::Done }
+        });
     let worker = worker.expect("valid");
     let direct = Seawall::connect(&server.url()).await.expect("in");
     eventually("an item was taken more often than it may be tried", async || {
@@ -226,7 +227,7 @@ async fn lost_replies_of_claims_are_no_attempts() {
                    return 0";
         let mut eval = cmd("EVAL");
         eval.arg(ask).arg(2).arg("delayed:{lost}:leased").arg("delayed:{lost}:notes");
-        direct.link().query::<u64>(counter.as_bytes(), &eval).await.expect("answered") == 1
+        direct.client().query::<u64>(counter.as_bytes(), &eval).await.expect("answered") == 1
     })
     .await;
     assert!(seen.lock().expect("no panic").is_empty(), "nobody learnt of them");

@@ -40,7 +40,7 @@ async fn fill(seawall: &Seawall, queue: &Delayed<u64>, count: usize, fits: impl 
             let (key, mut score) = (key(shard), cmd("ZSCORE"));
             score.arg(&key).arg(&id);
             let found: Option<f64> =
-                seawall.link().query(key.as_bytes(), &score).await.expect("answered");
+                seawall.client().query(key.as_bytes(), &score).await.expect("answered");
             fitting |= found.is_some();
         }
         if fitting {
@@ -100,7 +100,7 @@ async fn a_claim_returns_what_other_shards_gave_when_a_node_hangs() {
     let builder = Seawall::builder(&cluster.url()).response_timeout(Duration::from_secs(2));
     let seawall = builder.connect().await.expect("in");
     let queue = seawall.delayed_queue::<u64>("parts").shards(SHARDS);
-    let queue = queue.lease(Duration::from_secs(240)).build().expect("valid");
+    let queue = queue.lease_ttl(Duration::from_secs(240)).build().expect("valid");
     let owner = |shard| cluster.primary_of(key(shard).as_bytes()).expect("an owner").port();
     let hanging = cluster.primary_of(key(0).as_bytes()).expect("an owner");
     fill(&seawall, &queue, JOBS, |shard| owner(shard) != hanging.port()).await;
@@ -117,7 +117,7 @@ async fn a_shard_that_is_not_waited_for_may_have_given_something() {
     let builder = Seawall::builder(&cluster.url()).response_timeout(Duration::from_secs(1));
     let seawall = builder.connect().await.expect("in");
     let lease = Duration::from_secs(2);
-    let queue = seawall.delayed_queue::<u64>("parts").shards(SHARDS).lease(lease);
+    let queue = seawall.delayed_queue::<u64>("parts").shards(SHARDS).lease_ttl(lease);
     let queue = queue.build().expect("valid");
     let owner = |shard| cluster.primary_of(key(shard).as_bytes()).expect("an owner").port();
     let hanging = cluster.primary_of(key(0).as_bytes()).expect("an owner");
@@ -150,8 +150,8 @@ async fn a_shard_that_hangs_does_not_hold_the_seats_of_the_others() {
     let queue = queue(&seawall);
     let handled = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&handled);
-    let builder = queue.worker().concurrency(2).poll(Duration::from_millis(20));
-    let builder = builder.drain_limit(Duration::from_millis(100));
+    let builder = queue.worker().concurrency(2).poll_interval(Duration::from_millis(20));
+    let builder = builder.drain_timeout(Duration::from_millis(100));
     let worker = builder.run(move |_: Job<u64>| {
         count.fetch_add(1, Ordering::SeqCst);
         async { Outcome::Done }

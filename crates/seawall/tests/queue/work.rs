@@ -79,13 +79,13 @@ async fn thousands_of_items_are_each_done_once_by_eight_consumers(setup: Setup) 
 
 async fn what_fails_is_tried_again_and_what_fails_too_often_is_dead(setup: Setup) {
     let seawall = setup.connect().await;
-    let queue = seawall.delayed_queue::<u64>("fails").attempts(3).build().expect("valid");
+    let queue = seawall.delayed_queue::<u64>("fails").max_attempts(3).build().expect("valid");
     let list: Vec<_> =
         (0..6).map(|number| (format!("f-{number}"), number, Duration::ZERO)).collect();
     let _ = queue.add_all(&list).await.expect("answered");
     let done = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&done);
-    let builder = queue.worker().retry_after(Duration::from_millis(2));
+    let builder = queue.worker().retry_delay(Duration::from_millis(2));
     let worker = builder.run(move |job: Job<u64>| {
         let count = Arc::clone(&count);
         async move {
@@ -197,7 +197,7 @@ async fn a_payload_whose_decoder_panics_is_dead_and_the_others_are_done(setup: S
     assert_eq!(dead[0].attempts, 0, "no handler was begun");
 
     // The lesser queues read payloads, too.
-    let list = seawall.listed_queue::<NotThree>("decoder").expect("a name");
+    let list = seawall.list_queue::<NotThree>("decoder").expect("a name");
     let talk = seawall.broadcast::<NotThree>("decoder").expect("a name");
     let (mut consumer, mut listener) =
         (list.consumer("c").expect("a name"), talk.listen().await.expect("in"));
@@ -221,7 +221,7 @@ async fn the_longest_pause_after_a_failure_is_a_pause(setup: Setup) {
     let _ = queue.add("fails", &0, Duration::ZERO).await.expect("answered");
     let failures = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&failures);
-    let worker = queue.worker().retry_after(Duration::MAX).run(move |job: Job<u64>| {
+    let worker = queue.worker().retry_delay(Duration::MAX).run(move |job: Job<u64>| {
         let count = Arc::clone(&count);
         async move {
             if *job.payload() == 0 {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use seawall::{
     cmd,
     session::{Fields, Load, Restore, Revoke, Token},
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -77,21 +77,21 @@ async fn sessions_are_opened_listed_and_ended(setup: Setup) {
 
     // The token is nowhere in Redis: its digest names the key.
     let key = setup.entry(&format!("session:{{web:{}}}", token.id().as_str()));
-    let link = seawall.link();
-    let there: u64 = link.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
+    let client = seawall.client();
+    let there: u64 = client.query(key.as_bytes(), cmd("EXISTS").arg(&key)).await.expect("a count");
     assert_eq!(there, 1);
     let hash: Vec<String> =
-        link.query(key.as_bytes(), cmd("HGETALL").arg(&key)).await.expect("fields");
+        client.query(key.as_bytes(), cmd("HGETALL").arg(&key)).await.expect("fields");
     assert!(hash.iter().all(|text| !text.contains(token.reveal())), "{hash:?}");
 
     let changed = sessions.replace(&token, &fields("admin")).await.expect("answered");
     assert_eq!(changed.found().expect("open").fields["role"], "admin");
-    let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+    let left: i64 = client.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
     assert!((1..=30 * 60 * 1000).contains(&left), "{left}");
     assert_eq!(sessions.replace(&guess, &fields("x")).await.expect("answered"), Load::Unknown);
 
     // One that does not say when it slides, as older ones, slides at once and says so from then on.
-    link.send(key.as_bytes(), cmd("HDEL").arg(&key).arg("~slide")).await.expect("answered");
+    client.send(key.as_bytes(), cmd("HDEL").arg(&key).arg("~slide")).await.expect("answered");
     for slid in [true, false] {
         let session = sessions.load(&token).await.expect("answered").found().expect("open");
         assert_eq!(session.slid, slid);
@@ -149,7 +149,7 @@ async fn only_the_oldest_of_those_that_live_are_too_many(setup: Setup) {
     for _ in 1..MOST {
         let token = sessions.open(&1, &Fields::new()).await.expect("answered");
         let key = setup.entry(&format!("session:{{web:{}}}", token.id().as_str()));
-        seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+        seawall.client().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     }
     let next = sessions.open(&1, &Fields::new()).await.expect("answered");
     for token in [&first, &next] {
@@ -213,8 +213,8 @@ async fn all_sessions_of_a_user_end_while_others_are_opened(setup: Setup) {
 
 #[tokio::test]
 async fn no_session_escapes_the_end_of_all() {
-    let stage = Stage::start().await.expect("a stage");
-    let sessions = stage.seawall().sessions::<u64>("web").build().expect("valid");
+    let test_server = TestServer::start().await.expect("a test_server");
+    let sessions = test_server.seawall().sessions::<u64>("web").build().expect("valid");
     let mut tokens = Vec::new();
     for _ in 0..3 {
         tokens.push(sessions.open(&1, &Fields::new()).await.expect("answered"));
@@ -224,48 +224,49 @@ async fn no_session_escapes_the_end_of_all() {
         let alive = sessions.load(token).await.expect("answered").found();
         assert_eq!(alive, None, "it was opened before all were ended");
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_session_slides_once_in_a_fraction_and_never_beyond_its_longest() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     let minute = Duration::from_secs(60);
-    let builder = stage.seawall().sessions::<u64>("web").idle(40 * minute).longest(100 * minute);
+    let builder =
+        test_server.seawall().sessions::<u64>("web").idle(40 * minute).longest(100 * minute);
     let sessions = builder.slides(4).build().expect("valid");
     let token = sessions.open(&1, &Fields::new()).await.expect("answered");
     let slid = async || sessions.load(&token).await.expect("answered").found().map(|s| s.slid);
     assert_eq!(slid().await, Some(false));
-    stage.advance(9 * minute).await;
+    test_server.advance(9 * minute).await;
     assert_eq!(slid().await, Some(false), "not a quarter yet");
-    stage.advance(minute).await;
+    test_server.advance(minute).await;
     assert_eq!(slid().await, Some(true));
     assert_eq!(slid().await, Some(false), "once");
-    stage.advance(39 * minute).await;
+    test_server.advance(39 * minute).await;
     assert_eq!(slid().await, Some(true), "it lives from the last read on");
-    stage.advance(30 * minute).await;
+    test_server.advance(30 * minute).await;
     assert_eq!(slid().await, Some(true), "79 of 100: by what is left of the longest");
-    stage.advance(20 * minute).await;
+    test_server.advance(20 * minute).await;
     assert!(slid().await.is_some(), "99");
-    stage.advance(minute).await;
+    test_server.advance(minute).await;
     assert_eq!(slid().await, None, "100");
     assert!(sessions.list(&1).await.expect("answered").is_empty());
 
     let token = sessions.open(&1, &Fields::new()).await.expect("answered");
-    stage.advance(40 * minute).await;
+    test_server.advance(40 * minute).await;
     assert!(sessions.load(&token).await.expect("answered").found().is_none(), "idle");
     // Nothing is left once the longest life is over.
-    stage.advance(61 * minute).await;
+    test_server.advance(61 * minute).await;
     let left: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
+        test_server.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("names");
     assert!(left.is_empty(), "{left:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn settings_that_make_no_sense_are_named() {
-    let stage = Stage::start().await.expect("a stage");
-    let make = || stage.seawall().sessions::<u64>("web");
+    let test_server = TestServer::start().await.expect("a test_server");
+    let make = || test_server.seawall().sessions::<u64>("web");
     assert!(make().idle(Duration::ZERO).build().is_err());
     assert!(make().longest(Duration::from_secs(1)).build().is_err());
     assert!(make().longest(Duration::MAX).build().is_err());
@@ -273,13 +274,13 @@ async fn settings_that_make_no_sense_are_named() {
     assert!(make().per_user(0).build().is_err());
     // A lost reply while opening: nobody knows the token, and nothing stays for ever.
     let sessions = make().build().expect("valid");
-    stage.faults().lose_replies(1);
+    test_server.faults().lose_replies(1);
     assert!(sessions.open(&1, &Fields::new()).await.is_err());
-    stage.advance(Duration::from_secs(8 * 24 * 3600)).await;
+    test_server.advance(Duration::from_secs(8 * 24 * 3600)).await;
     let left: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("names");
+        test_server.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("names");
     assert!(left.is_empty(), "{left:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 /// The same sessions, opened for longer before.
@@ -306,10 +307,10 @@ async fn a_shorter_lifetime_holds_from_then_on(setup: Setup) {
     // Whoever ends all finds the one that lives longest, to its end.
     let key = setup.entry("session-of:{web:42}");
     let ends: i64 = {
-        let (link, mut ask) = (seawall.link(), cmd("PTTL"));
+        let (client, mut ask) = (seawall.client(), cmd("PTTL"));
         ask.arg(&key);
-        let left: i64 = link.query(key.as_bytes(), &ask).await.expect("a time");
-        link.server_millis() + left
+        let left: i64 = client.query(key.as_bytes(), &ask).await.expect("a time");
+        client.server_millis() + left
     };
     assert!(ends > until - 3_600_000, "the index ends {ends}, a session {until}");
     // One that is there is not lost from the list before its end by a record that says less.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seawall::{
     cmd,
     social::{MAX_SCORE, Season},
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -79,7 +79,7 @@ async fn ranks_are_those_of_the_textbook(setup: Setup) {
     for suffix in ["", ":m", ":s"] {
         let key = setup.entry(&format!("board:{{game:2026-11}}{suffix}"));
         let ttl: i64 =
-            seawall.link().query(key.as_bytes(), cmd("PEXPIRETIME").arg(&key)).await.unwrap_or(1);
+            seawall.client().query(key.as_bytes(), cmd("PEXPIRETIME").arg(&key)).await.unwrap_or(1);
         left.push(ttl);
     }
     assert!(left[0] > 0 && left.iter().all(|end| *end == left[0]), "{left:?}");
@@ -121,19 +121,19 @@ async fn sixty_four_tasks_add_and_nothing_is_lost(setup: Setup) {
 fn a_board_is_a_sorted_list() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let stage = runtime.block_on(Stage::start()).expect("it starts");
+    let test_server = runtime.block_on(TestServer::start()).expect("it starts");
     let steps = proptest::collection::vec((0_u64..8, -3_i64..4, 0_u8..4), 1..40);
     let config = ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() };
     let cases = Cell::new(0_u64);
     proptest!(config, |(steps in steps)| {
         cases.set(cases.get() + 1);
         let case = cases.get();
-        let season = stage.seawall().leaderboard::<u64>("model").season(&case).expect("valid");
+        let season = test_server.seawall().leaderboard::<u64>("model").season(&case).expect("valid");
         // member → (score, time), worst first.
         let mut model: Vec<(i64, std::cmp::Reverse<usize>, u64)> = Vec::new();
         runtime.block_on(async {
             for (time, (member, score, kind)) in steps.into_iter().enumerate() {
-                stage.advance(Duration::from_micros(1)).await;
+                test_server.advance(Duration::from_micros(1)).await;
                 let old = model.iter().position(|(.., other)| *other == member);
                 let standing = old.map(|at| model[at].0);
                 let new = match kind {
@@ -168,5 +168,5 @@ fn a_board_is_a_sorted_list() {
             }
         });
     });
-    runtime.block_on(stage.shutdown());
+    runtime.block_on(test_server.shutdown());
 }

@@ -11,7 +11,7 @@ use std::{
 use seawall::{
     cmd,
     social::{Calendar, Day, Sign},
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -40,7 +40,7 @@ async fn streaks_cross_months_and_years(setup: Setup) {
     let key = setup.entry("sign:{daily:1}:202611");
     let mut raw = cmd("BITFIELD");
     raw.arg(&key).arg("GET").arg("u4").arg(0);
-    assert_eq!(seawall.link().query::<Vec<u64>>(key.as_bytes(), &raw).await.expect("bits"), [13]);
+    assert_eq!(seawall.client().query::<Vec<u64>>(key.as_bytes(), &raw).await.expect("bits"), [13]);
     assert_eq!((november.count(), november.first_unsigned()), (3, Some(3)));
     assert_eq!(november.signed().collect::<Vec<_>>(), [1, 2, 4]);
     assert_eq!(ann.streak(day("2026-11-04")).await.expect("answered"), 1);
@@ -127,7 +127,7 @@ async fn bitmaps_follow_a_record(setup: Setup) {
     // Redis has lost everything, and a bit came since.
     for suffix in [":202611", ":ok"] {
         let key = setup.entry(&format!("sign:{{daily:1}}{suffix}"));
-        seawall.link().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+        seawall.client().send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     }
     let _ = ann.sign(day("2026-11-09")).await.expect("answered");
     ann.follow(load).await.expect("copied");
@@ -144,8 +144,8 @@ async fn bitmaps_follow_a_record(setup: Setup) {
 
 #[tokio::test]
 async fn a_doubt_ends_when_the_change_must_be_over() {
-    let stage = Stage::start().await.expect("a stage");
-    let ann = stage.seawall().sign_ins::<u64>("daily").of(&1).expect("valid");
+    let test_server = TestServer::start().await.expect("a test_server");
+    let ann = test_server.seawall().sign_ins::<u64>("daily").of(&1).expect("valid");
     let reads = AtomicUsize::new(0);
     let load = || async {
         reads.fetch_add(1, Ordering::SeqCst);
@@ -156,12 +156,12 @@ async fn a_doubt_ends_when_the_change_must_be_over() {
         ann.follow(load).await.expect("copied");
         assert_eq!(reads.load(Ordering::SeqCst), expected, "the record may be changing");
     }
-    stage.advance(Duration::from_secs(31)).await;
+    test_server.advance(Duration::from_secs(31)).await;
     for _ in 0..3 {
         ann.follow(load).await.expect("copied");
     }
     assert_eq!(reads.load(Ordering::SeqCst), 4, "read once more, and believed");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 async fn visitors_of_a_range_are_a_union(setup: Setup) {

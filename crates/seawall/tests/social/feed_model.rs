@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeSet};
 use proptest::prelude::*;
 use seawall::{
     social::{Cursor, Post},
-    testing::Stage,
+    testing::TestServer,
 };
 
 #[derive(Debug, Clone)]
@@ -30,8 +30,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn pages_are_what_follows_the_cursor() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let stage = runtime.block_on(Stage::start()).expect("it starts");
-    let feed = stage.seawall().inbox::<u64>("model");
+    let test_server = runtime.block_on(TestServer::start()).expect("it starts");
+    let feed = test_server.seawall().inbox::<u64>("model");
     let config = ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() };
     let readers = Cell::new(0_u64);
     proptest!(config, |(steps in steps())| {
@@ -77,7 +77,7 @@ fn pages_are_what_follows_the_cursor() {
             }
         });
     });
-    runtime.block_on(stage.shutdown());
+    runtime.block_on(test_server.shutdown());
 }
 
 fn member(item: u64) -> Vec<u8> {

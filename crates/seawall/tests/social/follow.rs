@@ -114,7 +114,7 @@ async fn an_absent_set_is_read_from_the_source_by_one(setup: Setup) {
     assert_eq!(table.reads.load(Ordering::SeqCst), 1);
 
     let seawall = &handles[0];
-    let link = seawall.link();
+    let client = seawall.client();
     let ann = table.follows(seawall).of(&1).expect("valid");
     let nobody = table.follows(seawall).of(&9).expect("valid");
     // Somebody who follows nobody is read once, too: empty is not absent.
@@ -126,11 +126,11 @@ async fn an_absent_set_is_read_from_the_source_by_one(setup: Setup) {
 
     // Redis evicts the set and keeps the marker: it is not taken for an empty one.
     let key = setup.entry("follow:{user:1}");
-    link.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+    client.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     assert_eq!(ann.following(&[2, 9]).await.expect("answered"), [true, false]);
     assert_eq!(table.reads.load(Ordering::SeqCst), 3);
     // It loses some members' key and gets a wrong one: not believed either.
-    link.send(key.as_bytes(), cmd("SREM").arg(&key).arg(2)).await.expect("answered");
+    client.send(key.as_bytes(), cmd("SREM").arg(&key).arg(2)).await.expect("answered");
     assert_eq!(ann.count().await.expect("answered"), 2);
 
     // The database first, then the set: a set that is absent gets both.
@@ -141,7 +141,7 @@ async fn an_absent_set_is_read_from_the_source_by_one(setup: Setup) {
     // Nothing of it stays for ever.
     for suffix in ["", ":ok"] {
         let key = setup.entry(&format!("follow:{{user:1}}{suffix}"));
-        let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+        let left: i64 = client.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
         assert!(left > 0, "{key} {left}");
     }
 

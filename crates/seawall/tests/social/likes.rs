@@ -59,7 +59,7 @@ async fn a_double_click_is_one_like_and_the_first_five_keep_their_order(setup: S
 
 async fn server_millis(seawall: &seawall::Seawall) -> u64 {
     let (seconds, micros): (u64, u64) =
-        seawall.link().query(b"", &cmd("TIME")).await.expect("a time");
+        seawall.client().query(b"", &cmd("TIME")).await.expect("a time");
     seconds * 1000 + micros / 1000
 }
 

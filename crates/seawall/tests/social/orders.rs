@@ -11,7 +11,7 @@ use std::{
 use seawall::{
     Seawall, cmd,
     social::{Add, Audit, Order, OrderIndex},
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -113,9 +113,10 @@ async fn a_list_is_whole_over_the_edge_of_the_index(setup: Setup) {
     // An order lost on the way, and one that the database never had: found and mended.
     let key = setup.entry("orders:{order:7}");
     let lost = expected[3];
-    let link = seawall.link();
-    link.send(key.as_bytes(), cmd("ZREM").arg(&key).arg(lost)).await.expect("answered");
-    link.send(key.as_bytes(), cmd("ZADD").arg(&key).arg(2_000_000).arg(77_777))
+    let client = seawall.client();
+    client.send(key.as_bytes(), cmd("ZREM").arg(&key).arg(lost)).await.expect("answered");
+    client
+        .send(key.as_bytes(), cmd("ZADD").arg(&key).arg(2_000_000).arg(77_777))
         .await
         .expect("answered");
     let audit = orders.audit().await.expect("answered");
@@ -135,12 +136,12 @@ async fn an_order_is_never_added_to_an_expired_list(setup: Setup) {
     let orders = index.of(&7).expect("valid");
     assert_eq!(ids(&index, 10).await, [5, 4, 3, 2, 1]);
     let key = setup.entry("orders:{order:7}");
-    let link = seawall.link();
+    let client = seawall.client();
     // The list expires alone, the marker alone, both.
     for (number, gone) in [vec![""], vec![":ok"], vec!["", ":ok"]].into_iter().enumerate() {
         for suffix in gone {
             let key = format!("{key}{suffix}");
-            link.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+            client.send(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
         }
         let order = Order { id: 10 + number as u64, time: 10 + number as i64 };
         table.insert(order);
@@ -150,7 +151,7 @@ async fn an_order_is_never_added_to_an_expired_list(setup: Setup) {
     }
     for suffix in ["", ":ok"] {
         let key = format!("{key}{suffix}");
-        let left: i64 = link.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
+        let left: i64 = client.query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a time");
         assert!(left > 0, "{key} {left}");
     }
     seawall.shutdown().await;
@@ -196,17 +197,17 @@ async fn orders_that_arrive_during_a_rebuild_are_not_lost(setup: Setup) {
 /// The bug of the documents: a retry loop without a break. Ours ends and hands the update over.
 #[tokio::test]
 async fn an_update_that_redis_does_not_take_is_handed_over_after_five_attempts() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     let table = Table::default();
-    let index = table.index(stage.seawall());
+    let index = table.index(test_server.seawall());
     let orders = index.of(&7).expect("valid");
     assert!(ids(&index, 5).await.is_empty());
     let order = Order { id: 1, time: 1 };
     table.insert(order);
-    stage.faults().begin_outage();
+    test_server.faults().begin_outage();
     let hand = async {
         loop {
-            stage.advance(Duration::from_millis(10)).await;
+            test_server.advance(Duration::from_millis(10)).await;
         }
     };
     let added = tokio::select! {
@@ -215,9 +216,9 @@ async fn an_update_that_redis_does_not_take_is_handed_over_after_five_attempts()
     };
     assert_eq!(added, Add::HandedOver);
     assert_eq!(*table.handed_over.lock().expect("not poisoned"), [1]);
-    stage.faults().end_outage();
+    test_server.faults().end_outage();
     // What the queue does with it.
     assert_eq!(orders.add(order).await.expect("answered"), Add::Added);
     assert_eq!(ids(&index, 5).await, [1]);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -198,7 +198,7 @@ async fn an_absent_set_is_read_from_the_source_and_compared(setup: Setup) {
     // A change to a set that is gone does not make a set of one.
     let key = setup.entry("geo:{shop:7}");
     let deleted: i64 =
-        seawall.link().query(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
+        seawall.client().query(key.as_bytes(), cmd("DEL").arg(&key)).await.expect("answered");
     assert_eq!(deleted, 1, "the key is called so");
     change(26, Some(far(26)));
     shops.add(&[(26, far(26))]).await.expect("answered");
@@ -223,7 +223,7 @@ async fn an_absent_set_is_read_from_the_source_and_compared(setup: Setup) {
     change(1, Some(far(1)));
     shops.add(&[(1, far(1))]).await.expect("answered");
     let left: i64 =
-        seawall.link().query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("answered");
+        seawall.client().query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("answered");
     assert!(left > 0, "{left}");
     seawall.shutdown().await;
 }

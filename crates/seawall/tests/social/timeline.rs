@@ -71,7 +71,7 @@ async fn an_absent_timeline_is_read_from_the_source_by_one(setup: Setup) {
     assert_eq!(one.count_since(96).await.expect("answered"), 3);
     // Half of it is lost.
     let key = "timeline:{test:1}";
-    seawall.link().send(key.as_bytes(), cmd("ZREM").arg(key).arg(5)).await.expect("answered");
+    seawall.client().send(key.as_bytes(), cmd("ZREM").arg(key).arg(5)).await.expect("answered");
     assert_eq!(one.count().await.expect("answered"), 5, "it was read again");
 }
 

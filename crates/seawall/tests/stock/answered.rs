@@ -55,11 +55,11 @@ async fn step(
     arguments: &[&str],
 ) -> Vec<String> {
     let keys = stock.shard_keys(shard).expect("a shard");
-    let get = seawall.link().query(&keys[0], cmd("HGET").arg(&keys[0]).arg("epoch")).await;
+    let get = seawall.client().query(&keys[0], cmd("HGET").arg(&keys[0]).arg("epoch")).await;
     let epoch: String = get.expect("an epoch");
     let mut eval = cmd("EVAL");
     eval.arg(script).arg(keys.len()).arg(keys).arg(epoch).arg(kept).arg(arguments);
-    seawall.link().query(&keys[0], &eval).await.expect("answered")
+    seawall.client().query(&keys[0], &eval).await.expect("answered")
 }
 
 /// Sweeps, with everything that asks or is told at a shard due at once.
@@ -68,11 +68,11 @@ async fn sweep(seawall: &Seawall, stock: &Inventory) {
     for shard in 0..stock.shards() {
         let parts = &stock.shard_keys(shard).expect("a shard")[3];
         let all = cmd("ZRANGE").arg(parts).arg(0).arg(-1).to_owned();
-        let fields: Vec<String> = seawall.link().query(parts, &all).await.expect("fields");
+        let fields: Vec<String> = seawall.client().query(parts, &all).await.expect("fields");
         for field in fields {
             let mut add = cmd("ZADD");
             add.arg(parts).arg(1).arg(field);
-            seawall.link().send(parts, &add).await.expect("answered");
+            seawall.client().send(parts, &add).await.expect("answered");
         }
     }
     let _ = stock.sweep().await.expect("swept");
@@ -84,7 +84,7 @@ async fn records(seawall: &Seawall, stock: &Inventory) -> Vec<String> {
     for shard in 0..stock.shards() {
         let key = &stock.shard_keys(shard).expect("a shard")[1];
         let fields: Vec<String> =
-            seawall.link().query(key, cmd("HKEYS").arg(key)).await.expect("fields");
+            seawall.client().query(key, cmd("HKEYS").arg(key)).await.expect("fields");
         all.extend(fields.into_iter().map(|field| format!("{shard} {field}")));
     }
     all.sort();
@@ -145,8 +145,8 @@ async fn a_part_whose_home_knows_nothing_stays_held_and_shows(setup: Setup) {
     assert!(stock.hold(&first, 2, MINUTE).await.expect("ok").is_yours());
     let forget = |shard: usize, field: String| {
         let key = stock.shard_keys(shard).expect("a shard")[1].clone();
-        let link = seawall.link();
-        async move { link.query::<u64>(&key, cmd("HDEL").arg(&key).arg(field)).await.expect("ok") }
+        let client = seawall.client();
+        async move { client.query::<u64>(&key, cmd("HDEL").arg(&key).arg(field)).await.expect("ok") }
     };
     assert_eq!(forget(0, format!("h:{first}")).await, 1);
     for _ in 0..3 {
@@ -246,25 +246,25 @@ async fn a_sale_that_is_taken_back_is_told_to_parts_that_were_away(setup: Setup)
 
 #[tokio::test]
 async fn references_must_be_remembered_for_a_while() {
-    let stage = seawall::testing::Stage::start().await.expect("a stage");
+    let test_server = seawall::testing::TestServer::start().await.expect("a test_server");
     for kept in [Duration::ZERO, Duration::from_millis(1), MINUTE - Duration::from_millis(1)] {
-        let refused = stage.seawall().inventory("s").references_for(kept).open().await;
+        let refused = test_server.seawall().inventory("s").references_for(kept).open().await;
         let error = refused.expect_err("refused").to_string();
         assert!(error.contains("references_for"), "{error}");
     }
-    assert!(stage.seawall().inventory("s").rounds(u64::MAX).open().await.is_err());
-    let stock = stage.seawall().inventory("s").references_for(MINUTE).open().await;
+    assert!(test_server.seawall().inventory("s").rounds(u64::MAX).open().await.is_err());
+    let stock = test_server.seawall().inventory("s").references_for(MINUTE).open().await;
     // A hold may outlast the memory of references, also one whose parts hear of nothing.
     let stock = stock.expect("opened");
     assert_eq!(stock.receive("r", 2).await.expect("ok"), Received::Complete { added: 2 });
     let long = at("long", 0);
     assert!(stock.hold(&long, 2, MINUTE * 60).await.expect("ok").is_yours());
-    stage.advance(MINUTE * 30).await;
+    test_server.advance(MINUTE * 30).await;
     let _ = stock.sweep().await.expect("swept");
     assert_eq!(stock.sell_now(&at("b", 1), 1).await.expect("ok"), Held::SoldOut { left: 0 });
     let _ = stock.sell(&long).await.expect("ok");
-    stage.advance(MINUTE * 30).await;
+    test_server.advance(MINUTE * 30).await;
     let _ = stock.sweep().await.expect("swept");
     assert_eq!(total(&stock).await, Levels { received: 2, held: 0, sold: 2, left: 0 });
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use seawall::{
     Error, Seawall, cmd,
     stock::{
-        Adopted, Changed, FlashSale, GaveBack, Movement, Opened, OrderFields, Received, Repair,
-        Reserved, SaleStatus, SaleWindow,
+        Adopted, CancelOutcome, Changed, FlashSale, Movement, Opened, OrderFields, Received,
+        Repair, Reserved, SaleStatus, SaleWindow,
     },
 };
 
@@ -46,7 +46,7 @@ async fn run(seawall: &Seawall, key: &[u8], command: &str, words: &[&str]) {
     words.iter().for_each(|word| {
         command.arg(*word);
     });
-    seawall.link().send(key, &command).await.expect("answered");
+    seawall.client().send(key, &command).await.expect("answered");
 }
 
 fn refused<T: std::fmt::Debug>(outcome: &Result<T, Error>) {
@@ -69,7 +69,7 @@ async fn an_exhausted_stream_takes_no_unit(setup: Setup) {
     assert_eq!(sale.reference_of(&2).await.expect("answered"), None);
     let waiting = seawall.waiting_orders("s").expect("a name");
     assert_eq!(waiting.find(&"b").await.expect("answered"), None);
-    assert_eq!(sale.give_back(&"b").await.expect("answered"), GaveBack::NeverReserved);
+    assert_eq!(sale.give_back(&"b").await.expect("answered"), CancelOutcome::NeverReserved);
     seawall.shutdown().await;
 }
 
@@ -96,7 +96,7 @@ async fn a_key_of_somebody_else_takes_no_unit(setup: Setup) {
         }
         assert_eq!(status(&sale).await, before, "{foreign}");
         let entries: u64 =
-            seawall.link().query(&stream, cmd("XLEN").arg(&stream)).await.expect("a length");
+            seawall.client().query(&stream, cmd("XLEN").arg(&stream)).await.expect("a length");
         assert_eq!(entries, 1, "{foreign}");
         run(&seawall, &key, "DEL", &[]).await;
         assert_eq!(sale.adopt(&3, &"c").await.expect("answered"), Adopted::Adopted);
@@ -122,7 +122,7 @@ async fn a_window_beyond_all_dates_is_refused(setup: Setup) {
     }
     let key = setup.entry("sale:{s}:s");
     let ends: i64 =
-        seawall.link().query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a number");
+        seawall.client().query(key.as_bytes(), cmd("PTTL").arg(&key)).await.expect("a number");
     assert!(ends > 0, "{ends}");
     seawall.shutdown().await;
 }

@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use seawall::{
     Error, Seawall,
     stock::{
-        FlashSale, GaveBack, Held, Inventory, OrderFields, Received, Reference, Reserved,
+        CancelOutcome, FlashSale, Held, Inventory, OrderFields, Received, Reference, Reserved,
         SaleWindow, Settled, Standing,
     },
 };
@@ -275,13 +275,13 @@ async fn order(sale: FlashSale, mut rng: StdRng, known: Known, stop: Arc<AtomicB
                 return Ok(Told::Nothing);
             }
             match answer? {
-                Reserved::Unvouched => {
-                    sale.vouch(async { Ok::<_, Error>(()) }).await?;
+                Reserved::Unverified => {
+                    sale.verify(async { Ok::<_, Error>(()) }).await?;
                     Ok(Told::Nothing)
                 }
                 answer if answer.receipt().is_none() => Ok(Told::Nothing),
                 _ if ends == 0 => Ok(match sale.give_back(reference.as_str()).await? {
-                    GaveBack::Returned | GaveBack::Already => Told::Nothing,
+                    CancelOutcome::Returned | CancelOutcome::Already => Told::Nothing,
                     _ => Told::Unknown,
                 }),
                 _ => {
@@ -312,14 +312,14 @@ async fn a_sale_keeps_its_word_whatever_is_drawn() {
     let mut ground = Ground::new(&mut rng).await;
     let (began, mut rounds, mut sold) = (Instant::now(), 0u64, 0);
     while began.elapsed() < length() {
-        let (findable, vouched) = (rng.random(), rng.random());
+        let (findable, verified) = (rng.random(), rng.random());
         let orders = if rng.random() { rng.random_range(1_000_000..9_000_000) } else { 0 };
         let (group, kept) = (rng.random_range(0..4u64), rng.random_range(0..90_000));
         let build = |handle: &Seawall| {
             let mut sale = handle.flash_sale(&rounds).group(&group).orders(orders);
             sale = sale.kept_for(Duration::from_secs(kept));
             sale = if findable { sale.findable() } else { sale };
-            if vouched { sale.vouched() } else { sale }.build().expect("valid")
+            if verified { sale.verified() } else { sale }.build().expect("valid")
         };
         let sales: Vec<_> = ground.handles.iter().map(build).collect();
         let units = rng.random_range(1..250);
@@ -349,8 +349,8 @@ async fn a_sale_keeps_its_word_whatever_is_drawn() {
             }
             told += u64::from(*told_so == Told::Sold(1));
         }
-        if vouched {
-            surely(async || sales[0].vouch(async { Ok(()) }).await.map(|_| Some(()))).await;
+        if verified {
+            surely(async || sales[0].verify(async { Ok(()) }).await.map(|_| Some(()))).await;
         }
         let held = surely(async || sales[0].holdings().await.map(Some)).await;
         for holding in held {
@@ -360,7 +360,7 @@ async fn a_sale_keeps_its_word_whatever_is_drawn() {
             assert_eq!(has, expected, "{name}: {:?} {:?}", known.get(&name), holding.state);
         }
         let wrong = wrong_with_sale(&sales[0], told, units).await;
-        let drawn = (findable, vouched, orders, group, kept);
+        let drawn = (findable, verified, orders, group, kept);
         assert!(wrong.is_empty(), "round {rounds}, {drawn:?}: {wrong:#?}");
         (rounds, sold) = (rounds + 1, sold + told);
     }

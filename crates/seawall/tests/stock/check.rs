@@ -6,7 +6,7 @@ use std::time::Duration;
 use seawall::{
     cmd,
     stock::{FlashSale, Held, Inventory, OrderFields, Reference, Reserved, SaleWindow},
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::inventory::MINUTE;
@@ -97,20 +97,20 @@ fn changed(script: &str, from: &str, to: &str) -> String {
 }
 
 /// Two units at one shard; three customers buy through this script, and so many hear that they did.
-async fn sold_by(stage: &Stage, script: &str) -> (Inventory, u64) {
-    let builder = stage.seawall().inventory("s").shards(1).sweep_every(MINUTE * 60);
+async fn sold_by(test_server: &TestServer, script: &str) -> (Inventory, u64) {
+    let builder = test_server.seawall().inventory("s").shards(1).sweep_every(MINUTE * 60);
     let stock = builder.open().await.expect("opened");
     let _ = stock.receive("r", 2).await.expect("ok");
     let keys = stock.shard_keys(0).expect("a shard");
-    let link = stage.seawall().link();
+    let client = test_server.seawall().client();
     let epoch: String =
-        link.query(&keys[0], cmd("HGET").arg(&keys[0]).arg("epoch")).await.expect("ok");
+        client.query(&keys[0], cmd("HGET").arg(&keys[0]).arg("epoch")).await.expect("ok");
     let mut told = 0;
     for name in ["a", "b", "c"] {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(keys.len()).arg(keys).arg(&epoch).arg(60_000);
         eval.arg(Reference::new(name).expect("valid").as_str()).arg(1).arg(1000).arg("S");
-        let answer: Vec<String> = link.query(&keys[0], &eval).await.expect("answered");
+        let answer: Vec<String> = client.query(&keys[0], &eval).await.expect("answered");
         told += u64::from(answer[0] == "NEW");
     }
     (stock, told)
@@ -127,12 +127,12 @@ async fn the_checker_sees_an_inventory_that_is_oversold() {
         // Sold, and still for sale.
         ("  move('left', 'sold', units)", "  redis.call('HINCRBY', shard, 'sold', units)", true),
     ] {
-        let stage = Stage::start().await.expect("a stage");
-        let (stock, told) = sold_by(&stage, &changed(HOLD, from, to)).await;
+        let test_server = TestServer::start().await.expect("a test_server");
+        let (stock, told) = sold_by(&test_server, &changed(HOLD, from, to)).await;
         let wrong = wrong_with_inventory(&stock, told, 2).await;
         let refused = told < 2;
         assert_eq!(!wrong.is_empty() || refused, is_wrong, "{to}: {told} told, {wrong:?}");
-        stage.shutdown().await;
+        test_server.shutdown().await;
     }
 }
 
@@ -144,8 +144,8 @@ async fn the_checker_sees_a_sale_that_is_oversold() {
         ("redis.call('HINCRBY', KEYS[1], 'left', -1)", "", true),
         ("if had then return {'DUPLICATE', had} end", "", true),
     ] {
-        let stage = Stage::start().await.expect("a stage");
-        let sale = stage.seawall().flash_sale("s").build().expect("valid");
+        let test_server = TestServer::start().await.expect("a test_server");
+        let sale = test_server.seawall().flash_sale("s").build().expect("valid");
         let window = SaleWindow::from_now(Duration::ZERO, MINUTE).expect("a window");
         let _ = sale.open("o", window, 2).await.expect("opened");
         let script = changed(RESERVE, from, to);
@@ -157,13 +157,13 @@ async fn the_checker_sees_a_sale_that_is_oversold() {
             eval.arg(&script).arg(4).arg(key("")).arg(key(":buyers")).arg(key(":receipts"));
             eval.arg("sale:{s}").arg(user).arg(reference).arg(0).arg(0);
             let answer: Vec<String> =
-                stage.seawall().link().query(b"", &eval).await.expect("answered");
+                test_server.seawall().client().query(b"", &eval).await.expect("answered");
             if answer[0] == "RESERVED" {
                 told.insert(user);
             }
         }
         let wrong = wrong_with_sale(&sale, told.len() as u64, 2).await;
         assert_eq!(!wrong.is_empty(), is_wrong, "{to}: {told:?} told, {wrong:?}");
-        stage.shutdown().await;
+        test_server.shutdown().await;
     }
 }

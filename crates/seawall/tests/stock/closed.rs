@@ -20,14 +20,14 @@ async fn a_lost_shard_says_so(setup: Setup) {
     assert!(stock.audit().await.expect("ok").closed.is_empty());
     let keys = stock.shard_keys(1).expect("a shard");
     seawall
-        .link()
+        .client()
         .send(&keys[0], cmd("HSET").arg(&keys[0]).arg("phase").arg("rebuilding"))
         .await
         .expect("ok");
     let audit = stock.audit().await.expect("ok");
     assert_eq!((audit.shards[1], audit.closed), (None, vec![1]), "left in the middle of a rebuild");
     for key in keys {
-        seawall.link().send(key, cmd("DEL").arg(key)).await.expect("answered");
+        seawall.client().send(key, cmd("DEL").arg(key)).await.expect("answered");
     }
     let audit = stock.audit().await.expect("ok");
     assert_eq!((audit.shards[1], audit.closed), (None, vec![1]), "lost");

@@ -51,13 +51,13 @@ async fn hold_each(stock: &Inventory, units: u64) {
 /// Brings everything of a sorted set forward, so that it is due.
 async fn bring_forward(seawall: &Seawall, key: &[u8], into: &[u8], millis: u64) {
     let fields: Vec<String> =
-        seawall.link().query(key, cmd("ZRANGE").arg(key).arg(0).arg(-1)).await.expect("fields");
+        seawall.client().query(key, cmd("ZRANGE").arg(key).arg(0).arg(-1)).await.expect("fields");
     let mut add = cmd("ZADD");
     add.arg(into);
     for field in &fields {
         add.arg(millis).arg(field);
     }
-    seawall.link().send(into, &add).await.expect("answered");
+    seawall.client().send(into, &add).await.expect("answered");
 }
 
 /// Ends all holds of a shard, as time does.
@@ -99,7 +99,7 @@ async fn the_last_unit_does_not_wait_behind_records_to_be_forgotten(setup: Setup
     // As an earlier version left them: in one set with the holds, and due before this one.
     let keys = stock.shard_keys(0).expect("a shard");
     let done: u64 =
-        seawall.link().query(&keys[4], cmd("ZCARD").arg(&keys[4])).await.expect("a count");
+        seawall.client().query(&keys[4], cmd("ZCARD").arg(&keys[4])).await.expect("a count");
     assert_eq!(done, MANY + 1, "the sales and the receipt");
     bring_forward(&seawall, &keys[4], &keys[2], 1).await;
     let held = stock.hold(&at("next", 0), 1, MINUTE).await.expect("ok");
@@ -140,7 +140,7 @@ async fn one_sweep_takes_care_of_everything(setup: Setup) {
     assert!(stock.sweep().await.expect("ok"), "no part was left behind");
     let keys = stock.shard_keys(0).expect("a shard");
     let due: u64 =
-        seawall.link().query(&keys[2], cmd("ZCARD").arg(&keys[2])).await.expect("a count");
+        seawall.client().query(&keys[2], cmd("ZCARD").arg(&keys[2])).await.expect("a count");
     assert_eq!(due, 0);
     assert_eq!(lefts(&stock).await, [MANY]);
     seawall.shutdown().await;

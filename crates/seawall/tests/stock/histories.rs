@@ -18,7 +18,7 @@ const STOCK: u64 = 1_000;
 const CALLS: u64 = 20;
 
 fn sale(seawall: &Seawall) -> FlashSale {
-    seawall.flash_sale("s").vouched().build().expect("valid")
+    seawall.flash_sale("s").verified().build().expect("valid")
 }
 
 async fn connect(url: &str) -> Seawall {
@@ -37,8 +37,8 @@ async fn buy(sale: &FlashSale, user: u64, compared: &AtomicU64) -> Reserved {
     let order = OrderFields::new();
     for _ in 0..CALLS {
         match sale.reserve(&user, &user, &order).await.expect("answered") {
-            Reserved::Unvouched => {
-                let comparing = sale.vouch(async {
+            Reserved::Unverified => {
+                let comparing = sale.verify(async {
                     // As long as a database takes: others come in between.
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     compared.fetch_add(1, Ordering::SeqCst);
@@ -71,7 +71,7 @@ async fn two_processes_agree_after_a_restart() {
     let mut server = ServerBuilder::redis().args(args).start().expect("redis-server starts");
     let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
     let (a, b) = (sale(&one), sale(&other));
-    a.vouch(open(&a)).await.expect("opened");
+    a.verify(open(&a)).await.expect("opened");
     for restart in 1..=3 {
         server.restart().expect("it starts again");
         eventually("it answers again", async || {
@@ -91,7 +91,7 @@ async fn flushed_scripts_cost_no_comparison() {
     let server = ServerBuilder::redis().start().expect("redis-server starts");
     let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
     let (a, b) = (sale(&one), sale(&other));
-    a.vouch(open(&a)).await.expect("opened");
+    a.verify(open(&a)).await.expect("opened");
     let mut operator = server.connect().expect("connected");
     for flush in 1..=10 {
         let flushed = operator.call(&["SCRIPT", "FLUSH"]).expect("answered");
@@ -110,7 +110,7 @@ fn order(node: &Node, command: &[&str]) {
 /// Buyers 1 to 3 are told that they have a unit; what the replicas know of is buyer 1 alone, and the
 /// primary sleeps.
 async fn sell_behind_the_replicas(sale: &FlashSale, primary: &Node, replicas: &[&Node]) {
-    sale.vouch(open(sale)).await.expect("opened");
+    sale.verify(open(sale)).await.expect("opened");
     let reserve = async |user: u64| sale.reserve(&user, &user, &OrderFields::new()).await;
     assert!(reserve(1).await.expect("answered").receipt().is_some());
     primary.await_replicas(replicas.len()).expect("they follow");
@@ -137,8 +137,8 @@ async fn nothing_is_sold_unverified(sale: &FlashSale) {
     .await;
     assert_eq!(left, Some(STOCK - 1), "two sales were forgotten");
     let answer = sale.reserve(&4, &4, &OrderFields::new()).await.expect("answered");
-    assert_eq!(answer, Reserved::Unvouched);
-    assert!(!sale.is_vouched().await.expect("answered"));
+    assert_eq!(answer, Reserved::Unverified);
+    assert!(!sale.is_verified().await.expect("answered"));
     let compared = AtomicU64::new(0);
     assert!(buy(sale, 4, &compared).await.receipt().is_some());
     assert_eq!(compared.into_inner(), 1);
@@ -197,7 +197,7 @@ async fn a_sale_that_moves_to_another_node_is_compared() {
     let cluster = Cluster::start().expect("a Cluster starts");
     let seawall = connect(&cluster.url()).await;
     let sale = sale(&seawall);
-    sale.vouch(open(&sale)).await.expect("opened");
+    sale.verify(open(&sale)).await.expect("opened");
     let slot = slot_of(sale.stream_key());
     let from = cluster.primary_of_slot(slot).expect("it answers").port();
     let primaries = cluster.primaries().expect("they answer");

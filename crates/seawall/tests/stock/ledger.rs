@@ -8,7 +8,7 @@ use seawall::{
         Difference, Held, Inventory, Levels, Movement, Received, Reference, Repair, Settled,
         Standing,
     },
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::{
@@ -50,7 +50,7 @@ async fn busy(seawall: &seawall::Seawall) -> (Inventory, Vec<Movement>) {
 
 async fn lose(seawall: &seawall::Seawall, stock: &Inventory, shard: usize) {
     for key in stock.shard_keys(shard).expect("a shard") {
-        seawall.link().send(key, cmd("DEL").arg(key)).await.expect("answered");
+        seawall.client().send(key, cmd("DEL").arg(key)).await.expect("answered");
     }
 }
 
@@ -124,8 +124,8 @@ async fn differences_are_reported_and_repaired(setup: Setup) {
 
 #[tokio::test]
 async fn movements_of_the_old_epoch_are_refused_and_repeated() {
-    let stage = Stage::start().await.expect("a stage");
-    let seawall = stage.seawall();
+    let test_server = TestServer::start().await.expect("a test_server");
+    let seawall = test_server.seawall();
     let stock = seawall.inventory("s").shards(1).open().await.expect("opened");
     let other = seawall.inventory("s").open().await.expect("opened");
     assert_eq!(stock.receive("r", 5).await.expect("ok"), Received::Complete { added: 5 });
@@ -134,49 +134,49 @@ async fn movements_of_the_old_epoch_are_refused_and_repeated() {
     stock.rebuild(&ledger).await.expect("rebuilt");
     assert_eq!(other.sell_now(&at("a", 0), 5).await.expect("ok"), Held::Sold { units: 5 });
     assert_eq!(total(&stock).await, Levels { received: 5, held: 0, sold: 5, left: 0 });
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn holds_go_back_by_themselves_and_references_are_forgotten() {
-    let stage = Stage::start().await.expect("a stage");
-    let builder = stage.seawall().inventory("s").references_for(MINUTE);
+    let test_server = TestServer::start().await.expect("a test_server");
+    let builder = test_server.seawall().inventory("s").references_for(MINUTE);
     let stock = builder.sweep_every(MINUTE * 600).open().await.expect("opened");
     assert_eq!(stock.receive("r", 2).await.expect("ok"), Received::Complete { added: 2 });
     let gathered = at("gathered", 2);
     assert!(stock.hold(&gathered, 2, Duration::from_secs(5)).await.expect("ok").is_yours());
-    stage.advance(Duration::from_secs(5)).await;
+    test_server.advance(Duration::from_secs(5)).await;
     // The home decides by its clock; the parts ask it once they are due.
     assert_eq!(stock.sell(&gathered).await.expect("ok"), Settled::Not(Standing::Expired));
     assert_eq!(total(&stock).await, Levels { received: 2, held: 2, sold: 0, left: 0 });
-    stage.advance(Duration::from_secs(11)).await;
+    test_server.advance(Duration::from_secs(11)).await;
     assert!(!stock.sweep().await.expect("ok"), "there was something to settle");
     assert_eq!(lefts(&stock).await, [1, 1, 0]);
     // One that lies at its home goes back with the next movement there.
     let alone = at("alone", 0);
     assert!(stock.hold(&alone, 1, Duration::from_secs(5)).await.expect("ok").is_yours());
-    stage.advance(Duration::from_secs(6)).await;
+    test_server.advance(Duration::from_secs(6)).await;
     assert_eq!(stock.sell_now(&at("next", 0), 1).await.expect("ok"), Held::Sold { units: 1 });
 
-    stage.advance(MINUTE * 3).await;
+    test_server.advance(MINUTE * 3).await;
     for _ in 0..3 {
         assert!(stock.sweep().await.is_ok());
     }
-    let link = stage.seawall().link();
+    let client = test_server.seawall().client();
     for shard in 0..3 {
         let key = &stock.shard_keys(shard).expect("a shard")[1];
-        let records: u64 = link.query(key, cmd("HLEN").arg(key)).await.expect("a count");
+        let records: u64 = client.query(key, cmd("HLEN").arg(key)).await.expect("a count");
         assert_eq!(records, 0, "everything is forgotten in the end");
     }
     assert_eq!(total(&stock).await, Levels { received: 2, held: 0, sold: 1, left: 1 });
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 /// What shards have forgotten is not received or sold a second time.
 #[tokio::test]
 async fn forgotten_movements_are_not_repeated_by_a_repair() {
-    let stage = Stage::start().await.expect("a stage");
-    let builder = stage.seawall().inventory("s").references_for(MINUTE);
+    let test_server = TestServer::start().await.expect("a test_server");
+    let builder = test_server.seawall().inventory("s").references_for(MINUTE);
     let stock = builder.sweep_every(MINUTE * 600).open().await.expect("opened");
     let received = |receipt: &str, units| Movement::Received { receipt: receipt.into(), units };
     let mut ledger = vec![received("old", 30)];
@@ -190,7 +190,7 @@ async fn forgotten_movements_are_not_repeated_by_a_repair() {
     let Held::Held(hold) = held else { panic!("{held:?}") };
     let until_millis = hold.until_millis;
     ledger.push(Movement::Held { reference: at("held", 2), units: 1, until_millis });
-    stage.advance(MINUTE * 5).await;
+    test_server.advance(MINUTE * 5).await;
     for _ in 0..3 {
         assert!(stock.sweep().await.is_ok());
     }
@@ -218,5 +218,5 @@ async fn forgotten_movements_are_not_repeated_by_a_repair() {
     stock.rebuild(&ledger).await.expect("rebuilt");
     assert_eq!(total(&stock).await, back);
     assert_eq!(stock.reconcile(&ledger, Repair::Report).await.expect("ok"), []);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }

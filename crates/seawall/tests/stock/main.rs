@@ -23,4 +23,4 @@ mod sale;
 mod sale_repair;
 #[path = "../support/setup.rs"]
 mod setup;
-mod vouched;
+mod verified;

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 use seawall::{
     stock::{Held, Inventory, Levels, Received, Reference, Settled, Standing},
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::runtime::Runtime;
 
@@ -90,7 +90,7 @@ impl Model {
 
 struct Theatre {
     runtime: Runtime,
-    stage: Stage,
+    test_server: TestServer,
     case: Cell<u64>,
 }
 
@@ -104,7 +104,11 @@ fn agrees(held: &Held, expected: Option<(Standing, u64)>, left: u64) -> bool {
     }
 }
 
-async fn play(stage: &Stage, stock: &Inventory, steps: &[Step]) -> Result<(), TestCaseError> {
+async fn play(
+    test_server: &TestServer,
+    stock: &Inventory,
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
     let mut model = Model::default();
     let reference = |name: u8| Reference::new(format!("ref-{name}")).expect("valid");
     let settled = |answer: Settled, (standing, units): (Standing, u64), to: Standing| match answer {
@@ -162,8 +166,8 @@ async fn play(stage: &Stage, stock: &Inventory, steps: &[Step]) -> Result<(), Te
                 settled(answer, expected, Standing::TakenBack)
             }
             Step::Wait => {
-                stage.faults().lose_replies(0);
-                stage.advance(LIFETIME * 2).await;
+                test_server.faults().lose_replies(0);
+                test_server.advance(LIFETIME * 2).await;
                 let _ = stock.sweep().await?;
                 for name in 0..12 {
                     if model.standing(name).0 == Standing::Held {
@@ -173,13 +177,13 @@ async fn play(stage: &Stage, stock: &Inventory, steps: &[Step]) -> Result<(), Te
                 true
             }
             Step::Lose(count) => {
-                stage.faults().lose_replies(count);
+                test_server.faults().lose_replies(count);
                 true
             }
         };
         prop_assert!(ok, "{step:?}");
         if !matches!(step, Step::Lose(_)) {
-            stage.faults().lose_replies(0);
+            test_server.faults().lose_replies(0);
             let audit = stock.audit().await?;
             prop_assert!(audit.is_conserved() && audit.is_complete(), "{step:?} {audit:?}");
             prop_assert_eq!(audit.total(), model.levels, "{:?}", step);
@@ -192,8 +196,8 @@ impl Theatre {
     fn open() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let stage = runtime.block_on(Stage::start()).expect("it starts");
-        Theatre { runtime, stage, case: Cell::new(0) }
+        let test_server = runtime.block_on(TestServer::start()).expect("it starts");
+        Theatre { runtime, test_server, case: Cell::new(0) }
     }
 }
 
@@ -204,12 +208,12 @@ fn an_inventory_answers_as_one_number_would() {
     let config = ProptestConfig { cases, ..ProptestConfig::default() };
     proptest!(config, |(shards in 1..5usize, steps in proptest::collection::vec(step(), 1..40))| {
         theatre.case.set(theatre.case.get() + 1);
-        theatre.stage.faults().lose_replies(0);
+        theatre.test_server.faults().lose_replies(0);
         theatre.runtime.block_on(async {
-            let builder = theatre.stage.seawall().inventory(&theatre.case.get());
+            let builder = theatre.test_server.seawall().inventory(&theatre.case.get());
             let stock = builder.shards(shards).sweep_every(LIFETIME * 1_000_000).open().await?;
-            play(&theatre.stage, &stock, &steps).await
+            play(&theatre.test_server, &stock, &steps).await
         })?;
     });
-    theatre.runtime.block_on(theatre.stage.shutdown());
+    theatre.runtime.block_on(theatre.test_server.shutdown());
 }

@@ -30,12 +30,12 @@ async fn compare(sale: &FlashSale) -> Result<(), Error> {
 async fn buy(sale: &FlashSale, one: &tokio::sync::Mutex<()>, user: u64) -> Result<Reserved, Error> {
     let order = OrderFields::new();
     let answer = sale.reserve(&user, &user, &order).await?;
-    if answer != Reserved::Unvouched {
+    if answer != Reserved::Unverified {
         return Ok(answer);
     }
     {
         let _alone = one.lock().await;
-        sale.vouch(compare(sale)).await?;
+        sale.verify(compare(sale)).await?;
     }
     sale.reserve(&user, &user, &order).await
 }
@@ -49,9 +49,9 @@ async fn nobody_is_refused_while_a_replica_takes_over_in_an_orderly_way() {
         let builder = Seawall::builder(&cluster.url()).response_timeout(PATIENCE);
         handles.push(builder.connect_timeout(PATIENCE).connect().await.expect("connected"));
     }
-    let sale = |handle: &Seawall| handle.flash_sale("s").vouched().build().expect("valid");
+    let sale = |handle: &Seawall| handle.flash_sale("s").verified().build().expect("valid");
     let first = sale(&handles[0]);
-    first.vouch(compare(&first)).await.expect("opened");
+    first.verify(compare(&first)).await.expect("opened");
     let (stop, next) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let refused = Arc::new(Mutex::new(Vec::new()));
     let locks = [Arc::new(tokio::sync::Mutex::new(())), Arc::default()];

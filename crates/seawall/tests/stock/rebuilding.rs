@@ -42,12 +42,12 @@ async fn thirty(seawall: &Seawall, sku: &str) -> (Inventory, Vec<Movement>) {
 
 async fn lose(seawall: &Seawall, stock: &Inventory, shard: usize) {
     for key in stock.shard_keys(shard).expect("a shard") {
-        seawall.link().send(key, cmd("DEL").arg(key)).await.expect("answered");
+        seawall.client().send(key, cmd("DEL").arg(key)).await.expect("answered");
     }
 }
 
 async fn field(seawall: &Seawall, key: &[u8], field: &str) -> String {
-    seawall.link().query(key, cmd("HGET").arg(key).arg(field)).await.expect("a value")
+    seawall.client().query(key, cmd("HGET").arg(key).arg(field)).await.expect("a value")
 }
 
 /// One step of a gathering, as a process would send it that is stopped between its steps.
@@ -62,7 +62,7 @@ async fn step(
     let epoch = field(seawall, &keys[0], "epoch").await;
     let mut eval = cmd("EVAL");
     eval.arg(script).arg(keys.len()).arg(keys).arg(epoch).arg(60_000).arg(arguments);
-    seawall.link().query(&keys[0], &eval).await.expect("answered")
+    seawall.client().query(&keys[0], &eval).await.expect("answered")
 }
 
 async fn a_rebuilt_shard_ends_gatherings_that_count_on_what_it_lost(setup: Setup) {
@@ -147,7 +147,7 @@ async fn two_shards_are_not_rebuilt_at_once(setup: Setup) {
     let phase = async |phase: &str| {
         let mut set = cmd("HSET");
         set.arg(key).arg("phase").arg(phase);
-        seawall.link().send(key, &set).await.expect("answered");
+        seawall.client().send(key, &set).await.expect("answered");
     };
     phase("rebuilding").await;
     lose(&seawall, &stock, 0).await;
@@ -170,7 +170,7 @@ async fn forget_part(seawall: &Seawall, stock: &Inventory, shard: usize, name: &
     let record = field(seawall, &keys[1], &part).await;
     let units: i64 = record.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("units");
     let send = async |key: &[u8], command: &seawall::Cmd| {
-        seawall.link().send(key, command).await.expect("answered");
+        seawall.client().send(key, command).await.expect("answered");
     };
     send(&keys[1], cmd("HDEL").arg(&keys[1]).arg(&part)).await;
     send(&keys[0], cmd("HINCRBY").arg(&keys[0]).arg("held").arg(-units)).await;

@@ -8,9 +8,10 @@ use std::{
 use seawall::{
     FromRedisValue as _, Value, cmd,
     stock::{
-        Changed, Confirmed, FlashSale, GaveBack, Opened, OrderFields, Phase, Reserved, SaleWindow,
+        CancelOutcome, Changed, Confirmed, FlashSale, Opened, OrderFields, Phase, Reserved,
+        SaleWindow,
     },
-    testing::Stage,
+    testing::TestServer,
 };
 
 use crate::setup::{Setup, on_every_backend};
@@ -63,12 +64,12 @@ async fn a_sale_from_opening_to_close(setup: Setup) {
     assert_eq!(sale.confirm(&"a").await.expect("answered"), Confirmed::Confirmed);
     assert_eq!(sale.confirm(&"a").await.expect("answered"), Confirmed::Already);
     assert_eq!(sale.confirm(&"z").await.expect("answered"), Confirmed::NeverReserved);
-    assert_eq!(sale.give_back(&"c").await.expect("answered"), GaveBack::Returned);
-    assert_eq!(sale.give_back(&"c").await.expect("answered"), GaveBack::Already);
+    assert_eq!(sale.give_back(&"c").await.expect("answered"), CancelOutcome::Returned);
+    assert_eq!(sale.give_back(&"c").await.expect("answered"), CancelOutcome::Already);
     assert_eq!(sale.confirm(&"c").await.expect("answered"), Confirmed::GivenBack);
     assert_eq!(sale.reserve(&2, &"c", &nothing()).await.expect("answered"), Reserved::GivenBack);
     // Given back before it arrived: it never gets a unit.
-    assert_eq!(sale.give_back(&"late").await.expect("answered"), GaveBack::NeverReserved);
+    assert_eq!(sale.give_back(&"late").await.expect("answered"), CancelOutcome::NeverReserved);
     assert_eq!(sale.reserve(&5, &"late", &nothing()).await.expect("answered"), Reserved::GivenBack);
     assert!(sale.reserve(&2, &"e", &nothing()).await.expect("answered").receipt().is_some());
 
@@ -89,7 +90,7 @@ async fn a_sale_from_opening_to_close(setup: Setup) {
     // Each reservation is in the stream with the caller's fields.
     let stream = sale.stream_key();
     let entries = seawall
-        .link()
+        .client()
         .send(stream, cmd("XRANGE").arg(stream).arg("-").arg("+"))
         .await
         .expect("answered");
@@ -147,7 +148,7 @@ async fn a_thousand_buyers_get_a_hundred_units(setup: Setup) {
 }
 
 async fn sale_length(seawall: &seawall::Seawall, stream: &[u8]) -> u64 {
-    seawall.link().query(stream, cmd("XLEN").arg(stream)).await.expect("a length")
+    seawall.client().query(stream, cmd("XLEN").arg(stream)).await.expect("a length")
 }
 
 async fn a_sale_is_opened_with_buyers_from_a_database(setup: Setup) {
@@ -193,31 +194,31 @@ async fn a_sale_that_ended_long_ago_is_not_opened(setup: Setup) {
 
 #[tokio::test]
 async fn the_window_is_the_servers_and_everything_goes_after_the_aftermath() {
-    let stage = Stage::start().await.expect("a stage");
-    let sale = stage.seawall().flash_sale("w").kept_for(HOUR).build().expect("valid");
+    let test_server = TestServer::start().await.expect("a test_server");
+    let sale = test_server.seawall().flash_sale("w").kept_for(HOUR).build().expect("valid");
     let window =
         SaleWindow::from_now(Duration::from_secs(60), Duration::from_secs(60)).expect("a window");
     assert_eq!(sale.open("o", window, 5).await.expect("answered"), Opened::Opened);
     let early = sale.reserve(&1, &"a", &nothing()).await.expect("answered");
     let Reserved::NotStarted { begins_in } = early else { panic!("{early:?}") };
     assert!(begins_in <= Duration::from_secs(60), "{begins_in:?}");
-    stage.advance(Duration::from_secs(60)).await;
+    test_server.advance(Duration::from_secs(60)).await;
     assert!(sale.reserve(&1, &"a", &nothing()).await.expect("answered").receipt().is_some());
-    stage.advance(Duration::from_secs(61)).await;
+    test_server.advance(Duration::from_secs(61)).await;
     assert_eq!(sale.reserve(&2, &"b", &nothing()).await.expect("answered"), Reserved::Ended);
-    stage.advance(HOUR).await;
+    test_server.advance(HOUR).await;
     assert_eq!(sale.reserve(&2, &"b", &nothing()).await.expect("answered"), Reserved::Unknown);
     let keys: Vec<String> =
-        stage.seawall().link().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
+        test_server.seawall().client().query(b"", cmd("KEYS").arg("*")).await.expect("keys");
     assert!(keys.is_empty(), "{keys:?}");
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn lost_replies_change_no_answer() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     for lost in 1..=4 {
-        let sale = stage.seawall().flash_sale(&lost).orders(100).build().expect("valid");
+        let sale = test_server.seawall().flash_sale(&lost).orders(100).build().expect("valid");
         opened(&sale, 2).await;
         let told = |outcome: Result<Reserved, seawall::Error>| match outcome {
             Ok(answer) => Some(answer.receipt().expect("a unit").sequence),
@@ -226,37 +227,37 @@ async fn lost_replies_change_no_answer() {
                 None
             }
         };
-        stage.faults().lose_replies(lost);
+        test_server.faults().lose_replies(lost);
         let first = told(sale.reserve(&1, &"a", &nothing()).await);
         assert_eq!(first.is_some(), lost < 3, "three attempts");
-        stage.faults().lose_replies(0);
+        test_server.faults().lose_replies(0);
         assert_eq!(told(sale.reserve(&1, &"a", &nothing()).await), Some(1));
-        stage.faults().lose_replies(1);
+        test_server.faults().lose_replies(1);
         let back = sale.give_back(&"a").await.expect("asked again");
-        assert!(matches!(back, GaveBack::Returned | GaveBack::Already), "{back:?}");
-        stage.faults().lose_replies(1);
+        assert!(matches!(back, CancelOutcome::Returned | CancelOutcome::Already), "{back:?}");
+        test_server.faults().lose_replies(1);
         assert!(!matches!(sale.top_up("t", 5).await.expect("asked again"), Changed::Unknown));
         let status = sale.status().await.expect("answered").expect("open");
         assert_eq!((status.received, status.left, status.reserved), (7, 7, 0));
-        assert_eq!(sale_length(stage.seawall(), sale.stream_key()).await, 1);
+        assert_eq!(sale_length(test_server.seawall(), sale.stream_key()).await, 1);
     }
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test]
 async fn nonsense_is_refused_with_a_sentence() {
-    let stage = Stage::start().await.expect("a stage");
+    let test_server = TestServer::start().await.expect("a test_server");
     let now = SystemTime::now();
     assert!(SaleWindow::between(now, now).is_err());
     assert!(SaleWindow::between(SystemTime::UNIX_EPOCH - HOUR, now).is_err());
-    assert!(stage.seawall().flash_sale("").build().is_err());
+    assert!(test_server.seawall().flash_sale("").build().is_err());
     for beside in ["buyers", "receipts"] {
         assert!(
-            stage.seawall().flash_sale(&(35, beside)).build().is_err(),
+            test_server.seawall().flash_sale(&(35, beside)).build().is_err(),
             "another sale's {beside}"
         );
     }
-    let sale = stage.seawall().flash_sale("x{y}:z").build().expect("valid");
+    let sale = test_server.seawall().flash_sale("x{y}:z").build().expect("valid");
     opened(&sale, 1).await;
     let many = (0..65).fold(nothing(), |order, _| order.field("f", 1));
     assert!(sale.reserve(&1, &"a", &many).await.is_err());
@@ -264,6 +265,6 @@ async fn nonsense_is_refused_with_a_sentence() {
     let bytes: &[u8] = b"a b\n\0{%";
     assert!(sale.reserve(bytes, bytes, &nothing()).await.expect("answered").receipt().is_some());
     assert!(sale.reserve(bytes, bytes, &nothing()).await.expect("answered").receipt().is_some());
-    assert_eq!(sale.give_back(bytes).await.expect("answered"), GaveBack::Returned);
-    stage.shutdown().await;
+    assert_eq!(sale.give_back(bytes).await.expect("answered"), CancelOutcome::Returned);
+    test_server.shutdown().await;
 }

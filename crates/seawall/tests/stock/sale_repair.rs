@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seawall::stock::{
-    Adopted, Confirmed, Corrected, FlashSale, GaveBack, HoldingState, Opened, OrderFields,
+    Adopted, CancelOutcome, Confirmed, Corrected, FlashSale, HoldingState, Opened, OrderFields,
     Reserved, SaleStatus, SaleWindow,
 };
 
@@ -59,7 +59,7 @@ async fn an_order_is_found_until_it_is_decided(setup: Setup) {
     let expected =
         [Confirmed::Confirmed, Confirmed::Confirmed, Confirmed::Already, Confirmed::NeverReserved];
     assert_eq!(answers, expected);
-    assert_eq!(one.give_back("y").await.expect("answered"), GaveBack::Returned);
+    assert_eq!(one.give_back("y").await.expect("answered"), CancelOutcome::Returned);
     // Asked again, as after a lost reply: it is decided already and does not wait again.
     assert!(reserve(&one, 1, "w").await.receipt().is_some());
     assert_eq!(waiting.find("w").await.expect("answered"), None);
@@ -80,9 +80,9 @@ async fn a_unit_that_is_not_there_leaves_the_sale(setup: Setup) {
     let sale = seawall.flash_sale("void").build().expect("valid");
     opened(&sale, 1).await;
     assert!(reserve(&sale, 1, "a").await.receipt().is_some());
-    assert_eq!(sale.void("a").await.expect("answered"), GaveBack::Returned);
-    assert_eq!(sale.void("a").await.expect("answered"), GaveBack::Already);
-    assert_eq!(sale.give_back("a").await.expect("answered"), GaveBack::Already);
+    assert_eq!(sale.void("a").await.expect("answered"), CancelOutcome::Returned);
+    assert_eq!(sale.void("a").await.expect("answered"), CancelOutcome::Already);
+    assert_eq!(sale.give_back("a").await.expect("answered"), CancelOutcome::Already);
     let now = status(&sale).await;
     assert_eq!((now.received, now.left, now.given_back), (0, 0, 1));
     assert_eq!(reserve(&sale, 1, "b").await, Reserved::SoldOut, "the user may ask again");
@@ -99,10 +99,10 @@ async fn what_the_database_knows_is_adopted_once(setup: Setup) {
     let now = status(&sale).await;
     assert_eq!((now.received, now.left, now.confirmed), (3, 2, 1));
     assert_eq!(reserve(&sale, 1, "b").await, Reserved::Duplicate { reference: b"a".to_vec() });
-    assert_eq!(sale.give_back("a").await.expect("answered"), GaveBack::Returned);
+    assert_eq!(sale.give_back("a").await.expect("answered"), CancelOutcome::Returned);
     assert_eq!(sale.adopt(&1, "a").await.expect("answered"), Adopted::GivenBack);
     // Given back before anybody knew of it: it stays so.
-    assert_eq!(sale.give_back("c").await.expect("answered"), GaveBack::NeverReserved);
+    assert_eq!(sale.give_back("c").await.expect("answered"), CancelOutcome::NeverReserved);
     assert_eq!(sale.adopt(&2, "c").await.expect("answered"), Adopted::GivenBack);
     let mut listed = sale.holdings().await.expect("answered");
     listed.sort_by(|a, b| a.reference.cmp(&b.reference));

@@ -64,7 +64,7 @@ async fn every_entry_of_many_streams_is_handled_once_by_many_workers(setup: Setu
     let mut workers = Vec::new();
     for (handle, name) in [(&one, "a"), (&one, "b"), (&other, "c")] {
         let seen = seen.clone();
-        let builder = handle.stream_worker("orders", streams(handle)).consumer(name).batch(32);
+        let builder = handle.stream_worker("orders", streams(handle)).consumer(name).batch_size(32);
         let run = builder.run(move |delivery: Delivery<u64>| {
             let seen = seen.clone();
             async move {
@@ -82,7 +82,7 @@ async fn every_entry_of_many_streams_is_handled_once_by_many_workers(setup: Setu
         let status = workers[0].status().await.expect("answered");
         assert_eq!(status.streams.len() as u64, STREAMS);
         status.streams.iter().all(|stream| {
-            stream.pending == 0 && stream.lag.is_none_or(|lag| lag == 0) && stream.parked == 0
+            stream.pending == 0 && stream.lag.is_none_or(|lag| lag == 0) && stream.dead_letters == 0
         })
     })
     .await;
@@ -111,8 +111,8 @@ async fn a_batch_goes_together_and_a_bad_one_alone(setup: Setup) {
     assert!(appended.iter().all(Result::is_ok));
     let (committed, largest) = (Seen::default(), Arc::new(AtomicUsize::new(0)));
     let (ledger, most) = (committed.clone(), Arc::clone(&largest));
-    let builder = stream.worker("batches").batch(20).retry_after(Duration::from_millis(5));
-    let worker = builder.delivery_limit(3).run_batches(move |batch: Vec<Delivery<u64>>| {
+    let builder = stream.worker("batches").batch_size(20).retry_delay(Duration::from_millis(5));
+    let worker = builder.max_attempts(3).run_batches(move |batch: Vec<Delivery<u64>>| {
         most.fetch_max(batch.len(), Ordering::SeqCst);
         let bad = batch.iter().any(|delivery| *delivery.payload() == 13);
         if !bad {
@@ -123,13 +123,13 @@ async fn a_batch_goes_together_and_a_bad_one_alone(setup: Setup) {
     });
     let worker = worker.expect("valid");
     eventually("all but one are committed, that one is parked", async || {
-        committed.count() == 39 && stream.parked_count().await.expect("answered") == 1
+        committed.count() == 39 && stream.dead_letter_count().await.expect("answered") == 1
     })
     .await;
     assert!(largest.load(Ordering::SeqCst) > 1, "entries went together");
-    let parked = stream.parked(None).await.expect("answered");
+    let parked = stream.dead_letters(None).await.expect("answered");
     assert_eq!((parked[0].reason.as_str(), parked[0].attempts), ("13 is refused", 3));
-    assert_eq!(stream.read_parked(&parked[0]), Ok(13));
+    assert_eq!(stream.read_dead_letter(&parked[0]), Ok(13));
     let all: BTreeSet<u64> = committed.all().into_iter().collect();
     assert_eq!(all, (0..40).filter(|number| *number != 13).collect());
     assert_eq!(worker.stop().await, Drained::Clean);
@@ -163,7 +163,7 @@ async fn a_deleted_stream_is_made_again(setup: Setup) {
     let stream = seawall.stream::<u64>("deleted").expect("a name");
     let seen = Seen::default();
     let noted = seen.clone();
-    let worker = stream.worker("g").claim_after(Duration::from_millis(400)).run(move |delivery| {
+    let worker = stream.worker("g").claim_idle(Duration::from_millis(400)).run(move |delivery| {
         noted.note(delivery.into_payload());
         async { Outcome::Done }
     });
@@ -172,7 +172,7 @@ async fn a_deleted_stream_is_made_again(setup: Setup) {
         stream.append(&number).await.expect("appended");
         eventually("it is handled", async || seen.count() as u64 == number + 1).await;
         let key = stream.key().to_vec();
-        seawall.link().send(&key, cmd("DEL").arg(&key)).await.expect("deleted");
+        seawall.client().send(&key, cmd("DEL").arg(&key)).await.expect("deleted");
     }
     assert_eq!(seen.all(), [0, 1, 2]);
     let _ = worker.stop().await;

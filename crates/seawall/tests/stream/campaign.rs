@@ -37,9 +37,9 @@ struct Round {
     streams: u64,
     batch: usize,
     concurrency: usize,
-    claim_after: Duration,
+    claim_idle: Duration,
     limit: u64,
-    retry_after: Duration,
+    retry_delay: Duration,
     batches: bool,
     named: bool,
     entries: u64,
@@ -63,9 +63,9 @@ impl Round {
             streams: of(&[1, 1, 2, 3]),
             batch: of(&[1, 2, 16, 64]) as usize,
             concurrency: of(&[1, 2, 8, 32]) as usize,
-            claim_after: Duration::from_millis(of(&[800, 1_200])),
+            claim_idle: Duration::from_millis(of(&[800, 1_200])),
             limit,
-            retry_after: Duration::from_millis(of(&[0, 5, 50])),
+            retry_delay: Duration::from_millis(of(&[0, 5, 50])),
             batches: of(&[0, 0, 1]) == 1,
             named: of(&[0, 1]) == 1,
             entries,
@@ -131,9 +131,9 @@ async fn work() {
     .await;
     let seawall = seawall.expect("in");
     let mut builder = seawall.stream_worker("g", round.streams(&seawall));
-    builder = builder.batch(round.batch).concurrency(round.concurrency);
-    builder = builder.claim_after(round.claim_after).delivery_limit(round.limit);
-    builder = builder.retry_after(round.retry_after);
+    builder = builder.batch_size(round.batch).concurrency(round.concurrency);
+    builder = builder.claim_idle(round.claim_idle).max_attempts(round.limit);
+    builder = builder.retry_delay(round.retry_delay);
     if round.named {
         builder = builder.consumer(name);
     }
@@ -251,7 +251,7 @@ async fn play(seed: u64) -> [u64; 4] {
     drop(workers);
     let mut parked = BTreeSet::new();
     for stream in &streams {
-        for one in stream.parked(None).await.expect("answered") {
+        for one in stream.dead_letters(None).await.expect("answered") {
             let data = std::str::from_utf8(one.fields.get("data").expect("its payload"));
             parked.insert(data.expect("text").parse::<u64>().expect("a number"));
         }

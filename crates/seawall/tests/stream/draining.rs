@@ -29,15 +29,16 @@ async fn a_worker_that_stops_finishes_what_it_has_in_hand(setup: Setup) {
     assert!(appended.iter().all(Result::is_ok));
     let (gate, done) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicU64::new(0)));
     let (held, count) = (Arc::clone(&gate), Arc::clone(&done));
-    let worker =
-        stream.worker("g").consumer("c").concurrency(4).batch(8).run(move |_: Delivery<u64>| {
+    let worker = stream.worker("g").consumer("c").concurrency(4).batch_size(8).run(
+        move |_: Delivery<u64>| {
             let (held, count) = (Arc::clone(&held), Arc::clone(&count));
             async move {
                 held.acquire().await.expect("open").forget();
                 count.fetch_add(1, Ordering::SeqCst);
                 Outcome::Done
             }
-        });
+        },
+    );
     let worker = worker.expect("valid");
     gate.add_permits(20);
     eventually("some are done", async || done.load(Ordering::SeqCst) == 20).await;
@@ -59,10 +60,10 @@ async fn what_takes_too_long_stays_pending_and_goes_on_under_the_same_name(setup
     for number in 0..3 {
         stream.append(&number).await.expect("appended");
     }
-    let builder = || stream.worker("g").consumer("same").claim_after(Duration::from_secs(600));
+    let builder = || stream.worker("g").consumer("same").claim_idle(Duration::from_secs(600));
     let begun = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&begun);
-    let hangs = builder().drain_limit(Duration::from_millis(50)).run(move |_: Delivery<u64>| {
+    let hangs = builder().drain_timeout(Duration::from_millis(50)).run(move |_: Delivery<u64>| {
         count.fetch_add(1, Ordering::SeqCst);
         std::future::pending::<Outcome>()
     });
@@ -90,7 +91,7 @@ async fn an_abandoned_worker_waits_for_nothing(setup: Setup) {
     let stream = seawall.stream::<u64>("abandoned").expect("a name");
     stream.append(&1).await.expect("appended");
     let (begun, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let worker = stream.worker("g").drain_limit(Duration::from_secs(600));
+    let worker = stream.worker("g").drain_timeout(Duration::from_secs(600));
     let worker = worker.run(move |delivery: Delivery<u64>| {
         begun.send(delivery.into_payload()).expect("the test listens");
         std::future::pending::<Outcome>()

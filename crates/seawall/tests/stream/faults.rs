@@ -24,8 +24,9 @@ type Seen = Arc<Mutex<BTreeSet<u64>>>;
 fn run(stream: &Stream<u64>) -> (Worker, Seen) {
     let seen = Seen::default();
     let noted = Arc::clone(&seen);
-    let builder = stream.worker("g").consumer("c").batch(8).claim_after(Duration::from_millis(800));
-    let worker = builder.delivery_limit(100).run(move |delivery: Delivery<u64>| {
+    let builder =
+        stream.worker("g").consumer("c").batch_size(8).claim_idle(Duration::from_millis(800));
+    let worker = builder.max_attempts(100).run(move |delivery: Delivery<u64>| {
         noted.lock().expect("no panic").insert(*delivery.payload());
         async { Outcome::Done }
     });
@@ -106,7 +107,7 @@ async fn lost_replies_and_cuts_lose_nothing() {
     }
     proxy.heal();
     all_handled(&seen, 150, &stream).await;
-    assert_eq!(stream.parked_count().await.expect("answered"), 0);
+    assert_eq!(stream.dead_letter_count().await.expect("answered"), 0);
     let _ = worker.stop().await;
     seawall.shutdown().await;
 }

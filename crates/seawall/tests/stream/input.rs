@@ -28,11 +28,11 @@ async fn contradictions_are_named() {
     assert!(start(twice).contains("named twice"));
     assert!(start(stream.worker("")).contains("need a name"));
     assert!(start(worker().consumer("")).contains("need a name"));
-    assert!(start(worker().batch(0)).contains("batch"));
+    assert!(start(worker().batch_size(0)).contains("batch"));
     assert!(start(worker().concurrency(0)).contains("concurrency"));
     assert!(start(worker().concurrency(usize::MAX)).contains("concurrency"));
-    assert!(start(worker().claim_after(Duration::ZERO)).contains("claim_after"));
-    assert!(start(worker().delivery_limit(0)).contains("delivery_limit"));
+    assert!(start(worker().claim_idle(Duration::ZERO)).contains("claim_idle"));
+    assert!(start(worker().max_attempts(0)).contains("max_attempts"));
     seawall.shutdown().await;
 }
 
@@ -63,11 +63,11 @@ async fn what_others_append_is_understood_by_a_decoder() {
             .ok_or("no number".to_owned())
     });
     let stream = stream.expect("a hash tag");
-    let link = seawall.link();
+    let client = seawall.client();
     for order in ["7", "x"] {
         let mut add = seawall::cmd("XADD");
         add.arg("orders:{sale:3}").arg("*").arg("user").arg(1).arg("order").arg(order);
-        link.send(b"orders:{sale:3}", &add).await.expect("appended");
+        client.send(b"orders:{sale:3}", &add).await.expect("appended");
     }
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let worker = stream.worker("orders").run(move |delivery: Delivery<u64>| {
@@ -77,10 +77,10 @@ async fn what_others_append_is_understood_by_a_decoder() {
     let worker = worker.expect("valid");
     assert_eq!(told.recv().await, Some(7));
     crate::eventually("the other is parked", async || {
-        stream.parked_count().await.expect("answered") == 1
+        stream.dead_letter_count().await.expect("answered") == 1
     })
     .await;
-    assert!(stream.parked(None).await.expect("answered")[0].reason.contains("no number"));
+    assert!(stream.dead_letters(None).await.expect("answered")[0].reason.contains("no number"));
     let _ = worker.stop().await;
     seawall.shutdown().await;
 }

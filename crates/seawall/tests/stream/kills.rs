@@ -7,7 +7,7 @@ use std::{
 };
 
 use seawall::Seawall;
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use tempfile::TempDir;
 
 use crate::{
@@ -28,7 +28,7 @@ fn soak() -> u64 {
 }
 
 struct Trial {
-    _stand: Stand,
+    _stand: TestBackend,
     folder: TempDir,
     seawall: Seawall,
     task: Task,
@@ -37,7 +37,7 @@ struct Trial {
 
 impl Trial {
     async fn on(backend: Backend, kills: u64, streams: u64) -> Self {
-        let stand = Stand::shared(backend).expect("the backend starts");
+        let stand = TestBackend::shared(backend).expect("the backend starts");
         let folder = tempfile::tempdir().expect("a folder");
         let prefix = format!("kills-{:08x}:", rand::random::<u32>());
         let socket = folder.path().join("engine.sock");

@@ -35,8 +35,8 @@ async fn begin(name: &str) -> (ServerProcess, FaultProxy, Seawall, Stream<u64>) 
 }
 
 fn builder(stream: &Stream<u64>, limit: u64) -> WorkerBuilder<u64> {
-    let builder = stream.worker("g").batch(16).delivery_limit(limit);
-    builder.claim_after(Duration::from_millis(300))
+    let builder = stream.worker("g").batch_size(16).max_attempts(limit);
+    builder.claim_idle(Duration::from_millis(300))
 }
 
 /// Scripts that name the stream.
@@ -59,7 +59,7 @@ async fn all_are_handled(builder: WorkerBuilder<u64>, stream: &Stream<u64>) -> B
         status.is_ok_and(|status| (status.length, status.pending) == (0, 0))
     })
     .await;
-    assert_eq!(stream.parked_count().await.expect("answered"), 0);
+    assert_eq!(stream.dead_letter_count().await.expect("answered"), 0);
     let _ = worker.stop().await;
     let seen = seen.lock().expect("no panic").clone();
     assert_eq!(seen.len() as u64, ENTRIES, "{seen:?}");
@@ -115,7 +115,7 @@ async fn counter(seawall: &Seawall, stream: &Stream<u64>, id: &str) -> u64 {
     let (key, mut pending) = (stream.key(), cmd("XPENDING"));
     pending.arg(key).arg("g").arg(id).arg(id).arg(1);
     let held: Vec<(String, String, u64, u64)> =
-        seawall.link().query(key, &pending).await.expect("answered");
+        seawall.client().query(key, &pending).await.expect("answered");
     held.first().map(|entry| entry.3).expect("it is pending")
 }
 
@@ -129,19 +129,19 @@ async fn the_end_of_one_that_was_begun_alone_is_noted_before_others_begin() {
     // The first was delivered to a consumer that will never be heard of again; the others are settled.
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(stream.key()).arg("g").arg("0");
-    direct.link().send(stream.key(), &create).await.expect("made");
+    direct.client().send(stream.key(), &create).await.expect("made");
     let mut read = cmd("XREADGROUP");
     read.arg("GROUP").arg("g").arg("dead").arg("STREAMS").arg(stream.key()).arg(">");
-    direct.link().send(stream.key(), &read).await.expect("read");
+    direct.client().send(stream.key(), &read).await.expect("read");
     let mut pending = cmd("XPENDING");
     pending.arg(stream.key()).arg("g").arg("-").arg("+").arg(ENTRIES);
     let pending: Vec<(String, String, u64, u64)> =
-        direct.link().query(stream.key(), &pending).await.expect("answered");
+        direct.client().query(stream.key(), &pending).await.expect("answered");
     let mut ids = pending.into_iter().map(|entry| entry.0);
     let id = ids.next().expect("the first");
     let mut settle = cmd("XACK");
     settle.arg(stream.key()).arg("g").arg(ids.collect::<Vec<_>>());
-    direct.link().send(stream.key(), &settle).await.expect("settled");
+    direct.client().send(stream.key(), &settle).await.expect("settled");
     // Redis does not take the note for a while.
     let note = |command: &[Vec<u8>]| {
         command[0].to_ascii_uppercase().starts_with(b"EVAL")

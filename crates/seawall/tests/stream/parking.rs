@@ -28,7 +28,7 @@ on_every_backend! {
 const POISON: u64 = 3;
 
 fn quick(builder: WorkerBuilder<u64>) -> WorkerBuilder<u64> {
-    builder.delivery_limit(3).retry_after(Duration::from_millis(2))
+    builder.max_attempts(3).retry_delay(Duration::from_millis(2))
 }
 
 async fn poison_is_parked_while_others_go_on(setup: Setup) {
@@ -40,7 +40,7 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     let key = stream.key().to_vec();
     let mut foreign = cmd("XADD");
     foreign.arg(&key).arg("*").arg("data").arg("no number").arg("more").arg("fields");
-    seawall.link().send(&key, &foreign).await.expect("appended");
+    seawall.client().send(&key, &foreign).await.expect("appended");
     let handled = Arc::new(AtomicU64::new(0));
     let attempts = Arc::new(AtomicU64::new(0));
     let (count, tries) = (Arc::clone(&handled), Arc::clone(&attempts));
@@ -63,11 +63,12 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     });
     let worker = worker.expect("valid");
     eventually("all others are handled, four are parked", async || {
-        handled.load(Ordering::SeqCst) == 17 && stream.parked_count().await.expect("answered") == 4
+        handled.load(Ordering::SeqCst) == 17
+            && stream.dead_letter_count().await.expect("answered") == 4
     })
     .await;
     assert_eq!(attempts.load(Ordering::SeqCst), 3);
-    let parked = stream.parked(None).await.expect("answered");
+    let parked = stream.dead_letters(None).await.expect("answered");
     let of = |wanted: &str| {
         let found = parked.iter().find(|parked| parked.reason.contains(wanted));
         found.unwrap_or_else(|| panic!("{wanted} in {parked:?}"))
@@ -78,13 +79,13 @@ async fn poison_is_parked_while_others_go_on(setup: Setup) {
     let foreign = of("not understood");
     assert_eq!(foreign.attempts, 0, "no handler was begun");
     assert_eq!(foreign.fields.get("more"), Some(&b"fields"[..]), "nothing of it is lost");
-    assert_eq!(stream.parked(Some(parked[3].id)).await.expect("answered"), []);
+    assert_eq!(stream.dead_letters(Some(parked[3].id)).await.expect("answered"), []);
     eventually("nothing is pending", async || {
         worker.status().await.expect("answered").streams[0].pending == 0
     })
     .await;
     // Counted after the server has answered.
-    eventually("all four are counted", async || worker.counts().parked == 4).await;
+    eventually("all four are counted", async || worker.counts().dead_letters == 4).await;
     let _ = worker.stop().await;
     seawall.shutdown().await;
 }
@@ -107,10 +108,12 @@ async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
     let worker = worker.expect("valid");
     let id = stream.append(&1).await.expect("appended");
     let _ = stream.append_once("own", &2).await.expect("appended");
-    eventually("both are parked", async || stream.parked_count().await.expect("answered") == 2)
-        .await;
+    eventually("both are parked", async || {
+        stream.dead_letter_count().await.expect("answered") == 2
+    })
+    .await;
     broken.store(false, Ordering::SeqCst);
-    let mut parked = stream.parked(None).await.expect("answered");
+    let mut parked = stream.dead_letters(None).await.expect("answered");
     parked.sort_by_key(|parked| parked.original);
     assert_eq!(parked[0].original, id);
     let ids: Vec<_> = parked.iter().map(|parked| parked.id).collect();
@@ -122,8 +125,8 @@ async fn a_parked_entry_is_driven_again_under_its_reference(setup: Setup) {
     expected.sort();
     assert_eq!(references, expected);
     let repeated = stream.redrive(&ids).await.expect("answered");
-    assert_eq!(repeated, [Redriven::NotParked, Redriven::NotParked]);
-    assert_eq!(stream.discard_parked(&ids).await.expect("answered"), 0);
+    assert_eq!(repeated, [Redriven::NotFound, Redriven::NotFound]);
+    assert_eq!(stream.discard_dead_letters(&ids).await.expect("answered"), 0);
     let _ = worker.stop().await;
     seawall.shutdown().await;
 }
@@ -140,7 +143,7 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
         words[1..].iter().for_each(|word| {
             command.arg(*word);
         });
-        seawall.link().send(&key, &command).await.expect("answered");
+        seawall.client().send(&key, &command).await.expect("answered");
     };
     // The first was begun with others, the second ended its process as often as it may.
     let begun = [(stream.append(&1).await.expect("appended"), "2"), {
@@ -148,10 +151,10 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
     }];
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(&key).arg("g").arg("0");
-    seawall.link().send(&key, &create).await.expect("answered");
+    seawall.client().send(&key, &create).await.expect("answered");
     let mut read = cmd("XREADGROUP");
     read.arg("GROUP").arg("g").arg("c").arg("STREAMS").arg(&key).arg(">");
-    seawall.link().send(&key, &read).await.expect("answered");
+    seawall.client().send(&key, &read).await.expect("answered");
     for (id, counter) in &begun {
         let id = id.to_string();
         send(&["XCLAIM", "g", "c", "0", &id, "RETRYCOUNT", counter, "JUSTID"]).await;
@@ -163,10 +166,12 @@ async fn what_is_parked_says_how_many_attempts_counted(setup: Setup) {
         async { Outcome::Failed("never".to_owned()) }
     });
     let worker = worker.expect("valid");
-    eventually("both are parked", async || stream.parked_count().await.expect("answered") == 2)
-        .await;
+    eventually("both are parked", async || {
+        stream.dead_letter_count().await.expect("answered") == 2
+    })
+    .await;
     let _ = worker.stop().await;
-    let parked = stream.parked(None).await.expect("answered");
+    let parked = stream.dead_letters(None).await.expect("answered");
     let of = |id| parked.iter().find(|parked| parked.original == id).expect("it is parked");
     assert_eq!(tried.load(Ordering::SeqCst), 3, "the first alone, as often as is allowed");
     assert_eq!((of(begun[0].0).attempts, &*of(begun[0].0).reason), (3, "never"));
@@ -189,7 +194,7 @@ async fn what_is_never_done_is_tried_as_often_as_the_limit_says() {
     });
     let worker = worker.expect("valid");
     eventually("it is parked, or tried too often", async || {
-        stream.parked_count().await.expect("answered") == 1 || tried.load(Ordering::SeqCst) > 3
+        stream.dead_letter_count().await.expect("answered") == 1 || tried.load(Ordering::SeqCst) > 3
     })
     .await;
     let _ = worker.stop().await;
@@ -214,22 +219,24 @@ async fn neither_many_fields_nor_a_decoder_that_panics_lose_an_entry(setup: Setu
     let mut good = cmd("XADD");
     good.arg(&key).arg("*").arg("data").arg("abc");
     for add in [&many, &good] {
-        seawall.link().send(key.as_bytes(), add).await.expect("appended");
+        seawall.client().send(key.as_bytes(), add).await.expect("appended");
     }
     let handled = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&handled);
     let worker = quick(stream.worker("g"))
-        .claim_after(Duration::MAX)
+        .claim_idle(Duration::MAX)
         .run(move |delivery: Delivery<u64>| {
             count.fetch_add(*delivery.payload(), Ordering::SeqCst);
             async { Outcome::Done }
         })
         .expect("settings that make sense");
-    // Parked, driven again, and parked again: whole each time.
+    // DeadLetter, driven again, and parked again: whole each time.
     for _ in 0..2 {
-        eventually("it is parked", async || stream.parked_count().await.expect("answered") == 1)
-            .await;
-        let parked = stream.parked(None).await.expect("answered").remove(0);
+        eventually("it is parked", async || {
+            stream.dead_letter_count().await.expect("answered") == 1
+        })
+        .await;
+        let parked = stream.dead_letters(None).await.expect("answered").remove(0);
         assert_eq!(parked.reason, "not understood: its decoder panicked");
         let names = parked.fields.iter().filter(|(name, _)| name.starts_with(b"name "));
         assert!(
@@ -242,7 +249,8 @@ async fn neither_many_fields_nor_a_decoder_that_panics_lose_an_entry(setup: Setu
         let again = stream.redrive(&[parked.id]).await.expect("answered");
         assert!(matches!(again[..], [Redriven::As(_)]), "{again:?}");
     }
-    eventually("it is parked", async || stream.parked_count().await.expect("answered") == 1).await;
+    eventually("it is parked", async || stream.dead_letter_count().await.expect("answered") == 1)
+        .await;
     assert_eq!(handled.load(Ordering::SeqCst), u64::from(b'c'));
     assert_eq!(worker.stop().await, Drained::Clean);
     seawall.shutdown().await;

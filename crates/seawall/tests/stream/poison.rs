@@ -11,7 +11,7 @@ use seawall::{
     Seawall,
     stream::{Delivery, Outcome, Stream},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use tempfile::TempDir;
 
 use crate::{
@@ -81,7 +81,7 @@ async fn work() {
     let ledger = Arc::new(Ledger::open(&trial.ledger, Key::Unique));
     let seawall = Seawall::builder(url).prefix(prefix).connect().await.expect("in");
     let mut builder = seawall.stream_worker("g", trial.streams(&seawall));
-    builder = builder.batch(16).concurrency(16).claim_after(IDLE).delivery_limit(trial.limit);
+    builder = builder.batch_size(16).concurrency(16).claim_idle(IDLE).max_attempts(trial.limit);
     if name != "-" {
         builder = builder.consumer(name);
     }
@@ -145,7 +145,7 @@ async fn run_until_settled(trial: &Trial, streams: &[Stream<u64>], named: bool) 
 
 /// Runs a trial and judges it.
 async fn run(backend: Backend, streams: u64, limit: u64, poison: u64, named: bool, batches: bool) {
-    let stand = Stand::shared(backend).expect("the backend starts");
+    let stand = TestBackend::shared(backend).expect("the backend starts");
     let folder = TempDir::new().expect("a folder");
     let prefix = format!("poison-{:08x}:", rand::random::<u32>());
     let socket = folder.path().join("engine.sock");
@@ -165,7 +165,7 @@ async fn run(backend: Backend, streams: u64, limit: u64, poison: u64, named: boo
     let deaths = run_until_settled(&trial, &streams, named).await;
     let mut parked = BTreeSet::new();
     for stream in &streams {
-        for one in stream.parked(None).await.expect("answered") {
+        for one in stream.dead_letters(None).await.expect("answered") {
             let data = one.fields.get("data").expect("its payload");
             parked.insert(std::str::from_utf8(data).expect("text").parse::<u64>().expect("number"));
             assert!(one.reason.contains("never settled"), "{}", one.reason);

@@ -12,7 +12,7 @@ use seawall::{
     Seawall, cmd,
     stream::{Delivery, Outcome, Stream},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 
 use crate::{
     eventually,
@@ -32,13 +32,13 @@ on_every_backend! {
 
 /// Delivers what there is to a consumer that will never be heard of again.
 async fn deliver_to_nobody(seawall: &Seawall, stream: &Stream<u64>) {
-    let (link, key) = (seawall.link(), stream.key());
+    let (client, key) = (seawall.client(), stream.key());
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(key).arg("g").arg("0").arg("MKSTREAM");
-    link.send(key, &create).await.expect("made");
+    client.send(key, &create).await.expect("made");
     let mut read = cmd("XREADGROUP");
     read.arg("GROUP").arg("g").arg("dead").arg("STREAMS").arg(key).arg(">");
-    link.send(key, &read).await.expect("read");
+    client.send(key, &read).await.expect("read");
 }
 
 async fn what_another_consumer_left_is_taken_over_and_counted(setup: Setup) {
@@ -50,10 +50,10 @@ async fn what_another_consumer_left_is_taken_over_and_counted(setup: Setup) {
     deliver_to_nobody(&seawall, &stream).await;
     let gone = appended[7].as_ref().expect("appended");
     let key = stream.key();
-    seawall.link().send(key, cmd("XDEL").arg(key).arg(gone)).await.expect("deleted");
+    seawall.client().send(key, cmd("XDEL").arg(key).arg(gone)).await.expect("deleted");
     let handled = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&handled);
-    let builder = stream.worker("g").claim_after(Duration::from_millis(300)).batch(4);
+    let builder = stream.worker("g").claim_idle(Duration::from_millis(300)).batch_size(4);
     let worker = builder.run(move |delivery: Delivery<u64>| {
         assert_eq!(delivery.attempt(), 2);
         count.fetch_add(1, Ordering::SeqCst);
@@ -79,7 +79,7 @@ async fn a_slow_handler_keeps_its_entry(setup: Setup) {
     let begun = Arc::new(AtomicU64::new(0));
     let run = |name: &str| {
         let begun = Arc::clone(&begun);
-        let builder = stream.worker("g").consumer(name).claim_after(idle);
+        let builder = stream.worker("g").consumer(name).claim_idle(idle);
         let worker = builder.run(move |_: Delivery<u64>| {
             begun.fetch_add(1, Ordering::SeqCst);
             async move {
@@ -107,7 +107,7 @@ async fn hold() {
     let worker = stream
         .worker("g")
         .consumer("holder")
-        .claim_after(IDLE)
+        .claim_idle(IDLE)
         .run(|_: Delivery<u64>| std::future::pending::<Outcome>());
     let _worker = worker.expect("valid");
     std::future::pending::<()>().await;
@@ -115,7 +115,7 @@ async fn hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pending_of_a_killed_worker_is_taken_over_in_time() {
-    let stand = Stand::private(Backend::Redis).expect("a server");
+    let stand = TestBackend::private(Backend::Redis).expect("a server");
     let seawall = Seawall::connect(stand.url()).await.expect("in");
     let stream = seawall.stream::<u64>("held").expect("a name");
     for number in 0..10 {
@@ -128,7 +128,7 @@ async fn the_pending_of_a_killed_worker_is_taken_over_in_time() {
     .await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let worker =
-        stream.worker("g").consumer("heir").claim_after(IDLE).run(move |_: Delivery<u64>| {
+        stream.worker("g").consumer("heir").claim_idle(IDLE).run(move |_: Delivery<u64>| {
             tell.send(Instant::now()).expect("the test listens");
             async { Outcome::Done }
         });

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use seawall::{
     Seawall, cmd,
     stream::{Delivery, Outcome, Retention, Stream},
-    testing::Stage,
+    testing::TestServer,
 };
 use tokio::sync::Semaphore;
 
@@ -20,11 +20,11 @@ on_every_backend! {
 
 /// Reads and acknowledges so many entries for a group.
 async fn settle(seawall: &Seawall, stream: &Stream<u64>, group: &str, count: usize) {
-    let (link, key) = (seawall.link(), stream.key());
+    let (client, key) = (seawall.client(), stream.key());
     let mut read = cmd("XREADGROUP");
     read.arg("GROUP").arg(group).arg("c").arg("COUNT").arg(count).arg("STREAMS").arg(key).arg(">");
     type Entries = Vec<(String, Vec<String>)>;
-    let read: Vec<(String, Entries)> = link.query(key, &read).await.expect("read");
+    let read: Vec<(String, Entries)> = client.query(key, &read).await.expect("read");
     let mut ack = cmd("XACK");
     ack.arg(key).arg(group);
     // The first stays pending.
@@ -32,14 +32,14 @@ async fn settle(seawall: &Seawall, stream: &Stream<u64>, group: &str, count: usi
         ack.arg(id);
     }
     if read[0].1.len() > 1 {
-        link.send(key, &ack).await.expect("acknowledged");
+        client.send(key, &ack).await.expect("acknowledged");
     }
 }
 
 async fn group(seawall: &Seawall, stream: &Stream<u64>, name: &str) {
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(stream.key()).arg(name).arg("0").arg("MKSTREAM");
-    seawall.link().send(stream.key(), &create).await.expect("made");
+    seawall.client().send(stream.key(), &create).await.expect("made");
 }
 
 async fn nothing_is_dropped_that_a_group_has_not_settled(setup: Setup) {
@@ -55,7 +55,7 @@ async fn nothing_is_dropped_that_a_group_has_not_settled(setup: Setup) {
     assert_eq!(drop(Retention::Unsettled).await, 0, "the first is pending");
     let mut claim = cmd("XACK");
     claim.arg(stream.key()).arg("a").arg(appended[0].as_ref().expect("appended"));
-    seawall.link().send(stream.key(), &claim).await.expect("acknowledged");
+    seawall.client().send(stream.key(), &claim).await.expect("acknowledged");
     assert_eq!(drop(Retention::Unsettled).await, 1);
     settle(&seawall, &stream, "a", 250).await;
     group(&seawall, &stream, "b").await;
@@ -65,7 +65,7 @@ async fn nothing_is_dropped_that_a_group_has_not_settled(setup: Setup) {
     for name in ["a", "b"] {
         let mut ack = cmd("XACK");
         ack.arg(stream.key()).arg(name).arg(appended[1].as_ref().expect("appended"));
-        seawall.link().send(stream.key(), &ack).await.expect("acknowledged");
+        seawall.client().send(stream.key(), &ack).await.expect("acknowledged");
     }
     assert_eq!(drop(Retention::All).await, 0);
     assert_eq!(drop(Retention::For(Duration::from_secs(3600))).await, 0);
@@ -80,25 +80,34 @@ async fn nothing_is_dropped_that_a_group_has_not_settled(setup: Setup) {
 
 #[tokio::test]
 async fn what_is_kept_for_a_time_goes_when_it_is_over() {
-    let stage = Stage::start().await.expect("it starts");
-    let stream = stage.seawall().stream::<u64>("timed").expect("a name");
-    group(stage.seawall(), &stream, "g").await;
+    let test_server = TestServer::start().await.expect("it starts");
+    let stream = test_server.seawall().stream::<u64>("timed").expect("a name");
+    group(test_server.seawall(), &stream, "g").await;
     for number in 0..10 {
         stream.append(&number).await.expect("appended");
-        stage.advance(Duration::from_secs(1)).await;
+        test_server.advance(Duration::from_secs(1)).await;
     }
-    settle(stage.seawall(), &stream, "g", 10).await;
+    settle(test_server.seawall(), &stream, "g", 10).await;
     let first = stream.status("g").await.expect("answered");
     assert_eq!((first.pending, first.lag, first.length), (1, Some(0), 10));
     let key = stream.key();
-    let pending: (u64, String, String, seawall::Value) =
-        stage.seawall().link().query(key, cmd("XPENDING").arg(key).arg("g")).await.expect("asked");
+    let pending: (u64, String, String, seawall::Value) = test_server
+        .seawall()
+        .client()
+        .query(key, cmd("XPENDING").arg(key).arg("g"))
+        .await
+        .expect("asked");
     let mut ack = cmd("XACK");
-    stage.seawall().link().send(key, ack.arg(key).arg("g").arg(pending.1)).await.expect("acked");
+    test_server
+        .seawall()
+        .client()
+        .send(key, ack.arg(key).arg("g").arg(pending.1))
+        .await
+        .expect("acked");
     let keep = Retention::For(Duration::from_millis(5_500));
     assert_eq!(stream.trim(keep).await.expect("answered"), 5);
     assert_eq!(stream.trim(keep).await.expect("answered"), 0);
-    stage.shutdown().await;
+    test_server.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +118,8 @@ async fn a_worker_trims_nothing_that_has_not_reached_its_handler() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
     let trimmed = Arc::clone(&gate);
-    let builder = stream.worker("g").batch(4).concurrency(2).claim_after(Duration::from_millis(50));
+    let builder =
+        stream.worker("g").batch_size(4).concurrency(2).claim_idle(Duration::from_millis(50));
     let worker = builder.run(move |delivery: Delivery<u64>| {
         let (tell, trimmed) = (tell.clone(), Arc::clone(&trimmed));
         async move {

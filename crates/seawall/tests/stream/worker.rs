@@ -73,11 +73,11 @@ async fn work() {
     let builder = seawall
         .stream_worker("ledger", streams)
         .consumer(name)
-        .batch(8)
+        .batch_size(8)
         .concurrency(4)
-        .claim_after(IDLE)
+        .claim_idle(IDLE)
         // Here it is the process that fails, not the entry.
-        .delivery_limit(10_000);
+        .max_attempts(10_000);
     let (at, seen) = (number(at), Arc::new(std::sync::atomic::AtomicU64::new(0)));
     let worker = builder.run(move |delivery: Delivery<u64>| {
         let (ledger, seen) = (Arc::clone(&ledger), Arc::clone(&seen));

@@ -3,21 +3,21 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use seawall::Seawall;
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use tempfile::TempDir;
 
 /// Handles on one backend, with keys under a prefix of the test's own.
 pub(crate) struct Handles {
     pub(crate) all: Vec<Seawall>,
     pub(crate) prefix: String,
-    _stand: Stand,
+    _stand: TestBackend,
     _socket: TempDir,
 }
 
 impl Handles {
     /// Opens `count` handles on a backend.
     pub(crate) async fn open(backend: Backend, count: usize) -> Self {
-        let stand = Stand::shared(backend).expect("the backend starts");
+        let stand = TestBackend::shared(backend).expect("the backend starts");
         let socket = TempDir::new().expect("a temporary folder");
         let path = socket.path().join("engine.sock");
         let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");

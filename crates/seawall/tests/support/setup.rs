@@ -6,14 +6,14 @@ use std::{
 };
 
 use seawall::Seawall;
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 
 /// Nothing is away here, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A backend and a prefix that no other test has.
 pub(crate) struct Setup {
-    stand: Stand,
+    stand: TestBackend,
     prefix: String,
     /// The embedded engine listens here, so that a second handle can join the first.
     folder: tempfile::TempDir,
@@ -23,7 +23,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// On the shared stand of this backend.
     pub(crate) fn new(backend: Backend, test: &str) -> Setup {
-        let stand = Stand::shared(backend).expect("the backend starts");
+        let stand = TestBackend::shared(backend).expect("the backend starts");
         let prefix = format!("{test}-{:08x}:", rand::random::<u32>());
         Setup {
             stand,

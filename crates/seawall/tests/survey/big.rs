@@ -123,7 +123,7 @@ async fn rare_keys_are_found_behind_empty_pages() {
     for number in 0..8 {
         let key = format!("rare:{number}");
         let set = cmd("SET").arg(&key).arg(1).take();
-        ground.seawall.link().send(key.as_bytes(), &set).await.expect("it is written");
+        ground.seawall.client().send(key.as_bytes(), &set).await.expect("it is written");
     }
     let survey = ground.seawall.survey().rate(0).matching("rare:*");
     assert_eq!(ground.survey(&survey).await.totals.keys, 8, "no rare key is left out");
@@ -133,10 +133,10 @@ async fn rare_keys_are_found_behind_empty_pages() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn binary_keys_lifetimes_and_idle_times_are_told() {
     let ground = Ground::open(Backend::Redis).await;
-    let link = ground.seawall.link();
+    let client = ground.seawall.client();
     let key = b"\x00bin\xff{}\n";
     let set = cmd("SET").arg(&key[..]).arg("x".repeat(30_000)).arg("EX").arg(1_000).take();
-    link.send(key, &set).await.expect("it is written");
+    client.send(key, &set).await.expect("it is written");
     let report = ground.survey(&ground.seawall.survey()).await;
     let found = &report.flagged[0];
     assert_eq!(&*found.key, key);
@@ -205,7 +205,7 @@ async fn a_server_that_dies_leaves_what_was_found() {
 async fn keys_are_counted_once_while_the_table_grows_and_shrinks() {
     let ground = Ground::open(Backend::Redis).await;
     ground.fill(3_000).await;
-    let link = ground.seawall.link().clone();
+    let client = ground.seawall.client().clone();
     // Up and down between 3,000 and 23,000 keys: the server's table is resized under the scan.
     let churn = tokio::spawn(async move {
         for round in 0u64.. {
@@ -217,7 +217,8 @@ async fn keys_are_counted_once_while_the_table_grows_and_shrinks() {
                 };
                 (key.into_bytes(), command)
             };
-            if link.send_all((0..20_000).map(command).collect()).await.iter().any(Result::is_err) {
+            if client.send_all((0..20_000).map(command).collect()).await.iter().any(Result::is_err)
+            {
                 return;
             }
         }

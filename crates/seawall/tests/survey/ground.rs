@@ -4,17 +4,17 @@ use seawall::{
     Seawall, cmd,
     survey::{End, Report, Survey},
 };
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 
 /// A backend of the test's own, and a handle on it.
 pub(crate) struct Ground {
-    pub(crate) stand: Stand,
+    pub(crate) stand: TestBackend,
     pub(crate) seawall: Seawall,
 }
 
 impl Ground {
     pub(crate) async fn open(backend: Backend) -> Self {
-        let stand = Stand::private(backend).expect("the backend starts");
+        let stand = TestBackend::private(backend).expect("the backend starts");
         let patience = std::time::Duration::from_secs(20);
         let builder = Seawall::builder(stand.url()).response_timeout(patience);
         let seawall = builder.connect().await.expect("it answers");
@@ -50,7 +50,7 @@ impl Ground {
                 }
                 commands.push((key.into_bytes(), command));
             }
-            for reply in self.seawall.link().send_all(commands).await {
+            for reply in self.seawall.client().send_all(commands).await {
                 reply.expect("it is written");
             }
             number += BATCH;
@@ -72,16 +72,16 @@ impl Ground {
 
     /// Waits until every write is on the replicas too.
     pub(crate) async fn settle(&self) {
-        let link = self.seawall.link();
+        let client = self.seawall.client();
         for slot in 0..64 {
             let key = format!("settle:{slot}");
-            let mut lane = link.lane(key.as_bytes()).await.expect("a lane");
+            let mut connection = client.dedicated(key.as_bytes()).await.expect("a connection");
             let limit = std::time::Duration::from_secs(20);
-            lane.send::<()>(cmd("SET").arg(&key).arg(1), limit).await.expect("it is written");
+            connection.send::<()>(cmd("SET").arg(&key).arg(1), limit).await.expect("it is written");
             let wait = cmd("WAIT").arg(1).arg(20_000).take();
-            let reached: i64 = lane.send(&wait, limit * 2).await.expect("it answers");
+            let reached: i64 = connection.send(&wait, limit * 2).await.expect("it answers");
             assert!(reached >= 1, "no replica follows");
-            lane.send::<()>(cmd("DEL").arg(&key), limit).await.expect("it is removed");
+            connection.send::<()>(cmd("DEL").arg(&key), limit).await.expect("it is removed");
         }
     }
 }

@@ -20,7 +20,7 @@ fn found(outcome: HotFound) -> HotReport {
 
 /// Half of all reads go to one key, the others to a thousand; until the task is ended.
 fn traffic(ground: &Ground) -> JoinHandle<()> {
-    let link = ground.seawall.link().clone();
+    let client = ground.seawall.client().clone();
     tokio::spawn(async move {
         for step in 0u64.. {
             let cold = format!("cold:{}", step % 1_000);
@@ -34,7 +34,7 @@ fn traffic(ground: &Ground) -> JoinHandle<()> {
                 };
                 commands.push((key.as_bytes().to_vec(), command));
             }
-            for reply in link.send_all(commands).await {
+            for reply in client.send_all(commands).await {
                 if reply.is_err() {
                     return;
                 }
@@ -93,16 +93,16 @@ async fn listening_has_bounds_and_ends_when_told() {
 
 async fn counters_find_the_planted_key(backend: Backend) {
     let ground = Ground::open(backend).await;
-    let link = ground.seawall.link();
+    let client = ground.seawall.client();
     let hot = ground.seawall.hot_survey();
     let advice = hot.by_frequency(|_| {}, std::future::pending()).await.expect("it answers");
     assert!(matches!(advice, HotFound::Unsupported(text) if text.contains("allkeys-lfu")));
     let policy = cmd("CONFIG").arg("SET").arg("maxmemory-policy").arg("allkeys-lfu").take();
-    link.send(b"", &policy).await.expect("it is set");
+    client.send(b"", &policy).await.expect("it is set");
     ground.fill(500).await;
-    link.send(b"hot", cmd("SET").arg("hot").arg(1)).await.expect("it is written");
+    client.send(b"hot", cmd("SET").arg("hot").arg(1)).await.expect("it is written");
     for _ in 0..2_000 {
-        link.send(b"hot", cmd("GET").arg("hot")).await.expect("it is read");
+        client.send(b"hot", cmd("GET").arg("hot")).await.expect("it is read");
     }
     let report =
         found(hot.by_frequency(|_| {}, std::future::pending()).await.expect("it is there"));

@@ -62,13 +62,13 @@ async fn dump(compress: &str) -> (Vec<u8>, HashMap<String, (Kind, u64, u64)>) {
 
 async fn dump_of(fill: &str, compress: &str) -> (Vec<u8>, HashMap<String, (Kind, u64, u64)>) {
     let ground = Ground::open(Backend::Redis).await;
-    let link = ground.seawall.link();
+    let client = ground.seawall.client();
     let send = async |words: &[&str]| {
         let mut command = cmd(words[0]);
         words[1..].iter().for_each(|word| {
             command.arg(word);
         });
-        link.send(b"", &command).await.expect("it is carried out")
+        client.send(b"", &command).await.expect("it is carried out")
     };
     send(&["CONFIG", "SET", "rdbcompression", compress]).await;
     send(&["EVAL", fill, "0"]).await;

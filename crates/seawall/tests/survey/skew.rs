@@ -13,23 +13,23 @@ use crate::ground::Ground;
 /// One slot has most of the memory, by one key; another takes most of the reads.
 async fn the_planted_slots_are_found(backend: Backend) {
     let ground = Ground::open(backend).await;
-    let link = ground.seawall.link().clone();
+    let client = ground.seawall.client().clone();
     for number in 0..500 {
         let key = format!("even:{number}");
-        link.send(key.as_bytes(), cmd("SET").arg(&key).arg("x")).await.expect("it is written");
+        client.send(key.as_bytes(), cmd("SET").arg(&key).arg("x")).await.expect("it is written");
     }
     let big = "{heavy}:list";
     let set = cmd("SET").arg(big).arg("x".repeat(1_000_000)).take();
-    link.send(big.as_bytes(), &set).await.expect("it is written");
+    client.send(big.as_bytes(), &set).await.expect("it is written");
     if backend == Backend::Cluster {
         ground.settle().await;
     }
     let load = tokio::spawn({
-        let link = link.clone();
+        let client = client.clone();
         async move {
             for step in 0u64.. {
                 let key = if step % 4 == 0 { format!("even:{}", step % 500) } else { "hot".into() };
-                if link.send(key.as_bytes(), cmd("GET").arg(&key)).await.is_err() {
+                if client.send(key.as_bytes(), cmd("GET").arg(&key)).await.is_err() {
                     return;
                 }
             }
@@ -43,7 +43,7 @@ async fn the_planted_slots_are_found(backend: Backend) {
     let heavy = &report.heavy_slots[0];
     let slot: u16 = match backend {
         Backend::Cluster => {
-            link.query(b"x", cmd("CLUSTER").arg("KEYSLOT").arg(big)).await.expect("a slot")
+            client.query(b"x", cmd("CLUSTER").arg("KEYSLOT").arg(big)).await.expect("a slot")
         }
         _ => heavy.slot,
     };
@@ -90,11 +90,11 @@ async fn the_planted_slots_are_found_on_embedded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sample_stands_for_the_rest() {
     let ground = Ground::open(Backend::Redis).await;
-    let link = ground.seawall.link();
+    let client = ground.seawall.client();
     for number in 0..5_000 {
         let key = format!("even:{number:04}");
         let commands = vec![(key.clone().into_bytes(), cmd("SET").arg(&key).arg("x").take())];
-        link.send_all(commands).await.remove(0).expect("it is written");
+        client.send_all(commands).await.remove(0).expect("it is written");
     }
     let all = ground.seawall.skew_survey().rate(0);
     let (whole, _) = all.run(|_| {}, std::future::pending()).await.expect("it begins");

@@ -8,9 +8,9 @@ use crate::ground::Ground;
 async fn a_sweep_takes_away_what_matches_and_nothing_else(backend: Backend) {
     let ground = Ground::open(backend).await;
     ground.fill(1_000).await;
-    let link = ground.seawall.link();
+    let client = ground.seawall.client();
     let add = |number: u64| (b"other".to_vec(), cmd("RPUSH").arg("other").arg(number).take());
-    link.send_all((0..5_000).map(add).collect()).await.pop().expect("a reply").expect("written");
+    client.send_all((0..5_000).map(add).collect()).await.pop().expect("a reply").expect("written");
     let sweep = ground.seawall.sweep("fill:*").rate(0);
     let (preview, end) = sweep.preview(|_| {}, std::future::pending()).await.expect("it begins");
     assert!(matches!(end, End::Complete), "{end:?}");

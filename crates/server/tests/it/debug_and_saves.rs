@@ -10,7 +10,7 @@ use std::{
 use crate::support::{ask, client, eventually, request, serve};
 use seawall_server::{
     Config, Handle, Server,
-    log::{Disk, DiskFile, SNAPSHOT_FILE, open_journal_on, sim::SimDisk},
+    aof::{Disk, DiskFile, SNAPSHOT_FILE, open_journal_on, sim::SimDisk},
 };
 
 const NO_DEBUG: &str = "-ERR DEBUG command not allowed. If the enable-debug-command option is set to \

@@ -11,7 +11,7 @@ use std::{
 use crate::support::{PATIENCE, ask, client, eventually, expect, request};
 use seawall_server::{
     Config, Handle, Server,
-    log::{
+    aof::{
         LOG_FILE, open_journal_on,
         sim::{Faults, SimDisk},
     },

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::living::{Host, Random, restart, state};
 use seawall_engine::effects::{Effects, Operation};
 use seawall_engine::{Cursor, Part, Reach, Slice, Touch};
-use seawall_server::log::sim::SimDisk;
-use seawall_server::log::{DumpSource, Rewrite, SNAPSHOT_FILE, SharedSource, Step, Target};
+use seawall_server::aof::sim::SimDisk;
+use seawall_server::aof::{DumpSource, Rewrite, SNAPSHOT_FILE, SharedSource, Step, Target};
 
 /// Elements of each large collection, of about 250 bytes.
 const ELEMENTS: u64 = 6000;
@@ -216,7 +216,7 @@ fn the_engine_is_held_for_a_bounded_piece_of_work() {
         if target == Target::Snapshot {
             let copy = SimDisk::new(2);
             let snapshot = disk.contents(SNAPSHOT_FILE).expect("a snapshot");
-            copy.put(seawall_server::log::LOG_FILE, &snapshot);
+            copy.put(seawall_server::aof::LOG_FILE, &snapshot);
             assert!(state(&restart(&copy)) == state(&host.core));
         }
     }

@@ -10,7 +10,7 @@ use std::{
 use crate::support::{ask, client, eventually, expect, request, serve};
 use seawall_server::{
     Config, Handle, Server,
-    log::{open_journal_on, sim::SimDisk},
+    aof::{open_journal_on, sim::SimDisk},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use seawall_engine::effects::{Effects, Operation};
 use seawall_engine::{Core, Cursor, Logging, ManualClock, Options, Peer, SessionId, Transport};
-use seawall_server::log::sim::SimDisk;
-use seawall_server::log::{
+use seawall_server::aof::sim::SimDisk;
+use seawall_server::aof::{
     DumpSource, LOG_FILE, Log, Options as LogOptions, Policy, SharedSource, load,
 };
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use seawall_engine::effects::{Effects, Operation};
-use seawall_server::log::sim::{Faults, SimDisk};
-use seawall_server::log::{
+use seawall_server::aof::sim::{Faults, SimDisk};
+use seawall_server::aof::{
     Clock, LOG_FILE, Loaded, Log, LogError, Options, Policy, Verdict, check, load, repair,
 };
 

@@ -4,8 +4,8 @@
 //! that they straddle the cursor. Seeds are printed; `SEAWALL_SOAK=1` runs twenty times as many.
 
 use crate::living::{Host, Random, restart, state};
-use seawall_server::log::sim::SimDisk;
-use seawall_server::log::{Rewrite, Step, Target};
+use seawall_server::aof::sim::SimDisk;
+use seawall_server::aof::{Rewrite, Step, Target};
 
 impl Random {
     fn key(&mut self, prefix: &str) -> String {

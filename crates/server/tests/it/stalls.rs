@@ -12,7 +12,7 @@ use std::{
 use crate::support::{ask, client, eventually, expect, request, serve};
 use seawall_server::{
     Config, Server,
-    log::{Disk, DiskFile, LOG_FILE, open_journal_on, sim::SimDisk},
+    aof::{Disk, DiskFile, LOG_FILE, open_journal_on, sim::SimDisk},
 };
 
 /// INFO is brought up to date once a second.

@@ -16,8 +16,8 @@ use std::{
 use redis::Value;
 use seawall_client::{
     Handle, MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS,
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -274,12 +274,12 @@ impl Core {
             };
             window.push(self.apply(bucket, operation, items));
             if bytes > BYTES_IN_FLIGHT {
-                answers.extend(self.handle().link().run_all(&window).await);
+                answers.extend(self.handle().client().run_all(&window).await);
                 window.clear();
                 bytes = 0;
             }
         }
-        answers.extend(self.handle().link().run_all(&window).await);
+        answers.extend(self.handle().client().run_all(&window).await);
         answers
     }
 
@@ -287,7 +287,7 @@ impl Core {
         layout.next.filter(|_| moved).unwrap_or(layout.current)
     }
 
-    fn apply(&self, bucket: &Bucket, operation: Operation, items: &[Open]) -> Call {
+    fn apply(&self, bucket: &Bucket, operation: Operation, items: &[Open]) -> ScriptInvocation {
         let mut call = APPLY
             .on(&bucket.keys())
             .arg(self.kind().exists())
@@ -309,7 +309,7 @@ impl Core {
     async fn open_gate(&self, layout: &Layout, bucket: &Bucket) -> Result<()> {
         if self.look().await?.as_deref() == Some(layout) {
             let open = GATE.on(&[&bucket.gate]).arg("open").arg(0);
-            self.handle().link().run(&open).await?;
+            self.handle().client().run(&open).await?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Core {
     pub(super) async fn close_gate(&self, bucket: &Bucket) -> Result<()> {
         let millis = u64::try_from(TOMBSTONE.as_millis()).unwrap_or(u64::MAX >> 12);
         let close = GATE.on(&[&bucket.gate]).arg("gone").arg(millis);
-        self.handle().link().run(&close).await.map(drop)
+        self.handle().client().run(&close).await.map(drop)
     }
 }
 

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -137,7 +137,7 @@ impl Core {
             .arg(BATCH_BYTES)
             .arg(u64::try_from(TOMBSTONE.as_millis()).unwrap_or(u64::MAX >> 12))
             .arg(purpose);
-        let mut reply = self.handle().link().eval::<Vec<Value>>(&call).await?.into_iter();
+        let mut reply = self.handle().client().eval::<Vec<Value>>(&call).await?.into_iter();
         match (reply.next(), reply.next()) {
             (Some(Value::BulkString(word)), None) if word == b"gone" => Ok(Slice::Gone),
             (Some(Value::BulkString(word)), None) if word == b"none" => Ok(Slice::None),
@@ -166,7 +166,7 @@ impl Core {
         for (member, value) in members {
             shares.entry(place(&member) % next.buckets).or_default().push((member, value));
         }
-        let calls: Result<Vec<(Call, i64)>> = shares
+        let calls: Result<Vec<(ScriptInvocation, i64)>> = shares
             .into_iter()
             .map(|(index, share)| {
                 let to = self.names.bucket(layout, next, index)?;
@@ -178,8 +178,8 @@ impl Core {
                 Ok((call, i64::try_from(share.len()).unwrap_or(i64::MAX)))
             })
             .collect();
-        let (calls, counts): (Vec<Call>, Vec<i64>) = calls?.into_iter().unzip();
-        for (reply, count) in self.handle().link().run_all(&calls).await.into_iter().zip(counts) {
+        let (calls, counts): (Vec<ScriptInvocation>, Vec<i64>) = calls?.into_iter().unzip();
+        for (reply, count) in self.handle().client().run_all(&calls).await.into_iter().zip(counts) {
             let there: i64 = redis::from_redis_value(reply?)?;
             // Verified before anything is taken out of the old bucket.
             if there != -1 && there != count {
@@ -189,7 +189,7 @@ impl Core {
             }
         }
         let unseal = UNSEAL.on(&from.keys()).arg(self.kind().type_word()).arg(number);
-        self.handle().link().eval(&unseal).await
+        self.handle().client().eval(&unseal).await
     }
 
     /// Removes what old buckets leave behind. Their closed gates stay for a while and end by

@@ -52,7 +52,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     /// The value of a field.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Unexpected`] for bytes that are no `V`.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Unexpected`] for bytes that are no `V`.
     pub async fn get(&self, field: &F) -> Result<Option<V>> {
         read(self.core.one(GET, vec![bytes(field)]).await?)
     }
@@ -69,7 +69,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     /// Sets a field. True when it is new.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`] for a field or value that is too long.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for a field or value that is too long.
     pub async fn set(&self, field: &F, value: &V) -> Result<bool> {
         Ok(number(self.core.one(SET, vec![bytes(field), bytes(value)]).await?)? == 1)
     }
@@ -102,7 +102,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     /// Removes fields. How many were there.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn remove(&self, fields: &[F]) -> Result<u64> {
         total(
             self.core.each(REMOVE, fields.iter().map(|field| vec![bytes(field)]).collect()).await?,
@@ -113,7 +113,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     /// both places.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn len(&self) -> Result<u64> {
         self.core.count().await
     }
@@ -151,7 +151,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     /// undone is done first. `progress` hears of each slice.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn grow(&self, buckets: u64, progress: impl FnMut(Growth)) -> Result<Growth> {
         self.core.grow(buckets, progress).await
     }
@@ -168,7 +168,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
     /// Removes everything, in slices. How many fields were removed.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use seawall_client::{
     Handle,
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -112,7 +112,7 @@ impl Names {
 
     async fn change(&self, how: &str, one: &[u8], other: &str) -> Result<Option<Layout>> {
         let call = DIRECTORY.on(&[&*self.directory]).arg(how).arg(one).arg(other);
-        let reply: Vec<Vec<u8>> = self.handle.link().eval(&call).await?;
+        let reply: Vec<Vec<u8>> = self.handle.client().eval(&call).await?;
         let [epoch, buckets, next_epoch, next_buckets, plain] = reply.as_slice() else {
             return Err(Error::unexpected("a directory of another shape"));
         };

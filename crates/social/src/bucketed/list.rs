@@ -21,8 +21,8 @@ use redis::Value;
 use seawall_client::unlink_slowly;
 use seawall_client::{
     Handle, MAX_COMMAND_MEMBERS,
+    client::Script,
     error::{Error, Result},
-    link::Script,
 };
 
 use super::{
@@ -88,7 +88,7 @@ impl<V: Element> BucketedList<V> {
     /// Appends an element; how many there are then.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`] for an element that is too long. After
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for an element that is too long. After
     /// [`Error::Indeterminate`] nobody knows whether it was appended.
     pub async fn push_back(&self, value: &V) -> Result<u64> {
         self.push("push_back", value).await
@@ -105,7 +105,7 @@ impl<V: Element> BucketedList<V> {
     /// Takes the last element.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send). After [`Error::Indeterminate`] it may be gone.
+    /// As [`Client::send`](seawall_client::Client::send). After [`Error::Indeterminate`] it may be gone.
     pub async fn pop_back(&self) -> Result<Option<V>> {
         self.call("pop_back", &[]).await?.elements.pop().map(element).transpose()
     }
@@ -121,7 +121,7 @@ impl<V: Element> BucketedList<V> {
     /// How many elements there are.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn len(&self) -> Result<u64> {
         Ok(self.look().await?.length.unsigned_abs())
     }
@@ -137,7 +137,7 @@ impl<V: Element> BucketedList<V> {
     /// Elements from an index on, at most 1,000 and fewer when they are long: go on behind the last.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`] for too many at once.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for too many at once.
     pub async fn range(&self, start: u64, count: usize) -> Result<Vec<V>> {
         if count > MAX_COMMAND_MEMBERS {
             return Err(Error::Invalid(format!(
@@ -167,7 +167,7 @@ impl<V: Element> BucketedList<V> {
     /// Removes everything, chunk by chunk. How many elements were removed.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn remove_all(&self) -> Result<u64> {
         let ends = self.look().await?;
         let mut removed = 0;
@@ -177,7 +177,7 @@ impl<V: Element> BucketedList<V> {
         }
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(&*self.directory);
-        self.handle.link().send(&self.directory, &unlink).await?;
+        self.handle.client().send(&self.directory, &unlink).await?;
         Ok(removed)
     }
 
@@ -225,7 +225,7 @@ impl<V: Element> BucketedList<V> {
         keys.extend([head, tail, head - 1, tail + 1].map(|number| self.chunk(number)));
         keys.extend(chunks.map(|number| self.chunk(number)));
         let call = LIST.on(&keys).arg(head).arg(tail).arg(CHUNK).arg(what).arg(args);
-        let mut reply = self.handle.link().eval::<Vec<Value>>(&call).await?.into_iter();
+        let mut reply = self.handle.client().eval::<Vec<Value>>(&call).await?.into_iter();
         let word: String = redis::from_redis_value(reply.next().unwrap_or(Value::Nil))?;
         if word == "moved" {
             let numbers: Result<Vec<i64>> =

@@ -101,10 +101,10 @@ impl Core {
     /// Begins the collection as this existing key: its members are where they were, until it grows.
     async fn adopt(&self, key: &[u8]) -> Result<()> {
         beside(key)?;
-        let (link, name) = (self.handle().link(), String::from_utf8_lossy(key));
+        let (client, name) = (self.handle().client(), String::from_utf8_lossy(key));
         let mut ask = redis::cmd("TYPE");
         ask.arg(key);
-        let found: String = link.query(key, &ask).await?;
+        let found: String = client.query(key, &ask).await?;
         let refuse =
             |why: String| Err(Error::Invalid(format!("{name:?} cannot be taken over: {why}")));
         if found != self.kind().type_word() {
@@ -112,7 +112,7 @@ impl Core {
         }
         let mut ask = redis::cmd("PTTL");
         ask.arg(key);
-        if link.query::<i64>(key, &ask).await? >= 0 {
+        if client.query::<i64>(key, &ask).await? >= 0 {
             return refuse("it has a lifetime, which only one key can have as a whole".into());
         }
         let layout = self.names.create(key, 1).await?;

@@ -48,7 +48,7 @@ impl<M: Element> BucketedSet<M> {
     /// Adds members. How many are new.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`](seawall_client::Error::Invalid) for a member
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`](seawall_client::Error::Invalid) for a member
     /// that is too long. After an error some may have been added.
     pub async fn add(&self, members: &[M]) -> Result<u64> {
         total(self.core.each(ADD, args(members)).await?)
@@ -57,7 +57,7 @@ impl<M: Element> BucketedSet<M> {
     /// Whether a member is there.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn contains(&self, member: &M) -> Result<bool> {
         Ok(number(self.core.one(HAS, vec![member.to_bytes().into_owned()]).await?)? == 1)
     }
@@ -65,7 +65,7 @@ impl<M: Element> BucketedSet<M> {
     /// The same for many members, in their order.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn contains_many(&self, members: &[M]) -> Result<Vec<bool>> {
         let replies = self.core.each(HAS, args(members)).await?;
         replies.into_iter().map(|reply| Ok(number(reply)? == 1)).collect()
@@ -74,7 +74,7 @@ impl<M: Element> BucketedSet<M> {
     /// Removes members. How many were there.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn remove(&self, members: &[M]) -> Result<u64> {
         total(self.core.each(REMOVE, args(members)).await?)
     }
@@ -82,7 +82,7 @@ impl<M: Element> BucketedSet<M> {
     /// How many members there are; see [`BucketedHash::len`](super::BucketedHash::len).
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn len(&self) -> Result<u64> {
         self.core.count().await
     }
@@ -99,7 +99,7 @@ impl<M: Element> BucketedSet<M> {
     /// at least once, as with SCAN.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send);
+    /// As [`Client::send`](seawall_client::Client::send);
     /// [`Error::Unexpected`](seawall_client::Error::Unexpected) for bytes that are no `M`.
     pub async fn scan(&self, cursor: &Cursor) -> Result<(Vec<M>, Option<Cursor>)> {
         let page = self.core.page(cursor).await?;
@@ -110,7 +110,7 @@ impl<M: Element> BucketedSet<M> {
     /// Raises the number of buckets, as [`BucketedHash::grow`](super::BucketedHash::grow).
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn grow(&self, buckets: u64, progress: impl FnMut(Growth)) -> Result<Growth> {
         self.core.grow(buckets, progress).await
     }
@@ -126,7 +126,7 @@ impl<M: Element> BucketedSet<M> {
     /// Removes everything, in slices. How many members were removed.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }

@@ -11,8 +11,8 @@ use redis::Value;
 use seawall_client::Handle;
 use seawall_client::{
     MAX_COMMAND_MEMBERS,
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -87,7 +87,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// Adds members, or gives them new scores. How many are new.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`] for a member that is too long or a
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for a member that is too long or a
     /// score that is no number. After an error some may have been added.
     pub async fn add(&self, places: &[Place<M>]) -> Result<u64> {
         let all: Result<Vec<_>> = places
@@ -111,7 +111,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// A member's score.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn score(&self, member: &M) -> Result<Option<f64>> {
         score(self.core.one(SCORE, vec![member.to_bytes().into_owned()]).await?)
     }
@@ -119,7 +119,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// The scores of many members, in their order.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn scores(&self, members: &[M]) -> Result<Vec<Option<f64>>> {
         let all = members.iter().map(|member| vec![member.to_bytes().into_owned()]).collect();
         self.core.each(SCORE, all).await?.into_iter().map(score).collect()
@@ -128,7 +128,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// Removes members. How many were there.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn remove(&self, members: &[M]) -> Result<u64> {
         let all = members.iter().map(|member| vec![member.to_bytes().into_owned()]).collect();
         total(self.core.each(REMOVE, all).await?)
@@ -138,7 +138,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// counted or not.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn rank(&self, order: Order, member: &M) -> Result<Option<u64>> {
         let Some(score) = self.score(member).await? else { return Ok(None) };
         let from = (score, member.to_bytes().into_owned());
@@ -156,7 +156,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// The members after a place, at most 200 of them. The place need not be there any more.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send); [`Error::Invalid`] for too many at once,
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for too many at once,
     /// [`Error::Unexpected`] for bytes that are no `M`.
     pub async fn after(
         &self,
@@ -196,7 +196,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// How many members there are; see [`BucketedHash::len`](super::BucketedHash::len).
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send).
+    /// As [`Client::send`](seawall_client::Client::send).
     pub async fn len(&self) -> Result<u64> {
         self.core.count().await
     }
@@ -226,7 +226,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// Raises the number of buckets, as [`BucketedHash::grow`](super::BucketedHash::grow).
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn grow(&self, buckets: u64, progress: impl FnMut(Growth)) -> Result<Growth> {
         self.core.grow(buckets, progress).await
     }
@@ -242,7 +242,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// Removes everything, in slices. How many members were removed.
     ///
     /// # Errors
-    /// As [`Link::send`](seawall_client::Link::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }
@@ -289,7 +289,7 @@ impl<M: Element> BucketedSortedSet<M> {
                 let buckets: Result<Vec<_>> = (0..generation.buckets)
                     .map(|index| core.names.bucket(&layout, generation, index))
                     .collect();
-                let calls: Vec<Call> = buckets?
+                let calls: Vec<ScriptInvocation> = buckets?
                     .iter()
                     .map(|bucket| {
                         AFTER
@@ -300,7 +300,7 @@ impl<M: Element> BucketedSortedSet<M> {
                             .arg(count)
                     })
                     .collect();
-                for reply in core.handle().link().run_all(&calls).await {
+                for reply in core.handle().client().run_all(&calls).await {
                     let (state, before, items): (String, u64, Vec<Vec<u8>>) =
                         redis::from_redis_value(reply?)?;
                     if state == "gone" && layout.next.is_none() {

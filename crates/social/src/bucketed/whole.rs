@@ -7,8 +7,8 @@
 use redis::Value;
 use seawall_client::unlink_slowly;
 use seawall_client::{
+    client::{Script, ScriptInvocation},
     error::{Error, Result},
-    link::{Call, Script},
 };
 
 use super::{
@@ -72,11 +72,11 @@ impl Core {
                     .map(|index| self.names.bucket(&layout, generation, index))
                     .collect();
                 let buckets = buckets?;
-                let calls: Vec<Call> = buckets
+                let calls: Vec<ScriptInvocation> = buckets
                     .iter()
                     .map(|bucket| COUNT.on(&bucket.keys()).arg(self.kind().count()))
                     .collect();
-                let replies = self.handle().link().run_all(&calls).await;
+                let replies = self.handle().client().run_all(&calls).await;
                 for (bucket, reply) in buckets.iter().zip(replies) {
                     let (state, count, sealed): (String, u64, u64) =
                         redis::from_redis_value(reply?)?;
@@ -115,7 +115,7 @@ impl Core {
             .arg(PAGE_MEMBERS)
             .arg(BATCH_BYTES);
         let reply: (String, Vec<u8>, String, Vec<Vec<u8>>) =
-            self.handle().link().eval(&call).await?;
+            self.handle().client().eval(&call).await?;
         let (state, inner, shape, items) = reply;
         cursor.moved |= matches!(state.as_str(), "moving" | "gone");
         cursor.inner = inner;
@@ -178,12 +178,12 @@ impl Core {
                 removed += unlink_slowly(self.handle(), &bucket.data, |_| {}).await?.members;
                 let mut unlink = redis::cmd("UNLINK");
                 unlink.arg(&bucket.moving);
-                self.handle().link().send(&bucket.moving, &unlink).await?;
+                self.handle().client().send(&bucket.moving, &unlink).await?;
             }
         }
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(&*self.names.directory);
-        self.handle().link().send(&self.names.directory, &unlink).await?;
+        self.handle().client().send(&self.names.directory, &unlink).await?;
         self.remember(None);
         Ok(removed)
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use seawall_testkit::backend::{Backend, Stand};
+use seawall_testkit::backend::{Backend, TestBackend};
 use seawall_testkit::{Address, Client};
 
 /// The first port that a URL names.
@@ -14,7 +14,7 @@ fn port(url: &str) -> u16 {
 #[test]
 fn a_shared_stand_answers() {
     for backend in Backend::all() {
-        let stand = Stand::shared(backend).unwrap();
+        let stand = TestBackend::shared(backend).unwrap();
         assert_eq!(stand.backend(), backend);
         if backend == Backend::Embedded {
             assert_eq!(stand.url(), "embedded:");
@@ -28,9 +28,9 @@ fn a_shared_stand_answers() {
 #[test]
 fn private_stands_start_quickly_and_hand_their_processes_out() {
     let started = Instant::now();
-    let redis = Stand::private(Backend::Redis).unwrap();
-    let sentinel = Stand::private(Backend::Sentinel).unwrap();
-    let cluster = Stand::private(Backend::Cluster).unwrap();
+    let redis = TestBackend::private(Backend::Redis).unwrap();
+    let sentinel = TestBackend::private(Backend::Sentinel).unwrap();
+    let cluster = TestBackend::private(Backend::Cluster).unwrap();
     // About 1.5 s on two idle cores; a start that has to be tried again would show.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(redis.server().is_some() && redis.cluster().is_none());

@@ -1,0 +1,333 @@
+//! A Redis Cluster: which node has a slot, and following it when it moves.
+//!
+//! Routing is our own, over the same [`Node`]s that single servers use, because the toolkit's
+//! promises need three things of it: one pipeline for each node whatever the slots, nothing sent
+//! twice behind the caller's back, and a node that is down failing only its own slots.
+//!
+//! `MOVED` is followed and the map is read again; `ASK` is followed for this one command;
+//! `TRYAGAIN` and `CLUSTERDOWN` are waited out for a moment. What these replies refuse was not
+//! carried out, so sending it again is safe. A lost reply is the caller's to judge. Where a whole
+//! pipeline is redirected, it goes on as one for each node that is named.
+
+mod redirect;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
+use redis::{Cmd, Pipeline, Value, cmd};
+use tokio::sync::watch;
+
+use self::redirect::{RedirectedNodes, ask};
+use super::{
+    dial::{Address, Dialer},
+    multiplexed::Pulse,
+    node::Node,
+    slot::{SLOTS, slot},
+    url::Host,
+};
+use crate::error::{Error, Result};
+
+/// How often one command is sent on before its refusal is passed to the caller.
+const MAX_HOPS: u32 = 8;
+const FIRST_WAIT: Duration = Duration::from_millis(5);
+/// However many commands are redirected at once, the map is not read more often than this.
+const MAP_AGE: Duration = Duration::from_millis(50);
+/// A node that does not say who has which slot within this is not waited for alone.
+const HEDGE: Duration = Duration::from_millis(50);
+/// How often the map is read when nothing happens.
+const MAP_REFRESH: Duration = Duration::from_secs(5);
+const NOBODY: u16 = u16::MAX;
+
+/// A Cluster.
+pub(crate) struct Cluster {
+    dialer: Arc<Dialer>,
+    seeds: Vec<Host>,
+    map: ArcSwap<Map>,
+    /// When the map was last read, and what came of it.
+    reading: tokio::sync::Mutex<Option<(Instant, Result<()>)>>,
+    /// Told when the map may be wrong and nobody can wait for a better one.
+    doubt: tokio::sync::Notify,
+    /// Changes whenever the map was read.
+    seen: watch::Sender<u64>,
+    redirected: RedirectedNodes,
+}
+
+/// Who has which slot.
+struct Map {
+    owners: Box<[u16; SLOTS]>,
+    nodes: Vec<Arc<Node>>,
+}
+
+impl Map {
+    fn owner(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(self.owners[usize::from(slot)]))
+    }
+}
+
+impl Cluster {
+    /// A Cluster whose map is read when it is first needed, through the first of these hosts that
+    /// answers.
+    pub(crate) fn new(dialer: Arc<Dialer>, seeds: Vec<Host>) -> Self {
+        let empty = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };
+        Cluster {
+            dialer,
+            seeds,
+            map: ArcSwap::from_pointee(empty),
+            reading: tokio::sync::Mutex::default(),
+            doubt: tokio::sync::Notify::new(),
+            seen: watch::Sender::new(0),
+            redirected: RedirectedNodes::default(),
+        }
+    }
+
+    /// Sends one command to the node that has the key.
+    pub(crate) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
+        let slot = slot(key);
+        let mut wait = FIRST_WAIT;
+        let mut next: Option<(Arc<Node>, bool)> = None;
+        for _ in 0..MAX_HOPS {
+            let (node, asking) = match next.take() {
+                Some(redirected) => redirected,
+                None => (self.owner(slot).await?, false),
+            };
+            let reply = if asking { ask(&node, command).await } else { node.send(command).await };
+            match reply {
+                Err(Error::Refused { code, message }) if &*code == "MOVED" => {
+                    self.read_map().await.ok();
+                    next = self.redirected(&message).map(|node| (node, false));
+                }
+                Err(Error::Refused { code, message }) if &*code == "ASK" => {
+                    next = self.redirected(&message).map(|node| (node, true));
+                }
+                Err(Error::Refused { code, .. })
+                    if matches!(&*code, "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MASTERDOWN") =>
+                {
+                    tokio::time::sleep(wait).await;
+                    wait *= 2;
+                    self.read_map().await.ok();
+                }
+                // Nothing was sent: worth another look at who has the slot now.
+                Err(Error::Unavailable(cause)) => {
+                    self.read_map().await.ok();
+                    match self.map.load().owner(slot) {
+                        Some(owner) if !Arc::ptr_eq(owner, &node) => {
+                            next = Some((Arc::clone(owner), false));
+                        }
+                        _ => return Err(Error::Unavailable(cause)),
+                    }
+                }
+                Err(error) => {
+                    if error.is_indeterminate() {
+                        self.doubt.notify_one();
+                    }
+                    return Err(error);
+                }
+                done => return done,
+            }
+        }
+        Err(Error::Unavailable(
+            format!("slot {slot} found no home after {MAX_HOPS} attempts").into(),
+        ))
+    }
+
+    /// Sends several commands, one pipeline for each node, all at once; a reply for each.
+    pub(crate) async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
+        let map = self.map.load_full();
+        let mut groups: HashMap<u16, Vec<usize>> = HashMap::new();
+        for (index, (key, _)) in commands.iter().enumerate() {
+            groups.entry(map.owners[usize::from(slot(key))]).or_default().push(index);
+        }
+        let sent = groups.into_iter().map(async |(owner, indexes)| {
+            let replies =
+                self.send_group(map.nodes.get(usize::from(owner)), &indexes, &commands).await;
+            indexes.into_iter().zip(replies).collect::<Vec<_>>()
+        });
+        let mut replies: Vec<_> = join_all(sent).await.into_iter().flatten().collect();
+        replies.sort_unstable_by_key(|(index, _)| *index);
+        replies.into_iter().map(|(_, reply)| reply).collect()
+    }
+
+    async fn send_group(
+        &self,
+        node: Option<&Arc<Node>>,
+        indexes: &[usize],
+        commands: &[(Vec<u8>, Cmd)],
+    ) -> Vec<Result<Value>> {
+        let one_by_one = async |indexes: &[usize]| {
+            let each =
+                indexes.iter().map(|&index| self.send(&commands[index].0, &commands[index].1));
+            join_all(each).await
+        };
+        let Some(node) = node else { return one_by_one(indexes).await };
+        let mut pipeline = Pipeline::with_capacity(indexes.len());
+        for &index in indexes {
+            pipeline.add_command(commands[index].1.clone());
+        }
+        match node.send_all(&pipeline).await {
+            // The node is gone or has moved: nothing was sent.
+            Err(Error::Unavailable(_)) => one_by_one(indexes).await,
+            Err(error) => indexes.iter().map(|_| Err(error.clone())).collect(),
+            Ok(replies) => self.follow_all(replies, indexes, commands).await,
+        }
+    }
+
+    /// The node that has this slot.
+    pub(crate) async fn owner(&self, slot: u16) -> Result<Arc<Node>> {
+        if let Some(node) = self.map.load().owner(slot) {
+            return Ok(Arc::clone(node));
+        }
+        self.read_map().await?;
+        let owner = self.map.load().owner(slot).cloned();
+        owner.ok_or_else(|| Error::Unavailable(format!("no node has slot {slot}").into()))
+    }
+
+    pub(crate) fn dialer(&self) -> Arc<Dialer> {
+        Arc::clone(&self.dialer)
+    }
+
+    /// The number of the node that has this slot now; 0 when nobody has it.
+    pub(crate) fn node_number(&self, slot: u16) -> u64 {
+        self.map.load().owner(slot).map_or(0, |node| node.number())
+    }
+
+    /// The offset of the clock of the server that has this slot, where it is known.
+    pub(crate) fn offset_micros(&self, slot: u16) -> Option<i64> {
+        self.map.load().owner(slot)?.offset_micros()
+    }
+
+    /// What came from the node that has this slot; `None` without a connection.
+    pub(crate) fn pulse(&self, slot: u16, look: bool) -> Option<Pulse> {
+        self.map.load().owner(slot).and_then(|node| node.pulse(look))
+    }
+
+    /// All primaries that are known.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.map.load().nodes.clone()
+    }
+
+    /// Waits until this address is no longer that of a node with slots.
+    pub(crate) async fn left(&self, address: &Address) {
+        let mut seen = self.seen.subscribe();
+        while self.nodes().iter().any(|node| *node.address() == *address) {
+            if seen.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Forgets all connections for good.
+    pub(crate) fn close(&self) {
+        let redirected = self.redirected.take();
+        self.nodes().iter().chain(&redirected).for_each(|node| node.close());
+    }
+
+    /// Keeps the map fresh and its nodes connected until the Cluster is gone.
+    pub(crate) async fn keep(cluster: Weak<Self>) {
+        loop {
+            let Some(strong) = cluster.upgrade() else { return };
+            join_all(strong.nodes().iter().map(Node::warm_up)).await;
+            let _ = tokio::time::timeout(MAP_REFRESH, strong.doubt.notified()).await;
+            if let Err(error) = strong.read_map().await {
+                tracing::debug!(%error, "the Cluster's map cannot be read");
+            }
+        }
+    }
+
+    /// Reads who has which slot, unless somebody just did, or did while this caller waited.
+    pub(crate) async fn read_map(&self) -> Result<()> {
+        let asked = Instant::now();
+        let mut last = self.reading.lock().await;
+        if let Some((at, outcome)) = &*last
+            && (asked <= *at || at.elapsed() < MAP_AGE)
+        {
+            return outcome.clone();
+        }
+        let outcome = self.ask_around().await.map(|fresh| {
+            self.map.store(Arc::new(fresh));
+            self.seen.send_modify(|count| *count += 1);
+        });
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+
+    /// Asks one node after the other, without waiting long for any: the first answer counts.
+    async fn ask_around(&self) -> Result<Map> {
+        let map = self.map.load_full();
+        let seeds = self.seeds.iter().map(|seed| {
+            Arc::new(Node::new(Arc::clone(&self.dialer), Address::Tcp(seed.clone()), None))
+        });
+        let (connected, others): (Vec<_>, Vec<_>) =
+            map.nodes.iter().cloned().partition(|node| node.is_connected());
+        let mut waiting = connected.into_iter().chain(others).chain(seeds);
+        let mut asked = FuturesUnordered::new();
+        let mut last = Error::Unavailable("no node to ask for the Cluster's slots".into());
+        loop {
+            let next = waiting.next();
+            let alone = next.is_none();
+            if let Some(node) = next {
+                let map = &map;
+                asked.push(async move {
+                    let reply = node.send(cmd("CLUSTER").arg("SLOTS")).await?;
+                    self.parse(reply, &node, map)
+                });
+            }
+            let limit = if alone { self.dialer.connect_timeout * 2 } else { HEDGE };
+            match tokio::time::timeout(limit, asked.next()).await {
+                Ok(Some(Ok(fresh))) => return Ok(fresh),
+                Ok(Some(Err(error))) => last = error,
+                Ok(None) if alone => return Err(last),
+                Err(_) if alone => return Err(last),
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Connections to nodes that are still there are kept.
+    fn parse(&self, reply: Value, asked: &Node, old: &Map) -> Result<Map> {
+        let ranges: Vec<Vec<Value>> = redis::from_redis_value(reply)?;
+        let mut map = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };
+        for range in ranges {
+            let [first, last, primary, ..] = range.as_slice() else {
+                return Err(Error::unexpected("CLUSTER SLOTS has ranges without a primary"));
+            };
+            let (first, last): (u16, u16) =
+                (redis::from_redis_value_ref(first)?, redis::from_redis_value_ref(last)?);
+            let Value::Array(primary) = primary else {
+                return Err(Error::unexpected("CLUSTER SLOTS names nodes in another form"));
+            };
+            let [name, port, ..] = primary.as_slice() else {
+                return Err(Error::unexpected("CLUSTER SLOTS names a node without a port"));
+            };
+            let name: Option<String> = redis::from_redis_value_ref(name)?;
+            let name = match (name, &*asked.address()) {
+                (Some(name), _) if !name.is_empty() && name != "?" => name,
+                (_, Address::Tcp(host)) => host.name.clone(),
+                _ => return Err(Error::unexpected("CLUSTER SLOTS names a node without a host")),
+            };
+            let address = Address::Tcp(Host { name, port: redis::from_redis_value_ref(port)? });
+            let index = match map.nodes.iter().position(|node| *node.address() == address) {
+                Some(index) => index,
+                None => {
+                    let kept = old.nodes.iter().find(|node| *node.address() == address).cloned();
+                    map.nodes.push(
+                        kept.unwrap_or_else(|| self.redirected.admit(&self.dialer, &address)),
+                    );
+                    map.nodes.len() - 1
+                }
+            };
+            let range = map.owners.get_mut(usize::from(first)..=usize::from(last));
+            range
+                .ok_or_else(|| Error::unexpected("CLUSTER SLOTS names slots that do not exist"))?
+                .fill(index as u16);
+        }
+        if map.nodes.is_empty() {
+            return Err(Error::Unavailable("the Cluster has no slots assigned".into()));
+        }
+        Ok(map)
+    }
+}

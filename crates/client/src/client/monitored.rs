@@ -1,0 +1,60 @@
+//! The lines of `MONITOR`: a connection on which nothing but text comes in.
+//!
+//! Read without the parser for replies, because nothing answers a command of ours here, and because a
+//! line may be as long as the longest command: only its beginning is kept.
+
+use redis::Pipeline;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+
+use super::multiplexed::Stream;
+use crate::error::{Error, Result};
+
+/// Bytes of a line that are kept.
+const LINE: usize = 16 << 10;
+
+/// A server that tells what it does.
+pub struct Monitored {
+    stream: BufReader<Box<dyn Stream>>,
+}
+
+impl Monitored {
+    /// Sends a greeting whose last command is `MONITOR`.
+    pub(super) async fn over(stream: Box<dyn Stream>, greeting: &Pipeline) -> Result<Self> {
+        let mut monitored = Monitored { stream: BufReader::new(stream) };
+        monitored.stream.write_all(&greeting.get_packed_pipeline()).await?;
+        monitored.stream.flush().await?;
+        for _ in 0..greeting.len() {
+            let line = monitored.line().await?.ok_or(Error::Unavailable("it hung up".into()))?;
+            if let Some(refusal) = line.strip_prefix('-') {
+                let (code, message) = refusal.split_once(' ').unwrap_or((refusal, ""));
+                return Err(Error::Refused { code: code.into(), message: message.into() });
+            }
+        }
+        Ok(monitored)
+    }
+
+    /// The next line; `None` at the end of the connection.
+    pub async fn next(&mut self) -> Option<String> {
+        let line = self.line().await.ok().flatten()?;
+        Some(line.trim_start_matches('+').to_owned())
+    }
+
+    async fn line(&mut self) -> Result<Option<String>> {
+        let mut line = Vec::new();
+        loop {
+            let some = self.stream.fill_buf().await?;
+            if some.is_empty() {
+                return Ok(None);
+            }
+            let end = some.iter().position(|&byte| byte == b'\n');
+            let part = end.unwrap_or(some.len());
+            let room = LINE.saturating_sub(line.len());
+            line.extend_from_slice(&some[..part.min(room)]);
+            let used = end.map_or(part, |end| end + 1);
+            self.stream.consume(used);
+            if end.is_some() {
+                return Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! One connection that many tasks talk over.
+//!
+//! What decides how many commands a connection carries is how many of them share one write and one
+//! read. So callers put their commands into one buffer, and the task that drives the connection lets
+//! everybody else who is ready run once before it writes: 64 callers become a handful of system calls
+//! instead of 64. A caller who is alone is not made to wait. And when many replies came at once, only
+//! a few callers are answered before the next commands are written: the server is at work again while
+//! the others still read their replies. Measured against the client's own multiplexed connection:
+//! docs/benchmarks-toolkit.md.
+//!
+//! Replies come in the order of commands, so a queue of who waits is all the bookkeeping. A caller
+//! that gave up keeps its place there. Time-outs are kept by the driver, one timer for all: the one
+//! who waits longest is the first in the queue.
+//!
+//! A caller learns whether its command can have been carried out: what was still in the buffer when
+//! the connection ended was certainly not.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    mem,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures_util::task::AtomicWaker;
+use redis::{Cmd, Pipeline};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::oneshot,
+    time::{Instant, Sleep},
+};
+use tokio_util::io::poll_read_buf;
+
+use super::replies::{Replies, Reply};
+use crate::error::{Error, Result};
+
+/// Callers who may wait for one connection. Beyond it a server is so far behind that more of them
+/// would only be answered too late.
+const MAX_WAITING: usize = 1 << 18;
+/// Callers who are answered before commands are written again. Fewer mean more system calls, more
+/// mean that server and callers take turns instead of working at the same time.
+const ANSWERS_AT_ONCE: usize = 16;
+/// A buffer that grew larger than this is not kept for the next commands.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// What a connection runs over.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// A connection; it ends when it is dropped, whatever is still waited for.
+pub(crate) struct MultiplexedConnection {
+    shared: Arc<Shared>,
+    driver: tokio::task::AbortHandle,
+}
+
+struct Shared {
+    /// Of the connection; no other has it.
+    number: u64,
+    outbox: Mutex<Outbox>,
+    driver: AtomicWaker,
+    /// Counts what was read from the server.
+    heard: AtomicU64,
+    /// How often the connection was read and had nothing.
+    looked: AtomicU64,
+}
+
+/// Commands that the driver has not taken yet.
+#[derive(Default)]
+struct Outbox {
+    bytes: Vec<u8>,
+    callers: Vec<Caller>,
+    /// Callers whose commands the driver took and did not answer yet.
+    in_flight: usize,
+    /// The driver was woken and did not look yet.
+    told: bool,
+    /// Why nothing is taken any more.
+    ended: Option<Arc<str>>,
+}
+
+/// Who waits for the next replies.
+enum Caller {
+    One(oneshot::Sender<Result<Reply>>),
+    Several {
+        replies: usize,
+        so_far: Vec<Reply>,
+        answer: oneshot::Sender<Result<Vec<Reply>>>,
+    },
+    /// It was told that it took too long.
+    Late {
+        replies: usize,
+    },
+}
+
+impl Caller {
+    fn fail(self, error: Error) {
+        // Whoever is not there any more need not be told.
+        match self {
+            Caller::One(answer) => drop(answer.send(Err(error))),
+            Caller::Several { answer, .. } => drop(answer.send(Err(error))),
+            Caller::Late { .. } => {}
+        }
+    }
+
+    /// The same caller, told, with its place in the queue kept.
+    fn give_up(&mut self, error: Error) {
+        let replies = match self {
+            Caller::One(_) => 1,
+            Caller::Several { replies, so_far, .. } => *replies - so_far.len(),
+            Caller::Late { replies } => *replies,
+        };
+        mem::replace(self, Caller::Late { replies }).fail(error);
+    }
+}
+
+impl Shared {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Shared {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            outbox: Mutex::default(),
+            driver: AtomicWaker::new(),
+            heard: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+        }
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What came on a connection, and how often it was looked at in vain. Between two of them a server was
+/// silent if the connection was looked at and nothing came; if it was not looked at, it is this process
+/// that is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pulse {
+    connection: u64,
+    /// How much has come from the server.
+    pub heard: u64,
+    /// How often it was asked for a sign of life.
+    pub looked: u64,
+}
+
+impl Pulse {
+    /// Whether something came after `earlier`, and on the same connection.
+    pub fn goes_on_after(self, earlier: Pulse) -> bool {
+        self.connection == earlier.connection && self.heard != earlier.heard
+    }
+}
+
+impl MultiplexedConnection {
+    /// Talks over a stream. Replies are waited for at most this long.
+    pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
+        let shared = Arc::new(Shared::new());
+        let driver = Driver::new(Arc::clone(&shared), stream, patience);
+        let driver = tokio::spawn(driver.run()).abort_handle();
+        MultiplexedConnection { shared, driver }
+    }
+
+    /// How often something came from the server; a connection on which this stands still while
+    /// somebody waits is silent.
+    pub(crate) fn heard(&self) -> u64 {
+        self.shared.heard.load(Ordering::Relaxed)
+    }
+
+    /// What came so far.
+    pub(crate) fn pulse(&self) -> Pulse {
+        let looked = self.shared.looked.load(Ordering::Relaxed);
+        Pulse { connection: self.shared.number, heard: self.heard(), looked }
+    }
+
+    /// Has the connection read once more.
+    pub(crate) fn look(&self) {
+        self.shared.driver.wake();
+    }
+
+    /// Whether commands are still taken.
+    pub(crate) fn is_open(&self) -> bool {
+        self.shared.outbox().ended.is_none()
+    }
+
+    /// Sends one command.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Reply> {
+        let (answer, reply) = oneshot::channel();
+        self.submit(Caller::One(answer), |bytes| command.write_packed_command(bytes))?;
+        reply.await.unwrap_or_else(|_| Err(given_up()))
+    }
+
+    /// Sends several commands in one piece; a reply for each.
+    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Reply>> {
+        let replies = commands.len();
+        if replies == 0 {
+            return Ok(Vec::new());
+        }
+        let (answer, reply) = oneshot::channel();
+        let caller = Caller::Several { replies, so_far: Vec::with_capacity(replies), answer };
+        self.submit(caller, |bytes| {
+            commands.cmd_iter().for_each(|command| command.write_packed_command(bytes));
+        })?;
+        reply.await.unwrap_or_else(|_| Err(given_up()))
+    }
+
+    fn submit(&self, caller: Caller, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let mut outbox = self.shared.outbox();
+        if let Some(cause) = &outbox.ended {
+            return Err(Error::Unavailable(Arc::clone(cause)));
+        }
+        if outbox.in_flight + outbox.callers.len() >= MAX_WAITING {
+            return Err(Error::Unavailable("too many commands wait for the server".into()));
+        }
+        write(&mut outbox.bytes);
+        outbox.callers.push(caller);
+        if !mem::replace(&mut outbox.told, true) {
+            drop(outbox);
+            self.shared.driver.wake();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MultiplexedConnection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// The connection was replaced under a caller.
+fn given_up() -> Error {
+    Error::Indeterminate { waited: Duration::ZERO, cause: "the connection was given up".into() }
+}
+
+/// Reads and writes.
+struct Driver {
+    shared: Arc<Shared>,
+    stream: Box<dyn Stream>,
+    replies: Replies,
+    /// Who waits, in the order of replies, and since when its command is under way.
+    waiting: VecDeque<(Caller, Instant)>,
+    /// How many of them, from the first on, were told that it takes too long.
+    late: usize,
+    outgoing: Vec<u8>,
+    /// How much of it the stream took.
+    written: usize,
+    /// Others were let run before the commands that are there now are written.
+    held_back: bool,
+    /// More may have come than was read so far.
+    unread: bool,
+    patience: Option<Duration>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // It ended by itself, or with its runtime: then nobody else would tell those who wait.
+        self.end("the connection's task ended".into());
+    }
+}
+
+impl Driver {
+    fn new(shared: Arc<Shared>, stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
+        Driver {
+            shared,
+            stream,
+            replies: Replies::default(),
+            waiting: VecDeque::new(),
+            late: 0,
+            outgoing: Vec::new(),
+            written: 0,
+            held_back: false,
+            unread: false,
+            patience,
+            timer: None,
+        }
+    }
+
+    async fn run(mut self) {
+        let cause: Arc<str> = poll_fn(|cx| self.poll(cx)).await.into();
+        tracing::debug!(%cause, "a connection ended");
+        self.end(cause);
+    }
+
+    /// Takes no more commands, and tells everybody who waits.
+    fn end(&mut self, cause: Arc<str>) {
+        let mut outbox = self.shared.outbox();
+        let cause = Arc::clone(outbox.ended.get_or_insert(cause));
+        outbox.bytes = Vec::new();
+        let unsent = mem::take(&mut outbox.callers);
+        drop(outbox);
+        for (caller, since) in self.waiting.drain(..) {
+            let cause = Arc::clone(&cause);
+            caller.fail(Error::Indeterminate { waited: since.elapsed(), cause });
+        }
+        for caller in unsent {
+            caller.fail(Error::Unavailable(Arc::clone(&cause)));
+        }
+    }
+
+    /// Ready with the reason when the connection is at its end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        if let Poll::Ready(cause) = self.read(cx) {
+            return Poll::Ready(cause);
+        }
+        // Before the outbox is looked at: whoever comes after the look finds somebody to wake.
+        self.shared.driver.register(cx.waker());
+        if !self.take(cx) {
+            return Poll::Pending;
+        }
+        if let Poll::Ready(Err(error)) = self.write(cx) {
+            return Poll::Ready(error.to_string());
+        }
+        // Nobody is late whose reply is here: after a standstill of this process there may be many.
+        if !self.unread {
+            self.watch_the_time(cx);
+        }
+        Poll::Pending
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        loop {
+            let before = self.waiting.len();
+            loop {
+                match self.replies.next() {
+                    Ok(Some(reply)) if !self.waiting.is_empty() => self.answer(reply),
+                    Ok(None) => break,
+                    _ => return Poll::Ready("the server's replies make no sense".to_owned()),
+                }
+                if before - self.waiting.len() == ANSWERS_AT_ONCE {
+                    break;
+                }
+            }
+            let answered = before - self.waiting.len();
+            if answered > 0 {
+                self.shared.outbox().in_flight -= answered;
+            }
+            if answered == ANSWERS_AT_ONCE {
+                // Those who were answered run first; what they send is written without delay.
+                self.held_back = true;
+                self.unread = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let read = poll_read_buf(Pin::new(&mut self.stream), cx, self.replies.room());
+            self.unread = false;
+            if read.is_pending() {
+                self.shared.looked.fetch_add(1, Ordering::Relaxed);
+            }
+            match ready!(read) {
+                Ok(0) => return Poll::Ready("the server closed the connection".to_owned()),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(error.to_string()),
+            }
+            self.shared.heard.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Hands a reply to the first in the queue.
+    fn answer(&mut self, reply: Reply) {
+        let Some((caller, _)) = self.waiting.front_mut() else { return };
+        let missing = match caller {
+            Caller::One(_) => 0,
+            Caller::Several { replies, so_far, .. } => *replies - so_far.len() - 1,
+            Caller::Late { replies } => {
+                *replies -= 1;
+                *replies
+            }
+        };
+        if missing > 0 {
+            if let Caller::Several { so_far, .. } = caller {
+                so_far.push(reply);
+            }
+            return;
+        }
+        self.late = self.late.saturating_sub(1);
+        match self.waiting.pop_front() {
+            Some((Caller::One(answer), _)) => drop(answer.send(Ok(reply))),
+            Some((Caller::Several { mut so_far, answer, .. }, _)) => {
+                so_far.push(reply);
+                drop(answer.send(Ok(so_far)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the commands that are there. False when others are to run first, who may bring more.
+    fn take(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut outbox = self.shared.outbox();
+        if outbox.callers.is_empty() {
+            return true;
+        }
+        let alone = outbox.callers.len() == 1 && self.waiting.is_empty();
+        if !alone && !mem::replace(&mut self.held_back, true) {
+            cx.waker().wake_by_ref();
+            return false;
+        }
+        self.held_back = false;
+        outbox.told = false;
+        outbox.in_flight += outbox.callers.len();
+        let now = Instant::now();
+        self.waiting.extend(outbox.callers.drain(..).map(|caller| (caller, now)));
+        if self.written == self.outgoing.len() {
+            self.outgoing.clear();
+            self.written = 0;
+            mem::swap(&mut self.outgoing, &mut outbox.bytes);
+        } else {
+            self.outgoing.append(&mut outbox.bytes);
+        }
+        if outbox.bytes.capacity() > KEPT_BYTES {
+            outbox.bytes = Vec::new();
+        }
+        true
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if self.written == self.outgoing.len() {
+            return Poll::Ready(Ok(()));
+        }
+        while self.written < self.outgoing.len() {
+            let rest = &self.outgoing[self.written..];
+            let count = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;
+            if count == 0 {
+                return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+            }
+            self.written += count;
+        }
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Tells those who waited for too long. The timer is set for the first who does, and looked at
+    /// again when it rings: most of the time everybody was answered by then.
+    fn watch_the_time(&mut self, cx: &mut Context<'_>) {
+        let Some(patience) = self.patience else { return };
+        loop {
+            let Some((_, since)) = self.waiting.get(self.late) else { return };
+            let due = *since + patience;
+            let timer = match &mut self.timer {
+                Some(timer) => timer,
+                None => self.timer.insert(Box::pin(tokio::time::sleep_until(due))),
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.timer = None;
+            let now = Instant::now();
+            while let Some((caller, since)) = self.waiting.get_mut(self.late)
+                && *since + patience <= now
+            {
+                caller.give_up(Error::Indeterminate {
+                    waited: patience,
+                    cause: "the server did not answer in time".into(),
+                });
+                self.late += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

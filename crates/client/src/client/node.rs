@@ -1,0 +1,391 @@
+//! One server, and the one connection that everybody shares to talk to it.
+//!
+//! A node connects when first asked and again after a failure, one attempt at a time, whose outcome
+//! is everybody's who waited for it; it runs in a task of its own, so a caller who gives up takes it
+//! from nobody. While an attempt has just failed the next callers are told so
+//! at once instead of queueing for another (the pause between attempts doubles up to a second), and
+//! while another one runs after a failure they wait for it only a moment: in an outage one caller at
+//! most pays the connect time-out. A connection is given up when it breaks,
+//! when the server says that it no longer takes writes, or when a reply did not come in time *and*
+//! nothing else came meanwhile: a slow command alone does not cost everybody the connection, a
+//! peer that fell silent does.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::future::BoxFuture;
+use metrics::Counter;
+use redis::{Cmd, Pipeline, Value};
+use seawall_resilience::clock::Clock;
+use tokio::sync::{OwnedMutexGuard, watch};
+
+use super::{
+    dial::{Address, Dialer},
+    multiplexed::{MultiplexedConnection, Pulse},
+    replies::Reply,
+    sentinel::Sentinels,
+};
+use crate::error::{Error, Result};
+
+/// No clock is this far off.
+const UNKNOWN: i64 = i64::MIN;
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// After a failed attempt, how long a caller waits for the one that another caller makes.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How often a clock is measured at most, and the round trip that is quick enough.
+const OFFSET_TRIES: usize = 3;
+const QUICK_TRIP: Duration = Duration::from_millis(50);
+
+/// One server.
+pub struct Node {
+    /// No two nodes of a process have the same; never 0.
+    number: u64,
+    dialer: Arc<Dialer>,
+    address: ArcSwap<Address>,
+    /// Asked for the address before each attempt, where sentinels know it.
+    sentinels: Option<Arc<Sentinels>>,
+    live: ArcSwapOption<MultiplexedConnection>,
+    opening: Arc<tokio::sync::Mutex<()>>,
+    attempts: Mutex<Attempts>,
+    /// Counts the connections that were opened.
+    opened: watch::Sender<u64>,
+    /// Counts the changes of the address that others ordered.
+    aimed: watch::Sender<u64>,
+    closed: AtomicBool,
+    /// This server's clock minus ours, in microseconds; `UNKNOWN` before it was measured.
+    offset_micros: AtomicI64,
+    connects: Counter,
+    connect_failures: Counter,
+}
+
+/// What became of the last attempts to connect.
+#[derive(Default)]
+struct Attempts {
+    not_before: Option<Instant>,
+    pause: Duration,
+    error: Option<Error>,
+    ended: Option<Instant>,
+}
+
+impl Attempts {
+    /// What to tell a caller who asked at this time, unless it should try itself.
+    fn verdict(&self, asked: Instant) -> Option<Error> {
+        let recent = self.not_before.is_some_and(|at| Instant::now() < at);
+        let shared = self.ended.is_some_and(|at| asked <= at);
+        if recent || shared { self.error.clone() } else { None }
+    }
+}
+
+impl Node {
+    pub(crate) fn new(
+        dialer: Arc<Dialer>,
+        address: Address,
+        sentinels: Option<Arc<Sentinels>>,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Node {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            dialer,
+            address: ArcSwap::from_pointee(address),
+            sentinels,
+            live: ArcSwapOption::empty(),
+            opening: Arc::default(),
+            attempts: Mutex::default(),
+            opened: watch::Sender::new(0),
+            aimed: watch::Sender::new(0),
+            closed: AtomicBool::new(false),
+            offset_micros: AtomicI64::new(UNKNOWN),
+            connects: metrics::counter!("seawall_connects_total"),
+            connect_failures: metrics::counter!("seawall_connect_failures_total"),
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn address(&self) -> Arc<Address> {
+        self.address.load_full()
+    }
+
+    /// The address after the sentinels, if there are any, were asked.
+    pub(crate) async fn confirmed_address(self: &Arc<Self>) -> Result<Arc<Address>> {
+        if self.sentinels.is_some() {
+            self.live().await?;
+        }
+        Ok(self.address())
+    }
+
+    pub(crate) fn dialer(&self) -> &Arc<Dialer> {
+        &self.dialer
+    }
+
+    /// Changes whenever a new connection was opened.
+    pub(crate) fn opened(&self) -> watch::Receiver<u64> {
+        self.opened.subscribe()
+    }
+
+    /// Changes whenever others ordered another address.
+    pub(crate) fn aimed(&self) -> watch::Receiver<u64> {
+        self.aimed.subscribe()
+    }
+
+    /// This server's clock minus ours, in microseconds, as last measured.
+    pub(crate) fn offset_micros(&self) -> Option<i64> {
+        Some(self.offset_micros.load(Ordering::Relaxed)).filter(|offset| *offset != UNKNOWN)
+    }
+
+    /// Measures the offset between this server's clock and ours. It is off by half the round trip at
+    /// most, so a slow one is measured again.
+    pub(crate) async fn measure_offset(self: &Arc<Self>, clock: &Clock) -> Result<i64> {
+        let mut best: Option<(Duration, i64)> = None;
+        for _ in 0..OFFSET_TRIES {
+            let before = clock.now();
+            let reply = self.send(&redis::cmd("TIME")).await?;
+            let (seconds, micros): (i64, i64) = redis::from_redis_value(reply)?;
+            let trip = clock.now().since(before);
+            let middle = before + trip / 2;
+            let ours = i64::try_from(middle.as_nanos() / 1000).unwrap_or(i64::MAX);
+            let measured = (trip, seconds * 1_000_000 + micros - ours);
+            best = Some(best.map_or(measured, |best| best.min(measured)));
+            if trip <= QUICK_TRIP {
+                break;
+            }
+        }
+        let offset = best.map_or(0, |(_, offset)| offset);
+        self.offset_micros.store(offset, Ordering::Relaxed);
+        Ok(offset)
+    }
+
+    /// Sends one command.
+    pub async fn send(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
+        self.fetch(command).await.map(Value::from)
+    }
+
+    /// The same, with strings as they were read.
+    pub(crate) async fn fetch(self: &Arc<Self>, command: &Cmd) -> Result<Reply> {
+        let mut is_second = false;
+        loop {
+            let live = self.live().await?;
+            let before = live.heard();
+            match live.send(command).await {
+                Ok(reply) => return refused(reply).inspect_err(|error| self.heed(error, &live)),
+                Err(error) => self.failed(error, &live, before, &mut is_second)?,
+            }
+        }
+    }
+
+    /// Sends several commands in one write; a reply for each, or one error for all.
+    pub(crate) async fn send_all(
+        self: &Arc<Self>,
+        commands: &Pipeline,
+    ) -> Result<Vec<Result<Value>>> {
+        let mut is_second = false;
+        loop {
+            let live = self.live().await?;
+            let before = live.heard();
+            match live.send_all(commands).await {
+                Ok(replies) => {
+                    let check = |reply| {
+                        let reply = refused(reply).inspect_err(|error| self.heed(error, &live))?;
+                        Ok(reply.into())
+                    };
+                    return Ok(replies.into_iter().map(check).collect());
+                }
+                Err(error) => self.failed(error, &live, before, &mut is_second)?,
+            }
+        }
+    }
+
+    /// Leaves a connection that does not answer. Where it turns out to have ended before anything was
+    /// sent (the server was restarted, or nobody had used it for long) a new one is worth a try.
+    fn failed(
+        &self,
+        error: Error,
+        live: &Arc<MultiplexedConnection>,
+        before: u64,
+        is_second: &mut bool,
+    ) -> Result<()> {
+        let is_open = live.is_open();
+        if !is_open || live.heard() == before {
+            self.retire(live);
+        }
+        let had_ended = matches!(error, Error::Unavailable(_)) && !is_open;
+        if std::mem::replace(is_second, true) || !had_ended {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// A server that turned into a replica is left for its successor.
+    fn heed(&self, error: &Error, live: &Arc<MultiplexedConnection>) {
+        if error.is_code("READONLY") || error.is_code("MASTERDOWN") {
+            self.retire(live);
+        }
+    }
+
+    fn retire(&self, live: &Arc<MultiplexedConnection>) {
+        let current = self.live.load();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live)) {
+            self.live.compare_and_swap(&current, None);
+        }
+    }
+
+    /// Moves to another address; whatever runs on the old connection is not waited for, an attempt
+    /// to connect begins anew.
+    pub(crate) fn retarget(&self, address: Address) {
+        self.address.store(Arc::new(address));
+        self.live.store(None);
+        *self.attempts() = Attempts::default();
+        self.aimed.send_modify(|count| *count += 1);
+    }
+
+    /// Forgets the connection for good.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.live.store(None);
+        // An attempt under way sees that it is no longer wanted.
+        self.aimed.send_modify(|count| *count += 1);
+    }
+
+    /// Whether there is a connection that works as far as is known.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.live.load().is_some()
+    }
+
+    /// What came on the present connection; `None` without one.
+    pub(crate) fn pulse(&self, look: bool) -> Option<Pulse> {
+        let live = self.live.load();
+        let live = live.as_ref()?;
+        let pulse = live.pulse();
+        if look {
+            live.look();
+        }
+        Some(pulse)
+    }
+
+    /// Connects, so that the first command need not.
+    pub(crate) async fn warm_up(self: &Arc<Self>) {
+        if let Err(error) = self.live().await {
+            tracing::debug!(address = ?self.address, %error, "no connection ahead of time");
+        }
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn live(self: &Arc<Self>) -> Result<Arc<MultiplexedConnection>> {
+        if let Some(live) = self.live.load_full() {
+            return Ok(live);
+        }
+        let asked = Instant::now();
+        let failed = self.attempts().error.clone();
+        let gate = Arc::clone(&self.opening).lock_owned();
+        let one_at_a_time = match failed {
+            None => gate.await,
+            Some(error) => tokio::time::timeout(PATIENCE, gate).await.map_err(|_| error)?,
+        };
+        if let Some(live) = self.live.load_full() {
+            return Ok(live);
+        }
+        if let Some(error) = self.attempts().verdict(asked) {
+            return Err(error);
+        }
+        // It ends by itself: within the connect time-out, or at once when the node is closed.
+        // In the handle's own runtime: the connection outlives that of the caller.
+        let attempt = self.dialer.home.spawn(Arc::clone(self).attempt_alone(one_at_a_time));
+        attempt.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Boxed, because asking the sentinels, which are nodes themselves, is part of it.
+    fn attempt_alone(
+        self: Arc<Self>,
+        one_at_a_time: OwnedMutexGuard<()>,
+    ) -> BoxFuture<'static, Result<Arc<MultiplexedConnection>>> {
+        Box::pin(async move {
+            let outcome = self.attempt().await;
+            drop(one_at_a_time);
+            outcome
+        })
+    }
+
+    /// One attempt to connect, and what is remembered of it.
+    async fn attempt(&self) -> Result<Arc<MultiplexedConnection>> {
+        let opened = self.open_where_aimed().await;
+        let mut attempts = self.attempts();
+        match opened {
+            Ok(connection) => {
+                *attempts = Attempts::default();
+                let live = Arc::new(connection);
+                self.live.store(Some(Arc::clone(&live)));
+                // Looked at after the connection is in its place: whoever closes does it the other way
+                // round, so one of the two sees the other.
+                if self.closed.load(Ordering::SeqCst) {
+                    self.live.store(None);
+                    return Err(Error::Closed);
+                }
+                self.opened.send_modify(|count| *count += 1);
+                self.dialer.connections.send_modify(|count| *count += 1);
+                self.connects.increment(1);
+                Ok(live)
+            }
+            Err(error) => {
+                let now = Instant::now();
+                attempts.pause = (attempts.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                attempts.not_before = Some(now + attempts.pause);
+                attempts.ended = Some(now);
+                attempts.error = Some(error.clone());
+                self.connect_failures.increment(1);
+                tracing::debug!(address = ?self.address, %error, "cannot connect");
+                Err(error)
+            }
+        }
+    }
+
+    /// An attempt; begun again whenever the address changes under it, which takes a fail-over each.
+    async fn open_where_aimed(&self) -> Result<MultiplexedConnection> {
+        let mut aimed = self.aimed.subscribe();
+        loop {
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(Error::Closed);
+            }
+            tokio::select! {
+                opened = self.open() => return opened,
+                _ = aimed.changed() => {}
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<MultiplexedConnection> {
+        if let Some(sentinels) = &self.sentinels {
+            let address = sentinels.primary().await?;
+            self.address.store(Arc::new(Address::Tcp(address)));
+        }
+        self.dialer.shared(&self.address.load()).await
+    }
+}
+
+/// A reply that is an error is an error.
+pub(super) fn refused(reply: Reply) -> Result<Reply> {
+    match reply {
+        Reply::Other(Value::ServerError(error)) => {
+            Err(Error::replied(error.code(), error.details().unwrap_or_default()))
+        }
+        reply => Ok(reply),
+    }
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("address", &self.address.load()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,394 @@
+//! The one place where messages arrive: a connection for all subscriptions of a handle.
+//!
+//! Channels are counted: the first subscriber subscribes, the last one's leaving is followed by an
+//! UNSUBSCRIBE only after a while, because whoever waits for a lock tends to come back. Publishing
+//! is fire and forget, so everything built on the pub/sub connection must be right without it: messages make it
+//! quick, [`Event::Resumed`] says "you may have missed something, look for yourself". It comes
+//! after every reconnect, and to a subscriber that was too slow for its buffer.
+//!
+//! On a Cluster any node will do: the nodes pass messages on to each other.
+//!
+//! Each subscriber has a [`Mailbox`] of its own: nobody waits for a slow one, and a channel on which
+//! nothing is said costs less than a kilobyte.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures_util::{FutureExt, StreamExt};
+use redis::aio::{PubSubSink, PubSubStream};
+use tokio::sync::{mpsc, watch};
+
+use super::{Route, mailbox::Mailbox};
+use crate::error::{Error, Result};
+
+/// How long a channel without subscribers is kept.
+const LINGER: Duration = Duration::from_secs(5);
+/// How often the connection is tried when nothing is heard.
+const PING: Duration = Duration::from_secs(1);
+/// How many channels one command subscribes: each command is answered within the time limit however
+/// many channels there are and however slow the machine is.
+const AT_ONCE: usize = 256;
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// What a subscriber hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A message.
+    Message(Arc<[u8]>),
+    /// The connection was lost; nothing is heard until [`Event::Resumed`].
+    Interrupted,
+    /// Subscribed again, or for the first time after a loss: messages may have been missed.
+    Resumed,
+}
+
+/// Subscriptions of one handle.
+#[derive(Clone)]
+pub struct PubSub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    channels: Mutex<HashMap<Arc<[u8]>, Channel>>,
+    requests: mpsc::UnboundedSender<Request>,
+    connected: watch::Sender<bool>,
+}
+
+struct Channel {
+    subscribers: HashMap<u64, Arc<Mailbox>>,
+    /// What the next subscriber is called.
+    next: u64,
+    /// Whether the server confirmed it on the connection of now.
+    confirmed: watch::Sender<bool>,
+}
+
+impl Channel {
+    fn tell(&self, event: &Event) {
+        self.subscribers.values().for_each(|mailbox| mailbox.put(event.clone()));
+    }
+}
+
+enum Request {
+    Subscribe(Arc<[u8]>),
+    /// The last subscriber left; the channel is dropped if nobody comes back within the linger.
+    Left(Arc<[u8]>),
+}
+
+impl Shared {
+    fn channels(&self) -> MutexGuard<'_, HashMap<Arc<[u8]>, Channel>> {
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PubSub {
+    /// The pub/sub connection and the task that runs it; it ends when `stop` turns true.
+    pub(super) fn new(
+        route: Route,
+        stop: watch::Receiver<bool>,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            channels: Mutex::default(),
+            requests,
+            connected: watch::Sender::new(false),
+        });
+        let task = run(Arc::clone(&shared), route, inbox, stop);
+        (PubSub { shared }, task)
+    }
+
+    /// Subscribes; returns when the server has confirmed, or fails when it does not within `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is no connection for messages.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves no subscription behind.
+    pub async fn subscribe(&self, channel: &[u8], limit: Duration) -> Result<Subscription> {
+        if self.shared.requests.is_closed() {
+            return Err(Error::Closed);
+        }
+        let subscription = self.join(channel);
+        let mut confirmed = subscription.confirmed.clone();
+        match tokio::time::timeout(limit, confirmed.wait_for(|confirmed| *confirmed)).await {
+            Ok(Ok(_)) => Ok(subscription),
+            Ok(Err(_)) => Err(Error::Closed),
+            Err(_) => {
+                Err(Error::Unavailable("the server did not confirm a subscription in time".into()))
+            }
+        }
+    }
+
+    /// Subscribes without waiting. On a channel that is confirmed already the subscription is live at
+    /// once ([`Subscription::is_live`]); otherwise its first event is [`Event::Resumed`], once the
+    /// server has confirmed.
+    #[must_use]
+    pub fn join(&self, channel: &[u8]) -> Subscription {
+        let mut channels = self.shared.channels();
+        let (name, entry) = match channels.get_key_value(channel) {
+            Some((name, _)) => {
+                let name = Arc::clone(name);
+                let entry = channels.get_mut(channel).expect("it was found a line ago");
+                (name, entry)
+            }
+            None => {
+                let name: Arc<[u8]> = channel.into();
+                let fresh = Channel {
+                    subscribers: HashMap::new(),
+                    next: 0,
+                    confirmed: watch::Sender::new(false),
+                };
+                // The pub/sub connection lives as long as the handle; without it nothing is ever confirmed.
+                let _ = self.shared.requests.send(Request::Subscribe(Arc::clone(&name)));
+                (Arc::clone(&name), channels.entry(name).or_insert(fresh))
+            }
+        };
+        let number = entry.next;
+        entry.next += 1;
+        let mailbox = Arc::new(Mailbox::default());
+        entry.subscribers.insert(number, Arc::clone(&mailbox));
+        let confirmed = entry.confirmed.subscribe();
+        let joined_live = *confirmed.borrow();
+        drop(channels);
+        // The pub/sub connection's task closes its inbox before it empties the list of channels: whoever was not
+        // on that list is told here.
+        if self.shared.requests.is_closed() {
+            mailbox.close();
+        }
+        let shared = Arc::clone(&self.shared);
+        Subscription { name, number, mailbox, confirmed, joined_live, shared }
+    }
+
+    /// Whether there is a connection for messages now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        *self.shared.connected.borrow()
+    }
+
+    /// How many channels are subscribed, lingering ones included.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.shared.channels().len()
+    }
+}
+
+impl std::fmt::Debug for PubSub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PubSub").field("channels", &self.channels()).finish_non_exhaustive()
+    }
+}
+
+/// A subscription; dropping it leaves.
+pub struct Subscription {
+    name: Arc<[u8]>,
+    number: u64,
+    mailbox: Arc<Mailbox>,
+    confirmed: watch::Receiver<bool>,
+    joined_live: bool,
+    shared: Arc<Shared>,
+}
+
+impl Subscription {
+    /// Whether the channel was confirmed when this subscription joined it: otherwise its first event
+    /// is [`Event::Resumed`], which then says that it begins.
+    pub fn joined_live(&self) -> bool {
+        self.joined_live
+    }
+
+    /// Whether the server has confirmed it on the connection of now.
+    pub fn is_confirmed(&self) -> bool {
+        *self.confirmed.borrow()
+    }
+
+    /// The next event; `None` when the handle was shut down.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.mailbox.next().await
+    }
+
+    /// Whether the server delivers to this subscription at the moment.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        *self.confirmed.borrow()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut channels = self.shared.channels();
+        if let Some(channel) = channels.get_mut(&self.name) {
+            let was_there = channel.subscribers.remove(&self.number).is_some();
+            if was_there && channel.subscribers.is_empty() {
+                let _ = self.shared.requests.send(Request::Left(Arc::clone(&self.name)));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription")
+            .field("channel", &String::from_utf8_lossy(&self.name))
+            .finish_non_exhaustive()
+    }
+}
+
+async fn run(
+    shared: Arc<Shared>,
+    route: Route,
+    mut inbox: mpsc::UnboundedReceiver<Request>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut pause = FIRST_PAUSE;
+    let mut turn = 0;
+    loop {
+        // A connection is opened when somebody first subscribes.
+        if shared.channels().is_empty() {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => break,
+                _ = inbox.recv() => {}
+            }
+        }
+        let session = async {
+            let address = route.any_address(turn).await?;
+            let (sink, stream) = route.dialer().messages(&address).await?.split();
+            tokio::select! {
+                ended = serve(&shared, sink, stream, &mut inbox) => ended,
+                () = route.left(&address) => Err(Error::Unavailable("the server was replaced".into())),
+            }
+        };
+        let ended = tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => break,
+            ended = session => ended,
+        };
+        let was_connected = shared.connected.send_replace(false);
+        for channel in shared.channels().values() {
+            if channel.confirmed.send_replace(false) {
+                channel.tell(&Event::Interrupted);
+            }
+        }
+        tracing::debug!(reason = ?ended, "messages interrupted");
+        metrics::counter!("seawall_hub_interruptions_total").increment(1);
+        pause = if was_connected { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        turn += 1;
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => break,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+    // Subscribers see the end, and later ones see that nobody takes requests.
+    inbox.close();
+    for (_, channel) in shared.channels().drain() {
+        channel.subscribers.values().for_each(|mailbox| mailbox.close());
+    }
+}
+
+/// Serves one connection until it fails.
+async fn serve(
+    shared: &Arc<Shared>,
+    mut sink: PubSubSink,
+    mut stream: PubSubStream,
+    inbox: &mut mpsc::UnboundedReceiver<Request>,
+) -> Result<()> {
+    let names: Vec<Arc<[u8]>> = {
+        let mut channels = shared.channels();
+        channels.retain(|_, channel| !channel.subscribers.is_empty());
+        channels.keys().cloned().collect()
+    };
+    subscribe(shared, &mut sink, &names).await?;
+    shared.connected.send_replace(true);
+    let mut leaving = VecDeque::new();
+    let mut heartbeat = tokio::time::interval(PING);
+    heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            message = stream.next() => {
+                let Some(message) = message else {
+                    return Err(Error::Unavailable("the connection for messages ended".into()));
+                };
+                let name: Vec<u8> = message.get_channel().map_err(failed)?;
+                if let Some(channel) = shared.channels().get(name.as_slice()) {
+                    channel.tell(&Event::Message(message.get_payload_bytes().into()));
+                }
+            }
+            request = inbox.recv() => {
+                let mut fresh = Vec::new();
+                // Whatever else was asked for meanwhile goes along in one command.
+                let mut next = request;
+                while let Some(request) = next {
+                    match request {
+                        Request::Subscribe(name) => fresh.push(name),
+                        Request::Left(name) => leaving.push_back((Instant::now() + LINGER, name)),
+                    }
+                    next = inbox.recv().now_or_never().flatten();
+                }
+                subscribe(shared, &mut sink, &fresh).await?;
+            }
+            _ = heartbeat.tick() => {
+                unsubscribe(shared, &mut sink, &mut leaving).await?;
+                tokio::time::timeout(PING * 2, sink.ping::<redis::Value>())
+                    .await
+                    .map_err(|_| Error::Unavailable("the connection for messages is silent".into()))?
+                    .map_err(failed)?;
+            }
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "its only use is in map_err")]
+fn failed(error: redis::RedisError) -> Error {
+    Error::from_client(&error, PING)
+}
+
+/// Unsubscribes channels whose linger is over and to which nobody came back.
+async fn unsubscribe(
+    shared: &Shared,
+    sink: &mut PubSubSink,
+    leaving: &mut VecDeque<(Instant, Arc<[u8]>)>,
+) -> Result<()> {
+    let mut gone = Vec::new();
+    while leaving.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+        let Some((_, name)) = leaving.pop_front() else { break };
+        let mut channels = shared.channels();
+        if channels.get(&name).is_some_and(|channel| channel.subscribers.is_empty()) {
+            channels.remove(&name);
+            gone.push(name);
+        }
+    }
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<&[u8]> = gone.iter().map(|name| &**name).collect();
+    tokio::time::timeout(PING * 2, sink.unsubscribe(list))
+        .await
+        .map_err(|_| Error::Unavailable("the connection for messages is silent".into()))?
+        .map_err(failed)
+}
+
+/// Subscribes to those of these channels that are wanted and not confirmed yet.
+async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) -> Result<()> {
+    let open = |name: &&Arc<[u8]>| {
+        shared.channels().get(*name).is_some_and(|channel| !*channel.confirmed.borrow())
+    };
+    let names: Vec<&Arc<[u8]>> = names.iter().filter(open).collect();
+    for some in names.chunks(AT_ONCE) {
+        let list: Vec<&[u8]> = some.iter().map(|name| &***name).collect();
+        tokio::time::timeout(PING * 2, sink.subscribe(list))
+            .await
+            .map_err(|_| Error::Unavailable("the server did not confirm subscriptions".into()))?
+            .map_err(failed)?;
+        // Before anybody hears of it: whoever has a subscription finds the pub/sub connection connected.
+        shared.connected.send_replace(true);
+        let channels = shared.channels();
+        for channel in some.iter().filter_map(|name| channels.get(*name)) {
+            channel.confirmed.send_replace(true);
+            channel.tell(&Event::Resumed);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! What is begun alone: no other handler of the handler pool is at work, its attempt is noted in Redis before it
+//! begins, and nothing else begins before it is settled.
+//!
+//! Several may have to be begun alone at once: a process died with one item of each shard in hand. They
+//! take turns. A handler that hangs holds up nothing else, so there is an end to the waiting for places and
+//! for the settlement; only the one whose turn it is waits with that end in sight, or many would lose their
+//! patience together, begin side by side, and be blamed for each other.
+
+use std::{sync::Arc, time::Duration};
+
+use seawall_client::error::Result;
+use seawall_resilience::clock::Clock;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::{HandlerPool, Permit};
+use crate::stream::Outcome;
+
+/// How long the one whose turn it is waits for handlers that are at work, and how long others wait
+/// until it is settled.
+const WITHIN: Duration = Duration::from_secs(10);
+/// The pause after Redis did not take a note.
+const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The turn of one that is begun alone; the next one's when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pool: HandlerPool,
+    clock: Clock,
+    places: Permit,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl HandlerPool {
+    /// Waits for its turn, then until no handler is at work, and keeps others from beginning. Handlers
+    /// that go on for too long are not waited for: then it has one place, beside theirs. `None` once all
+    /// were let go.
+    pub(crate) async fn turn(&self, clock: &Clock) -> Option<Turn> {
+        let turn = Arc::clone(&self.inner.turns).acquire_owned().await.ok()?;
+        let all = Arc::clone(&self.inner.places).acquire_many_owned(self.inner.all);
+        let places = match clock.timeout(WITHIN, all).await {
+            Some(all) => all.ok().map(Permit)?,
+            None => self.permit().await?,
+        };
+        Some(Turn { pool: self.clone(), clock: clock.clone(), places, _turn: turn })
+    }
+}
+
+impl Turn {
+    /// Notes that it is begun alone: what `note` says, false when it is not ours any more. It is repeated
+    /// until Redis answers, and nothing else begins meanwhile: a note whose reply was lost would be blamed
+    /// on its item if another one ended the process. `None` once all were let go.
+    pub(crate) async fn note<N>(&self, note: impl Fn() -> N) -> Option<bool>
+    where
+        N: Future<Output = Result<bool>>,
+    {
+        while !self.pool.is_let_go() {
+            match note().await {
+                Ok(ours) => return Some(ours),
+                Err(error) => tracing::debug!(%error, "not begun yet"),
+            }
+            // Real time: what is waited for is the network.
+            tokio::time::sleep(NOTE_AGAIN_AFTER).await;
+        }
+        None
+    }
+
+    /// Runs its handler, hands the outcome to `then`, and keeps others from beginning until `settled`.
+    pub(crate) async fn work(
+        mut self,
+        handler: impl Future<Output = Outcome> + Send + 'static,
+        then: impl FnOnce(Outcome) + Send + 'static,
+        settled: oneshot::Receiver<()>,
+    ) {
+        // It holds one at least.
+        let Some(permit) = self.places.split() else { return };
+        self.pool.work(permit, handler, then);
+        let _ = self.clock.timeout(WITHIN, settled).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const LONE: usize = 6;
+
+    /// Those that wait for their turn: each says when it has begun, and ends when it is told.
+    struct Lone {
+        pool: HandlerPool,
+        begun: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
+        at_work: Arc<AtomicUsize>,
+    }
+
+    impl Lone {
+        fn begin(clock: &Clock) -> Self {
+            let (pool, at_work) = (HandlerPool::new(4), Arc::new(AtomicUsize::new(0)));
+            let (say, begun) = mpsc::unbounded_channel();
+            for _ in 0..LONE {
+                let (pool, clock, say) = (pool.clone(), clock.clone(), say.clone());
+                let at_work = Arc::clone(&at_work);
+                tokio::spawn(async move {
+                    let Some(turn) = pool.turn(&clock).await else { return };
+                    let (settle, settled) = oneshot::channel();
+                    let (end, ends) = oneshot::channel();
+                    at_work.fetch_add(1, Ordering::SeqCst);
+                    say.send(end).expect("somebody listens");
+                    let handler = async move {
+                        let _ = ends.await;
+                        at_work.fetch_sub(1, Ordering::SeqCst);
+                        Outcome::Done
+                    };
+                    turn.work(handler, move |_| drop(settle), settled).await;
+                });
+            }
+            Lone { pool, begun, at_work }
+        }
+
+        fn at_work(&self) -> usize {
+            self.at_work.load(Ordering::SeqCst)
+        }
+    }
+
+    /// Lets all tasks run that can.
+    async fn others_run() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn they_take_turns_however_long_the_line_is() {
+        let (clock, time) = Clock::manual();
+        let mut lone = Lone::begin(&clock);
+        for _ in 0..LONE {
+            let end = lone.begun.recv().await.expect("the next one begins");
+            // Together they take longer than anyone waits.
+            time.advance(WITHIN * 6 / 10);
+            others_run().await;
+            assert_eq!(lone.at_work(), 1);
+            assert!(lone.pool.permit_at_once().is_none(), "nothing else begins");
+            end.send(()).expect("it waits");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_hangs_is_waited_for_until_it_is_settled_and_for_its_place() {
+        let (clock, time) = Clock::manual();
+        let mut lone = Lone::begin(&clock);
+        let _hangs = lone.begun.recv().await.expect("the first one begins");
+        for _ in 0..2 {
+            assert_eq!(lone.at_work(), 1);
+            others_run().await;
+            time.advance(WITHIN);
+            others_run().await;
+        }
+        assert_eq!(lone.at_work(), 2, "the second one begins, and no other");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_turn_is_let_go_with_the_others() {
+        let (clock, _time) = Clock::manual();
+        let mut lone = Lone::begin(&clock);
+        let _hangs = lone.begun.recv().await.expect("the first one begins");
+        lone.pool.abandon();
+        assert!(lone.pool.turn(&clock).await.is_none());
+        assert!(lone.begun.recv().await.is_none(), "the others have ended");
+    }
+}

@@ -1,0 +1,348 @@
+//! What one wants to hold, as the calls that take it, keep it and give it back.
+//!
+//! A [`LockOptions`] is what a [`Lock`](super::Lock) says: which kind, which keys, for how long. A
+//! [`LockRequest`] is one attempt at it, with the ids under which the server will know it. All kinds
+//! answer in the same form, so that waiting, renewing and losing exist once.
+
+use std::{sync::Arc, time::Duration};
+
+use redis::{Cmd, Value, cmd};
+use seawall_client::{
+    client::{Script, ScriptInvocation},
+    error::{Error, Result},
+};
+
+use super::{
+    owner::{HoldId, OwnerId},
+    token::Token,
+};
+
+/// Shortest and longest lease: below, the margin and a round trip would eat it; above, nobody would
+/// ever learn of a crash.
+const SHORTEST_LEASE: Duration = Duration::from_millis(20);
+const LONGEST_LEASE: Duration = Duration::from_hours(24);
+/// Longest pause between two looks, and longest wait for replicas: beyond any use, and far from where
+/// times overflow.
+const LONGEST_PAUSE: Duration = Duration::from_hours(24);
+/// Shortest wait for replicas: WAIT takes zero for no limit at all.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// For how many looks a place in a queue is kept, if its owner does not look again, and for how long
+/// at least: a look takes its time, however soon it is to come.
+const LOOKS_BEFORE_FORGOTTEN: u32 = 3;
+const SHORTEST_PLACE: Duration = Duration::from_millis(500);
+
+/// The code of an error about a key that holds something else.
+const FOREIGN: &str = "WRONGTYPE";
+
+macro_rules! scripts {
+    ($($name:ident = $($file:literal)+;)*) => {$(
+        static $name: Script = Script::new(concat!($(include_str!($file)),+));
+    )*};
+}
+scripts! {
+    MUTEX_ACQUIRE = "mutex_acquire.lua" "token.lua" "owned.lua" "foreign.lua" "mutex_reenter.lua";
+    MUTEX_RELEASE =
+        "mutex_release.lua" "token.lua" "owned.lua" "leave.lua" "mutex_leave.lua";
+    FAIR_ACQUIRE = "token.lua" "owned.lua" "foreign.lua" "fair_acquire.lua";
+    FAIR_RELEASE = "token.lua" "owned.lua" "leave.lua" "fair_release.lua";
+    READ_ACQUIRE = "token.lua" "foreign.lua" "read_acquire.lua";
+    WRITE_ACQUIRE = "token.lua" "owned.lua" "foreign.lua" "write_acquire.lua";
+    RW_RELEASE = "token.lua" "owned.lua" "leave.lua" "rw_release.lua";
+    SEMAPHORE_ACQUIRE = "token.lua" "foreign.lua" "semaphore_acquire.lua";
+    SEMAPHORE_RELEASE = "semaphore_release.lua";
+    RENEW = "token.lua" "owned.lua" "lease.lua" "renew.lua";
+    EXTEND = "token.lua" "owned.lua" "lease.lua" "extend.lua";
+    FENCE_RAISE = "token.lua" "fence_raise.lua";
+}
+
+/// What is locked, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mutex,
+    Fair,
+    Read,
+    Write,
+    Semaphore { permits: u32 },
+}
+
+/// Acknowledgements by replicas that an acquisition waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Replicas {
+    pub(super) count: u32,
+    pub(super) limit: Duration,
+}
+
+/// Everything that a lock was told.
+#[derive(Debug, Clone)]
+pub(super) struct LockOptions {
+    pub(super) kind: Kind,
+    /// The key that the others are named after, and the channel on which its being free is told.
+    pub(super) key: Arc<[u8]>,
+    pub(super) lease_ttl: Duration,
+    /// Whether the lease is renewed until it is given back.
+    pub(super) renewed: bool,
+    /// Longest pause between two looks while waiting.
+    pub(super) poll_interval: Duration,
+    pub(super) replicas: Option<Replicas>,
+}
+
+impl LockOptions {
+    /// What makes no sense, in a sentence.
+    pub(super) fn check(&self) -> Result<()> {
+        if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease_ttl) {
+            return Err(Error::Invalid(format!(
+                "lease_ttl is {:?}: it must be between {SHORTEST_LEASE:?} and {LONGEST_LEASE:?}",
+                self.lease_ttl
+            )));
+        }
+        if self.poll_interval.is_zero() || self.poll_interval > LONGEST_PAUSE {
+            return Err(Error::Invalid(format!(
+                "poll_interval is {:?}: it must be above zero and at most {LONGEST_PAUSE:?}",
+                self.poll_interval
+            )));
+        }
+        if let Some(Replicas { limit, .. }) = self.replicas
+            && !(SHORTEST_WAIT..=LONGEST_PAUSE).contains(&limit)
+        {
+            return Err(Error::Invalid(format!(
+                "replicas are waited for {limit:?}: it must be between {SHORTEST_WAIT:?} and \
+                 {LONGEST_PAUSE:?}"
+            )));
+        }
+        if self.kind == (Kind::Semaphore { permits: 0 }) {
+            return Err(Error::Invalid("a semaphore without permits never opens".into()));
+        }
+        Ok(())
+    }
+
+    /// An error that says which key is not a lock's.
+    pub(super) fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Refused { code, message } if &*code == FOREIGN => {
+                let key = self.key.escape_ascii();
+                let message = format!("{key}, or a key beside it, is not a lock's: {message}");
+                Error::Refused { code, message: message.into() }
+            }
+            error => error,
+        }
+    }
+
+    fn suffixed(&self, suffix: &str) -> Vec<u8> {
+        let mut key = Vec::with_capacity(self.key.len() + 1 + suffix.len());
+        key.extend_from_slice(&self.key);
+        key.push(b':');
+        key.extend_from_slice(suffix.as_bytes());
+        key
+    }
+}
+
+/// What the server said to an attempt.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Held(Token),
+    Busy { free_in: Duration },
+}
+
+impl Answer {
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self, Answer::Held(_))
+    }
+
+    pub(super) fn read(reply: Value) -> Result<Self> {
+        let numbers: Vec<i64> = redis::from_redis_value(reply)?;
+        let natural = |number: i64| u64::try_from(number).unwrap_or(0);
+        match numbers.as_slice() {
+            [1, epoch, sequence] => {
+                Ok(Answer::Held(Token { epoch: natural(*epoch), sequence: natural(*sequence) }))
+            }
+            [0, free_in] => Ok(Answer::Busy { free_in: Duration::from_millis(natural(*free_in)) }),
+            _ => Err(Error::unexpected("a lock's script answered in another form")),
+        }
+    }
+}
+
+/// One attempt to hold.
+#[derive(Debug, Clone)]
+pub(super) struct LockRequest {
+    pub(super) options: Arc<LockOptions>,
+    pub(super) owner: OwnerId,
+    owner_text: String,
+    hold: String,
+}
+
+impl LockRequest {
+    pub(super) fn new(options: Arc<LockOptions>, owner: OwnerId) -> Self {
+        let (owner_text, hold) = (owner.to_string(), HoldId::random().to_string());
+        LockRequest { options, owner, owner_text, hold }
+    }
+
+    /// The same request, ids included, at another server.
+    pub(super) fn elsewhere(&self, options: Arc<LockOptions>) -> Self {
+        LockRequest { options, ..self.clone() }
+    }
+
+    /// The call that takes it. One that only tries leaves nothing behind when it is refused; one
+    /// that `waits` may leave a place in a queue, which [`LockRequest::release`] gives up.
+    pub(super) fn acquire(&self, waits: bool) -> ScriptInvocation {
+        let options = &*self.options;
+        let lease_ms = millis(options.lease_ttl);
+        let place = (options.poll_interval * LOOKS_BEFORE_FORGOTTEN).max(SHORTEST_PLACE);
+        let place_ms = if waits { millis(place) } else { 0 };
+        let suffixed = |suffix| options.suffixed(suffix);
+        let key = options.key.to_vec();
+        let begin = |script: &'static Script, keys: &[Vec<u8>]| {
+            script.on(keys).arg(&self.owner_text).arg(&self.hold).arg(lease_ms)
+        };
+        match options.kind {
+            Kind::Mutex => begin(&MUTEX_ACQUIRE, &[key, suffixed("holds"), suffixed("fence")]),
+            Kind::Fair => {
+                let [holds, fence] = [suffixed("holds"), suffixed("fence")];
+                let keys = [key, holds, fence, suffixed("queue"), suffixed("alive")];
+                begin(&FAIR_ACQUIRE, &keys).arg(place_ms)
+            }
+            Kind::Read => {
+                let keys = [key, suffixed("fence"), suffixed("readers"), suffixed("waiting")];
+                begin(&READ_ACQUIRE, &keys)
+            }
+            Kind::Write => {
+                let [holds, fence] = [suffixed("holds"), suffixed("fence")];
+                let keys = [key, holds, fence, suffixed("readers"), suffixed("waiting")];
+                begin(&WRITE_ACQUIRE, &keys).arg(place_ms)
+            }
+            Kind::Semaphore { permits } => {
+                begin(&SEMAPHORE_ACQUIRE, &[key, suffixed("fence")]).arg(permits)
+            }
+        }
+    }
+
+    /// The call that gives it back, or up; harmless when it is not held.
+    pub(super) fn release(&self) -> ScriptInvocation {
+        let options = &*self.options;
+        let suffixed = |suffix| options.suffixed(suffix);
+        let key = options.key.to_vec();
+        let call = match options.kind {
+            Kind::Mutex => MUTEX_RELEASE.on(&[key, suffixed("holds")]),
+            Kind::Fair => {
+                FAIR_RELEASE.on(&[key, suffixed("holds"), suffixed("queue"), suffixed("alive")])
+            }
+            Kind::Read | Kind::Write => {
+                let [readers, waiting] = [suffixed("readers"), suffixed("waiting")];
+                RW_RELEASE.on(&[key, suffixed("holds"), readers, waiting])
+            }
+            Kind::Semaphore { .. } => SEMAPHORE_RELEASE.on(&[key]),
+        };
+        call.arg(&self.owner_text).arg(&self.hold)
+    }
+
+    /// The keys that have its end, and the word for their shape.
+    fn ends(&self) -> ([Vec<u8>; 2], &'static str) {
+        let options = &*self.options;
+        match options.kind {
+            Kind::Mutex | Kind::Fair | Kind::Write => {
+                ([options.key.to_vec(), options.suffixed("holds")], "owned")
+            }
+            Kind::Read => ([options.suffixed("readers"), options.suffixed("readers")], "member"),
+            Kind::Semaphore { .. } => ([options.key.to_vec(), options.key.to_vec()], "member"),
+        }
+    }
+
+    /// The key of the permission to shorten it.
+    fn permission_key(&self) -> Vec<u8> {
+        self.options.suffixed(&format!("shorten:{}", self.hold))
+    }
+
+    /// The command that permits to shorten it once, within this time.
+    pub(super) fn permit(&self, permission: &str, within: Duration) -> (Vec<u8>, Cmd) {
+        let key = self.permission_key();
+        let mut command = cmd("SET");
+        command.arg(&key).arg(permission).arg("PX").arg(millis(within).max(1));
+        (key, command)
+    }
+
+    /// The call that changes the lease: makes it longer without a permission, exact with one.
+    pub(super) fn extend(&self, lease: Duration, permission: &str) -> ScriptInvocation {
+        let ([key, beside], shape) = self.ends();
+        let call = EXTEND.on(&[key, beside, self.permission_key()]);
+        call.arg(shape).arg(&self.owner_text).arg(&self.hold).arg(millis(lease)).arg(permission)
+    }
+
+    /// The call after which no token up to this one is handed out any more.
+    pub(super) fn raise_fence(&self, token: Token) -> ScriptInvocation {
+        FENCE_RAISE.on(&[self.options.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
+    }
+
+    /// Whether a refused attempt that `waits` leaves something at the server.
+    pub(super) fn queues_at_server(&self) -> bool {
+        matches!(self.options.kind, Kind::Fair | Kind::Write)
+    }
+
+    /// Who in this process waits in one line with this request; `None` when the server has the line.
+    pub(super) fn line(&self) -> Option<Arc<[u8]>> {
+        match self.options.kind {
+            Kind::Fair => None,
+            Kind::Read => Some(self.options.suffixed("readers").into()),
+            _ => Some(Arc::clone(&self.options.key)),
+        }
+    }
+
+    /// Whether a message on the lock's channel is for this request.
+    pub(super) fn is_called(&self, message: &[u8]) -> bool {
+        if self.options.kind != Kind::Fair {
+            return true;
+        }
+        let (owner, hold) = (self.owner_text.as_bytes(), self.hold.as_bytes());
+        message.strip_prefix(owner).and_then(|rest| rest.strip_prefix(b":")) == Some(hold)
+    }
+}
+
+/// The call that renews these holds, each for its lease.
+pub(super) fn renew(holds: &[(&LockRequest, Duration)]) -> ScriptInvocation {
+    let mut keys = Vec::with_capacity(holds.len() * 2);
+    let mut shapes = Vec::with_capacity(holds.len());
+    for (request, _) in holds {
+        let (ends, shape) = request.ends();
+        keys.extend(ends);
+        shapes.push(shape);
+    }
+    holds.iter().zip(shapes).fold(RENEW.on(&keys), |call, ((request, lease), shape)| {
+        call.arg(shape).arg(&request.owner_text).arg(&request.hold).arg(millis(*lease))
+    })
+}
+
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A request to a mutex, for tests that need no server.
+    pub(crate) fn mutex(key: &[u8], lease: Duration) -> LockRequest {
+        let options = LockOptions {
+            kind: Kind::Mutex,
+            key: key.into(),
+            lease_ttl: lease,
+            renewed: true,
+            poll_interval: Duration::from_secs(1),
+            replicas: None,
+        };
+        LockRequest::new(Arc::new(options), OwnerId::random())
+    }
+
+    #[test]
+    fn leases_that_make_no_sense_are_named() {
+        for lease in [Duration::ZERO, Duration::from_millis(19), Duration::from_hours(25)] {
+            let error = mutex(b"k", lease).options.check().expect_err("refused").to_string();
+            assert!(error.contains("lease") && error.contains("20ms"), "{error}");
+        }
+    }
+
+    #[test]
+    fn answers_of_another_form_are_errors() {
+        assert!(Answer::read(Value::Array(vec![Value::Int(2)])).is_err());
+        assert!(Answer::read(Value::Nil).is_err());
+        let busy = Answer::read(Value::Array(vec![Value::Int(0), Value::Int(-1)]));
+        assert!(matches!(busy, Ok(Answer::Busy { free_in }) if free_in.is_zero()));
+    }
+}

@@ -1,0 +1,289 @@
+//! What becomes of an order after it was placed: paid, cancelled, refunded, timed out.
+//!
+//! A conditional update (`WHERE status = ?`) decides every step; whoever comes second learns that
+//! nothing was changed. An order that ends lets go of its unit and of its user's right in the same
+//! transaction (`live` becomes NULL, the stock goes up), and so `total = stock + orders that stand`
+//! holds at every moment. Redis is told after the commit, by the order's id, as often as one likes;
+//! what it was not told is found by [`reconcile`](super::reconcile).
+//!
+//! Money: `pay_type` is written before a charge is asked for, so that a charge whose order ended
+//! meanwhile, or whose process died, is known and given back. A payment that comes too late is taken
+//! and given back at once, and `refund_time` says when.
+//!
+//! An order is too old to be paid from the moment on at which the round that ends orders may end it,
+//! whether it has come by or not: the update that notes a payment has the condition of
+//! [`store::since`], turned round. Who pays too late ends the order in the round's stead.
+//!
+//! Decided: the unit of a refunded order goes back, too, so that the sum above always holds; whether
+//! it can be sold again is the business of the sale's window.
+
+use super::{Order, Sales, Status, millis, store};
+use crate::{
+    db::{Db, id},
+    error::{Error, Result},
+    payments::Charged,
+};
+
+/// The only way to pay that there is.
+const PAY_TYPE: i64 = 1;
+
+impl Sales {
+    /// Pays for an order. Paying again for what is paid changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: `ORDER_QUEUED`, `PAID_LATE` (the order ended before the payment came; the
+    /// money went back), `PAYMENT_DECLINED`, `NOT_UNPAID`. [`Error::NotFound`] as [`Sales::find`].
+    pub async fn pay(&self, user: u64, order: u64) -> Result<Order> {
+        let before = self.find(user, order).await?;
+        match before.status {
+            Status::Paid => return Ok(before),
+            Status::Unpaid => {}
+            Status::Cancelled if before.refund_time.is_none() => {}
+            Status::Cancelled => return Err(late()),
+            Status::Queued => return Err(still_queued()),
+            Status::Used | Status::Refunding | Status::Refunded | Status::Failed => {
+                return Err(Error::conflict("NOT_UNPAID", "this order is not to be paid"));
+            }
+        }
+        let db = &*self.context.db;
+        let cents = store::price(db, before.voucher_id).await?;
+        mark_charge(db, &before).await?;
+        let reference = payment(order);
+        let charged = self.context.payments.charge(&reference, cents).await?;
+        let step = match charged {
+            Charged::Accepted => {
+                let now = self.context.now();
+                let after = now.saturating_sub(millis(self.context.config.unpaid_after));
+                Some(set_paid(db, &before, Paying { now, after }).await?)
+            }
+            Charged::Declined => None,
+        };
+        let mut after = self.find(user, order).await?;
+        if step == Some(Step::TooLate) && after.status == Status::Unpaid {
+            self.end(&[after], Status::Unpaid, Status::Cancelled).await?;
+            after = self.find(user, order).await?;
+        }
+        match after.status {
+            _ if step == Some(Step::Done) => Ok(after),
+            // Somebody else of this user's paid at the same time.
+            Status::Paid => Ok(after),
+            Status::Cancelled => {
+                self.give_money_back(&after).await?;
+                Err(late())
+            }
+            Status::Unpaid => Err(Error::conflict("PAYMENT_DECLINED", "the payment was declined")),
+            _ => Err(Error::conflict("NOT_UNPAID", "this order is not to be paid")),
+        }
+    }
+
+    /// Cancels an order that is not paid. Cancelling again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: `ORDER_QUEUED`, `NOT_UNPAID`. [`Error::NotFound`] as [`Sales::find`].
+    pub async fn cancel(&self, user: u64, order: u64) -> Result<Order> {
+        let before = self.find(user, order).await?;
+        match before.status {
+            Status::Cancelled => return Ok(before),
+            Status::Unpaid => {}
+            Status::Queued => return Err(still_queued()),
+            _ => return Err(Error::conflict("NOT_UNPAID", "this order cannot be cancelled")),
+        }
+        self.end(&[before], Status::Unpaid, Status::Cancelled).await?;
+        let after = self.find(user, order).await?;
+        match after.status {
+            Status::Cancelled => Ok(after),
+            _ => Err(Error::conflict("NOT_UNPAID", "this order cannot be cancelled")),
+        }
+    }
+
+    /// Asks for the money of a paid order back; it comes a little later. Asking again changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: `ORDER_QUEUED`, `NOT_PAID`. [`Error::NotFound`] as [`Sales::find`].
+    pub async fn refund(&self, user: u64, order: u64) -> Result<Order> {
+        let before = self.find(user, order).await?;
+        if before.status == Status::Queued {
+            return Err(still_queued());
+        }
+        if before.status == Status::Paid {
+            ask_back(&self.context.db, &before, self.context.now()).await?;
+        }
+        let after = self.find(user, order).await?;
+        match after.status {
+            Status::Refunding | Status::Refunded => Ok(after),
+            _ => Err(Error::conflict("NOT_PAID", "this order is not paid")),
+        }
+    }
+
+    /// Ends orders that stand: those that were still in this state. Their units and their users' right
+    /// go back in the database, and then in Redis.
+    pub(super) async fn end(&self, orders: &[Order], from: Status, to: Status) -> Result<()> {
+        let ended = release(&self.context.db, orders, from, to, self.context.now()).await?;
+        for order in &ended {
+            if let Err(error) = self.reservations.give_back(order).await {
+                let order = order.id;
+                tracing::warn!(order, %error, "a unit goes back to its sale with the next comparison");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the money of a cancelled order back, and notes it.
+    pub(super) async fn give_money_back(&self, order: &Order) -> Result<()> {
+        self.context.payments.refund(&payment(order.id)).await?;
+        let mut tx = self.context.db.write().await?;
+        let now = self.context.now();
+        sqlx::query(
+            "UPDATE voucher_order SET refund_time = ?, update_time = ? \
+             WHERE id = ? AND status = 'CANCELLED' AND refund_time IS NULL",
+        )
+        .bind(now)
+        .bind(now)
+        .bind(id(order.id))
+        .execute(tx.query())
+        .await?;
+        tx.commit().await
+    }
+
+    /// Gives the money of an order back that its owner asked for, and ends it.
+    pub(super) async fn finish_refund(&self, order: &Order) -> Result<()> {
+        self.context.payments.refund(&payment(order.id)).await?;
+        self.end(std::slice::from_ref(order), Status::Refunding, Status::Refunded).await
+    }
+}
+
+/// Whether a step was taken by this call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Done,
+    /// The order was in another state, or too old.
+    TooLate,
+}
+
+/// When somebody pays.
+#[derive(Debug, Clone, Copy)]
+struct Paying {
+    now: i64,
+    /// Only orders that are younger than this wait for a payment.
+    after: i64,
+}
+
+fn payment(order: u64) -> String {
+    format!("voucher-order-{order}")
+}
+
+fn still_queued() -> Error {
+    Error::conflict("ORDER_QUEUED", "the order is still on its way; try again in a moment")
+}
+
+fn late() -> Error {
+    let msg = "the order had ended before the payment came; the money went back";
+    Error::conflict("PAID_LATE", msg)
+}
+
+/// Notes that a charge is asked for. The time of the row stays: asking does not put off the end.
+async fn mark_charge(db: &Db, order: &Order) -> Result<()> {
+    let mut tx = db.write().await?;
+    sqlx::query(
+        "UPDATE voucher_order SET pay_type = ? WHERE id = ? \
+         AND status IN ('UNPAID', 'CANCELLED') AND pay_type IS NULL",
+    )
+    .bind(PAY_TYPE)
+    .bind(id(order.id))
+    .execute(tx.query())
+    .await?;
+    tx.commit().await
+}
+
+/// Notes a payment of an order that is younger than the limit.
+async fn set_paid(db: &Db, order: &Order, paying: Paying) -> Result<Step> {
+    let mut tx = db.write().await?;
+    let done = sqlx::query(
+        "UPDATE voucher_order SET status = 'PAID', pay_time = ?, update_time = ? \
+         WHERE id = ? AND status = 'UNPAID' AND (create_time > ? OR update_time > ?)",
+    )
+    .bind(paying.now)
+    .bind(paying.now)
+    .bind(id(order.id))
+    .bind(paying.after)
+    .bind(paying.after)
+    .execute(tx.query())
+    .await?;
+    tx.commit().await?;
+    Ok(if done.rows_affected() == 1 { Step::Done } else { Step::TooLate })
+}
+
+async fn ask_back(db: &Db, order: &Order, now: i64) -> Result<()> {
+    let mut tx = db.write().await?;
+    sqlx::query(
+        "UPDATE voucher_order SET status = 'REFUNDING', update_time = ? \
+         WHERE id = ? AND status = 'PAID'",
+    )
+    .bind(now)
+    .bind(id(order.id))
+    .execute(tx.query())
+    .await?;
+    tx.commit().await
+}
+
+/// Ends those of these orders that stand and are in this state, in one transaction with their stock:
+/// which they were.
+async fn release(
+    db: &Db,
+    orders: &[Order],
+    from: Status,
+    to: Status,
+    now: i64,
+) -> Result<Vec<Order>> {
+    let mut by_voucher = std::collections::BTreeMap::<u64, Vec<&Order>>::new();
+    for order in orders {
+        by_voucher.entry(order.voucher_id).or_default().push(order);
+    }
+    let mut ended = Vec::with_capacity(orders.len());
+    let mut tx = db.write().await?;
+    for (voucher, orders) in by_voucher {
+        // The sale's row comes first, as everywhere; what was too much is taken back below.
+        let hoped = i64::try_from(orders.len()).unwrap_or(i64::MAX);
+        add_stock(tx.query(), voucher, hoped, now).await?;
+        let mut done = 0;
+        for order in orders {
+            let rows = sqlx::query(
+                "UPDATE voucher_order SET status = ?, live = NULL, refund_time = ?, \
+                 update_time = ? WHERE id = ? AND status = ? AND live = 1",
+            )
+            .bind(to.word())
+            .bind((to == Status::Refunded).then_some(now))
+            .bind(now)
+            .bind(id(order.id))
+            .bind(from.word())
+            .execute(tx.query())
+            .await?;
+            if rows.rows_affected() == 1 {
+                done += 1;
+                ended.push(order.clone());
+            }
+        }
+        if done < hoped {
+            add_stock(tx.query(), voucher, done - hoped, now).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(ended)
+}
+
+async fn add_stock(
+    connection: &mut sqlx::AnyConnection,
+    voucher: u64,
+    units: i64,
+    now: i64,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE seckill_voucher SET stock = stock + ?, update_time = ? WHERE voucher_id = ?",
+    )
+    .bind(units)
+    .bind(now)
+    .bind(id(voucher))
+    .execute(connection)
+    .await?;
+    Ok(())
+}

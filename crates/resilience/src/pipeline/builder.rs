@@ -1,0 +1,107 @@
+//! The pipeline's settings, and which of them make no sense.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Parts, ResiliencePipeline};
+use crate::{Breaker, Bulkhead, InvalidSettings, TokenBucket, clock::Clock};
+
+/// How long a call must have had before its deadline counts against the backend.
+const DEFAULT_FAIR_TIME: Duration = Duration::from_millis(100);
+/// How long a call waits for a token, unless said otherwise.
+const DEFAULT_TOKEN_WAIT: Duration = Duration::from_millis(100);
+
+/// Settings of a [`ResiliencePipeline`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct ResiliencePipelineBuilder {
+    name: Arc<str>,
+    clock: Clock,
+    breaker: Option<Breaker>,
+    bucket: Option<TokenBucket>,
+    bulkhead: Option<Bulkhead>,
+    token_wait: Option<Duration>,
+    fair_time: Option<Duration>,
+}
+
+impl ResiliencePipelineBuilder {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        ResiliencePipelineBuilder {
+            name,
+            clock: Clock::system(),
+            breaker: None,
+            bucket: None,
+            bulkhead: None,
+            token_wait: None,
+            fair_time: None,
+        }
+    }
+
+    /// Stop calling when the backend does not answer.
+    pub fn breaker(mut self, breaker: Breaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
+    /// Limit the rate.
+    pub fn bucket(mut self, bucket: TokenBucket) -> Self {
+        self.bucket = Some(bucket);
+        self
+    }
+
+    /// Limit how many calls run at a time.
+    pub fn bulkhead(mut self, bulkhead: Bulkhead) -> Self {
+        self.bulkhead = Some(bulkhead);
+        self
+    }
+
+    /// How long a call may wait for a token of the bucket; 100 ms unless said otherwise. It holds
+    /// its slot of the bulkhead meanwhile.
+    pub fn token_wait(mut self, time: Duration) -> Self {
+        self.token_wait = Some(time);
+        self
+    }
+
+    /// How long a call must have run for its deadline to count as the backend's failure; 100 ms
+    /// unless said otherwise.
+    pub fn fair_time(mut self, time: Duration) -> Self {
+        self.fair_time = Some(time);
+        self
+    }
+
+    /// The clock that deadlines are told by; the system's unless said otherwise. Its parts have
+    /// their own, which should be the same.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSettings`] names the setting that has no part to apply to.
+    pub fn build(self) -> Result<ResiliencePipeline, InvalidSettings> {
+        let name = self.name;
+        if name.is_empty() {
+            return Err(InvalidSettings::new("a pipeline's name is empty: it labels its metrics"));
+        }
+        let wrong = |what: &str| Err(InvalidSettings::new(format!("pipeline `{name}`: {what}")));
+        if self.token_wait.is_some() && self.bucket.is_none() {
+            return wrong("token_wait is set, but there is no bucket");
+        }
+        if self.fair_time.is_some() && self.breaker.is_none() {
+            return wrong("fair_time is set, but there is no breaker");
+        }
+        Ok(ResiliencePipeline {
+            parts: Arc::new(Parts {
+                name,
+                clock: self.clock,
+                breaker: self.breaker,
+                bucket: self.bucket,
+                bulkhead: self.bulkhead,
+                token_wait: self.token_wait.unwrap_or(DEFAULT_TOKEN_WAIT),
+                fair_time: self.fair_time.unwrap_or(DEFAULT_FAIR_TIME),
+            }),
+        })
+    }
+}
