@@ -59,6 +59,8 @@ fn by_spec(
     found: &mut Vec<FoundKey>,
 ) -> Option<()> {
     let first = match spec.begin {
+        // Redis: a place behind the end is an error even where the command does without, as PFMERGE does.
+        Begin::Index(at) if at >= args.len() => return None,
         Begin::Index(at) => at,
         Begin::Keyword(word, from) => match behind_word(args, word, from) {
             Some(at) => at,
