@@ -26,6 +26,9 @@ const DEFAULTS: [&str; 14] = [
     "-2",
 ];
 
+/// Replies and messages in the order of their arrival; `None` at the end when the connection was closed.
+pub(super) type Events = Vec<Option<Reply>>;
+
 /// A server under comparison.
 pub(super) struct Side {
     builder: ServerBuilder,
@@ -75,11 +78,18 @@ impl Side {
     }
 
     /// The connection with this number, opened when it is first used or was closed.
+    ///
+    /// A new one is asked for a sign of life: until the server has accepted it, its commands come
+    /// after those of others that were sent later.
     pub(super) fn connection(&mut self, number: usize) -> io::Result<&mut Client> {
         let slot = &mut self.connections[number];
         match slot {
             Some(client) => Ok(client),
-            empty => Ok(empty.insert(self.server.connect()?)),
+            empty => {
+                let mut client = self.server.connect()?;
+                client.call(&["PING"])?;
+                Ok(empty.insert(client))
+            }
         }
     }
 
@@ -103,8 +113,8 @@ impl Side {
         self.connections[number] = None;
     }
 
-    /// All replies that have arrived on a connection; `None` at the end when it was closed.
-    pub(super) fn drain(&mut self, number: usize) -> io::Result<Vec<Option<Reply>>> {
+    /// All that has arrived on a connection.
+    pub(super) fn drain(&mut self, number: usize) -> io::Result<Events> {
         let Some(client) = &mut self.connections[number] else { return Ok(Vec::new()) };
         let mut replies = Vec::new();
         loop {
