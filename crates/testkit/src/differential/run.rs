@@ -12,15 +12,14 @@ use super::generate::{CONNECTIONS, Episode, Generator, ORDINARY, Step};
 use super::judge::{Judge, Mismatch, bare, command_name, event_mismatches, kind_of, shown};
 use super::report::{Found, Report};
 use super::shrink::shrink;
-use super::side::{Events, Side};
+use super::side::{Events, PATIENCE, Side};
 use super::slots;
 use crate::builder::ServerBuilder;
 
 /// Commands sent before their replies are read; small enough never to fill a socket.
 const BATCH: usize = 16;
-/// How long one reply may take; a busy machine may keep a server from running for seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The same while shrinking, where a piece that was left out may leave a command blocked.
+/// How long one reply may take while shrinking, where a piece that was left out may leave a command
+/// blocked.
 const SHRINK_PATIENCE: Duration = Duration::from_millis(500);
 /// Which part of the patience a message is worth that only one server has sent.
 const LATE_SHARE: u32 = 20;

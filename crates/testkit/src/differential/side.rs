@@ -1,12 +1,16 @@
 //! One of the two servers: its process, and the connections of the current episode.
 
 use std::io;
+use std::time::Duration;
 
 use super::generate::CONNECTIONS;
 use crate::builder::ServerBuilder;
 use crate::client::Client;
 use crate::process::ServerProcess;
 use crate::reply::Reply;
+
+/// How long one reply may take; a busy machine may keep a server from running for seconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings that episodes change, with Redis' defaults.
 const DEFAULTS: [&str; 14] = [
@@ -40,7 +44,8 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn new(builder: ServerBuilder) -> io::Result<Self> {
         let server = builder.start()?;
-        let control = server.connect()?;
+        let mut control = server.connect()?;
+        control.set_timeout(PATIENCE)?;
         let connections = (0..CONNECTIONS).map(|_| None).collect();
         Ok(Self { builder, server, control, connections })
     }
@@ -87,6 +92,7 @@ impl Side {
             Some(client) => Ok(client),
             empty => {
                 let mut client = self.server.connect()?;
+                client.set_timeout(PATIENCE)?;
                 client.call(&["PING"])?;
                 Ok(empty.insert(client))
             }
