@@ -222,7 +222,7 @@ impl Engine {
             return Some(job);
         }
         self.serve_ready();
-        self.make_runnable(session);
+        self.make_runnable_first(session);
         self.run_runnable()
     }
 
