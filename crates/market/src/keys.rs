@@ -45,6 +45,10 @@ pub const BIG_KEYS_LOCK: &str = "big-keys";
 /// The name of the lock whose holder does the jobs of the whole fleet.
 pub const LEADER_LOCK: &str = "jobs";
 
+/// The channel by whose subscription this process hears that the connection was lost; nothing is said
+/// there.
+pub const BREAKS: &[u8] = b"market:breaks";
+
 /// The name of the lock under which the stock of a SKU is rebuilt.
 #[must_use]
 pub fn stock_lock(sku: u64) -> String {
