@@ -96,6 +96,12 @@ pub fn big_keys_day() -> Vec<u8> {
 /// Over how many slots flash sales are spread.
 pub const SALE_SHARDS: u64 = 16;
 
+/// The orders that wait for the database, beside the stream of their group: as the toolkit names them.
+#[must_use]
+pub fn sale_waiting(stream: &[u8]) -> Vec<u8> {
+    [stream, b":waiting"].concat()
+}
+
 /// The name of the lock under which a flash sale is opened from the database.
 #[must_use]
 pub fn sale_lock(voucher: u64) -> String {
