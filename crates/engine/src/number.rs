@@ -26,4 +26,4 @@ pub(crate) use float::{parse_f64, parse_f64_lenient, strtod};
 pub(crate) use format::{
     format_double_reply, format_f, format_f64, format_fixed, format_g, format_human, integral,
 };
-pub(crate) use integer::{parse_i64, parse_memory, parse_u64_lenient};
+pub(crate) use integer::{atoi, parse_i64, parse_memory, parse_u64_lenient};

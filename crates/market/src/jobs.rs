@@ -5,6 +5,9 @@
 //! as it can. One lock for all jobs, because a lock for each round costs more than most rounds do:
 //! an idle market asked Redis 20 times a second for nothing else.
 //!
+//! Rounds that look whether Redis still has everything are far apart, because each job makes one as
+//! soon as Redis is back after a break, which is heard of ([`Breaks`]).
+//!
 //! Invariant: every round does no harm when another process makes the same one at the same time. A
 //! leader that lost its lock finishes the round in hand.
 
@@ -17,7 +20,7 @@ use seawall::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{error::Result, keys};
+use crate::{breaks::Breaks, error::Result, keys};
 
 /// How long jobs may take to end, all together.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -25,8 +28,9 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 const LEASE: Duration = Duration::from_secs(6);
 /// How long a process waits for its turn to lead before it asks anew.
 const CANDIDACY: Duration = Duration::from_secs(60);
-/// How often a process that does not lead looks whether it can, besides being told.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a process that does not lead looks whether it can, besides being told and when the lease
+/// that it saw is over: so no fleet is without a leader for longer than a lease.
+const POLL_INTERVAL: Duration = LEASE;
 /// The pause after Redis did not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -36,6 +40,7 @@ pub(crate) struct Jobs {
     seawall: Seawall,
     stop: watch::Sender<bool>,
     term: Term,
+    breaks: Breaks,
     tasks: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -77,14 +82,22 @@ impl Stop {
 impl Jobs {
     pub(crate) fn new(seawall: &Seawall) -> Self {
         let (leading, term) = watch::channel(None);
+        let (breaks, listening) = Breaks::listen(seawall);
         let seawall = seawall.clone();
         let mut jobs = Jobs {
             seawall: seawall.clone(),
             stop: watch::Sender::new(false),
             term: Term(term),
+            breaks,
             tasks: Vec::new(),
         };
         jobs.spawn("leader", |stop| lead(seawall, leading, stop));
+        jobs.spawn("breaks", |mut stop| async move {
+            tokio::select! {
+                () = stop.asked() => {}
+                () = listening => {}
+            }
+        });
         jobs
     }
 
@@ -97,8 +110,8 @@ impl Jobs {
         self.tasks.push((name, task));
     }
 
-    /// Something to be done every so often, by the process that leads. A round that fails or panics is
-    /// only noted: the next one does the same again.
+    /// Something to be done every so often, and when Redis is back after a break, by the process that
+    /// leads. A round that fails or panics is only noted: the next one does the same again.
     pub(crate) fn every<F>(
         &mut self,
         name: &'static str,
@@ -108,6 +121,7 @@ impl Jobs {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let (seawall, mut term) = (self.seawall.clone(), self.term.clone());
+        let mut breaks = self.breaks();
         self.spawn(name, |mut stop| async move {
             loop {
                 tokio::select! {
@@ -115,6 +129,7 @@ impl Jobs {
                     () = stop.asked() => return,
                     leads = term.began() => if !leads { return },
                 }
+                let returns = breaks.returns();
                 // A round in hand is finished: a query that is cut off leaves its connection unusable.
                 match AssertUnwindSafe(async { work().await }).catch_unwind().await {
                     Ok(Ok(())) => {}
@@ -126,9 +141,15 @@ impl Jobs {
                     biased;
                     () = stop.asked() => return,
                     () = seawall.clock().sleep(period) => {}
+                    () = breaks.back(returns) => {}
                 }
             }
         });
+    }
+
+    /// When Redis was lost, and was back.
+    pub(crate) fn breaks(&self) -> Breaks {
+        self.breaks.clone()
     }
 
     /// When this process leads.

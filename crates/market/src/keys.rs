@@ -45,6 +45,10 @@ pub const BIG_KEYS_LOCK: &str = "big-keys";
 /// The name of the lock whose holder does the jobs of the whole fleet.
 pub const LEADER_LOCK: &str = "jobs";
 
+/// The channel by whose subscription this process hears that the connection was lost; nothing is said
+/// there.
+pub const BREAKS: &[u8] = b"market:breaks";
+
 /// The name of the lock under which the stock of a SKU is rebuilt.
 #[must_use]
 pub fn stock_lock(sku: u64) -> String {
@@ -91,6 +95,12 @@ pub fn big_keys_day() -> Vec<u8> {
 
 /// Over how many slots flash sales are spread.
 pub const SALE_SHARDS: u64 = 16;
+
+/// The orders that wait for the database, beside the stream of their group: as the toolkit names them.
+#[must_use]
+pub fn sale_waiting(stream: &[u8]) -> Vec<u8> {
+    [stream, b":waiting"].concat()
+}
 
 /// The name of the lock under which a flash sale is opened from the database.
 #[must_use]

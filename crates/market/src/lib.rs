@@ -8,6 +8,7 @@
 pub mod accounts;
 mod app;
 pub mod big_keys;
+mod breaks;
 pub mod cart;
 mod check;
 pub mod checkins;

@@ -197,6 +197,8 @@ impl ServerBuilder {
     /// The program itself, once, with its output appended to `log`.
     pub(crate) fn spawn(&self, port: u16, dir: &Path, log: &Path) -> io::Result<Daemon> {
         let mut command = Command::new(&self.program);
+        // Redis sorts words by the rules of the locale; tests expect the order of the bytes.
+        command.env("LC_ALL", "C");
         if let Some(skew) = &self.skew {
             // The wrapper `faketime` would be a process of its own, with the server as its child. The
             // C library comes second, for its allocator: jemalloc reads the clock before libfaketime

@@ -14,7 +14,8 @@
 //!   test sees the very types and bytes that a server sent;
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
 //!   any server;
-//! - [`differential`]: random commands to two servers, replies compared.
+//! - [`differential`]: random commands to two servers, replies compared;
+//! - [`seed()`]: where a random test begins, the same for every run of one commit.
 //!
 //! Real Redis is the oracle of this project: whatever is tested here is run against both servers.
 
@@ -34,6 +35,7 @@ mod process;
 pub mod proxy;
 mod reply;
 mod rng;
+mod seed;
 mod sentinel;
 mod settle;
 mod tls;
@@ -52,6 +54,7 @@ pub use port::{free_port, free_ports};
 pub use process::ServerProcess;
 pub use proxy::FaultProxy;
 pub use reply::{ProtocolError, Reply, parse};
+pub use seed::seed;
 pub use sentinel::SentinelSet;
 pub use tls::Tls;
 pub use valkey::{valkey_folder, valkey_program};

@@ -1,24 +1,13 @@
 //! Random commands, compared with redis-server: 5 % of what `cargo xtask soak` does.
+//!
+//! The seed is that of the commit, so that a landing repeats what its author saw: see [`seed`].
 
-use std::hash::{BuildHasher, RandomState};
-
-use seawall_testkit::ServerBuilder;
 use seawall_testkit::differential::{Differential, Limits, damaged_bytes};
+use seawall_testkit::{ServerBuilder, seed};
 
 use crate::seawall_builder;
 
 const COMMANDS: u64 = 50_000;
-
-/// A new seed for each run, printed; `SEAWALL_SEED` gives one again.
-#[expect(clippy::print_stdout, reason = "the seed repeats a run")]
-fn seed() -> u64 {
-    let seed = std::env::var("SEAWALL_SEED")
-        .ok()
-        .map(|text| text.parse().expect("SEAWALL_SEED is a number"))
-        .unwrap_or_else(|| RandomState::new().hash_one(COMMANDS));
-    println!("SEAWALL_SEED={seed}");
-    seed
-}
 
 #[test]
 fn fifty_thousand_random_commands_are_answered_as_redis_answers_them() {

@@ -153,12 +153,34 @@ impl Http {
 
     /// A token for a phone, by the code that echo mode returns.
     pub(crate) fn log_in(&mut self, phone: &str) -> String {
+        self.try_log_in(phone).unwrap_or_else(|answer| panic!("{answer:?}"))
+    }
+
+    /// A token, or the answer that is none.
+    fn try_log_in(&mut self, phone: &str) -> Result<String, Answer> {
         let form = "application/x-www-form-urlencoded";
         let asked = self.call("POST", "/user/code", "", form, &format!("phone={phone}"));
         let asked = asked.expect("an answer");
-        let code = asked.body["data"]["code"].as_str().unwrap_or_else(|| panic!("{asked:?}"));
+        let Some(code) = asked.body["data"]["code"].as_str() else { return Err(asked) };
         let body = serde_json::json!({ "phone": phone, "code": code }).to_string();
-        self.call("POST", "/user/login", "", "application/json", &body).expect("an answer").text()
+        let entered = self.call("POST", "/user/login", "", "application/json", &body);
+        let entered = entered.expect("an answer");
+        entered.body["data"].as_str().map(str::to_owned).ok_or(entered)
+    }
+
+    /// One of a crowd. A busy machine may tell some of them to come back later, and a phone is not sent
+    /// two codes in a minute: then it is somebody else who comes.
+    fn log_in_one_of_many(&mut self, number: usize) -> String {
+        let mut last = None;
+        for prefix in ["139", "138", "137", "136", "135"] {
+            match self.try_log_in(&format!("{prefix}{number:08}")) {
+                Ok(token) => return token,
+                Err(answer) if answer.status == 503 => last = Some(answer),
+                Err(answer) => panic!("{answer:?}"),
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        panic!("{last:?}")
     }
 
     /// Waits until an order has left the queue: its status.
@@ -209,7 +231,7 @@ pub(crate) fn crowd(served: &MarketProcess, count: usize) -> Vec<String> {
         let part = |start: usize| {
             let mut client = served.client();
             let phones = (start..count).step_by(CONNECTIONS);
-            phones.map(|n| client.log_in(&format!("139{n:08}"))).collect::<Vec<_>>()
+            phones.map(|n| client.log_in_one_of_many(n)).collect::<Vec<_>>()
         };
         let parts: Vec<_> =
             (0..CONNECTIONS).map(|start| scope.spawn(move || part(start))).collect();

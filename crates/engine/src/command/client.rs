@@ -131,15 +131,15 @@ pub(super) fn client_info(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Don
 
 pub(super) fn client_list(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     let mut class = None;
-    let mut ids: Option<Vec<u64>> = None;
+    let mut ids: Option<Vec<i64>> = None;
     match &a[2..] {
         [] => {}
         [word, name] if is(word, "type") => class = Some(Class::parse(name)?),
         [word, rest @ ..] if is(word, "id") && !rest.is_empty() => {
             let mut wanted = Vec::new();
             for id in rest {
-                let id = args::int(id).ok().and_then(|id| u64::try_from(id).ok());
-                wanted.push(id.filter(|id| *id > 0).ok_or(Error::fixed("ERR Invalid client ID"))?);
+                // Redis: any number will do; those that nobody has are left out.
+                wanted.push(args::int(id).map_err(|_| Error::fixed("ERR Invalid client ID"))?);
             }
             ids = Some(wanted);
         }
@@ -150,10 +150,18 @@ pub(super) fn client_list(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Don
         .sessions
         .iter()
         .filter(|(_, s)| class.is_none_or(|class| Class::of(s) == class))
-        .filter(|(_, s)| ids.as_ref().is_none_or(|ids| ids.contains(&s.client_id)))
         .map(|(i, s)| (s.client_id, i))
         .collect();
     sessions.sort_unstable();
+    if let Some(ids) = ids {
+        // As asked for: in that order, and twice if asked twice.
+        let found = |id: i64| {
+            let id = u64::try_from(id).ok()?;
+            let at = sessions.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+            Some(sessions[at])
+        };
+        sessions = ids.into_iter().filter_map(found).collect();
+    }
     let mut text = Vec::new();
     for (_, session) in sessions {
         describe(cx, session, &mut text);

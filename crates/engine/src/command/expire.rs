@@ -30,6 +30,14 @@ impl Unit {
         .map(|(_, unit)| unit)
     }
 
+    /// Whether an option in this unit may follow the one before.
+    ///
+    /// Redis: the same option may be given again, and the last one counts; two different ones are an
+    /// error.
+    pub(super) fn may_replace(self, before: Option<&Lifetime>) -> bool {
+        before.is_none_or(|before| before.unit == self)
+    }
+
     fn is_seconds(self) -> bool {
         matches!(self, Unit::Seconds | Unit::AtSeconds)
     }
@@ -178,7 +186,8 @@ pub(super) fn pttl(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn expiretime(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    ask(cx, a[1], out, |at, _| (at + 500) / 1000)
+    // Rounded without adding first: the last moment there is leaves no room for it.
+    ask(cx, a[1], out, |at, _| at / 1000 + i64::from(at % 1000 >= 500))
 }
 
 pub(super) fn pexpiretime(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {

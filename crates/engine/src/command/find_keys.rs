@@ -4,7 +4,7 @@
 //! commands have rules that the table cannot express; theirs are here.
 
 use super::index::CommandRef;
-use super::spec::{Begin, Find, KeySpec, access, flag};
+use super::spec::{Begin, Find, KeySpec, access};
 use crate::args::is;
 use crate::number;
 
@@ -22,9 +22,9 @@ pub(crate) fn find_keys(command: CommandRef, args: &[&[u8]]) -> Option<Vec<Found
         "sort" => sort_keys(args, &mut found),
         "sort_ro" => found.push(FoundKey { at: 1, access: access::RO | access::ACCESS }),
         _ => {
-            let may_have_none = command.has(flag::NO_MANDATORY_KEYS);
-            for spec in command.keys {
-                by_spec(spec, args, may_have_none, &mut found)?;
+            let all = command.keys.iter().try_for_each(|spec| by_spec(spec, args, &mut found));
+            if all.is_none() {
+                return by_loose_count(command.keys, args);
             }
         }
     }
@@ -52,13 +52,10 @@ fn sort_keys(args: &[&[u8]], found: &mut Vec<FoundKey>) {
     }
 }
 
-fn by_spec(
-    spec: &KeySpec,
-    args: &[&[u8]],
-    may_have_none: bool,
-    found: &mut Vec<FoundKey>,
-) -> Option<()> {
+fn by_spec(spec: &KeySpec, args: &[&[u8]], found: &mut Vec<FoundKey>) -> Option<()> {
     let first = match spec.begin {
+        // Redis: a place behind the end is an error even where the command does without, as PFMERGE does.
+        Begin::Index(at) if at >= args.len() => return None,
         Begin::Index(at) => at,
         Begin::Keyword(word, from) => match behind_word(args, word, from) {
             Some(at) => at,
@@ -81,23 +78,40 @@ fn by_spec(
             (first, last, step)
         }
         Find::Counted => {
-            let count = number::parse_i64(args[first])?;
-            if count < 0 {
-                return None;
-            }
-            (first + 1, first.checked_add(usize::try_from(count).ok()?)?, 1)
+            let count = number::parse_i64(args[first]).filter(|count| *count >= 0)?;
+            // Redis: it is kept in 32 bits.
+            let count = usize::try_from(count as i32).ok()?;
+            (first + 1, first + count, 1)
         }
         Find::Unknown => return Some(()),
     };
     if last >= args.len() || last < first {
-        // Redis: a count of none is no error where keys may be missing, as for EVAL. Keys that would lie
-        // behind the end are one.
-        return (may_have_none && last + 1 == first).then_some(());
+        return None;
     }
     for at in (first..=last).step_by(step) {
         found.push(FoundKey { at, access: spec.access });
     }
     Some(())
+}
+
+/// The keys of a command that counts them, where the count is no number or does not fit.
+///
+/// Redis: an older function looks then, which reads the count with `atoi`, knows nothing about what
+/// happens to a key, and puts the one that is stored to last.
+fn by_loose_count(specs: &[KeySpec], args: &[&[u8]]) -> Option<Vec<FoundKey>> {
+    let counted = specs.iter().find(|spec| matches!(spec.find, Find::Counted))?;
+    let Begin::Index(at) = counted.begin else { return None };
+    let first = at + 1;
+    let count = usize::try_from(number::atoi(args.get(at)?)).ok()?;
+    if count == 0 || count > args.len() - first {
+        return None;
+    }
+    let stored = specs.iter().filter_map(|spec| match (spec.begin, spec.find) {
+        (Begin::Index(at), Find::Range { .. }) => Some(at),
+        _ => None,
+    });
+    let places = (first..first + count).chain(stored);
+    Some(places.map(|at| FoundKey { at, access: 0 }).collect())
 }
 
 fn behind_word(args: &[&[u8]], word: &str, from: isize) -> Option<usize> {

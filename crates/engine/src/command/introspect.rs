@@ -91,11 +91,9 @@ fn inner<'a, 'b>(cx: &Ctx<'_>, a: &'a [&'b [u8]]) -> Result<(CommandRef, &'a [&'
     let index = &cx.engine.index;
     let command = index
         .by_name(args[0])
-        .map(|command| match args.get(1) {
-            Some(sub) if !command.subs.is_empty() => {
-                index.by_full_name(args[0], Some(sub)).unwrap_or(command)
-            }
-            _ => command,
+        .and_then(|command| match args.get(1) {
+            Some(sub) if !command.subs.is_empty() => index.by_full_name(args[0], Some(sub)),
+            _ => Some(command),
         })
         .ok_or(Error::fixed("ERR Invalid command specified"))?;
     // A sharded channel has the place of a key, but is none.

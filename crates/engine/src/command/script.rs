@@ -3,7 +3,7 @@
 use crate::args::is;
 use crate::ctx::{Caller, Ctx};
 use crate::engine::scripting::Leave;
-use crate::error::{Done, Error};
+use crate::error::{Done, Error, printable};
 use crate::number::parse_i64;
 use crate::resp::Reply;
 use crate::script::shebang::ScriptFlags;
@@ -70,7 +70,7 @@ fn start(
 
 /// An error of the interpreter's side, as a reply.
 pub(super) fn refusal(text: &[u8]) -> Error {
-    Error::new(format!("ERR {}", String::from_utf8_lossy(text)))
+    Error::new(format!("ERR {}", printable(text, usize::MAX)))
 }
 
 /// How many keys the request names.

@@ -190,18 +190,22 @@ fn order(
 ) -> Result<Vec<Vec<u8>>, Error> {
     let descending = request.direction == Direction::Descending;
     let directed = |ordering: Ordering| if descending { ordering.reverse() } else { ordering };
+    // Redis: text that is only answered is compared by C's `strcoll`, which ends at a NUL.
+    let seen = if request.store.is_some() { whole } else { until_nul };
     match request.order {
         Order::Native => Ok(elements),
         Order::Text { by: None } => {
             let mut elements = elements;
-            elements.sort_by(|left, right| directed(left.cmp(right)));
+            elements.sort_by(|left, right| directed(seen(left).cmp(seen(right))));
             Ok(elements)
         }
         Order::Text { by: Some(pattern) } => {
             // An element without a weight comes first.
             let weigh = |element: Vec<u8>| (look_up(cx, pattern, &element), element);
             let mut weighed: Vec<_> = elements.into_iter().map(weigh).collect();
-            weighed.sort_by(|left, right| directed(left.0.cmp(&right.0)));
+            weighed.sort_by(|(left, _), (right, _)| {
+                directed(left.as_deref().map(seen).cmp(&right.as_deref().map(seen)))
+            });
             Ok(weighed.into_iter().map(|(_, element)| element).collect())
         }
         Order::Numeric { by } => {
@@ -224,6 +228,16 @@ fn order(
             Ok(weighed.into_iter().map(|(_, element)| element).collect())
         }
     }
+}
+
+/// All bytes of a string.
+fn whole(text: &[u8]) -> &[u8] {
+    text
+}
+
+/// The bytes that a C function sees of a string.
+fn until_nul(text: &[u8]) -> &[u8] {
+    &text[..memchr::memchr(0, text).unwrap_or(text.len())]
 }
 
 /// A weight as C's `strtod` reads it to the end of the string; `None` if it does not.

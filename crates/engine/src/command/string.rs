@@ -52,7 +52,7 @@ impl SetOptions {
             } else if is(word, "keepttl") && options.lifetime.is_none() {
                 options.keep_ttl = true;
             } else if let Some(unit) = Unit::of_option(word)
-                && options.lifetime.is_none()
+                && unit.may_replace(options.lifetime.as_ref())
                 && !options.keep_ttl
                 && i + 1 < a.len()
             {
@@ -164,16 +164,23 @@ pub(super) fn getdel(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn getex(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    let mut lifetime = None;
+    let mut lifetime: Option<Lifetime> = None;
     let mut persist = false;
-    match a.len() {
-        2 => {}
-        3 if is(a[2], "persist") => persist = true,
-        4 => {
-            let unit = Unit::of_option(a[2]).ok_or(Error::SYNTAX)?;
-            lifetime = Some(Lifetime { unit, text: a[3].to_vec() });
+    let mut words = &a[2..];
+    while let [word, rest @ ..] = words {
+        words = rest;
+        if is(word, "persist") && lifetime.is_none() {
+            persist = true;
+        } else if let Some(unit) = Unit::of_option(word)
+            && unit.may_replace(lifetime.as_ref())
+            && !persist
+            && let [text, rest @ ..] = rest
+        {
+            lifetime = Some(Lifetime { unit, text: text.to_vec() });
+            words = rest;
+        } else {
+            return Err(Error::SYNTAX);
         }
-        _ => return Err(Error::SYNTAX),
     }
     let Some(value) = cx.str(a[1])? else {
         out.null();

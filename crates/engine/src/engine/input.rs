@@ -188,6 +188,19 @@ impl Engine {
         }
     }
 
+    /// Puts a session with waiting input in front of the queue: its script is a request like any other,
+    /// behind which the session goes on before those that wait for their turn.
+    pub(crate) fn make_runnable_first(&mut self, session: usize) {
+        let Some(state) = self.sessions.get_mut(session) else { return };
+        if state.input.is_empty() {
+            return;
+        }
+        if std::mem::replace(&mut state.runnable, true) {
+            self.runnable.retain(|&other| other != session);
+        }
+        self.runnable.push_front(session);
+    }
+
     /// Runs input that waited, of all sessions that can go on.
     pub(crate) fn run_runnable(&mut self) -> Option<Box<ScriptJob>> {
         while self.may_run() {

@@ -6,7 +6,7 @@
 use crate::command::index::CommandRef;
 use crate::command::spec::flag;
 use crate::ctx::{Caller, Ctx};
-use crate::error::Error;
+use crate::error::{Error, printable};
 use crate::resp::{Protocol, Reply};
 use crate::script::{
     Ended, Finished, Library, LogLevel, Request, RunKind, ScriptJob, ScriptRun, Tick, Work,
@@ -222,7 +222,7 @@ impl Engine {
             return Some(job);
         }
         self.serve_ready();
-        self.make_runnable(session);
+        self.make_runnable_first(session);
         self.run_runnable()
     }
 
@@ -257,7 +257,7 @@ impl Engine {
                 self.accept_library(name, library, job)
             }
             (_, Ended::Compiled(Err(text)) | Ended::Loaded(Err(text))) => {
-                let text = format!("ERR {}", String::from_utf8_lossy(text));
+                let text = format!("ERR {}", printable(text, usize::MAX));
                 self.refusal(job.command, &text)
             }
             (_, Ended::Replied(_) | Ended::Compiled(_) | Ended::Loaded(_)) => {

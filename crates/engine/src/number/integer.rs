@@ -55,6 +55,25 @@ pub(crate) fn parse_u64_lenient(text: &[u8]) -> Option<u64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
+/// Reads the number at the beginning of a text, 0 if there is none, as C's `atoi` does in glibc: what 64
+/// bits cannot hold is their largest or smallest number, of which 32 bits are kept.
+pub(crate) fn atoi(text: &[u8]) -> i32 {
+    let blanks = text.iter().take_while(|&&byte| is_space(byte)).count();
+    let (negative, rest) = match &text[blanks..] {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let magnitude = checked_digits(&rest[..digits]).unwrap_or(u64::MAX);
+    let value = if negative {
+        0i64.saturating_sub_unsigned(magnitude)
+    } else {
+        0i64.saturating_add_unsigned(magnitude)
+    };
+    value as i32
+}
+
 /// Reads a memory size such as `100`, `1k` (1000), `1kb` (1024), `2mb` or `1G`, in bytes.
 // Redis: an empty run of digits is zero ("mb" is 0 bytes), too many digits saturate, and the
 // product wraps.
@@ -166,6 +185,18 @@ mod tests {
         for refused in ["", " ", "+", "7 ", "7x", "0x7"] {
             assert_eq!(parse_u64_lenient(refused.as_bytes()), None, "{refused:?}");
         }
+    }
+
+    #[test]
+    fn the_loosest_form_takes_what_it_finds() {
+        for (text, value) in
+            [(" \t12x", 12), ("-3.5", -3), ("+7", 7), ("", 0), ("x", 0), ("- 1", 0)]
+        {
+            assert_eq!(atoi(text.as_bytes()), value, "{text:?}");
+        }
+        assert_eq!(atoi(b"4294967297"), 1);
+        assert_eq!(atoi(b"9223372036854775808"), -1);
+        assert_eq!(atoi(b"-9223372036854775809"), 0);
     }
 
     #[test]

@@ -29,6 +29,8 @@ use super::{MAX_LUA_BYTES, fail, lib, library};
 const INSTRUCTIONS_PER_TICK: u32 = 10_000;
 /// Bound on the code that `load` collects piece by piece.
 const MAX_LOADED_BYTES: usize = 512 * 1024 * 1024;
+/// Where Lua's own `loadstring` is kept, out of the reach of scripts.
+const LUAS_LOADSTRING: &str = "seawall.loadstring";
 
 /// The functions of the base library that scripts keep.
 ///
@@ -154,7 +156,7 @@ impl Sandbox {
 
     /// Compiles code that will see the locked environment.
     pub(crate) fn compile(&self, code: &[u8], name: &str) -> Result<Function, Vec<u8>> {
-        compile(&self.lua, &self.environment, code, name)
+        compile(&self.lua, &self.environment, code, name.as_bytes())
     }
 
     /// Lets code see only what a library may use while it loads.
@@ -255,7 +257,7 @@ fn loading_globals(
     Ok(globals)
 }
 
-fn compile(lua: &Lua, environment: &Table, code: &[u8], name: &str) -> Result<Function, Vec<u8>> {
+fn compile(lua: &Lua, environment: &Table, code: &[u8], name: &[u8]) -> Result<Function, Vec<u8>> {
     // The parser shall complain about bytecode as about any other bad text.
     let padded;
     let code = if code.first() == Some(&0x1b) {
@@ -265,11 +267,23 @@ fn compile(lua: &Lua, environment: &Table, code: &[u8], name: &str) -> Result<Fu
         code
     };
     lua.load(code)
-        .set_name(name)
+        .set_name(String::from_utf8_lossy(name))
         .set_mode(ChunkMode::Text)
         .set_environment(environment.clone())
         .into_function()
-        .map_err(|error| fail::foreign_message(&error).into_bytes())
+        .map_err(|error| {
+            let complaint = complaint(lua, code, name);
+            complaint.unwrap_or_else(|| fail::foreign_message(&error).into_bytes())
+        })
+}
+
+/// What Lua says about code that it cannot compile, byte for byte: the message names what it stumbled
+/// over, and mlua's errors carry only what is UTF-8.
+fn complaint(lua: &Lua, code: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let load: Function = lua.named_registry_value(LUAS_LOADSTRING).ok()?;
+    let args = (lua.create_string(code).ok()?, lua.create_string(name).ok()?);
+    let (_, text): (Value, LuaString) = load.call(args).ok()?;
+    Some(text.as_bytes().to_vec())
 }
 
 /// `loadstring` and `load`, for text only and with the locked environment.
@@ -279,6 +293,8 @@ fn install_loaders(
     environment: &Table,
     shared: &Shared,
 ) -> mlua::Result<()> {
+    let luas_own: Function = globals.raw_get("loadstring")?;
+    lua.set_named_registry_value(LUAS_LOADSTRING, luas_own)?;
     let held = environment.clone();
     let loadstring = lua.create_function(move |lua, args: Arguments| {
         let code = string(lua, &args, 0)?;
@@ -331,8 +347,7 @@ fn loaded(
     name: &[u8],
 ) -> mlua::Result<(Value, Option<Value>)> {
     let end = memchr::memchr(0, name).unwrap_or(name.len());
-    let name = String::from_utf8_lossy(&name[..end]);
-    match compile(lua, environment, code, &name) {
+    match compile(lua, environment, code, &name[..end]) {
         Ok(function) => Ok((Value::Function(function), None)),
         Err(text) => Ok((Value::Nil, Some(Value::String(lua.create_string(text)?)))),
     }

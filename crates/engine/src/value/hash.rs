@@ -121,17 +121,19 @@ impl Hash {
         }
         match &mut self.0 {
             Repr::Packed(packed) => {
-                if let Some(place) = packed.find(field, 1) {
+                let found = packed.find(field, 1);
+                if let Some(place) = found {
                     let place = packed.next(place);
                     packed.replace(place, value);
-                    return false;
+                } else {
+                    packed.push_back(field);
+                    packed.push_back(value);
                 }
-                packed.push_back(field);
-                packed.push_back(value);
+                // Redis: a limit that was lowered takes effect when a field is overwritten, too.
                 if packed.len() / 2 > limits.max_entries {
                     self.become_table(limits.seed);
                 }
-                true
+                found.is_none()
             }
             Repr::Table(table) => {
                 let hash = table.hash_of(field);

@@ -235,8 +235,11 @@ impl ZSet {
         }
     }
 
-    /// The ranks whose members are in a range of bytes; meaningful when all scores are equal.
-    pub(crate) fn lex_ranks(&self, range: &LexRange<'_>) -> Range<usize> {
+    /// The ranks whose members are in a range of bytes, looked for from one end.
+    ///
+    /// The end matters only where scores differ, which the commands do not promise anything about:
+    /// members are in no order of bytes then, and the first one outside ends the range.
+    pub(crate) fn lex_ranks(&self, range: &LexRange<'_>, from: End) -> Range<usize> {
         // Redis: a range that the ends of the set are outside of is empty, whatever is between.
         let ends = (self.nth(0), self.nth(self.len().saturating_sub(1)));
         if let (Some((first, _)), Some((last, _))) = ends
@@ -244,9 +247,12 @@ impl ZSet {
         {
             return 0..0;
         }
-        match &self.0 {
-            Form::Small(small) => small.ranks(|m, _| range.misses(m), |m, _| range.reaches(m)),
-            Form::Large(large) => large.ranks(
+        let (misses, reaches) =
+            (|m: &[u8], _: f64| range.misses(m), |m: &[u8], _: f64| range.reaches(m));
+        match (&self.0, from) {
+            (Form::Small(small), End::Min) => small.ranks(misses, reaches),
+            (Form::Small(small), End::Max) => small.ranks_back(misses, reaches),
+            (Form::Large(large), _) => large.ranks(
                 |e| range.misses(e.member.as_bytes()),
                 |e| range.reaches(e.member.as_bytes()),
             ),

@@ -5,10 +5,13 @@ use std::{sync::Arc, time::Duration};
 use seawall::cmd;
 
 use super::{Carts, store};
-use crate::{error::Result, jobs::Jobs};
+use crate::{breaks::Breaks, error::Result, jobs::Jobs};
 
-/// How often this process looks whether Redis answers.
+/// How often this process looks whether Redis answers again.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// How often it looks while Redis answers, where breaks of all servers are heard, and where not.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+const LOOK_EVERY_ON_CLUSTER: Duration = Duration::from_secs(1);
 /// How often carts are looked for that were changed during an outage.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
 /// How often old removals are taken out of the database, and how old they are, in milliseconds.
@@ -24,11 +27,11 @@ impl Carts {
             let drained = worker.stop().await;
             tracing::debug!(?drained, "carts are written");
         });
-        let carts = Arc::clone(self);
+        let (carts, breaks) = (Arc::clone(self), jobs.breaks());
         jobs.spawn("cart-watch", |mut stop| async move {
             tokio::select! {
                 () = stop.asked() => {}
-                () = carts.watch() => {}
+                () = carts.watch(breaks) => {}
             }
         });
         let carts = Arc::clone(self);
@@ -50,14 +53,28 @@ impl Carts {
     }
 
     /// Notices an outage, and its end, also when nobody touches a cart meanwhile.
-    async fn watch(&self) {
+    async fn watch(&self, mut breaks: Breaks) {
         let seawall = &self.context.seawall;
+        let while_fine = if breaks.hears_all() { LOOK_EVERY } else { LOOK_EVERY_ON_CLUSTER };
+        let mut losses = breaks.losses();
         loop {
-            seawall.clock().sleep(WATCH_EVERY).await;
             let ping = || async { seawall.client().send(b"", &cmd("PING")).await };
             // By way of the breaker: an answer closes it.
-            if let Err(error) = self.outage.attempt(ping).await {
-                tracing::debug!(%error, "Redis does not take a ping");
+            let pause = match self.outage.attempt(ping).await {
+                Ok(Some(_)) => while_fine,
+                Ok(None) => WATCH_EVERY,
+                Err(error) => {
+                    tracing::debug!(%error, "Redis does not take a ping");
+                    WATCH_EVERY
+                }
+            };
+            tokio::select! {
+                () = seawall.clock().sleep(pause) => {}
+                () = breaks.lost(losses) => {
+                    losses = breaks.losses();
+                    // It may be back by now, and have forgotten its last second.
+                    self.outage.suspect();
+                }
             }
         }
     }

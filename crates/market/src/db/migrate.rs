@@ -8,6 +8,8 @@
 //! A file that was released is never changed, only followed by another: what is noted is told by its
 //! number. Whoever calls sees to it that one process of a fleet does this at a time.
 
+use std::time::{Duration, Instant};
+
 use sqlx::{AssertSqlSafe, Row as _};
 
 use super::{Db, Kind, folded};
@@ -46,6 +48,8 @@ const MYSQL_TEXT: &str = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 /// second tree to be written.
 const SQLITE_KEY: (&str, &str) = ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY");
 
+/// How long a statement of the schema waits for a connection.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Names that one transaction fills in.
 const NAMES_AT_ONCE: i64 = 500;
 
@@ -123,9 +127,14 @@ impl Db {
             Kind::Mysql => statement.to_owned() + MYSQL_TEXT,
             Kind::Sqlite => statement.replace(SQLITE_KEY.0, SQLITE_KEY.1),
         };
-        match sqlx::query(AssertSqlSafe(text)).execute(self.read()).await {
-            Err(sqlx::Error::Database(error)) if is_there(error.as_ref()) => Ok(()),
-            result => result.map(drop),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match sqlx::query(AssertSqlSafe(text.clone())).execute(self.read()).await {
+                Err(sqlx::Error::Database(error)) if is_there(error.as_ref()) => return Ok(()),
+                // Nothing was sent. Nobody waits for an answer yet, so a slow start is better than none.
+                Err(sqlx::Error::PoolTimedOut) if Instant::now() < deadline => {}
+                result => return result.map(drop),
+            }
         }
     }
 }

@@ -5,12 +5,17 @@
 //! When a store is away events wait without counting as tried.
 //!
 //! An event may never have been appended: the process ended after the commit, or Redis was away. The
-//! database is the outbox: every so often one process appends what was published since the mark that
-//! it left in Redis, a margin earlier because a transaction may take its time; the reference of an
-//! event makes sure that most of this has no effect. If the mark is lost Redis has lost the inboxes as
-//! well, and they are rebuilt from the database.
+//! database is the outbox: every so often one process appends what was published since its mark, a
+//! margin earlier because a transaction may take its time; the reference of an event makes sure that
+//! most of this has no effect. The mark is left in Redis for who leads next, and read when that may be
+//! another: at the beginning of a term, and after a break, when Redis may have forgotten events along
+//! with it. One that is a little old costs a few more rows. If the mark is lost Redis has lost the
+//! inboxes as well, and they are rebuilt from the database.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::try_join_all;
 use seawall::{
@@ -41,11 +46,23 @@ const BATCH: u32 = 1_000;
 /// How often the sweep looks, and how far back.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const MARGIN_MS: i64 = 60_000;
+/// How far the mark in Redis may lie behind while nothing is published.
+const MARK_BEHIND_MS: i64 = 60_000;
 /// Notes of one step of a sweep, and steps of one round.
 const SWEEP_NOTES: u32 = 500;
 const SWEEP_STEPS: usize = 200;
 /// How often copies that could not follow are tried to be forgotten.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
+
+/// Until when all notes were handed to the feed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Mark {
+    /// The term of this process, and how often Redis was back after a break, when it was read.
+    read: Option<(u64, u64)>,
+    until: i64,
+    /// The same, as Redis has it.
+    noted: i64,
+}
 
 /// What an event asks to be done with inboxes.
 #[derive(Clone, Copy)]
@@ -82,9 +99,18 @@ pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
         let _ = worker.stop().await;
     });
     let sweeper = Arc::clone(feed);
+    let (mark, term, breaks) = (Arc::<Mutex<Mark>>::default(), jobs.term(), jobs.breaks());
     jobs.every("feed-sweep", SWEEP_EVERY, move || {
-        let feed = Arc::clone(&sweeper);
-        async move { feed.sweep().await }
+        let (feed, mark) = (Arc::clone(&sweeper), Arc::clone(&mark));
+        let at = (term.number(), breaks.returns());
+        async move {
+            let lock = || mark.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = *lock();
+            let swept = feed.sweep(before, at).await;
+            // What a round that failed has seen is read anew.
+            *lock() = swept.as_ref().map_or_else(|_| Mark::default(), |mark| *mark);
+            swept.map(drop)
+        }
     });
     let repairer = Arc::clone(feed);
     jobs.spawn("stale copies", |mut stop| async move {
@@ -158,17 +184,23 @@ impl Feed {
         }
     }
 
-    /// Appends what was published and may not have been told.
-    pub(crate) async fn sweep(&self) -> Result<()> {
+    /// Appends what was published since a mark and may not have been told; returns the next mark.
+    async fn sweep(&self, mut mark: Mark, at: (u64, u64)) -> Result<Mark> {
         let (client, key) = (self.context.seawall.client(), keys::feed_mark());
-        let mark: Option<i64> = client.query(&key, cmd("GET").arg(&key)).await?;
         let now = self.context.now();
-        let (mut from, mut after) = (mark.unwrap_or(now).min(now) - MARGIN_MS, 0);
+        if mark.read != Some(at) {
+            let noted: Option<i64> = client.query(&key, cmd("GET").arg(&key)).await?;
+            let until = noted.unwrap_or(now);
+            mark = Mark { read: Some(at), until, noted: noted.unwrap_or(0) };
+        }
+        let (mut from, mut after) = (mark.until.min(now) - MARGIN_MS, 0);
+        let mut appended = false;
         for _ in 0..SWEEP_STEPS {
             let found = store::published(&self.context.db, from, after, SWEEP_NOTES).await?;
             for &(item, author) in &found {
                 let event = Event::Posted { note: item.note, author, time: item.time };
                 let _ = self.notes.events().append(event).await?;
+                appended = true;
             }
             match found.last() {
                 Some((last, _)) if found.len() == SWEEP_NOTES as usize => {
@@ -180,8 +212,12 @@ impl Feed {
                 }
             }
         }
-        client.send(&key, cmd("SET").arg(&key).arg(from)).await?;
-        Ok(())
+        mark.until = from;
+        if appended || mark.noted < mark.until - MARK_BEHIND_MS {
+            client.send(&key, cmd("SET").arg(&key).arg(mark.until)).await?;
+            mark.noted = mark.until;
+        }
+        Ok(mark)
     }
 }
 

@@ -1,8 +1,10 @@
 //! What keeps stock and database together: rows that Redis has not followed, and differences.
 //!
 //! A SKU whose stock moves is compared in the rounds that follow, every other one once in a pass. A pass
-//! begins once a minute, so that an idle market asks Redis for next to nothing, and whenever this process
-//! begins to lead: who leads is known to Redis alone, so a Redis that lost its data begins a new term.
+//! begins whenever Redis may have lost something: when it is back after a break, and when this process
+//! begins to lead, for who leads is known to Redis alone, and without its data it begins a new term.
+//! Besides, only now and then, so that an idle market asks Redis for next to nothing; but once a minute
+//! where a break may go unheard, and until a pass has reached every shard.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -28,25 +30,46 @@ const COMPARE_EVERY: Duration = Duration::from_secs(3);
 const COMPARE_SKUS: u32 = 200;
 /// A SKU is compared while its last movement is no older than this, in milliseconds: several rounds.
 const MOVED_WITHIN_MS: i64 = 10_000;
-/// How often a pass over all SKUs begins, in milliseconds.
-const PASS_EVERY_MS: i64 = 60_000;
+/// How often a pass over all SKUs begins without a reason, in milliseconds.
+const PASS_EVERY_MS: i64 = 20 * 60_000;
+/// The same where a break of some server may not have been heard, or one did not answer.
+const UNSURE_PASS_EVERY_MS: i64 = 60_000;
+
+/// What a pass begins for: the term of this process, and how often Redis was back after a break.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Reason {
+    term: u64,
+    returns: u64,
+}
+
+/// Which of the SKUs of a round could be compared, and repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+enum Reached {
+    All,
+    Some,
+}
 
 /// A pass over all SKUs.
 #[derive(Debug, Default)]
 struct Pass {
-    /// When it began, by the server's clock, and in which term of this process.
+    /// When it began, by the server's clock, and what for.
     began: i64,
-    term: u64,
+    reason: Reason,
+    /// Whether some shard did not answer.
+    missed: bool,
     /// The SKU that it goes on behind; none when it is over.
     after: Option<i64>,
 }
 
 impl Pass {
     /// Where this round goes on, or begins; none when no pass is due.
-    fn place(&mut self, now: i64, term: u64) -> Option<i64> {
-        let is_due = self.after.is_none() && now >= self.began + PASS_EVERY_MS;
-        if is_due || term != self.term {
-            *self = Pass { began: now, term, after: Some(-1) };
+    fn place(&mut self, now: i64, reason: Reason, hears_all: bool) -> Option<i64> {
+        let is_sure = hears_all && !self.missed;
+        let pause = if is_sure { PASS_EVERY_MS } else { UNSURE_PASS_EVERY_MS };
+        let is_due = self.after.is_none() && now >= self.began + pause;
+        if is_due || reason != self.reason {
+            *self = Pass { began: now, reason, missed: false, after: Some(-1) };
         }
         self.after
     }
@@ -61,11 +84,13 @@ impl Goods {
             async move { goods.follow().await }
         });
         let goods = Arc::clone(self);
-        let (pass, term) = (Arc::new(Mutex::new(Pass::default())), jobs.term());
+        let pass = Arc::new(Mutex::new(Pass::default()));
+        let (term, breaks) = (jobs.term(), jobs.breaks());
         jobs.every("stock-compare", COMPARE_EVERY, move || {
             let (goods, pass) = (Arc::clone(&goods), Arc::clone(&pass));
-            let term = term.number();
-            async move { goods.compare_some(&pass, term).await }
+            let reason = Reason { term: term.number(), returns: breaks.returns() };
+            let hears_all = breaks.hears_all();
+            async move { goods.compare_some(&pass, reason, hears_all).await }
         });
     }
 
@@ -80,11 +105,16 @@ impl Goods {
     }
 
     /// Compares SKUs that moved, and the next ones of a pass.
-    async fn compare_some(&self, pass: &Mutex<Pass>, term: u64) -> Result<()> {
+    async fn compare_some(
+        &self,
+        pass: &Mutex<Pass>,
+        reason: Reason,
+        hears_all: bool,
+    ) -> Result<()> {
         let lock = || pass.lock().unwrap_or_else(PoisonError::into_inner);
         let (db, now) = (&*self.context.db, self.context.now());
         let mut skus = store::moved_since(db, now - MOVED_WITHIN_MS, COMPARE_SKUS).await?;
-        let place = lock().place(now, term);
+        let place = lock().place(now, reason, hears_all);
         let mut passed = None;
         if let Some(after) = place {
             let next = store::stocked_after(db, after, COMPARE_SKUS).await?;
@@ -94,10 +124,12 @@ impl Goods {
         }
         skus.sort_unstable();
         skus.dedup();
-        self.compare(skus).await?;
+        let reached = self.compare(skus).await?;
         // A round that failed is made again.
         if let Some(passed) = passed {
-            lock().after = passed;
+            let mut pass = lock();
+            pass.after = passed;
+            pass.missed |= reached == Reached::Some;
         }
         Ok(())
     }
@@ -109,13 +141,14 @@ impl Goods {
             let skus = store::stocked_after(&self.context.db, after, COMPARE_SKUS).await?;
             let Some(last) = skus.last() else { return Ok(()) };
             after = id(*last);
-            self.compare(skus).await?;
+            let _: Reached = self.compare(skus).await?;
         }
     }
 
     /// Compares stock and database, and rebuilds where they differ.
-    async fn compare(&self, skus: Vec<u64>) -> Result<()> {
+    async fn compare(&self, skus: Vec<u64>) -> Result<Reached> {
         let (mut apart, mut units) = (0u32, 0u64);
+        let mut reached = Reached::All;
         for sku in skus {
             let stock = self.stocks.of(sku).await?;
             let gap = self.stocks.lasting_gap(sku, &stock).await?;
@@ -123,6 +156,7 @@ impl Goods {
                 Gap::None => continue,
                 Gap::Away => {
                     tracing::debug!(sku, "not all shards answer: they are compared later");
+                    reached = Reached::Some;
                     continue;
                 }
                 Gap::Units(gap) => units += gap.unsigned_abs(),
@@ -132,10 +166,43 @@ impl Goods {
             tracing::warn!(sku, ?gap, "stock and database differ");
             if let Err(error) = self.stocks.rebuild(sku, &stock, Because::Gap).await {
                 tracing::warn!(sku, %error, "the stock could not be rebuilt now");
+                reached = Reached::Some;
             }
         }
         metrics::gauge!("seawall_stock_apart_skus").set(f64::from(apart));
         metrics::counter!("seawall_stock_apart_units_total").increment(units);
-        Ok(())
+        Ok(reached)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Reason = Reason { term: 1, returns: 0 };
+
+    /// A pass that began at 1 and has reached its end.
+    fn over(missed: bool) -> Pass {
+        Pass { began: 1, reason: FIRST, missed, after: None }
+    }
+
+    #[test]
+    fn a_pass_begins_at_once_when_redis_may_have_lost_something() {
+        for reason in [Reason { term: 2, returns: 0 }, Reason { term: 1, returns: 1 }] {
+            assert_eq!(over(false).place(2, FIRST, true), None, "nothing happened");
+            assert_eq!(over(false).place(2, reason, true), Some(-1), "{reason:?}");
+        }
+        let mut under_way = Pass { after: Some(7), ..over(false) };
+        assert_eq!(under_way.place(2, FIRST, true), Some(7), "it goes on");
+        assert_eq!(under_way.place(2, Reason { term: 1, returns: 1 }, true), Some(-1));
+    }
+
+    #[test]
+    fn passes_are_far_apart_only_where_every_break_is_heard_and_every_shard_answered() {
+        let begins = |missed, hears_all, now| over(missed).place(now, FIRST, hears_all).is_some();
+        let (soon, later) = (1 + UNSURE_PASS_EVERY_MS, 1 + PASS_EVERY_MS);
+        assert!(!begins(false, true, later - 1) && begins(false, true, later));
+        assert!(!begins(true, true, soon - 1) && begins(true, true, soon));
+        assert!(!begins(false, false, soon - 1) && begins(false, false, soon));
     }
 }

@@ -39,8 +39,9 @@ use crate::{
 pub(super) const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long an order may take from its hold to its row in the database.
 const HOLD_FOR: Duration = Duration::from_secs(60);
-/// How often each inventory lets go what has ended, besides its movements.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// How often each inventory lets go what has ended, besides its movements and comparisons: a hold that
+/// nobody lets go of is in nobody's way, since "sold out" is said only after those that ended went back.
+const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
 /// How often a hold is tried when others gather the last units at the same time.
 const HOLD_ATTEMPTS: usize = 4;
 /// The pause between these.
@@ -301,6 +302,10 @@ impl Stocks {
         for _ in 1..LOOKS {
             if last == Gap::None {
                 return Ok(last);
+            }
+            // Parts that have not heard of their order's end make a difference, too.
+            if let Err(error) = stock.sweep().await {
+                tracing::debug!(sku, %error, "not everything was swept");
             }
             self.context.seawall.clock().sleep(LOOK_PAUSE).await;
             let now = self.gap(sku, stock).await?;

@@ -7,16 +7,15 @@
 //! fault. What fails for another reason is tried [`DELIVERIES`] times and then parked; a round of its
 //! own writes it down as FAILED and gives its unit back. Until then it is found as QUEUED.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream, Worker};
+use tokio::sync::Mutex;
 
 use super::{
-    Order, Sales, Status, millis, persist,
+    Order, Sales, Status,
+    millis, persist,
+    reconcile::Even,
     reservation::{VOUCHER, number},
     store,
 };
@@ -46,14 +45,26 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// How often each round is made.
 const TIME_OUTS: Duration = Duration::from_secs(5);
 const REFUNDS: Duration = Duration::from_secs(2);
-const PARKED: Duration = Duration::from_secs(10);
+const PARKED: Duration = Duration::from_secs(15);
 const COMPARISONS: Duration = Duration::from_secs(30);
+/// How often parked entries are read although no order waits, in milliseconds: what cannot be
+/// understood has none.
+const PARKED_ANYWAY_MS: i64 = 10 * 60_000;
 /// Orders that one transaction of a round ends.
 const AT_ONCE: u32 = 200;
 /// Transactions of one round.
 const STEPS: usize = 100;
 /// Cancelled orders as old as this are not looked through for money any more.
 const MONEY_BACK_WITHIN: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What was read of the parked entries.
+#[derive(Debug, Default)]
+struct Parked {
+    /// When they were read, by the server's clock.
+    read: i64,
+    /// By stream: the last one.
+    last: HashMap<Vec<u8>, EntryId>,
+}
 
 /// The workers of this process.
 #[derive(Debug)]
@@ -103,15 +114,21 @@ pub(crate) fn start(sales: &Arc<Sales>, jobs: &mut Jobs) {
         let sales = Arc::clone(&sales);
         async move { sales.give_back_money().await }
     });
-    let (sales, seen) = (shared(), Arc::new(Mutex::new(HashMap::new())));
+    let (sales, seen) = (shared(), Arc::<Mutex<Parked>>::default());
     jobs.every("sale-parked", PARKED, move || {
         let (sales, seen) = (Arc::clone(&sales), Arc::clone(&seen));
-        async move { sales.settle_parked(&seen).await }
+        async move { sales.look_for_parked(&mut *seen.lock().await).await }
     });
-    let sales = shared();
+    let (sales, even) = (shared(), Arc::<Mutex<Even>>::default());
+    let (term, breaks) = (jobs.term(), jobs.breaks());
     jobs.every("sale-comparison", COMPARISONS, move || {
-        let sales = Arc::clone(&sales);
-        async move { sales.reconcile_all().await }
+        let (sales, even) = (Arc::clone(&sales), Arc::clone(&even));
+        let (term, breaks) = (term.number(), breaks.clone());
+        async move {
+            let mut even = even.lock().await;
+            even.at(term, &breaks);
+            sales.reconcile_others(&mut even).await
+        }
     });
 }
 
@@ -161,18 +178,27 @@ impl Sales {
         Ok(())
     }
 
+    /// Settles parked orders, if there may be any: one that is parked waits until it is settled.
+    async fn look_for_parked(&self, seen: &mut Parked) -> Result<()> {
+        let now = self.context.now();
+        if now >= seen.read + PARKED_ANYWAY_MS || self.reservations.anybody_waits().await? {
+            self.settle_parked(&mut seen.last).await?;
+            seen.read = now;
+        }
+        Ok(())
+    }
+
     /// Writes down parked orders as failed and gives their units back; their entries stay for people
     /// to look at. `seen` is where the last round ended.
-    async fn settle_parked(&self, seen: &Mutex<HashMap<Vec<u8>, EntryId>>) -> Result<()> {
-        let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+    async fn settle_parked(&self, seen: &mut HashMap<Vec<u8>, EntryId>) -> Result<()> {
         for stream in self.streams()? {
-            let after = lock().get(stream.key()).copied();
+            let after = seen.get(stream.key()).copied();
             for parked in stream.dead_letters(after).await? {
                 match stream.read_dead_letter(&parked) {
                     Ok(order) => self.settle_failed(&order).await?,
                     Err(why) => tracing::error!(entry = %parked.original, why, "parked unread"),
                 }
-                lock().insert(stream.key().to_vec(), parked.id);
+                seen.insert(stream.key().to_vec(), parked.id);
             }
         }
         Ok(())

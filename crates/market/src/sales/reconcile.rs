@@ -12,6 +12,10 @@
 //!
 //! corrected only if the sale has not moved since it was looked at, so that an order on its way makes
 //! the round void and never the sum wrong; the next round tries again.
+//!
+//! Two stores that were even stay so while nobody buys, nothing ends and Redis forgets nothing. So a round
+//! leaves a sale alone that was even ([`Even`]) while no order waits, its numbers in the database are
+//! what they were, and no break of Redis was heard; but not for long.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,6 +32,7 @@ use super::{
     store::{self, Numbers, SaleSnapshot},
 };
 use crate::{
+    breaks::Breaks,
     db::Db,
     error::{Error, Result},
 };
@@ -36,6 +41,35 @@ use crate::{
 const LOOKS: usize = 5;
 /// An order that the database has not heard of after this long is brought to it.
 const TOO_OLD: Duration = Duration::from_secs(120);
+
+/// For how long a sale that was even is left alone while nothing seems to move.
+const STAYS_EVEN: Duration = Duration::from_secs(120);
+
+/// Sales that were even when they were last compared.
+#[derive(Debug, Default)]
+pub(super) struct Even {
+    /// The term of this process, and how often Redis was back after a break.
+    at: (u64, u64),
+    /// By voucher: its numbers in the database then, and when that was.
+    sales: HashMap<u64, (Numbers, i64)>,
+}
+
+impl Even {
+    /// Forgets everything where Redis may have forgotten something since.
+    pub(super) fn at(&mut self, term: u64, breaks: &Breaks) {
+        let at = (term, breaks.returns());
+        if self.at != at || !breaks.hears_all() {
+            *self = Even { at, sales: HashMap::new() };
+        }
+    }
+
+    /// Whether a sale with these numbers need not be looked at.
+    fn has(&self, voucher: u64, numbers: Option<Numbers>, now: i64) -> bool {
+        self.sales.get(&voucher).is_some_and(|(before, compared)| {
+            Some(*before) == numbers && now < compared + millis(STAYS_EVEN)
+        })
+    }
+}
 
 /// What a comparison of one sale found and repaired.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +109,45 @@ impl Sales {
     /// Brings to the database what it should have heard of, compares every sale that is not long over,
     /// and repairs.
     pub(crate) async fn reconcile_all(&self) -> Result<()> {
+        self.reconcile_others(&mut Even::default()).await
+    }
+
+    /// The same, for sales that are not known to be even.
+    pub(super) async fn reconcile_others(&self, even: &mut Even) -> Result<()> {
+        if self.reservations.anybody_waits().await? {
+            even.sales.clear();
+            self.bring_old().await?;
+        }
+        let (db, now) = (&*self.context.db, self.context.now());
+        let vouchers = store::sales_after(db, now - millis(AFTER_THE_END), MOST_SALES).await?;
+        let current: HashSet<u64> = vouchers.iter().copied().collect();
+        even.sales.retain(|voucher, _| current.contains(voucher));
+        for voucher in vouchers {
+            let numbers = store::numbers(db, voucher).await?;
+            if even.has(voucher, numbers, now) {
+                continue;
+            }
+            even.sales.remove(&voucher);
+            let report = match self.reconcile(voucher).await {
+                Ok(report) => report,
+                Err(error @ Error::Unavailable { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::error!(voucher, %error, "a sale cannot be compared");
+                    continue;
+                }
+            };
+            count(&report);
+            if report != Report::default() {
+                tracing::warn!(voucher, ?report, "a sale was not even");
+            } else if let Some(numbers) = numbers {
+                even.sales.insert(voucher, (numbers, now));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings orders to the database that it should have heard of.
+    async fn bring_old(&self) -> Result<()> {
         let old = self.context.now() - millis(TOO_OLD);
         for order in self.reservations.waiting_since(old).await? {
             tracing::warn!(order = order.id, "the database had not heard of an order");
@@ -88,21 +161,6 @@ impl Sales {
                 }
             }
             metrics::counter!("market_sale_differences_total", "kind" => "brought").increment(1);
-        }
-        let after = self.context.now() - millis(AFTER_THE_END);
-        for voucher in store::sales_after(&self.context.db, after, MOST_SALES).await? {
-            let report = match self.reconcile(voucher).await {
-                Ok(report) => report,
-                Err(error @ Error::Unavailable { .. }) => return Err(error),
-                Err(error) => {
-                    tracing::error!(voucher, %error, "a sale cannot be compared");
-                    continue;
-                }
-            };
-            count(&report);
-            if report != Report::default() {
-                tracing::warn!(voucher, ?report, "a sale was not even");
-            }
         }
         Ok(())
     }
@@ -212,6 +270,17 @@ mod tests {
 
     fn held(reference: &str, state: HoldingState) -> Holding {
         Holding { reference: reference.into(), user: b"7".to_vec(), state, at_millis: 1 }
+    }
+
+    #[test]
+    fn a_sale_is_left_alone_only_while_it_seems_to_stand_still() {
+        let numbers = Numbers { stock: 5, live: 2 };
+        let even = Even { at: (1, 0), sales: HashMap::from([(7, (numbers, 1_000))]) };
+        let soon = 1_000 + millis(STAYS_EVEN) - 1;
+        assert!(even.has(7, Some(numbers), soon));
+        assert!(!even.has(7, Some(numbers), soon + 1), "not for long");
+        assert!(!even.has(7, Some(Numbers { stock: 6, live: 1 }), soon), "an order ended");
+        assert!(!even.has(8, Some(numbers), soon), "it was never compared");
     }
 
     #[test]

@@ -22,7 +22,9 @@ use std::{
 
 use futures_util::future::try_join_all;
 use seawall::{
+    Topology,
     cache::{Cache, Loaded},
+    cmd,
     lock::AcquireOutcome,
     stock::{
         CancelOutcome, FlashSale, Opened, OrderFields, Reserved, SaleWindow, WaitingOrder,
@@ -211,6 +213,20 @@ impl Reservations {
         let group = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let all = self.waiting[group].all().await?;
         Ok(all.iter().filter_map(queued).filter(|order| order.voucher_id == voucher).collect())
+    }
+
+    /// Whether any order waits for the database. One question for all groups, but on a Cluster, where
+    /// they lie apart.
+    pub(super) async fn anybody_waits(&self) -> Result<bool> {
+        let link = self.context.seawall.client();
+        let streams = self.streams()?;
+        let keys: Vec<Vec<u8>> = streams.iter().map(|key| keys::sale_waiting(key)).collect();
+        let together = if link.topology() == Topology::Cluster { 1 } else { keys.len() };
+        let asked = keys.chunks(together).map(async |keys| {
+            let exists: u64 = client.query(&keys[0], cmd("EXISTS").arg(keys)).await?;
+            Ok::<_, Error>(exists > 0)
+        });
+        Ok(try_join_all(asked).await?.contains(&true))
     }
 
     /// Orders of all vouchers that have waited since before a time.

@@ -48,7 +48,7 @@ pub(super) struct Written {
 }
 
 /// The numbers of a sale, all at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) stock: i64,
     pub(super) live: i64,

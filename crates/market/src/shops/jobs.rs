@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::Shops;
 use crate::jobs::Jobs;
 
-/// How often: this is how long a change that did not reach the map can go unnoticed.
-const COMPARE_EVERY: Duration = Duration::from_secs(60);
+/// How often, besides after a break: this is how long a change that did not reach the map, because its
+/// process was killed, can go unnoticed.
+const COMPARE_EVERY: Duration = Duration::from_secs(5 * 60);
 
 /// Begins them.
 pub(crate) fn start(jobs: &mut Jobs, shops: &Arc<Shops>) {

@@ -1,10 +1,11 @@
 //! Lua's patterns beside redis-server: random subjects, patterns and replacements, byte for byte.
 
 use std::{
-    hash::{BuildHasher, RandomState},
     io::{Read, Write},
     net::TcpStream,
 };
+
+use seawall_testkit::seed;
 
 use crate::redis_server::Redis;
 use crate::support::{client, request, serve};
@@ -14,7 +15,7 @@ const CASES: usize = 6_000;
 /// Cases that are asked at once.
 const BATCH: usize = 200;
 
-/// A small generator; the seed is printed and can be given again.
+/// A small generator.
 struct Random(u64);
 
 impl Random {
@@ -106,13 +107,8 @@ fn replies(stream: &mut TcpStream, scripts: &[String]) -> Vec<u8> {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the seed repeats a run")]
 fn patterns_match_as_in_redis_server() {
-    let seed = std::env::var("SEAWALL_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_else(|| RandomState::new().hash_one(1));
-    println!("SEAWALL_SEED={seed}");
+    let seed = seed();
     let mut random = Random(seed | 1);
     let (server, redis) = (serve(), Redis::start(&[]));
     let (mut ours, mut theirs) = (client(&server), redis.client());

@@ -40,11 +40,13 @@ pub(super) struct Episode {
 pub(super) struct Generator {
     grammar: Grammar,
     rng: Rng,
+    /// Whether the command that is being built carries another one that must stay as it is.
+    carries_fixed: bool,
 }
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Self {
-        Self { grammar: Grammar::load(), rng: Rng::new(seed) }
+        Self { grammar: Grammar::load(), rng: Rng::new(seed), carries_fixed: false }
     }
 
     /// Every command that is drawn.
@@ -74,8 +76,7 @@ impl Generator {
             steps.push(Step { connection, args, policy: Policy::Exact });
         };
         if self.rng.chance(30) {
-            let key: &str = self.rng.pick::<&str>(slots::all_keys());
-            push(&["WATCH", key]);
+            push(&["WATCH", slots::any_key(&mut self.rng)]);
         }
         push(&["MULTI"]);
         for _ in 0..1 + self.rng.below(5) {
@@ -149,8 +150,11 @@ impl Generator {
     /// The words of a command, damaged now and then.
     fn command(&mut self, line: &Line) -> Vec<Vec<u8>> {
         let mut args = Vec::new();
+        let outer = std::mem::replace(&mut self.carries_fixed, false);
         self.expand(&line.nodes, &mut args);
-        if !line.flags.fixed && self.rng.chance(MUTATION_PERCENT) {
+        let fixed = line.flags.fixed || self.carries_fixed;
+        self.carries_fixed = outer;
+        if !fixed && self.rng.chance(MUTATION_PERCENT) {
             self.mutate(&mut args);
         }
         args
@@ -214,7 +218,9 @@ impl Generator {
             let uses_scripts = matches!(&line.nodes[0], Node::Word(w) if w.starts_with("EVAL"));
             let drains = flags.drain && !flags.blocking;
             if line.policy == Policy::Exact && !flags.plain && !drains && !uses_scripts {
-                return self.command(&line);
+                let args = self.command(&line);
+                self.carries_fixed = flags.fixed;
+                return args;
             }
         }
     }

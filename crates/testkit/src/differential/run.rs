@@ -3,24 +3,28 @@
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::accepted::Accepted;
 use super::compare::Policy;
-use super::generate::{CONNECTIONS, Episode, Generator, ORDINARY};
+use super::generate::{CONNECTIONS, Episode, Generator, ORDINARY, Step};
 use super::judge::{Judge, Mismatch, bare, command_name, event_mismatches, kind_of, shown};
 use super::report::{Found, Report};
 use super::shrink::shrink;
-use super::side::Side;
+use super::side::{Events, PATIENCE, Side};
 use super::slots;
 use crate::builder::ServerBuilder;
 
 /// Commands sent before their replies are read; small enough never to fill a socket.
 const BATCH: usize = 16;
-/// How long one reply may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The same while shrinking, where a piece that was left out may leave a command blocked.
+/// How long one reply may take while shrinking, where a piece that was left out may leave a command
+/// blocked.
 const SHRINK_PATIENCE: Duration = Duration::from_millis(500);
+/// Which part of the patience a message is worth that only one server has sent.
+const LATE_SHARE: u32 = 20;
+/// How often it is looked for.
+const LATE_STEP: Duration = Duration::from_millis(1);
 
 /// How long and from where.
 #[derive(Debug, Clone, Copy)]
@@ -225,8 +229,7 @@ impl Differential {
                 return self.broken(episode, at, &error).map(Some);
             }
             for number in ORDINARY..CONNECTIONS {
-                let mut redis = self.redis.drain(number).map_err(|e| oracle(&e, &shown(step)))?;
-                let mut ours = self.ours.drain(number)?;
+                let (mut redis, mut ours) = self.drain(number, step)?;
                 if command_name(step) == "QUIT" && step.connection == number && !redis.is_empty() {
                     // Both hang up after the reply, but not at one moment: do it for them.
                     redis.retain(Option::is_some);
@@ -242,6 +245,22 @@ impl Differential {
             }
         }
         Ok(None)
+    }
+
+    /// What has come on a connection from either server.
+    ///
+    /// What only one of them has sent may still be under way from the other: that is waited for.
+    fn drain(&mut self, number: usize, step: &Step) -> io::Result<(Events, Events)> {
+        let failed = |error: io::Error| oracle(&error, &shown(step));
+        let mut redis = self.redis.drain(number).map_err(failed)?;
+        let mut ours = self.ours.drain(number)?;
+        let started = Instant::now();
+        while redis.len() != ours.len() && started.elapsed() < self.patience / LATE_SHARE {
+            thread::sleep(LATE_STEP);
+            redis.extend(self.redis.drain(number).map_err(failed)?);
+            ours.extend(self.ours.drain(number)?);
+        }
+        Ok((redis, ours))
     }
 
     /// Compares what the two servers hold now.

@@ -1,12 +1,16 @@
 //! One of the two servers: its process, and the connections of the current episode.
 
 use std::io;
+use std::time::Duration;
 
 use super::generate::CONNECTIONS;
 use crate::builder::ServerBuilder;
 use crate::client::Client;
 use crate::process::ServerProcess;
 use crate::reply::Reply;
+
+/// How long one reply may take; a busy machine may keep a server from running for seconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings that episodes change, with Redis' defaults.
 const DEFAULTS: [&str; 14] = [
@@ -26,6 +30,9 @@ const DEFAULTS: [&str; 14] = [
     "-2",
 ];
 
+/// Replies and messages in the order of their arrival; `None` at the end when the connection was closed.
+pub(super) type Events = Vec<Option<Reply>>;
+
 /// A server under comparison.
 pub(super) struct Side {
     builder: ServerBuilder,
@@ -37,7 +44,8 @@ pub(super) struct Side {
 impl Side {
     pub(super) fn new(builder: ServerBuilder) -> io::Result<Self> {
         let server = builder.start()?;
-        let control = server.connect()?;
+        let mut control = server.connect()?;
+        control.set_timeout(PATIENCE)?;
         let connections = (0..CONNECTIONS).map(|_| None).collect();
         Ok(Self { builder, server, control, connections })
     }
@@ -75,11 +83,19 @@ impl Side {
     }
 
     /// The connection with this number, opened when it is first used or was closed.
+    ///
+    /// A new one is asked for a sign of life: until the server has accepted it, its commands come
+    /// after those of others that were sent later.
     pub(super) fn connection(&mut self, number: usize) -> io::Result<&mut Client> {
         let slot = &mut self.connections[number];
         match slot {
             Some(client) => Ok(client),
-            empty => Ok(empty.insert(self.server.connect()?)),
+            empty => {
+                let mut client = self.server.connect()?;
+                client.set_timeout(PATIENCE)?;
+                client.call(&["PING"])?;
+                Ok(empty.insert(client))
+            }
         }
     }
 
@@ -103,8 +119,8 @@ impl Side {
         self.connections[number] = None;
     }
 
-    /// All replies that have arrived on a connection; `None` at the end when it was closed.
-    pub(super) fn drain(&mut self, number: usize) -> io::Result<Vec<Option<Reply>>> {
+    /// All that has arrived on a connection.
+    pub(super) fn drain(&mut self, number: usize) -> io::Result<Events> {
         let Some(client) = &mut self.connections[number] else { return Ok(Vec::new()) };
         let mut replies = Vec::new();
         loop {

@@ -11,12 +11,22 @@ const KEYS: [&str; 19] = [
     "g1", "p1", "p2",
 ];
 
+/// Keys of their own for ranges by name: a sorted set whose scores are all equal, and a string.
+const LEX_KEYS: [&str; 2] = ["y1", "y2"];
+
 /// Every key that a generated command can name.
-pub(super) fn all_keys() -> &'static [&'static str] {
-    &KEYS
+pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
+    KEYS.into_iter().chain(LEX_KEYS)
 }
 
-/// Words that are wrong in most places, and dangerous in none that may be mutated.
+/// A key for any command.
+pub(super) fn any_key(rng: &mut Rng) -> &'static str {
+    rng.pick::<&str>(&KEYS)
+}
+
+/// Words that are wrong in most places, and dangerous in none that may be mutated: none is a small
+/// positive number, which could become a short lifetime, and none has a zero byte behind another word
+/// of the lists below, which would leave the order of a sorted set of both to chance.
 pub(super) const STRANGE: [&[u8]; 16] = [
     b"",
     b"abc",
@@ -31,7 +41,7 @@ pub(super) const STRANGE: [&[u8]; 16] = [
     b"1 ",
     b"+1",
     b"0x10",
-    b"\x00\xff\r\n",
+    b"\xff\x00\r\n",
     b"LIMIT",
     b"COUNT",
 ];
@@ -49,7 +59,9 @@ pub(super) fn fill(slot: &str, rng: &mut Rng, out: &mut Vec<Vec<u8>>) {
         return numbered_keys(kind, rng, out);
     }
     let word: Vec<u8> = match slot {
-        "key" => rng.pick(&KEYS).as_bytes().to_vec(),
+        "key" => any_key(rng).as_bytes().to_vec(),
+        "lexset" => LEX_KEYS[usize::from(rng.chance(8))].as_bytes().to_vec(),
+        "lexstr" => LEX_KEYS[1].as_bytes().to_vec(),
         "str" | "list" | "set" | "hash" | "zset" | "stream" | "geo" | "hll" => key(slot, rng),
         "val" => value(rng),
         "num" => small(rng, -3, 12),
@@ -67,12 +79,12 @@ pub(super) fn fill(slot: &str, rng: &mut Rng, out: &mut Vec<Vec<u8>>) {
             &["u1", "u8", "i8", "i5", "u63", "i64", "u16", "i16", "u64", "i65", "x", "u0"],
         ),
         "bfoff" => pick(rng, &["0", "#1", "#3", "7", "100", "-1", "x", "#", "8589934592"]),
-        "ttl" => {
-            pick(rng, &["1000", "5000", "100000", "0", "-1", "x", "9223372036854775807", "1.5"])
-        }
-        "pttl" => pick(rng, &["1000000", "5000000", "0", "-1", "x", "9223372036854775807", ""]),
+        "ttl" => lifetime(rng, 0),
+        "pttl" => lifetime(rng, 3),
         "at" => future(rng, FUTURE_S),
         "pat" => future(rng, FUTURE_S * 1000),
+        "ahead" => ahead(rng, FUTURE_S),
+        "pahead" => ahead(rng, FUTURE_S * 1000),
         "pattern" => {
             pick(rng, &["*", "s*", "?1", "[sl]1", "[^s]*", "x", "h[1-2]", "\\*", "c*", ""])
         }
@@ -112,7 +124,7 @@ fn pick(rng: &mut Rng, choices: &[&str]) -> Vec<u8> {
 /// A key that usually holds the right type.
 fn key(kind: &str, rng: &mut Rng) -> Vec<u8> {
     if rng.chance(8) {
-        return rng.pick(&KEYS).as_bytes().to_vec();
+        return any_key(rng).as_bytes().to_vec();
     }
     let names: &[&str] = match kind {
         "str" => &["s1", "s2", "s3"],
@@ -232,13 +244,35 @@ fn count(rng: &mut Rng) -> Vec<u8> {
     pick(rng, &["-1", "-2", "x", "100", "9223372036854775807", "-9223372036854775808", ""])
 }
 
+/// A lifetime in seconds, or in a unit smaller by some powers of ten.
+///
+/// Two are hardly ever equal: whether the second of two equal ones is longer (`EXPIRE key 1000 GT`)
+/// depends on the millisecond. They also differ by far more than clocks do.
+fn lifetime(rng: &mut Rng, powers: u32) -> Vec<u8> {
+    const STEP_S: u64 = 200_000;
+    const STEPS: usize = 40_000;
+    if rng.chance(60) {
+        // Whole steps in seconds, half ones in milliseconds.
+        let offset_s = if powers == 0 { 0 } else { STEP_S / 2 };
+        let seconds = STEP_S * (1 + rng.below(STEPS) as u64) + offset_s;
+        return (seconds * 10_u64.pow(powers)).to_string().into_bytes();
+    }
+    pick(rng, &["0", "-1", "x", "9223372036854775807", "1.5", ""])
+}
+
+/// A time to expire at, gone by now and then: such a key is deleted at once.
 fn future(rng: &mut Rng, base: u64) -> Vec<u8> {
-    match rng.below(10) {
-        0 => b"1".to_vec(),
-        1 => b"0".to_vec(),
-        2 => b"-1".to_vec(),
-        3 => b"x".to_vec(),
-        4 => b"9223372036854775807".to_vec(),
+    if rng.chance(10) { b"1".to_vec() } else { ahead(rng, base) }
+}
+
+/// The same, never gone by. SET keeps a key that has expired until somebody looks, and a server that
+/// looks by itself does so when it has time.
+fn ahead(rng: &mut Rng, base: u64) -> Vec<u8> {
+    match rng.below(9) {
+        0 => b"0".to_vec(),
+        1 => b"-1".to_vec(),
+        2 => b"x".to_vec(),
+        3 => b"9223372036854775807".to_vec(),
         n => (base + n as u64 * 100_000).to_string().into_bytes(),
     }
 }

@@ -18,7 +18,9 @@ use crate::settle::{POLL_PAUSE, settle};
 /// The name under which the sentinels know the primary.
 const MASTER: &str = "seawall-primary";
 /// How long the set may take to be of one mind.
-const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+/// How often a fail-over is ordered until another server is the primary.
+const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
 
 /// Periods of a sentinel in milliseconds. Invariant: a busy machine must not look like a jump of the
 /// clock, after which a sentinel does nothing for its tilt period.
@@ -144,7 +146,14 @@ impl SentinelSet {
         let old = self.primary()?;
         let sentinel = self.sentinels.iter().find(|node| node.is_running());
         let sentinel = sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?;
-        order(&mut sentinel.connect()?, &["SENTINEL", "FAILOVER", MASTER])?;
+        let deadline = Instant::now() + SETTLE_LIMIT;
+        while Instant::now() < deadline && self.primary().is_ok_and(|now| now.port() == old.port())
+        {
+            // On a busy machine one is given up half-way, or no replica has answered lately: then it is
+            // ordered once more. While one is under way another is refused.
+            let _ = order(&mut sentinel.connect()?, &["SENTINEL", "FAILOVER", MASTER]);
+            thread::sleep(FAILOVER_PAUSE);
+        }
         self.await_failover(old)
     }
 

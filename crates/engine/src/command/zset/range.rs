@@ -183,7 +183,7 @@ impl Query<'_> {
                 }
             }
             Bounds::Scores(range) => self.limited(set.score_ranks(range)),
-            Bounds::Lex(range) => self.limited(set.lex_ranks(range)),
+            Bounds::Lex(range) => self.limited(set.lex_ranks(range, self.from)),
         }
     }
 

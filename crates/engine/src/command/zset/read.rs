@@ -70,7 +70,7 @@ pub(in crate::command) fn zcount(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Rep
 /// ZLEXCOUNT key min max
 pub(in crate::command) fn zlexcount(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
     let range = lex_range(args[2], args[3])?;
-    let count = cx.get::<ZSet>(args[1])?.map_or(0, |set| set.lex_ranks(&range).len());
+    let count = cx.get::<ZSet>(args[1])?.map_or(0, |set| set.lex_ranks(&range, End::Min).len());
     out.count(count);
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::ctx::Ctx;
 use crate::error::{Done, Error};
 use crate::notify::Classes;
 use crate::resp::Reply;
-use crate::value::zset::ZSet;
+use crate::value::zset::{End, ZSet};
 
 /// ZREM key member …
 pub(in crate::command) fn zrem(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
@@ -46,7 +46,9 @@ pub(in crate::command) fn zremrangebylex(
     out: &mut Reply,
 ) -> Done {
     let range = lex_range(args[2], args[3])?;
-    remove_with(cx, args[1], "zremrangebylex", out, |set| set.remove_ranks(set.lex_ranks(&range)))
+    remove_with(cx, args[1], "zremrangebylex", out, |set| {
+        set.remove_ranks(set.lex_ranks(&range, End::Min))
+    })
 }
 
 /// Takes members out, announces it and answers how many they were.

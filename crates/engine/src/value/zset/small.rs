@@ -124,6 +124,24 @@ impl Small {
         start..start + inside
     }
 
+    /// The same ranks, found from the high end; others when the entries are in no order of these
+    /// conditions.
+    pub(super) fn ranks_back(
+        &self,
+        misses: impl Fn(&[u8], f64) -> bool,
+        reaches: impl Fn(&[u8], f64) -> bool,
+    ) -> Range<usize> {
+        let entries: Vec<(&[u8], f64)> = self.walk(0..self.len).collect();
+        let holds = |at: usize, condition: &dyn Fn(&[u8], f64) -> bool| {
+            let (member, score) = entries[at];
+            condition(member, score)
+        };
+        let last = (0..entries.len()).rev().find(|&at| holds(at, &reaches));
+        let Some(last) = last else { return 0..0 };
+        let before = (0..=last).rev().find(|&at| holds(at, &misses));
+        before.map_or(0, |at| at + 1)..last + 1
+    }
+
     fn put(&mut self, offset: usize, score: f64, member: &[u8]) {
         let mut head = Head { bytes: [0; HEAD_MAX], len: 0 };
         head.score(score);

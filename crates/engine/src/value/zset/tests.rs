@@ -174,7 +174,7 @@ fn ranges_of_bytes() {
         }
         let found = |min: &str, max: &str| {
             let range = LexRange::parse(min.as_bytes(), max.as_bytes()).expect("a valid range");
-            let got = set.range(set.lex_ranks(&range), End::Min);
+            let got = set.range(set.lex_ranks(&range, End::Min), End::Min);
             got.map(|(m, _)| String::from_utf8_lossy(m).into_owned()).collect::<Vec<_>>().join(",")
         };
         assert_eq!(found("-", "+"), ",a,b,c,cc,d");
