@@ -13,8 +13,7 @@ use seawall::stream::{Delivery, EntryId, Fields, Outcome, Stream, Worker};
 use tokio::sync::Mutex;
 
 use super::{
-    Order, Sales, Status,
-    millis, persist,
+    Order, Sales, Status, millis, persist,
     reconcile::Even,
     reservation::{VOUCHER, number},
     store,

@@ -218,10 +218,10 @@ impl Reservations {
     /// Whether any order waits for the database. One question for all groups, but on a Cluster, where
     /// they lie apart.
     pub(super) async fn anybody_waits(&self) -> Result<bool> {
-        let link = self.context.seawall.client();
+        let client = self.context.seawall.client();
         let streams = self.streams()?;
         let keys: Vec<Vec<u8>> = streams.iter().map(|key| keys::sale_waiting(key)).collect();
-        let together = if link.topology() == Topology::Cluster { 1 } else { keys.len() };
+        let together = if client.topology() == Topology::Cluster { 1 } else { keys.len() };
         let asked = keys.chunks(together).map(async |keys| {
             let exists: u64 = client.query(&keys[0], cmd("EXISTS").arg(keys)).await?;
             Ok::<_, Error>(exists > 0)
