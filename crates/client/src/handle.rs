@@ -1,11 +1,15 @@
 //! The handle that everything starts from: the client, the prefix, the tasks, and their end in order.
 
 mod builder;
+mod eviction;
 mod slots;
 
 #[cfg(feature = "embedded")]
 use std::sync::{Mutex, PoisonError};
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use seawall_resilience::clock::Clock;
 use tokio::{sync::watch, task::JoinHandle};
@@ -46,6 +50,8 @@ struct Inner {
     tasks: TaskTracker,
     /// What capabilities keep for this connection.
     slots: Slots,
+    /// Whether the server was asked if it evicts keys.
+    asked_about_eviction: Arc<AtomicBool>,
     /// What the first levels of all caches may hold together.
     local_max_bytes: u64,
     /// The runtime in which the handle was connected.

@@ -113,6 +113,7 @@ impl LeaseRenewer {
     }
 
     fn start(handle: &Handle) -> Arc<Self> {
+        handle.needs_every_key("locks");
         let renewer = Arc::new(LeaseRenewer {
             client: handle.client().clone(),
             clock: handle.clock().clone(),

@@ -144,6 +144,7 @@ impl InventoryBuilder {
                 self.kept
             )));
         }
+        self.handle.needs_every_key("stock");
         let sku = self.sku?;
         let shards = layout::open(&self.handle, &sku, self.shards).await?;
         let inner = Arc::new(Inner {

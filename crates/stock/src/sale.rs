@@ -146,6 +146,7 @@ impl FlashSaleBuilder {
         if self.waiting > MAX_UNITS {
             return Err(Error::Invalid("more orders may wait than can be counted".into()));
         }
+        self.handle.needs_every_key("stock");
         let inner = Inner {
             client: self.handle.client().clone(),
             keys: [

@@ -306,6 +306,7 @@ impl<H: From<Handle>> Builder<H> {
                 stop,
                 tasks,
                 slots: Slots::default(),
+                asked_about_eviction: Arc::default(),
                 local_max_bytes: self.local_max_bytes,
                 runtime,
                 #[cfg(feature = "embedded")]

@@ -121,6 +121,7 @@ impl<T> DelayedBuilder<T> {
         let shards = (0..self.shards)
             .map(|number| Ok(Shard::new(client.clone(), &key(number)?)))
             .collect::<Result<Vec<_>>>()?;
+        self.handle.needs_every_key("queues");
         let core = Core { name: self.name.clone(), shards, policy: self.policy };
         Ok(Delayed { handle: self.handle, core: Arc::new(core), payload: PhantomData })
     }

@@ -54,6 +54,7 @@ impl<T> ListQueue<T> {
     /// [`Error::Invalid`] for an empty or huge name.
     pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<ListQueue<T>> {
         let key = handle.key("list", name.as_ref())?;
+        handle.needs_every_key("queues");
         let consumers = [&key[..], b":consumers"].concat();
         let bell = [&key[..], b":bell"].concat();
         let keys = Keys { client: handle.client().clone(), list: key, consumers, bell };

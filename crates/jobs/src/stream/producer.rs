@@ -92,6 +92,7 @@ impl<T> Stream<T> {
     }
 
     fn on(handle: &Handle, name: &str, key: Vec<u8>, decode: Arc<Decode<T>>) -> Self {
+        handle.needs_every_key("streams");
         let mut parked = key.clone();
         parked.extend_from_slice(b":parked");
         let client = handle.client().clone();

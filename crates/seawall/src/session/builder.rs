@@ -91,6 +91,7 @@ impl<M: Member> SessionsBuilder<M> {
                 "sessions: slides is at least 1, per_user 1 to 1,000".into(),
             ));
         }
+        self.handle.needs_every_key("sessions");
         Ok(Sessions::new(self))
     }
 }

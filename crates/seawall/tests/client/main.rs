@@ -6,6 +6,7 @@ mod durations;
 mod errors;
 #[path = "../support/eventually.rs"]
 mod eventually;
+mod eviction;
 mod guests;
 mod lazy;
 mod metered;
