@@ -1,49 +1,53 @@
-//! What can go wrong between the toolkit and Redis, sorted by what the caller can do about it.
+//! Errors between the toolkit and Redis, classified by what the caller can do about them.
 //!
-//! The distinction that matters most is between *not sent* and *unknown*: a command that never left
-//! may be tried again without thinking, one whose reply was lost may have been carried out. Whoever
-//! retries an [`Error::Indeterminate`] must be idempotent; everything in this crate that retries is.
+//! The most important distinction is between *not sent* and *unknown*. A command that was never
+//! sent can be retried without risk; a command whose reply was lost may have been executed. A
+//! caller that retries after [`Error::Indeterminate`] must therefore be idempotent; all code in
+//! this crate that retries is.
 
 use std::{io, sync::Arc, time::Duration};
 
 use redis::RedisError;
 use seawall_resilience::InvalidSettings;
 
-/// The engine's code for a change that is in memory and not in its log.
+/// Error code of Seawall's engine for a change that is in memory but not in its log.
 const UNLOGGED: &str = "UNLOGGED";
 
-/// A failed conversation with Redis.
+/// Error of an operation on Redis.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A URL, an option or an argument makes no sense; the text names it and says what is allowed.
+    /// A URL, an option or an argument is invalid. The text names it and states what is allowed.
     #[error("{0}")]
     Invalid(String),
     /// There was no connection: nothing was sent.
     #[error("Redis cannot be reached, nothing was sent: {0}")]
     Unavailable(Arc<str>),
-    /// The command was sent, and no reply says what became of it: it may or may not have been carried
-    /// out. Also when the embedded engine carried it out and could not write it to its log
-    /// (`UNLOGGED`): a restart then shows whether it is kept.
+    /// The command was sent but no reply arrived, so it may or may not have been executed.
+    ///
+    /// Also returned if the embedded engine executed the command but could not write it to its log
+    /// (`UNLOGGED`): only a restart shows whether the change persists.
     #[error("the command may have been carried out, after {waited:?}: {cause}")]
     Indeterminate {
-        /// How long it was waited for.
+        /// How long the caller waited for the reply.
         waited: Duration,
-        /// What the client saw.
+        /// The error that the client saw.
         cause: Arc<str>,
     },
-    /// The server answered with an error: it is alive and refused.
+    /// The server replied with an error: it is alive and refused the command.
     #[error("Redis refused: {code} {message}")]
     Refused {
         /// First word of the error, such as `WRONGTYPE` or `OOM`.
         code: Arc<str>,
-        /// The rest of it.
+        /// The rest of the error text.
         message: Arc<str>,
     },
-    /// A reply was not of the shape that the command has: another version, or a key that is not ours.
+    /// The reply does not have the shape that the command should return: another server version, or
+    /// a key that another program wrote.
     #[error("unexpected reply from Redis: {0}")]
     Unexpected(Arc<str>),
-    /// The source behind a structure in Redis (a loader of the caller's) failed; what it said.
+    /// The source behind a structure in Redis (a loader supplied by the caller) failed; contains
+    /// its error text.
     #[error("the source failed: {0}")]
     Source(Arc<str>),
     /// The handle was shut down.
@@ -51,16 +55,19 @@ pub enum Error {
     Closed,
 }
 
-/// What most operations return.
+/// Result type of most operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// True when Redis did not answer, whatever the reason: what a breaker counts.
+    /// Returns `true` if Redis gave no usable answer, for whatever reason.
+    ///
+    /// A circuit breaker counts these errors.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         match self {
             Error::Unavailable(_) | Error::Indeterminate { .. } => true,
-            // A server that is loading, out of reach of its quorum or demoted is as good as away.
+            // A server that is loading, has lost its quorum or was demoted is as good as
+            // unreachable.
             Error::Refused { code, .. } => matches!(
                 &**code,
                 "LOADING"
@@ -76,32 +83,34 @@ impl Error {
         }
     }
 
-    /// True when there is no use in asking Redis now: an outage, or it answers and takes nothing (its
-    /// memory is full) or does not let us in (any more). What has another place to go to goes there.
+    /// Returns `true` if requests to Redis are pointless at the moment: during an outage, or while
+    /// Redis answers but accepts no writes (out of memory) or denies access.
+    ///
+    /// Callers with an alternative use it.
     #[must_use]
     pub fn is_away(&self) -> bool {
         let denies = |code: &str| matches!(code, "OOM" | "NOAUTH" | "WRONGPASS" | "NOPERM");
         self.is_outage() || matches!(self, Error::Refused { code, .. } if denies(code))
     }
 
-    /// True when the command may have been carried out although no reply came.
+    /// Returns `true` if the command may have been executed although no reply arrived.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {
         matches!(self, Error::Indeterminate { .. })
     }
 
-    /// True when the server answered with this error code.
+    /// Returns `true` if the server replied with this error code.
     #[must_use]
     pub fn is_code(&self, wanted: &str) -> bool {
         matches!(self, Error::Refused { code, .. } if &**code == wanted)
     }
 
-    /// A reply that makes no sense.
+    /// Creates an [`Error::Unexpected`].
     pub fn unexpected(what: impl AsRef<str>) -> Self {
         Error::Unexpected(what.as_ref().into())
     }
 
-    /// Sorts an error that a server answered with.
+    /// Classifies an error that a server replied with.
     pub fn replied(code: &str, message: &str) -> Self {
         if code == UNLOGGED {
             let cause = format!("{code} {message}").into();
@@ -110,7 +119,7 @@ impl Error {
         Error::Refused { code: code.into(), message: message.into() }
     }
 
-    /// Sorts an error of the client. `waited` is the time-out that was in force.
+    /// Classifies an error of the client library. `waited` is the time-out that applied.
     pub fn from_client(error: &RedisError, waited: Duration) -> Self {
         if let Some(code) = error.code() {
             let message = error.detail().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The handle that everything starts from: the client, the prefix, the tasks, and their end in order.
+//! The root handle: client, key prefix, background tasks, and their orderly shutdown.
 
 mod builder;
 mod eviction;
@@ -23,7 +23,7 @@ use crate::{
     key::{self, KeyPart},
 };
 
-/// A connection to Redis and everything built on it; a cheap clone.
+/// A connection to Redis and the state that all capabilities on it share. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -48,71 +48,72 @@ struct Inner {
     prefix: String,
     stop: watch::Sender<bool>,
     tasks: TaskTracker,
-    /// What capabilities keep for this connection.
+    /// State that capabilities store per connection.
     slots: Slots,
-    /// Whether the server was asked if it evicts keys.
+    /// Set once the server was asked whether it evicts keys.
     asked_about_eviction: Arc<AtomicBool>,
-    /// What the first levels of all caches may hold together.
+    /// Limit for the local (first) levels of all caches together.
     local_max_bytes: u64,
-    /// The runtime in which the handle was connected.
+    /// The runtime on which the handle was connected.
     runtime: tokio::runtime::Handle,
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<Arc<seawall_server::Handle>>>,
 }
 
 impl Handle {
-    /// Connects with the defaults; see [`Builder`] for what can be set.
+    /// Connects with the default settings. See [`Builder`] for the available settings.
     ///
     /// | URL | |
     /// | --- | --- |
     /// | `embedded:` | an engine inside this process, in memory |
     /// | `embedded:DIR` | the same, with its log in DIR |
     /// | `redis://host:port/db`, `rediss://…` | one server, the latter over TLS |
-    /// | `unix:/path` | one server, by its socket |
+    /// | `unix:/path` | one server, over its Unix socket |
     /// | `redis-sentinel://h1:p,h2:p/MASTER/db` | the primary that the sentinels name |
     /// | `redis-cluster://h1:p,h2:p` | a Cluster |
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a URL that makes no sense,
-    /// [`Error::Unavailable`](crate::Error::Unavailable) when nobody answers.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the URL is malformed,
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if no server answers.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
-    /// Makes the handle without waiting for Redis; see [`Builder::connect_lazy`].
+    /// Creates the handle without waiting for Redis. See [`Builder::connect_lazy`].
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a URL that makes no sense, and outside a Tokio
-    /// runtime.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the URL is malformed or the call is made
+    /// outside a Tokio runtime.
     pub fn connect_lazy(url: &str) -> Result<Self> {
         Self::builder(url).connect_lazy()
     }
 
-    /// Begins a connection with settings of one's own.
+    /// Returns a builder for a connection with custom settings.
     #[must_use]
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
-    /// Whether this is another clone of the same handle.
+    /// Returns `true` if `other` is a clone of this handle.
     pub fn is_same(&self, other: &Handle) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Direct access: commands, scripts, subscriptions.
+    /// Returns the client for direct access: commands, scripts, subscriptions.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// The clock of this handle.
+    /// Returns the clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.inner.client.clock()
     }
 
-    /// The key of a capability for a name: `PREFIXkind:{name}`. Whatever is appended to it lies in
-    /// the same slot.
+    /// Builds the key of a capability for a name: `PREFIXkind:{name}`.
+    ///
+    /// Any suffix appended to it keeps the key in the same slot.
     pub fn key(&self, kind: &str, name: &(impl KeyPart + ?Sized)) -> Result<Vec<u8>> {
         let start = format!("{}{kind}:{{", self.inner.prefix);
         let mut key = key::with_prefix(start.as_bytes(), name)?.as_bytes().to_vec();
@@ -120,13 +121,14 @@ impl Handle {
         Ok(key)
     }
 
-    /// What stands before every key of this handle.
+    /// Returns the prefix of every key of this handle.
     pub fn prefix(&self) -> &str {
         &self.inner.prefix
     }
 
-    /// Runs a task that others rely on for as long as the handle lives, in the handle's own runtime:
-    /// that of the caller may end before. It should end soon after `stop` turns true.
+    /// Spawns a task that must outlive the caller's runtime: it runs on the handle's own runtime.
+    ///
+    /// The task should end soon after [`stopping`](Self::stopping) becomes `true`.
     pub fn spawn_at_home<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -134,7 +136,9 @@ impl Handle {
         self.inner.tasks.spawn_on(task, &self.inner.runtime)
     }
 
-    /// Runs a task for the caller, in its runtime; it should end soon after `stop` turns true.
+    /// Spawns a task on the caller's runtime, or on the handle's if the caller has none.
+    ///
+    /// The task should end soon after [`stopping`](Self::stopping) becomes `true`.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match tokio::runtime::Handle::try_current() {
             Ok(_) => self.inner.tasks.spawn(task),
@@ -142,26 +146,29 @@ impl Handle {
         };
     }
 
-    /// What a capability keeps for this connection: one value of each type, made when it is first
-    /// asked for.
+    /// Returns the value of type `T` that belongs to this connection.
+    ///
+    /// The first call creates it with `make`; there is one value per type.
     pub fn slot<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         self.inner.slots.get_or_make(make)
     }
 
-    /// What the first levels of this handle's caches may hold together.
+    /// Returns the limit, in bytes, for the local levels of all caches of this handle together.
     pub fn local_max_bytes(&self) -> u64 {
         self.inner.local_max_bytes
     }
 
-    /// Turns true when the handle is shut down.
+    /// Returns a receiver that becomes `true` when the handle is shut down.
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.inner.stop.subscribe()
     }
 
-    /// Ends everything in order: what runs in the background finishes, connections close, an
-    /// embedded engine writes its log and stops. Other clones of the handle get
-    /// [`Error::Closed`](crate::Error::Closed). The same happens, though without order, when the Tokio
-    /// runtime ends on which the handle was opened: a handle does not outlive its runtime.
+    /// Shuts everything down in order: background tasks finish, connections close, and an embedded
+    /// engine writes its log and stops.
+    ///
+    /// Other clones of the handle then get [`Error::Closed`](crate::Error::Closed). If the Tokio
+    /// runtime on which the handle was opened ends first, the same happens without that order: a
+    /// handle does not outlive its runtime.
     pub async fn shutdown(&self) {
         self.inner.stop.send_replace(true);
         self.inner.tasks.close();

@@ -1,8 +1,8 @@
-//! Keys made of typed parts, so that no call site puts one together from strings.
+//! Keys built from typed parts, so that no call site concatenates strings.
 //!
-//! Parts are joined by `:`. Whatever bytes a part has, it can neither run into its neighbour nor
-//! change the slot that the key lies in: `%`, `:`, `{` and `}` inside a part are written as `%25`,
-//! `%3A`, `%7B` and `%7D`. All other bytes stand as they are; keys need not be text.
+//! Parts are joined by `:`. No part, whatever its bytes, can run into its neighbour or change the
+//! slot of the key: `%`, `:`, `{` and `}` inside a part are written as `%25`, `%3A`, `%7B` and
+//! `%7D`. All other bytes are written unchanged; keys need not be text.
 
 use std::net::IpAddr;
 
@@ -10,21 +10,21 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Result};
 
-/// Longest key that is accepted. Redis takes 512 MB; a key that long is a mistake.
+/// Maximum length of a key. Redis accepts 512 MB; a key of that size is a mistake.
 pub const MAX_KEY_BYTES: usize = 4096;
 
-/// A key under construction; short ones need no allocation.
+/// A key under construction. Keys of up to 64 bytes need no allocation.
 #[derive(Debug, Clone, Default)]
 pub struct KeyBuffer(SmallVec<[u8; 64]>);
 
 impl KeyBuffer {
-    /// A buffer that begins with these bytes as they are.
+    /// Creates a buffer that starts with these bytes, unescaped.
     #[must_use]
     pub fn starting_with(bytes: &[u8]) -> Self {
         KeyBuffer(SmallVec::from_slice(bytes))
     }
 
-    /// Appends a part, so that it cannot be taken for anything else.
+    /// Appends a part, with separators and braces escaped.
     pub fn push_part(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             match byte {
@@ -37,24 +37,24 @@ impl KeyBuffer {
         }
     }
 
-    /// Appends parts that were written before.
+    /// Appends parts that are already escaped.
     pub fn push_written(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Ends a part.
+    /// Appends the separator that ends a part.
     pub fn push_separator(&mut self) {
         self.0.push(b':');
     }
 
-    /// The bytes so far.
+    /// Returns the bytes written so far.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Something that can be part of a key: numbers, text, bytes, addresses, and tuples of these.
+/// A value that can be part of a key: numbers, text, bytes, addresses, and tuples of these.
 ///
 /// ```
 /// use seawall::key::KeyPart;
@@ -63,13 +63,13 @@ impl KeyBuffer {
 /// # Ok::<(), seawall::Error>(())
 /// ```
 pub trait KeyPart {
-    /// Appends this part.
+    /// Appends this part to `key`.
     fn write(&self, key: &mut KeyBuffer);
 
-    /// The parts as a key of their own.
+    /// Returns the parts as a complete key.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is empty or longer than [`MAX_KEY_BYTES`].
+    /// [`Error::Invalid`] if the key is empty or longer than [`MAX_KEY_BYTES`].
     fn to_key(&self) -> Result<Vec<u8>> {
         let mut key = KeyBuffer::default();
         self.write(&mut key);
@@ -78,7 +78,7 @@ pub trait KeyPart {
     }
 }
 
-/// Puts `prefix` in front of a part.
+/// Builds a key from an unescaped prefix and a part.
 pub fn with_prefix(prefix: &[u8], part: &(impl KeyPart + ?Sized)) -> Result<KeyBuffer> {
     let mut key = KeyBuffer::starting_with(prefix);
     part.write(&mut key);
@@ -147,7 +147,7 @@ impl KeyPart for char {
     }
 }
 
-/// As people write it, so `::1` becomes `%3A%3A1`.
+/// In the usual text form, so `::1` becomes `%3A%3A1`.
 impl KeyPart for IpAddr {
     fn write(&self, key: &mut KeyBuffer) {
         key.push_part(self.to_string().as_bytes());

@@ -1,17 +1,18 @@
-//! The connection under every capability of Seawall: commands, keys, errors, and the handle that ends
-//! everything in order.
+//! Redis connection layer shared by all Seawall capabilities: commands, keys, errors, and the
+//! handle that shuts everything down in order.
 //!
-//! Applications use the crate `seawall`, whose `Seawall` is a [`Handle`] with a constructor for each
-//! capability. What is public here and not there is for crates that build capabilities of their own.
+//! Applications use the crate `seawall`, whose `Seawall` type is a [`Handle`] with a constructor
+//! for each capability. Items that are public here but not in `seawall` are for crates that
+//! implement their own capabilities.
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Handle`] | a connection with its key prefix, its background tasks and their end |
-//! | [`client`] | the one seam to Redis: send a command, run a script, open a subscription |
-//! | [`key`], [`member`] | keys made of typed parts; what stands inside collections |
-//! | [`error`], [`retry`] | not sent, unknown, refused; asking again without forgetting what is unknown |
+//! | [`Handle`] | a connection with its key prefix, its background tasks and their orderly shutdown |
+//! | [`client`] | the only access path to Redis: send a command, run a script, open a subscription |
+//! | [`key`], [`member`] | keys built from typed parts; values stored inside collections |
+//! | [`error`], [`retry`] | not sent, unknown, refused; retries that never turn unknown into not sent |
 //! | [`unlink_slowly`] | deletes a large key in slices |
-//! | [`lifetime`], [`striped_counter`] | lifetimes that a server can keep; counters without contention |
+//! | [`lifetime`], [`striped_counter`] | TTLs that a server accepts; counters without contention |
 //! | [`testing`] | outages and lost replies on demand, an engine on a manual clock |
 
 pub mod client;
@@ -31,7 +32,7 @@ pub use handle::{Builder, Handle};
 pub use key::KeyPart;
 pub use unlink::{Unlinked, unlink_slowly};
 
-/// No command moves more bytes than this.
+/// Maximum number of bytes that one command transfers.
 pub const MAX_COMMAND_BYTES: usize = 1 << 20;
-/// No command moves more members than this.
+/// Maximum number of members that one command transfers.
 pub const MAX_COMMAND_MEMBERS: usize = 1000;

@@ -1,19 +1,19 @@
-//! How long something may live at a server: long enough to be sent, and short enough to be added to a date.
+//! Validation of lifetimes that are sent to a server.
 //!
-//! Redis takes whole milliseconds. A shorter time would mean "gone at once" or "for ever", a longer one
-//! makes `PEXPIRE` fail after a script has written its value.
+//! Redis takes whole milliseconds. A shorter lifetime would mean "expire at once" or "never
+//! expire"; a longer one makes `PEXPIRE` fail after a script has already written its value.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// The longest lifetime: ten years.
+/// The longest accepted lifetime: ten years.
 pub const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A lifetime in milliseconds.
+/// Converts a lifetime to milliseconds.
 ///
 /// # Errors
-/// [`Error::Invalid`] names the setting that is below a millisecond or beyond ten years.
+/// [`Error::Invalid`], with the name of the setting, if it is below 1 ms or above ten years.
 pub fn millis(setting: &str, time: Duration) -> Result<u64> {
     match u64::try_from(time.as_millis()) {
         Ok(millis @ 1..) if time <= LONGEST => Ok(millis),

@@ -1,13 +1,13 @@
-//! What stands inside a collection: user ids, note ids, names.
+//! Values stored inside collections: user ids, note ids, names.
 //!
-//! A [`Member`] is written as the bytes that `redis-cli` shows, and read back strictly: bytes that
-//! another program put there are an error that names them, never a wrong value.
+//! A [`Member`] is written as the bytes that `redis-cli` shows and parsed strictly: bytes that
+//! another program wrote cause an error that quotes them, never a wrong value.
 
 use std::{borrow::Cow, hash::Hash};
 
 use crate::error::{Error, Result};
 
-/// Longest member that is accepted.
+/// Maximum length of a member.
 pub const MAX_MEMBER_BYTES: usize = 1024;
 
 /// A value that can be a member of a set, a sorted set or a geo set.
@@ -21,16 +21,16 @@ pub const MAX_MEMBER_BYTES: usize = 1024;
 /// # Ok::<(), seawall::Error>(())
 /// ```
 pub trait Member: Clone + Eq + Hash + Ord + Send + Sync + 'static {
-    /// Its bytes in Redis.
+    /// Returns the bytes that represent this value in Redis.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is empty or longer than [`MAX_MEMBER_BYTES`].
+    /// [`Error::Invalid`] if the member is empty or longer than [`MAX_MEMBER_BYTES`].
     fn to_member(&self) -> Result<Cow<'_, [u8]>>;
 
-    /// The value of these bytes.
+    /// Parses the value from its bytes in Redis.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] when they are none.
+    /// [`Error::Unexpected`] if the bytes do not represent a value of this type.
     fn from_member(bytes: &[u8]) -> Result<Self>;
 }
 

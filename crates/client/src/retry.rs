@@ -1,33 +1,34 @@
-//! Asking again for what is idempotent, without forgetting what nobody knows.
+//! Retries for idempotent operations that never lose an indeterminate outcome.
 //!
-//! A command whose reply did not come may have been carried out. Sent again, it may meet a closed door
-//! ("nothing was sent") or a refusal; that is true of the second sending and says nothing about the
-//! first. Whoever reports the second error alone tells a caller that nothing has happened, and the
-//! caller acts on it. Invariant: once [`Error::Indeterminate`], always, until a reply comes.
+//! A command whose reply was lost may have been executed. If it is sent again, the second attempt
+//! may fail with "nothing was sent" or with a refusal. That is true of the second attempt and says
+//! nothing about the first. Reporting only the second error would tell the caller that nothing
+//! happened, and the caller would act on it. Invariant: once [`Error::Indeterminate`], always
+//! [`Error::Indeterminate`], until a reply arrives.
 
 use crate::error::{Error, Result};
 
-/// What is not known of the sendings so far.
+/// Remembers whether an earlier attempt may have been executed.
 #[derive(Debug, Default)]
 pub struct Doubt(Option<Error>);
 
 impl Doubt {
-    /// Takes a failed sending into account.
+    /// Records a failed attempt.
     pub fn note(&mut self, error: &Error) {
         if self.0.is_none() && error.is_indeterminate() {
             self.0 = Some(error.clone());
         }
     }
 
-    /// Whether an earlier sending may have been carried out.
+    /// Returns `true` if an earlier attempt may have been executed.
     pub fn exists(&self) -> bool {
         self.0.is_some()
     }
 
-    /// What a last error means for all sendings together.
+    /// Combines the last error with the earlier attempts into the error to report.
     pub fn report(self, last: Error) -> Error {
         match (self.0, last) {
-            // A mistake of the caller's, or a reply that was not understood: a reply nevertheless.
+            // A mistake of the caller, or a reply that was not understood, which is still a reply.
             (
                 _,
                 last @ (Error::Invalid(_) | Error::Unexpected(_) | Error::Indeterminate { .. }),
@@ -41,7 +42,9 @@ impl Doubt {
     }
 }
 
-/// Asks up to so many times while replies are lost. Only for what may be carried out twice.
+/// Calls `ask` up to `attempts` times while replies are lost.
+///
+/// Only for operations that may be executed twice.
 pub async fn again<T, F: Future<Output = Result<T>>>(
     attempts: usize,
     ask: impl Fn() -> F,
@@ -60,7 +63,8 @@ pub async fn again<T, F: Future<Output = Result<T>>>(
     }
 }
 
-/// An error after something was carried out: whatever it says of the last step, not all is as before.
+/// Converts the error of a step that followed an executed step: "nothing was sent" becomes
+/// indeterminate, because the state has already changed.
 pub fn midway(error: Error) -> Error {
     match error {
         Error::Unavailable(cause) => {
@@ -70,8 +74,9 @@ pub fn midway(error: Error) -> Error {
     }
 }
 
-/// Several steps that were taken at once: their replies, or what the failed ones mean for all of them.
-/// When one of them was carried out, or may have been, not all is as before.
+/// Combines the outcomes of steps that ran concurrently: all replies, or one error for all of them.
+///
+/// If any step was executed or may have been, the error does not claim that nothing was sent.
 pub fn together<T>(outcomes: Vec<Result<T>>) -> Result<Vec<T>> {
     let mut doubt = Doubt::default();
     let (mut done, mut failed) = (Vec::with_capacity(outcomes.len()), None);

@@ -1,9 +1,10 @@
-//! Counting on a hot path: a counter that threads do not fight over.
+//! A counter for hot paths that does not make threads contend for one cache line.
 //!
-//! An atomic counter that every core increments costs each of them the time to fetch its cache line
-//! from another: more than a whole hit in memory. A striped counter has a line for each of a few stripes,
-//! threads spread over them, and the sum is handed to the metrics recorder every [`BATCH`] counts of
-//! a stripe. What is left over shows up with the next batch, or with [`StripedCounter::flush`].
+//! With a single atomic counter, every increment has to fetch the cache line from another core,
+//! which costs more than a whole hit in the in-process cache. A striped counter has a few stripes,
+//! each on its own cache line, and threads are spread over them. A stripe adds its counts to the
+//! metrics recorder in batches of [`BATCH`]. The remainder is added with the next batch or by
+//! [`StripedCounter::flush`].
 
 use std::{
     cell::Cell,
@@ -13,27 +14,27 @@ use std::{
 use metrics::Counter;
 
 const STRIPES: usize = 16;
-/// Counts of one stripe that are handed over together.
+/// Number of counts that a stripe hands over at once.
 const BATCH: u64 = 256;
 
-/// A counter for hot paths.
+/// A counter for hot paths; see the module documentation.
 pub struct StripedCounter {
     stripes: [Stripe; STRIPES],
     counter: Counter,
 }
 
-/// On a cache line of its own; two, because processors fetch them in pairs.
+/// Occupies 128 bytes, which is two cache lines, because processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Stripe(AtomicU64);
 
 impl StripedCounter {
-    /// A striped counter that ends up in this counter.
+    /// Creates a striped counter that adds its counts to `counter`.
     pub fn new(counter: Counter) -> Self {
         StripedCounter { stripes: Default::default(), counter }
     }
 
-    /// Counts one.
+    /// Increments the counter by one.
     pub fn count(&self) {
         let stripe = &self.stripes[stripe()].0;
         if stripe.fetch_add(1, Ordering::Relaxed) + 1 >= BATCH {
@@ -41,7 +42,7 @@ impl StripedCounter {
         }
     }
 
-    /// Hands over what is left.
+    /// Hands over the counts that the stripes still hold.
     pub fn flush(&self) {
         for Stripe(stripe) in &self.stripes {
             if stripe.load(Ordering::Relaxed) > 0 {
@@ -51,7 +52,7 @@ impl StripedCounter {
     }
 }
 
-/// Which stripe this thread counts in.
+/// Returns the stripe of the current thread.
 pub fn stripe() -> usize {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     thread_local! {

@@ -1,8 +1,9 @@
-//! Deleting what is too big to be deleted at once.
+//! Deletes keys that are too large to delete in one step.
 //!
-//! UNLINK frees memory in the background, which is good enough for keys of moderate size; a hash of
-//! millions of fields still keeps that thread, and every replica, busy for long. So large collections
-//! are emptied in slices with pauses between them, and what is left is unlinked.
+//! UNLINK frees memory in the background, which is sufficient for keys of moderate size. A hash
+//! with millions of fields, however, keeps that background thread and every replica busy for a long
+//! time. Large collections are therefore emptied in slices with pauses in between, and the rest is
+//! unlinked.
 
 use std::time::Duration;
 
@@ -15,28 +16,30 @@ use redis::cmd;
 
 static PICK: Script = Script::new(include_str!("script/slice.lua"));
 
-/// Collections with at most this many members are unlinked at once.
+/// Collections with at most this many members are unlinked in one step.
 const MODERATE: u64 = 5000;
-/// Members of a slice.
+/// Members per slice.
 const SLICE: usize = MAX_COMMAND_MEMBERS / 2;
-/// How long the server has for others after each slice.
+/// Pause after each slice, in which the server handles other requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// More slices than any collection has.
+/// Upper bound of the loop: more slices than any collection has.
 const MAX_SLICES: u64 = 1 << 32;
 
-/// How far a deletion got.
+/// Progress of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Unlinked {
-    /// Members that are gone; for a string 1.
+    /// Members deleted so far; 1 for a string.
     pub members: u64,
-    /// Members that there were when it began.
+    /// Members at the start of the deletion.
     pub of: u64,
 }
 
-/// Deletes a key of any type and size: small ones at once, large ones in slices of 500 members with
-/// pauses between them. `progress` hears of each slice. A key that is written to meanwhile may
-/// survive with what was written.
+/// Deletes a key of any type and size.
+///
+/// Collections of up to 5000 members are deleted at once, larger ones in slices of 500 members with
+/// pauses in between. `progress` is called after each slice. If another client writes to the key
+/// during the deletion, the key may survive with what was written.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -49,7 +52,7 @@ pub struct Unlinked {
 /// ```
 ///
 /// # Errors
-/// As [`Client::send`](seawall_client::Client::send): call again to go on.
+/// As [`Client::send`](crate::Client::send). Call again to continue.
 pub async fn unlink_slowly(
     handle: &Handle,
     key: &[u8],
@@ -84,7 +87,7 @@ pub async fn unlink_slowly(
     Ok(done)
 }
 
-/// Removes some members; how many, 0 when there is nothing to slice.
+/// Removes one slice and returns the number of members removed; 0 if there is nothing to slice.
 async fn slice(handle: &Handle, key: &[u8], kind: &str, left: u64) -> Result<u64> {
     let client = handle.client();
     let whole = SLICE as u64;

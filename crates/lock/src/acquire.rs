@@ -1,4 +1,4 @@
-//! Taking: one attempt, and waiting for one's turn.
+//! Acquires a lock: a single attempt, or waiting until it is free.
 //!
 //! ```text
 //!   wait in line ─► attempt ─► held
@@ -7,12 +7,13 @@
 //!                  subscribe once, then listen
 //! ```
 //!
-//! Messages make a hand-over quick; nothing rests on them. A lost one costs at most the cap.
+//! Messages make a hand-over fast; correctness does not depend on them. A lost message costs at
+//! most the cap.
 //!
-//! The ids of a request are chosen before anything is sent and stay the same over all attempts of one
-//! call, so that an attempt whose reply was lost is simply made again. Whoever goes away in the
-//! middle, by an error or by dropping the future, leaves a note with the lease renewer, which gives back
-//! whatever the server may have done: [`Pending`].
+//! The ids of a request are chosen before anything is sent and stay the same for all attempts of
+//! one call, so an attempt whose reply was lost is simply repeated. If a call ends early, by an
+//! error or because its future is dropped, [`Pending`] hands the request to the lease renewer,
+//! which undoes whatever the server may have done.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,21 +36,21 @@ use super::{
     request::{Answer, LockOptions, LockRequest, millis},
 };
 
-/// What an attempt to take a lock came to.
+/// Outcome of an attempt to acquire a lock.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its lock back"]
 pub enum AcquireOutcome {
-    /// It is held until the guard is released, dropped or lost.
+    /// The lock is held until the guard is released, dropped or lost.
     Acquired(Guard),
-    /// Somebody else holds it.
+    /// Another owner holds the lock.
     Busy {
-        /// When it is worth trying again, if it is not released before.
+        /// When to try again, if the lock is not released earlier.
         retry_after: Duration,
     },
 }
 
 impl AcquireOutcome {
-    /// The guard, if there is one.
+    /// Returns the guard if the lock was acquired.
     #[must_use]
     pub fn acquired(self) -> Option<Guard> {
         match self {
@@ -59,12 +60,12 @@ impl AcquireOutcome {
     }
 }
 
-/// A request that the server may know of without anybody holding a guard.
+/// A request that the server may know of while no guard exists.
 pub(super) struct Pending {
     renewer: Arc<LeaseRenewer>,
     clock: seawall_resilience::clock::Clock,
     request: Option<LockRequest>,
-    /// Whether the server may know of it.
+    /// `true` if the server may know of the request.
     sent: bool,
 }
 
@@ -78,14 +79,14 @@ impl Pending {
         self.request.as_ref().expect("a request is taken out only when the pending ends")
     }
 
-    /// The call of an attempt; from now on the server may know of the request.
+    /// Returns the call of an attempt. From now on the server may know of the request.
     fn prepare(&mut self, waits: bool) -> ScriptInvocation {
         self.sent = true;
         self.request().acquire(waits)
     }
 
-    /// What a reply to an attempt says; `None` when it came too late to be of use, which is like a
-    /// lost reply.
+    /// Interprets the reply to an attempt. Returns `None` if it came too late to be of use, which
+    /// is treated like a lost reply.
     fn judge(
         &mut self,
         reply: Result<Value>,
@@ -101,7 +102,7 @@ impl Pending {
         Ok(Some(answer))
     }
 
-    /// One attempt, and when it was begun.
+    /// Makes one attempt and returns its answer and the time at which it began.
     pub(super) async fn attempt(
         &mut self,
         handle: &Handle,
@@ -116,7 +117,7 @@ impl Pending {
         Ok((self.judge(reply, before, waits)?, before))
     }
 
-    /// It is held: nothing is given up any more.
+    /// Takes the request out because it is held: dropping no longer gives it up.
     pub(super) fn held(mut self) -> LockRequest {
         self.sent = false;
         self.request.take().expect("a request is taken out only when the pending ends")
@@ -128,14 +129,15 @@ impl Drop for Pending {
         if let Some(request) = self.request.take()
             && self.sent
         {
-            // The server may get to the attempt as late as a reply may take, and the lease begins then.
+            // The server may execute the attempt as late as a reply may take, and the lease begins
+            // then.
             let until = self.clock.lease_now() + request.options.lease_ttl * 2;
             self.renewer.give_up(request, until);
         }
     }
 }
 
-/// Tries once.
+/// Tries to acquire a lock once.
 pub(super) async fn try_acquire(
     handle: &Handle,
     options: Arc<LockOptions>,
@@ -157,7 +159,8 @@ pub(super) async fn try_acquire(
     }
 }
 
-/// Tries several at once, one pipeline for each server; in order, an attempt for each.
+/// Tries to acquire several locks at once, in one pipeline per server. Returns one outcome for
+/// each, in order.
 pub(super) async fn try_all(
     handle: &Handle,
     all_options: &[Arc<LockOptions>],
@@ -182,7 +185,7 @@ pub(super) async fn try_all(
     Ok(attempts)
 }
 
-/// Tries until it is held or `within` is over.
+/// Retries until the lock is held or `within` is over.
 #[tracing::instrument(level = "debug", name = "lock_acquire", skip_all, fields(key = %options.key.escape_ascii()))]
 pub(super) async fn acquire(
     handle: &Handle,
@@ -195,7 +198,7 @@ pub(super) async fn acquire(
     let deadline = began + within;
     let renewer = LeaseRenewer::of(handle);
     let request = LockRequest::new(options, owner.unwrap_or_else(OwnerId::random));
-    // A fair lock has its line at the server.
+    // The queue of a fair lock is at the server.
     let mut own = None;
     let mut turn = None;
     let subscription = match request.line() {
@@ -211,7 +214,7 @@ pub(super) async fn acquire(
     let mut pending = Pending::new(handle, request);
     let mut doubt = Doubt::default();
     loop {
-        // What was told before this attempt is not news after it.
+        // Messages from before this attempt are not news after it.
         if let Some(subscription) = subscription.as_mut() {
             while let Some(Some(_)) = subscription.next().now_or_never() {}
         }
@@ -228,12 +231,12 @@ pub(super) async fn acquire(
                 )));
             }
             Ok((Some(Answer::Busy { free_in }), _)) => {
-                // The ids are the same: no earlier attempt took it either.
+                // The ids are the same, so no earlier attempt acquired the lock either.
                 doubt = Doubt::default();
                 Ok(free_in)
             }
             Ok((None, _)) => Ok(Duration::ZERO),
-            // The same ids make it safe to ask again.
+            // Repeating the attempt is safe because the ids are the same.
             Err(error) if error.is_outage() => {
                 doubt.note(&error);
                 Err(error)
@@ -283,13 +286,14 @@ async fn listen(
     }
 }
 
-/// Between half of it and all, so that waiters of many processes do not look at the same moment.
+/// Returns a random time between half of `cap` and `cap`, so that waiters of many processes do not
+/// try at the same moment.
 pub(super) fn jittered(cap: Duration) -> Duration {
     let cap_ms = millis(cap).max(2);
     Duration::from_millis(rand::rng().random_range(cap_ms / 2..=cap_ms))
 }
 
-/// A hold made of a request that the server confirmed.
+/// Creates the hold for a request that the server confirmed.
 pub(super) fn hold(
     handle: &Handle,
     request: LockRequest,

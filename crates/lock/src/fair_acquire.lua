@@ -1,11 +1,11 @@
--- Takes a fair lock, or a place in its queue. After token.lua, owned.lua and foreign.lua.
+-- Acquires a fair lock, or a place in its queue. After token.lua, owned.lua and foreign.lua.
 --
 -- KEYS  1 the lock  2 its holds  3 its fence  4 queue: member by number  5 alive: member by end
 -- ARGV  1 owner  2 hold  3 lease in ms  4 how long the place is kept, in ms; 0 to take none
--- Returns {1, epoch, sequence} when it is held now, {0, ms until it may be one's turn} otherwise.
--- Atomic because whoever is first in the queue and the lock's being free must be seen together.
+-- Returns {1, epoch, sequence} if it is held now, {0, ms until the caller may be next} otherwise.
+-- Atomic because the head of the queue and the state of the lock must be read together.
 
--- How many dead places are cleared away in one call; the next call clears more.
+-- Maximum number of expired places removed in one call; the next call removes more.
 local CLEARED_AT_ONCE = 100
 
 local value = redis.call('GET', KEYS[1])
@@ -25,7 +25,7 @@ if value and enter_again(KEYS[1], KEYS[2], value, ARGV[1], ARGV[2], lease) then
   return {1, same_token(KEYS[3])}
 end
 local first = redis.call('ZRANGE', KEYS[4], 0, 0)[1]
--- Both sets have the same members and lifetime; should one have been evicted, nobody is first.
+-- Both sets have the same members and lifetime; if one was evicted, the queue is reset.
 if first and not redis.call('ZSCORE', KEYS[5], first) then
   redis.call('DEL', KEYS[4], KEYS[5])
   first = nil
@@ -42,7 +42,7 @@ if keep > 0 then
     redis.call('ZADD', KEYS[4], (last[2] or 0) + 1, member)
   end
   redis.call('ZADD', KEYS[5], now + keep, member)
-  -- Only longer: others may look less often, and their places are kept for longer.
+  -- Only extended: other waiters may poll less often, and their places are kept for longer.
   if redis.call('PTTL', KEYS[5]) < keep then
     redis.call('PEXPIRE', KEYS[4], keep)
     redis.call('PEXPIRE', KEYS[5], keep)

@@ -1,9 +1,10 @@
--- Gives a fair lock back, or one's place in its queue. After token.lua, owned.lua and leave.lua.
+-- Releases a fair lock, or the caller's place in its queue. After token.lua, owned.lua and
+-- leave.lua.
 --
 -- KEYS  1 the lock  2 its holds  3 queue  4 alive
 -- ARGV  1 owner  2 hold
--- Returns 1 when the hold was there, 0 when it was not. Publishes whose turn it is when it is free.
--- Atomic because the one who is told must be the one who is first.
+-- Returns 1 if the hold existed, 0 if not. Publishes the first waiter when the lock is free.
+-- Atomic because the notified waiter must be the first in the queue.
 local member = ARGV[1] .. ':' .. ARGV[2]
 local found, free = leave(KEYS[1], KEYS[2], ARGV[1], ARGV[2])
 local left = redis.call('ZREM', KEYS[3], member)

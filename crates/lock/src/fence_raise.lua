@@ -1,9 +1,9 @@
--- Raises a fence to a token that another primary gave out. After token.lua.
+-- Raises a fence to a token that another primary issued. After token.lua.
 --
 -- KEYS  1 the fence
 -- ARGV  1 epoch  2 sequence
--- Returns the epoch that stands there now. Every later token here is greater.
--- Atomic because a token that is handed out in between must not be lowered.
+-- Returns the epoch that is stored now. Every later token here is greater.
+-- Atomic because a token that is issued in between must not be lowered.
 local epoch, sequence = tonumber(ARGV[1]), tonumber(ARGV[2])
 local last, count = last_token(KEYS[1])
 if last and last >= epoch then return last end

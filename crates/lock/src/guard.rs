@@ -1,8 +1,8 @@
-//! What one has while one holds a lock.
+//! The guard of a held lock.
 //!
-//! Giving back is `release().await`; a guard that is merely dropped leaves a note with the lease renewer,
-//! which gives it back a moment later. Entering again is counting: the last guard of a hold gives it
-//! back.
+//! `release().await` gives the lock back. If a guard is only dropped, the lease renewer gives the
+//! lock back shortly afterwards. Re-entering increments a counter: the last guard of a hold gives
+//! it back.
 
 use std::{
     fmt,
@@ -29,10 +29,10 @@ use super::{
     token::Token,
 };
 
-/// A lock that is held, until the guard is released, dropped or lost.
+/// A held lock, until the guard is released, dropped or lost.
 ///
-/// Being lost is for ever, and is known before the server's lease ends: either a renewal found that
-/// the lock is somebody else's, or no renewal was confirmed in time.
+/// A loss is permanent and is detected before the server's lease ends: either a renewal found that
+/// another owner has the lock, or no renewal was confirmed in time.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -55,32 +55,32 @@ struct Held {
     handle: Handle,
     hold: Arc<Hold>,
     ticket: std::sync::Mutex<Option<Ticket>>,
-    /// Held while the lease is changed: one change after the other.
+    /// Locked while the lease is changed, so that changes run one after another.
     extending: tokio::sync::Mutex<()>,
     guards: AtomicUsize,
-    /// Whether the server is known to have taken it back.
+    /// `true` once the server has confirmed that this hold is gone.
     settled: AtomicBool,
 }
 
-/// What giving back came to.
+/// Outcome of [`Guard::release`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a lock that was lost did not protect what was done under it"]
 pub enum Release {
-    /// It was held until now, and is free.
+    /// The lock was held until now and is free.
     Released,
-    /// It is held on by another guard that entered it again.
+    /// Another guard of the same hold, created by re-entering, still holds the lock.
     StillHeld,
-    /// It was lost before; somebody else may have held it meanwhile.
+    /// The lock was lost before; another owner may have held it in the meantime.
     AlreadyLost,
 }
 
-/// What asking for more time came to.
+/// Outcome of [`Guard::extend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a lock that was lost is not extended"]
 pub enum Extension {
-    /// The lease is as long as asked for, from now on.
+    /// The lease has the requested length from now on.
     Extended,
-    /// It was lost before.
+    /// The lock was lost before.
     AlreadyLost,
 }
 
@@ -100,56 +100,59 @@ impl Guard {
         Guard { held: Arc::new(held) }
     }
 
-    /// The fencing token: pass it along with everything that is done under the lock, to a resource
-    /// that refuses lower ones.
+    /// Returns the fencing token.
+    ///
+    /// Pass it with every operation under the lock to a resource that rejects lower tokens.
     #[must_use]
     pub fn token(&self) -> Token {
         self.held.hold.token
     }
 
-    /// Who holds it; may be handed to another call or process, which then enters again.
+    /// Returns the owner. Another call or process that uses it re-enters the lock.
     #[must_use]
     pub fn owner(&self) -> OwnerId {
         self.held.hold.request.owner
     }
 
-    /// For how long it is certain to be held, if no renewal succeeds any more.
+    /// Returns how long the lock is certain to be held if no further renewal succeeds.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         if self.is_lost() { Duration::ZERO } else { self.held.hold.valid_for() }
     }
 
-    /// Whether it was lost; once true, always true.
+    /// Returns `true` if the lock was lost. Once `true`, always `true`.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.held.hold.is_lost()
     }
 
-    /// Waits until it is lost.
+    /// Waits until the lock is lost.
     ///
     /// # Cancel safety
-    /// Nothing happens when the future is dropped.
+    /// Dropping the future has no effect.
     pub async fn lost(&self) {
         self.held.hold.lost().await;
     }
 
-    /// Enters again without asking the server: the lock is given back with the last guard.
+    /// Re-enters the lock without asking the server. The lock is given back with the last guard.
     pub fn reenter(&self) -> Guard {
         self.held.guards.fetch_add(1, Ordering::Relaxed);
         Guard { held: Arc::clone(&self.held) }
     }
 
-    /// Makes the lease this long from now on, at the server too: longer or shorter than before.
+    /// Sets the lease to this length from now on, also at the server.
     ///
-    /// A shorter lease is in force here at once, before the server is told of it. So the server
-    /// never forgets the lock before its holder does.
+    /// It may be longer or shorter than before.
+    ///
+    /// A shorter lease applies locally at once, before the server is told. The server therefore
+    /// never drops the lock before its holder does.
     ///
     /// # Errors
-    /// When Redis does not answer; the shorter of the two leases is in force then, and the server
-    /// may go by the longer one. Extending once more is safe.
+    /// Fails if Redis does not answer. The shorter of the two leases then applies, and the server
+    /// may use the longer one. Calling `extend` again is safe.
     ///
     /// # Cancel safety
-    /// As with an error: the shorter of the two leases is in force.
+    /// As with an error: the shorter of the two leases applies.
     pub async fn extend(&self, lease: Duration) -> Result<Extension> {
         let held = &*self.held;
         request::LockOptions { lease_ttl: lease, ..(*held.hold.request.options).clone() }
@@ -184,22 +187,23 @@ impl Guard {
         }
     }
 
-    /// Gives it back.
+    /// Gives the lock back.
     ///
     /// # Errors
-    /// When Redis does not answer: it is tried again in the background until the lease has ended.
+    /// Fails if Redis does not answer. The release is then retried in the background until the
+    /// lease has ended.
     ///
     /// # Cancel safety
-    /// When the future is dropped, the lock is given back in the background.
+    /// If the future is dropped, the lock is given back in the background.
     pub async fn release(self) -> Result<Release> {
         if self.held.guards.load(Ordering::Acquire) > 1 {
-            // Several may get here at once: whichever is dropped last gives it back.
+            // Several guards may get here at once: the one dropped last gives the lock back.
             return Ok(if self.is_lost() { Release::AlreadyLost } else { Release::StillHeld });
         }
         let held = &*self.held;
         held.stop_keeping();
         if held.hold.is_lost() {
-            // Dropping the guard cleans up what the server may still have of it.
+            // Dropping the guard cleans up anything the server may still have of it.
             return Ok(Release::AlreadyLost);
         }
         let call = held.hold.request.release();
@@ -207,14 +211,15 @@ impl Guard {
         let mut doubt = Doubt::default();
         let found = loop {
             match client.eval::<i64>(&call).await {
-                // It names this very hold: sending it again can hit nothing else.
+                // The call names exactly this hold: sending it again cannot affect another one.
                 Err(error) if error.is_indeterminate() && !doubt.exists() => doubt.note(&error),
                 Err(error) => return Err(doubt.report(error)),
                 Ok(found) => break found,
             }
         };
         held.settled.store(true, Ordering::Release);
-        // Not there the second time, and it cannot have expired yet: the first was carried out.
+        // If the hold is missing at the second attempt and cannot have expired yet, the first was
+        // executed.
         let released = found == 1 || (doubt.exists() && !held.hold.is_lost());
         if released {
             LeaseRenewer::of(&held.handle).metrics.released.increment(1);
@@ -235,15 +240,15 @@ impl Held {
         self.ticket.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The renewals go by the lease of now.
+    /// Schedules the renewals by the current lease.
     fn keep_anew(&self) {
         if let Some(ticket) = *self.ticket() {
             LeaseRenewer::of(&self.handle).keep_anew(ticket);
         }
     }
 
-    /// Asks the server for the permission to shorten the lease once. It ends by itself, and with
-    /// every change of the lease.
+    /// Requests the server's permission to shorten the lease once. The permission expires by itself
+    /// and with every change of the lease.
     async fn permit_to_shorten(&self) -> Result<String> {
         let permission = OwnerId::random().to_string();
         let client = self.handle.client();

@@ -1,4 +1,4 @@
-//! Something that is held, and until when that is certain.
+//! A held lock, and until when it is certainly held.
 //!
 //! ```text
 //!   before sending          reply                       validity ends   the server's lease ends
@@ -7,21 +7,22 @@
 //! ```
 //!
 //! The lease cannot have begun before the command was sent, so it cannot end before the validity
-//! does; the margin covers clocks that run at different speeds. All moments are those of
-//! `Clock::lease_now`, which goes on while the machine is suspended, as the server's clock does.
+//! does. The margin covers clocks that run at different speeds. All moments are taken from
+//! `Clock::lease_now`, which, like the server's clock, continues while the machine is suspended.
 //!
-//! Invariant: the server's lease never ends before the validity does. That rests on both sides:
+//! Invariant: the server's lease never ends before the validity does. This depends on both sides:
 //!
 //! - Renewals and extensions only move the server's end later (`lease.lua`), so their confirmations
-//!   only move the validity later, in whatever order they are judged.
-//! - A shorter lease is believed here first, by [`Hold::shorten`], and only then told to the server.
-//!   From then on a confirmation counts for no more than the lease in force: a renewal with the
-//!   former lease may have been carried out before the shortening.
-//! - The lease in force grows only by [`Hold::confirm_extension`], whose call also voids every
-//!   shortening that is still on its way (`extend.lua`).
+//!   only move the validity later, in whatever order they are processed.
+//! - A shorter lease applies locally first, by [`Hold::shorten`], and only then is the server told.
+//!   From then on a confirmation counts for no more than the current lease: a renewal with the
+//!   former lease may have been executed before the shortening.
+//! - The current lease grows only by [`Hold::confirm_extension`], whose call also cancels every
+//!   shortening that is still in transit (`extend.lua`).
 //!
-//! Invariant: lost is for ever. Whoever sees the end passed, be it the guard or a renewal's late
-//! reply, writes that down under the lock under which the end stands; nothing moves it afterwards.
+//! Invariant: a loss is permanent. Any code that sees that the end has passed, be it the guard or
+//! the late reply to a renewal, records the loss under the same mutex that protects the end;
+//! nothing changes it afterwards.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -34,37 +35,37 @@ use tokio::sync::Notify;
 
 use super::{request::LockRequest, token::Token};
 
-/// The margin is a hundredth of the lease and this.
+/// The margin is one hundredth of the lease plus this.
 const LEAST_MARGIN: Duration = Duration::from_millis(2);
 
-/// Until when a lease that was asked for at `before` is certain to last.
+/// Returns until when a lease requested at `before` is certain to last.
 pub(super) fn validity(before: Moment, lease: Duration) -> Moment {
     before + certain(lease)
 }
 
-/// How much of a lease is certain.
+/// Returns the part of a lease that is certain.
 fn certain(lease: Duration) -> Duration {
     lease.saturating_sub(lease / 100 + LEAST_MARGIN)
 }
 
-/// Something that is held.
+/// A held lock.
 pub(super) struct Hold {
     pub(super) request: LockRequest,
     pub(super) token: Token,
     clock: Clock,
     term: Mutex<Term>,
-    /// The end moved earlier, or it is lost.
+    /// Notified when the end moves earlier or the lock is lost.
     sooner: Notify,
     losses: Counter,
 }
 
-/// Until when it is held.
+/// The period for which the lock is held.
 struct Term {
-    /// End of the validity; `None` when it is lost.
+    /// End of the validity; `None` if the lock is lost.
     until: Option<Moment>,
-    /// The lease in force: what renewals ask for, and the most that a confirmation counts for.
+    /// The current lease: renewals request it, and a confirmation counts for no more than it.
     lease: Duration,
-    /// The longest lease that the server may keep it for.
+    /// The longest lease for which the server may keep the lock.
     longest: Duration,
 }
 
@@ -81,7 +82,7 @@ impl Hold {
         Hold { token, clock, term: Mutex::new(term), sooner: Notify::new(), losses, request }
     }
 
-    /// The term, after a look at the clock.
+    /// Returns the term after checking it against the clock.
     fn term(&self) -> MutexGuard<'_, Term> {
         let mut term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
         if term.until.is_some_and(|until| self.clock.lease_now() >= until) {
@@ -97,29 +98,29 @@ impl Hold {
         }
     }
 
-    /// The lease in force.
+    /// Returns the current lease.
     pub(super) fn lease(&self) -> Duration {
         self.term().lease
     }
 
-    /// The longest lease that the server may keep it for.
+    /// Returns the longest lease for which the server may keep the lock.
     pub(super) fn longest_lease(&self) -> Duration {
         self.term().longest
     }
 
-    /// When this part of the lease in force has passed since it was last asked for.
+    /// Returns when `1/part` of the current lease has passed since it was last requested.
     pub(super) fn passed(&self, part: u32) -> Moment {
         let term = self.term();
         let rest = certain(term.lease).saturating_sub(term.lease / part);
         term.until.unwrap_or_default() - rest
     }
 
-    /// When the server has certainly forgotten this hold, renewals aside.
+    /// Returns when the server has certainly dropped this hold, unless it is renewed.
     pub(super) fn forgotten(&self, now: Moment) -> Moment {
         now + self.longest_lease() + LEAST_MARGIN
     }
 
-    /// For how long it is certain to be held.
+    /// Returns how long the lock is certain to be held.
     pub(super) fn valid_for(&self) -> Duration {
         self.term().until.map_or(Duration::ZERO, |until| until.since(self.clock.lease_now()))
     }
@@ -128,12 +129,14 @@ impl Hold {
         self.term().until.is_none()
     }
 
-    /// The server confirmed a renewal that was sent at `before`. False when that came too late.
+    /// Records a confirmed renewal that was sent at `before`. Returns `false` if the lock was lost
+    /// already.
     pub(super) fn confirm_renewal(&self, before: Moment, lease: Duration) -> bool {
         Self::confirm(&mut self.term(), before, lease)
     }
 
-    /// The server confirmed an extension that was sent at `before`. False when that came too late.
+    /// Records a confirmed extension that was sent at `before`. Returns `false` if the lock was
+    /// lost already.
     pub(super) fn confirm_extension(&self, before: Moment, lease: Duration) -> bool {
         let mut term = self.term();
         term.lease = lease;
@@ -146,18 +149,18 @@ impl Hold {
         true
     }
 
-    /// Notes that the server is about to be asked for this lease.
+    /// Records that the server is about to be asked for this lease.
     pub(super) fn may_be_kept(&self, lease: Duration) {
         let mut term = self.term();
         term.longest = term.longest.max(lease);
     }
 
-    /// Notes that the server keeps it no longer than this lease.
+    /// Records that the server keeps the lock no longer than this lease.
     pub(super) fn is_kept(&self, lease: Duration) {
         self.term().longest = lease;
     }
 
-    /// Goes by a shorter lease from now on, before the server is told of it.
+    /// Applies a shorter lease locally, before the server is told.
     pub(super) fn shorten(&self, lease: Duration) {
         let mut term = self.term();
         term.lease = term.lease.min(lease);
@@ -170,13 +173,13 @@ impl Hold {
         }
     }
 
-    /// It is lost.
+    /// Records the loss of the lock.
     pub(super) fn lose(&self) {
         let mut term = self.term();
         self.end(&mut term);
     }
 
-    /// Waits until it is lost.
+    /// Waits until the lock is lost.
     pub(super) async fn lost(&self) {
         loop {
             let sooner = self.sooner.notified();

@@ -1,8 +1,8 @@
-//! A door that opens when enough participants have arrived.
+//! A latch that opens when enough participants have arrived.
 //!
 //! Arriving is idempotent by the participant's name: a step that is done twice, because a worker
-//! was restarted, counts once. Who is still at work can be seen, because a participant at work has
-//! a lease that ends with its process: a waiter can tell "slow" from "dead".
+//! was restarted, counts once. A participant at work has a lease that ends with its process, so a
+//! waiter can see how many are still working and tell "slow" from "dead".
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ use super::{
 static ARRIVE: Script = Script::new(include_str!("latch_arrive.lua"));
 static STATE: Script = Script::new(include_str!("latch_state.lua"));
 
-/// How long a latch is remembered after the last arrival.
+/// Default lifetime of a latch after the last arrival.
 const LIFETIME: Duration = Duration::from_hours(24);
-/// Longest pause between two looks while waiting.
+/// Maximum interval between checks while waiting.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long somebody at work is believed to be when nothing is heard of it.
+/// Default lease of a participant at work.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A latch by its name; a cheap clone.
+/// A latch identified by its name. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -54,29 +54,29 @@ pub struct Latch {
     lifetime: Duration,
 }
 
-/// How far a latch is.
+/// State of a latch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatchState {
-    /// How many have arrived.
+    /// Number of participants that have arrived.
     pub arrived: u32,
-    /// How many have joined, have not arrived and are alive.
+    /// Number of participants that have joined, have not arrived and are alive.
     pub working: u32,
-    /// How many arrivals are missing.
+    /// Number of arrivals that are missing.
     pub missing: u32,
 }
 
-/// What waiting for a latch came to.
+/// Outcome of [`Latch::wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the latch may not be open"]
 pub enum Waited {
-    /// Enough have arrived.
+    /// Enough participants have arrived.
     Open,
-    /// Time ran out, with this much missing.
+    /// Time ran out in this state.
     TimedOut(LatchState),
 }
 
 impl Latch {
-    /// A door that opens when `count` participants have arrived.
+    /// Creates a latch that opens when `count` participants have arrived.
     #[must_use]
     pub fn new(handle: &Handle, name: impl KeyPart, count: u32) -> Self {
         let working = Lock::of_kind(handle, "latch", &name, Kind::Semaphore { permits: u32::MAX });
@@ -89,14 +89,17 @@ impl Latch {
         Latch { handle: handle.clone(), key, working, count, lifetime: LIFETIME }
     }
 
-    /// How long it is remembered after the last arrival; a day without it. Then it is closed again.
+    /// Sets how long the latch is remembered after the last arrival. Default: 24 hours.
+    ///
+    /// After that time the latch is closed again.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = lifetime;
         self
     }
 
-    /// How long somebody at work is believed to be when nothing is heard of it; 30 s without it.
+    /// Sets the lease of participants: how long one counts as working if it does not renew.
+    /// Default: 30 seconds.
     #[must_use]
     pub fn lease_ttl(mut self, lease: Duration) -> Self {
         self.working = self.working.lease_ttl(lease);
@@ -112,10 +115,11 @@ impl Latch {
         Ok([key, self.working.options()?.key.to_vec()])
     }
 
-    /// Counts a participant as arrived, once however often it is said; how many are missing.
+    /// Records the arrival of a participant, once however often it is called, and returns the
+    /// number of missing arrivals.
     ///
     /// # Errors
-    /// When Redis does not answer; saying it again is safe.
+    /// Fails if Redis does not answer. Calling it again is safe.
     pub async fn arrive(&self, participant: impl KeyPart) -> Result<u32> {
         let name = participant.to_key()?;
         let call = ARRIVE.on(&self.keys()?).arg(name).arg(self.count).arg(millis(self.lifetime));
@@ -123,11 +127,13 @@ impl Latch {
         Ok(self.count.saturating_sub(arrived))
     }
 
-    /// Says that a participant is at work. It arrives by [`Participant::arrive`]; if it goes away
-    /// before, by a crash even, it is no longer counted as working.
+    /// Registers a participant as working.
+    ///
+    /// It arrives by [`Participant::arrive`]; if it is dropped or its process crashes before that,
+    /// it no longer counts as working.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// Fails if Redis does not answer.
     pub async fn join(&self, participant: impl KeyPart) -> Result<Participant> {
         let name = participant.to_key()?;
         self.keys()?;
@@ -136,23 +142,23 @@ impl Latch {
         Ok(Participant { latch: self.clone(), name, guard })
     }
 
-    /// How far it is.
+    /// Returns the state of the latch.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// Fails if Redis does not answer.
     pub async fn state(&self) -> Result<LatchState> {
         let call = STATE.on(&self.keys()?);
         let (arrived, working): (u32, u32) = self.handle.client().eval(&call).await?;
         Ok(LatchState { arrived, working, missing: self.count.saturating_sub(arrived) })
     }
 
-    /// Waits until it is open, at most this long.
+    /// Waits at most `within` until the latch is open.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// Fails if Redis does not answer.
     ///
     /// # Cancel safety
-    /// Nothing happens when the future is dropped.
+    /// Dropping the future has no effect.
     pub async fn wait(&self, within: Duration) -> Result<Waited> {
         let clock = self.handle.clock();
         let deadline = clock.now() + within;
@@ -175,7 +181,7 @@ impl Latch {
     }
 }
 
-/// Somebody at work for a latch; a lease that is renewed until it arrives or goes away.
+/// A participant at work: a lease that is renewed until it arrives or is dropped.
 #[derive(Debug)]
 #[must_use = "a participant that is dropped has not arrived"]
 pub struct Participant {
@@ -185,10 +191,10 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// Counts it as arrived; how many are missing.
+    /// Records the arrival and returns the number of missing arrivals.
     ///
     /// # Errors
-    /// When Redis does not answer; it can be said again by [`Latch::arrive`] with the same name.
+    /// Fails if Redis does not answer. Call [`Latch::arrive`] with the same name to try again.
     pub async fn arrive(self) -> Result<u32> {
         let call = ARRIVE
             .on(&self.latch.keys()?)
@@ -196,7 +202,7 @@ impl Participant {
             .arg(self.latch.count)
             .arg(millis(self.latch.lifetime));
         let arrived: u32 = self.latch.handle.client().eval(&call).await?;
-        // It may have been taken for dead meanwhile; that it arrived is what counts.
+        // Its lease may have expired in the meantime; only the arrival matters.
         let _ = self.guard.release().await;
         Ok(self.latch.count.saturating_sub(arrived))
     }

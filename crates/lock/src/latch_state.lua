@@ -1,7 +1,7 @@
--- How far a latch is.
+-- Reads the state of a latch.
 --
--- KEYS  1 the set of those who arrived  2 those at work: member by end
--- Returns {how many arrived, how many are at work}. Atomic so that the two fit together.
+-- KEYS  1 the set of arrived participants  2 participants at work: member by end
+-- Returns {number arrived, number at work}. Atomic so that the two numbers are consistent.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 return {redis.call('SCARD', KEYS[1]), redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')}

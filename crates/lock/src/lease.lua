@@ -1,8 +1,8 @@
--- Prelude: moving the end of one hold. Not a script of its own; needs owned.lua.
+-- Prelude: moves the end of one hold. Not a script by itself; needs owned.lua.
 --
--- Never creates anything: what is gone stays gone. Without `exact` the end only moves later, so a
--- call that arrives late, or after a longer lease, changes nothing that a holder relies on.
--- Returns 1 when the hold is there, 0 when it is not.
+-- Never creates anything: a hold that is gone stays gone. Without `exact` the end only moves later,
+-- so a call that arrives late, or after a longer lease, changes nothing that a holder relies on.
+-- Returns 1 if the hold exists, 0 if not.
 local function set_lease(shape, key, holds, owner, hold, lease, now, exact)
   if shape == 'owned' then
     local value = redis.call('GET', key)

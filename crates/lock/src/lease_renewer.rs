@@ -1,18 +1,18 @@
-//! Keeps what is held: renews leases in batches, and gives back what was dropped.
+//! Renews leases in batches, and releases locks whose guards were dropped.
 //!
-//! One task for each handle, started with the first lock. Everything it knows stands behind one
-//! mutex, so that adding, removing and choosing what to renew come one after the other: a hold that
-//! is being given back is taken out first and is in no later batch. A batch that was already on its
-//! way when the release was sent can do no harm, because a renewal never creates anything and names
-//! a hold that is never used again.
+//! There is one task per handle, started with the first lock. All its state is behind one mutex, so
+//! adding, removing and choosing what to renew are serialised: a hold that is being released is
+//! removed first and is in no later batch. A batch that was already in transit when the release was
+//! sent does no harm, because a renewal never creates anything and names a hold id that is never
+//! reused.
 //!
-//! A lease is renewed when a third of it has passed. To renew many together, a tick takes along
-//! every hold of which a sixth has passed: holds of one lease cost a tick at most every sixth of it,
-//! and a tick of 10,000 costs 79 commands. On a Cluster, where a call reaches one slot, a tick is
-//! one pipeline for each node.
+//! A lease is renewed when a third of it has passed. To renew many together, a tick includes every
+//! hold of which a sixth has passed: holds with the same lease cost at most one tick per sixth of
+//! the lease, and a tick for 10,000 holds costs 79 commands. On a Cluster, where a call reaches one
+//! slot, a tick is one pipeline per node.
 //!
-//! What fails is tried again soon, until the hold has lost itself by time. Nothing is spawned by a
-//! `Drop`: it leaves a note here.
+//! A failed renewal is retried soon, until the hold is lost by time. No `Drop` spawns a task; it
+//! leaves the work to this one.
 
 use std::{
     collections::HashMap,
@@ -34,14 +34,14 @@ use super::{
     request::{self, LockRequest},
 };
 
-/// Holds that one call renews or gives back where all keys are on one server.
+/// Holds that one call renews if all keys are on one server.
 const AT_ONCE: usize = 128;
-/// Which part of a lease has passed when it is renewed, when it is taken along, and which part of
-/// it passes before a renewal that failed is tried again.
+/// Divisors of the lease: when it must be renewed, when it may be renewed along with others, and
+/// the delay before a failed renewal is retried.
 const RENEW_AFTER: u32 = 3;
 const TAKE_ALONG_AFTER: u32 = 6;
 const RETRY_AFTER: u32 = 12;
-/// Pause before giving back is tried again.
+/// Delay before a failed release is retried.
 const RELEASE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The lease renewer of one handle.
@@ -54,19 +54,19 @@ pub(crate) struct LeaseRenewer {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// What the lease renewer has to do.
+/// The work of the lease renewer.
 #[derive(Default)]
 struct Book {
     renewed: HashMap<u64, Entry>,
     next_id: u64,
-    /// When the task means to wake up; `None` while it has no reason to.
+    /// When the task plans to wake up; `None` if it has no reason to.
     planned: Option<Moment>,
     given_up: Vec<GivenUp>,
 }
 
 struct Entry {
     hold: Arc<Hold>,
-    /// When it must be renewed, and from when on it goes along with others.
+    /// When the hold must be renewed, and from when on it may be renewed along with others.
     due: Moment,
     along: Moment,
 }
@@ -77,24 +77,24 @@ impl Entry {
     }
 }
 
-/// What is to be given back, until the server has forgotten it anyway.
+/// A request to release, until the server has dropped it anyway.
 struct GivenUp {
     request: LockRequest,
     until: Moment,
 }
 
-/// A hold that is being renewed, for this lease.
+/// A hold that is being renewed, with the lease to request.
 struct Due {
     id: u64,
     hold: Arc<Hold>,
     lease: Duration,
 }
 
-/// Under which id a hold is renewed.
+/// Identifies a hold that is being renewed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket(u64);
 
-/// What locks count.
+/// Metrics of locks.
 pub(super) struct Metrics {
     pub(super) acquired: Counter,
     pub(super) busy: Counter,
@@ -107,7 +107,7 @@ pub(super) struct Metrics {
 }
 
 impl LeaseRenewer {
-    /// The lease renewer of a handle; its task starts with the first use.
+    /// Returns the lease renewer of a handle. Its task starts with the first use.
     pub(super) fn of(handle: &Handle) -> Arc<Self> {
         handle.slot(|| Self::start(handle))
     }
@@ -139,7 +139,7 @@ impl LeaseRenewer {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews a hold from now on.
+    /// Starts to renew a hold.
     pub(super) fn keep(&self, hold: &Arc<Hold>) -> Ticket {
         let entry = Entry::new(Arc::clone(hold));
         let due = entry.due;
@@ -152,17 +152,17 @@ impl LeaseRenewer {
         Ticket(id)
     }
 
-    /// Renews a hold by its lease of now: that has changed.
+    /// Reschedules a hold after its lease has changed.
     pub(super) fn keep_anew(&self, ticket: Ticket) {
         let mut book = self.book();
-        // It may have been lost, and so taken out, meanwhile.
+        // The hold may have been lost, and so removed, in the meantime.
         let Some(entry) = book.renewed.get_mut(&ticket.0) else { return };
         *entry = Entry::new(Arc::clone(&entry.hold));
         let due = entry.due;
         self.plan_for(book, due);
     }
 
-    /// Wakes the task if it would wake too late for this.
+    /// Wakes the task if it would wake up too late for `due`.
     fn plan_for(&self, mut book: MutexGuard<'_, Book>, due: Moment) {
         if book.planned.is_none_or(|planned| due < planned) {
             book.planned = Some(due);
@@ -178,14 +178,14 @@ impl LeaseRenewer {
         }
     }
 
-    /// Gives a request back as soon as possible, whether or not the server knows of it; gives up when
-    /// it has forgotten it anyway.
+    /// Releases a request as soon as possible, whether or not the server knows of it. Stops at
+    /// `until`, when the server has dropped it anyway.
     pub(super) fn give_up(&self, request: LockRequest, until: Moment) {
         self.book().given_up.push(GivenUp { request, until });
         self.wake.notify_one();
     }
 
-    /// How many holds are renewed now.
+    /// Returns the number of holds that are currently renewed.
     pub(super) fn renewed_count(&self) -> usize {
         self.book().renewed.len()
     }
@@ -207,7 +207,7 @@ impl LeaseRenewer {
                 () = pause => {}
             }
         }
-        // Whoever still holds something is told by its own clock; what was dropped goes back now.
+        // Remaining holders learn of the loss from their own clock; dropped locks are released now.
         self.release_given_up().await;
     }
 
@@ -265,8 +265,8 @@ impl LeaseRenewer {
         }
     }
 
-    /// The holds to renew now: all that are old enough, if one of them is due. What has lost itself
-    /// meanwhile is taken out.
+    /// Returns the holds to renew now: all that are old enough, if one of them is due. Removes
+    /// holds that were lost in the meantime.
     fn take_due(&self) -> Vec<Due> {
         let now = self.clock.lease_now();
         let mut book = self.book();
@@ -294,7 +294,7 @@ impl LeaseRenewer {
         for (index, Due { id, hold, lease }) in chunk.iter().enumerate() {
             let done = renewed.get(index) == Some(&1) && hold.confirm_renewal(before, *lease);
             let mut book = self.book();
-            // It may have been given back while the renewal was on its way: then it is no loss.
+            // The hold may have been released while the renewal was in transit; that is not a loss.
             let Some(entry) = book.renewed.get_mut(id) else { continue };
             if done {
                 *entry = Entry::new(Arc::clone(hold));

@@ -1,6 +1,6 @@
--- Prelude: giving up one hold of an owned key. Not a script of its own; needs owned.lua.
+-- Prelude: gives up one hold of an owned key. Not a script by itself; needs owned.lua.
 --
--- Returns whether the hold was there, and whether the key is free now.
+-- Returns whether the hold existed, and whether the key is free now.
 local function leave(key, holds, owner, hold)
   local value = redis.call('GET', key)
   if value == owner .. ':' .. hold then

@@ -1,23 +1,23 @@
-//! Locks that know when they are lost.
+//! Distributed locks that detect their own loss.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`Lock::new`] | a mutex; re-entrant by [`Guard::reenter`] or an [`OwnerId`] |
-//! | [`Lock::fair`] | first come, first served over all processes |
+//! | [`Lock::fair`] | a mutex granted first come, first served across all processes |
 //! | [`RwLock`] | many readers or one writer; a waiting writer keeps new readers out |
 //! | [`Lock::semaphore`] | as many holders as there are permits; a crash gives them back |
 //! | [`MultiLock`] | several mutexes at once, without a deadlock |
-//! | [`QuorumLock`] | a mutex over several independent primaries, a majority decides |
-//! | [`Latch`] | a door that opens when enough participants have arrived |
-//! | [`optimistic`] | no lock at all: `WATCH`, and again if somebody was quicker |
+//! | [`QuorumLock`] | a mutex over several independent primaries, decided by a majority |
+//! | [`Latch`] | opens when enough participants have arrived |
+//! | [`optimistic`] | no lock: `WATCH`, and a retry if another client was faster |
 //!
-//! All of them hold by a lease that is renewed in the background, wait woken by messages, carry a
-//! fencing [`Token`], and tell their holder of a loss before the lease ends. `docs/locks.md` says
-//! for each mode what is promised and what is not.
+//! All of them hold by a lease that is renewed in the background, are woken by messages while they
+//! wait, carry a fencing [`Token`], and report a loss to their holder before the lease ends.
+//! `docs/locks.md` states for each mode what is guaranteed and what is not.
 //!
-//! How the parts go together: a [`Lock`] has its options (`request`), `acquire` makes one request of it and
-//! waits in `line`, `hold` is the clock of what is held, `lease_renewer` renews and cleans up, [`Guard`] is
-//! what the user has.
+//! How the parts fit together: a [`Lock`] has options (`request`); `acquire` turns them into one
+//! request and waits in `line`; `hold` tracks until when the lock is certainly held;
+//! `lease_renewer` renews leases and cleans up; the user holds a [`Guard`].
 
 mod acquire;
 mod guard;
@@ -48,7 +48,7 @@ pub use rw::RwLock;
 use seawall_client::Handle;
 pub use token::Token;
 
-/// How many holds of this handle are being renewed.
+/// Returns the number of holds of this handle that are being renewed.
 #[must_use]
 pub fn renewed_locks(handle: &Handle) -> usize {
     LeaseRenewer::of(handle).renewed_count()

@@ -1,8 +1,8 @@
-//! Waiting in line inside one process: whoever came first contends, the others queue behind.
+//! A local queue for each lock: the first task of a process contends, the others wait behind it.
 //!
-//! However many tasks want a lock, the process asks the server for it once at a time and listens on
-//! one channel. The line is a fair mutex around that subscription: holding it means "it is my turn
-//! to contend". A task that goes away, at whatever point, passes the turn on by dropping it.
+//! However many tasks want a lock, the process has one request for it at a time and listens on one
+//! channel. The line is a fair mutex around that subscription: holding it is the right to contend.
+//! A task that leaves, at any point, passes the turn on by dropping it.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ pub(super) struct Lines {
     lines: Mutex<HashMap<Arc<[u8]>, Line>>,
 }
 
-/// The subscription stays with the line while somebody is in it.
+/// The subscription stays with the line while a task is in it.
 type Line = Arc<tokio::sync::Mutex<Option<Subscription>>>;
 
 impl Lines {
@@ -26,7 +26,7 @@ impl Lines {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the line for a key and waits for one's turn.
+    /// Joins the line for a key and waits for the turn.
     pub(super) async fn turn(self: &Arc<Self>, key: Arc<[u8]>) -> Turn {
         let line = Arc::clone(self.lock().entry(Arc::clone(&key)).or_default());
         let place = Place { lines: Arc::clone(self), key, line: Some(Arc::clone(&line)) };
@@ -39,14 +39,14 @@ impl Lines {
     }
 }
 
-/// The right to contend; dropping it lets the next one.
+/// The right to contend; dropping it passes the turn to the next task.
 pub(super) struct Turn {
-    // Invariant: dropped before the place, whose drop counts who is left.
+    // Invariant: dropped before the place, whose drop counts the remaining tasks.
     pub(super) subscription: OwnedMutexGuard<Option<Subscription>>,
     _place: Place,
 }
 
-/// A place in a line; the last to leave takes the line away.
+/// A place in a line; the last place to be dropped removes the line.
 struct Place {
     lines: Arc<Lines>,
     key: Arc<[u8]>,

@@ -1,10 +1,11 @@
 //! Several mutexes at once, without a deadlock.
 //!
-//! Everybody takes them in the order of their keys, so nobody who waits for one holds a later one.
-//! All that are missing are asked for in one pipeline; whatever came free behind the first that is
-//! busy is given back, that one is waited for, and the rest asked for again. One that was lost
-//! meanwhile makes it begin anew: all are held when that is said. Each lock is a mutex
-//! of its own, on a Cluster in a slot of its own: whoever wants only one of them just takes it.
+//! Every client acquires them in the order of their keys, so a client that waits for one lock never
+//! holds a later one. All missing locks are requested in one pipeline. Locks behind the first busy
+//! one are given back; that one is waited for, and the rest is requested again. If a lock is lost
+//! in the meantime, everything starts again: all locks are held when the call returns them. Each
+//! lock is an independent mutex, on a Cluster in its own slot: a client that needs only one of them
+//! simply acquires it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,10 +26,10 @@ use super::{
     token::Token,
 };
 
-/// Most locks that are taken together.
+/// Maximum number of locks acquired together.
 const MOST: usize = 1000;
 
-/// Several mutexes by their names; a cheap clone that holds nothing.
+/// Several mutexes identified by their names. Cheap to clone; the value itself holds nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -49,21 +50,21 @@ pub struct MultiLock {
     owner: Option<OwnerId>,
 }
 
-/// What an attempt to take them all came to.
+/// Outcome of an attempt to acquire all locks.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its locks back"]
 pub enum MultiAcquireOutcome {
     /// All are held.
     Acquired(MultiGuard),
-    /// At least one is somebody else's; none is held.
+    /// Another owner holds at least one lock; none is held by the caller.
     Busy {
-        /// When it is worth trying again, if that one is not released before.
+        /// When to try again, if that lock is not released earlier.
         retry_after: Duration,
     },
 }
 
 impl MultiAcquireOutcome {
-    /// The guard, if there is one.
+    /// Returns the guard if all locks were acquired.
     #[must_use]
     pub fn acquired(self) -> Option<MultiGuard> {
         match self {
@@ -74,14 +75,14 @@ impl MultiAcquireOutcome {
 }
 
 impl MultiLock {
-    /// Several mutexes that are held together or not at all.
+    /// Creates a lock over several mutexes that are held together or not at all.
     #[must_use]
     pub fn new<K: KeyPart>(handle: &Handle, names: impl IntoIterator<Item = K>) -> Self {
         let locks = names.into_iter().map(|name| Lock::new(handle, name)).collect();
         MultiLock { handle: handle.clone(), locks, owner: None }
     }
 
-    /// As [`Lock::lease_ttl`], for each.
+    /// As [`Lock::lease_ttl`], for each lock.
     #[must_use]
     pub fn lease_ttl(self, lease: Duration) -> Self {
         self.each(|lock| lock.lease_ttl(lease))
@@ -93,7 +94,7 @@ impl MultiLock {
         self.each(|lock| lock.poll_interval(pause))
     }
 
-    /// As [`Lock::owner`], for each.
+    /// As [`Lock::owner`], for each lock.
     #[must_use]
     pub fn owner(mut self, owner: OwnerId) -> Self {
         self.owner = Some(owner);
@@ -105,7 +106,9 @@ impl MultiLock {
         self
     }
 
-    /// Tries once, in one round trip.
+    /// Tries once.
+    ///
+    /// One round trip if all are free; one more gives back what was acquired if one is busy.
     ///
     /// # Errors
     /// As [`Lock::try_acquire`].
@@ -113,13 +116,13 @@ impl MultiLock {
         self.acquire(Duration::ZERO).await
     }
 
-    /// Waits for all of them, at most this long.
+    /// Waits at most `within` for all of them.
     ///
     /// # Errors
-    /// As [`Lock::acquire`], and [`Error::Invalid`] when there are none or more than a thousand.
+    /// As [`Lock::acquire`], and [`Error::Invalid`] if there are no names or more than a thousand.
     ///
     /// # Cancel safety
-    /// When the future is dropped, nothing stays held.
+    /// If the future is dropped, nothing stays held.
     pub async fn acquire(&self, within: Duration) -> Result<MultiAcquireOutcome> {
         let clock = self.handle.clock();
         let deadline = clock.now() + within;
@@ -145,7 +148,7 @@ impl MultiLock {
                 && !left.is_zero()
             {
                 doubt.note(error);
-                // What was held is being given back; everything begins anew.
+                // The locks held so far are being given back; everything starts again.
                 clock.sleep(jittered(wanted[0].0.poll_interval).min(left)).await;
                 continue;
             }
@@ -154,12 +157,13 @@ impl MultiLock {
                 Err(error) => return Err(doubt.report(error)),
             };
             let retry_after = match busy {
-                // One may have been lost while later ones were waited for: then it begins anew.
+                // A lock may have been lost while later ones were waited for; then everything
+                // starts again.
                 None if guards.is_held() => return Ok(MultiAcquireOutcome::Acquired(guards)),
                 None => Duration::ZERO,
                 Some(retry_after) => retry_after,
             };
-            // Given back before the caller learns that it has nothing.
+            // Given back before the caller is told that it holds nothing.
             let _ = guards.release().await;
             if busy.is_some() || deadline.since(clock.now()).is_zero() {
                 return Ok(MultiAcquireOutcome::Busy { retry_after });
@@ -167,8 +171,8 @@ impl MultiLock {
         }
     }
 
-    /// Takes one after the other until all are held, one is lost or time is over. What is held, and
-    /// when it is worth trying again if one stayed busy.
+    /// Acquires one lock after another until all are held, one is lost or time is over. Returns the
+    /// held locks, and when to try again if one stayed busy.
     async fn take_in_order(
         &self,
         wanted: &[(Arc<LockOptions>, Lock)],
@@ -181,7 +185,7 @@ impl MultiLock {
         while all.guards.len() < all_options.len() && all.is_held() {
             let missing = &all_options[all.guards.len()..];
             let attempts = acquire::try_all(&self.handle, missing, owner).await?;
-            // Those behind the first that is busy are dropped here, and so given back.
+            // Guards behind the first busy lock are dropped here, which gives those locks back.
             let mut busy = None;
             for attempt in attempts {
                 match attempt {
@@ -208,7 +212,7 @@ impl MultiLock {
     }
 }
 
-/// Several locks that are held, until the guard is released, dropped or one of them is lost.
+/// Several held locks, until the guard is released, dropped or one of them is lost.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its locks back"]
 pub struct MultiGuard {
@@ -216,24 +220,24 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// The tokens, in the order of the locks' keys.
+    /// Returns the tokens, in the order of the locks' keys.
     #[must_use]
     pub fn tokens(&self) -> Vec<Token> {
         self.guards.iter().map(Guard::token).collect()
     }
 
-    /// For how long all of them are certain to be held.
+    /// Returns how long all of them are certain to be held.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.guards.iter().map(Guard::valid_for).min().unwrap_or_default()
     }
 
-    /// Whether none that was taken is lost.
+    /// Returns `true` if no acquired lock is lost.
     fn is_held(&self) -> bool {
         !self.is_lost()
     }
 
-    /// Whether one of them was lost.
+    /// Returns `true` if one of them was lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.guards.iter().any(Guard::is_lost)
@@ -246,11 +250,12 @@ impl MultiGuard {
         }
     }
 
-    /// Makes the lease of each this long from now on, as [`Guard::extend`] does;
-    /// [`Extension::AlreadyLost`] when one was lost before.
+    /// Sets the lease of each lock to this length from now on, as [`Guard::extend`] does.
+    ///
+    /// Returns [`Extension::AlreadyLost`] if one was lost before.
     ///
     /// # Errors
-    /// As [`Guard::extend`], for any of them; others may go by the new lease.
+    /// As [`Guard::extend`], for any of them; others may already use the new lease.
     ///
     /// # Cancel safety
     /// As [`Guard::extend`].
@@ -263,7 +268,7 @@ impl MultiGuard {
         })
     }
 
-    /// Gives all back; [`Release::AlreadyLost`] when one was lost before.
+    /// Gives all locks back. Returns [`Release::AlreadyLost`] if one was lost before.
     ///
     /// # Errors
     /// As [`Guard::release`], for any of them.

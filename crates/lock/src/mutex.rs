@@ -1,4 +1,4 @@
-//! The handle on a lock: how it is to be held, and the ways to take it.
+//! [`Lock`]: the options of a lock and the ways to acquire it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,12 +14,13 @@ use super::{
     request::{Kind, LockOptions, Replicas},
 };
 
-/// Lease of a lock that does not say otherwise. Renewed every ten seconds; what a crash costs.
+/// Default lease. Renewed every ten seconds; after a crash the lock stays held for at most this
+/// long.
 const LEASE: Duration = Duration::from_secs(30);
-/// Longest pause between two looks while waiting: what a lost message costs.
+/// Default interval between attempts while waiting: the maximum delay that a lost message causes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A lock by its name; a cheap clone that holds nothing.
+/// A lock identified by its name. Cheap to clone; the value itself holds nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -30,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// let lock = seawall.lock(("order", 42)).lease_ttl(Duration::from_secs(10));
 /// let done = lock
 ///     .with(Duration::from_secs(1), |guard| async move {
-///         // Whatever is written here carries `guard.token()`.
+///         // Pass `guard.token()` with every write made here.
 ///         guard.token().sequence
 ///     })
 ///     .await?;
@@ -44,33 +45,36 @@ pub struct Lock {
     owner: Option<OwnerId>,
 }
 
-/// What [`Lock::with`] came to.
+/// Outcome of [`Lock::with`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the body may not have run"]
 pub enum With<T> {
-    /// The body ran to its end, and the lock was held all the time.
+    /// The body completed and the lock was held throughout.
     Done(T),
-    /// The lock was lost. The body was stopped where it waited, or had just ended with this result.
+    /// The lock was lost. The body was cancelled at an await point (`None`), or had just completed
+    /// with this result.
     Lost(Option<T>),
-    /// Somebody else held the lock for all the time that was given.
+    /// Another owner held the lock for the whole waiting time.
     Busy,
 }
 
 impl Lock {
-    /// A mutex by its name.
+    /// Creates a mutex with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl KeyPart) -> Self {
         Lock::of_kind(handle, "lock", &name, Kind::Mutex)
     }
 
-    /// A mutex that is handed over in the order in which it was asked for, over all processes.
+    /// Creates a mutex that is granted in the order of the requests, across all processes.
     #[must_use]
     pub fn fair(handle: &Handle, name: impl KeyPart) -> Self {
         Lock::of_kind(handle, "fair", &name, Kind::Fair)
     }
 
-    /// A semaphore with so many permits, each held by a lease of its own. All who use the name must
-    /// say the same number: each is held to the number that it says itself.
+    /// Creates a semaphore with this many permits, each held by its own lease.
+    ///
+    /// All users of the name must pass the same number: each call enforces only the number it was
+    /// given.
     #[must_use]
     pub fn semaphore(handle: &Handle, name: impl KeyPart, permits: u32) -> Self {
         Lock::of_kind(handle, "semaphore", &name, Kind::Semaphore { permits })
@@ -95,35 +99,42 @@ impl Lock {
         Lock { handle: handle.clone(), options, owner: None }
     }
 
-    /// How long the server keeps the lock for a holder that it hears nothing of; 30 s without it.
-    /// A lease below three response time-outs may be lost to a single slow reply.
+    /// Sets the lease: how long the server keeps the lock for a holder that does not renew it.
+    /// Default: 30 seconds.
+    ///
+    /// With a lease below three response time-outs, a single slow reply may lose the lock.
     #[must_use]
     pub fn lease_ttl(self, lease: Duration) -> Self {
         self.change(|options| options.lease_ttl = lease)
     }
 
-    /// Never renews the lease: the lock is lost when it is over, and the holder is told just before.
+    /// Disables renewal: the lock is lost when the lease ends, and the holder is notified just
+    /// before.
     #[must_use]
     pub fn fixed(self) -> Self {
         self.change(|options| options.renewed = false)
     }
 
-    /// Longest pause between two looks while waiting, and so what a lost message can cost; 1 s
-    /// without it.
+    /// Sets the maximum interval between attempts while waiting, which is also the maximum delay
+    /// that a lost message causes. Default: 1 second.
     #[must_use]
     pub fn poll_interval(self, pause: Duration) -> Self {
         self.change(|options| options.poll_interval = pause)
     }
 
-    /// Enters as this owner: if it holds the lock, here or in another process, so does this call.
+    /// Sets the owner.
+    ///
+    /// If this owner already holds the lock, here or in another process, the call re-enters it.
     #[must_use]
     pub fn owner(mut self, owner: OwnerId) -> Self {
         self.owner = Some(owner);
         self
     }
 
-    /// Counts as held only when so many replicas have acknowledged it within `limit`; otherwise it is
-    /// given back, and the attempt fails with `NOREPLICAS`. Costs a connection for each attempt.
+    /// Requires `count` replicas to acknowledge the acquisition within `limit`.
+    ///
+    /// Otherwise the lock is given back and the attempt fails with `NOREPLICAS`. Costs one
+    /// connection per attempt.
     #[must_use]
     pub fn replicas(self, count: u32, limit: Duration) -> Self {
         self.change(|options| options.replicas = Some(Replicas { count, limit }))
@@ -136,45 +147,49 @@ impl Lock {
         self
     }
 
-    /// The options, if they make sense.
+    /// Returns the options after validation.
     pub(super) fn options(&self) -> Result<Arc<LockOptions>> {
         let options = self.options.as_ref().map_err(Error::clone)?;
         options.check()?;
         Ok(Arc::clone(options))
     }
 
-    /// Tries once, in one round trip.
+    /// Tries to acquire the lock once, in one round trip.
     ///
     /// # Errors
-    /// When Redis does not answer, or the lock's name or options make no sense. Whatever the server
-    /// may have done is given back in the background.
+    /// Fails if Redis does not answer or if the name or the options are invalid. Anything the
+    /// server may have done is undone in the background.
     ///
     /// # Cancel safety
-    /// When the future is dropped, nothing stays held.
+    /// If the future is dropped, nothing stays held.
     pub async fn try_acquire(&self) -> Result<AcquireOutcome> {
         acquire::try_acquire(&self.handle, self.options()?, self.owner).await
     }
 
-    /// Waits for it, at most this long. Inside one process whoever asks first gets it first.
+    /// Waits at most `within` for the lock. Within one process, requests are served in order.
     ///
     /// # Errors
-    /// As [`Lock::try_acquire`]; while Redis is away it is tried again until the time is over.
+    /// As [`Lock::try_acquire`]. While Redis is unavailable, the attempt is repeated until the time
+    /// is over.
     ///
     /// # Cancel safety
-    /// When the future is dropped, nothing stays held and the place in line is passed on.
+    /// If the future is dropped, nothing stays held and the place in line is passed on.
     pub async fn acquire(&self, within: Duration) -> Result<AcquireOutcome> {
         acquire::acquire(&self.handle, self.options()?, self.owner, within).await
     }
 
-    /// Runs `body` under the lock: waits at most `within` for it, stops the body when the lock is
-    /// lost, and gives it back whatever happens. The way to use a lock.
+    /// Runs `body` under the lock.
+    ///
+    /// Waits at most `within` for it, cancels the body if the lock is lost, and always gives the
+    /// lock back. This is the recommended way to use a lock.
     ///
     /// # Errors
-    /// As [`Lock::acquire`]. When the body ran but the lock could not be given back, it is still
-    /// [`With::Done`]: giving back goes on in the background, and the lease ends it at the latest.
+    /// As [`Lock::acquire`]. If the body completed but the lock could not be given back, the
+    /// outcome is still [`With::Done`]: the release continues in the background, and the lock is
+    /// free when the lease ends at the latest.
     ///
     /// # Cancel safety
-    /// When the future is dropped, so is the body, and the lock is given back.
+    /// If the future is dropped, the body is dropped too and the lock is given back.
     pub async fn with<T, F>(
         &self,
         within: Duration,
@@ -193,7 +208,7 @@ impl Lock {
         };
         let was_lost = guard.is_lost();
         match guard.release().await {
-            // The body may have kept its guard; the lock is then held on.
+            // The body may have kept its guard; the lock then stays held.
             Ok(Release::Released | Release::StillHeld) => Ok(With::Done(value)),
             Err(_) if !was_lost => Ok(With::Done(value)),
             Ok(Release::AlreadyLost) | Err(_) => Ok(With::Lost(Some(value))),

@@ -1,14 +1,14 @@
--- Takes a mutex. Before token.lua, owned.lua and mutex_reenter.lua.
+-- Acquires a mutex. Before token.lua, owned.lua and mutex_reenter.lua.
 --
 -- KEYS  1 the lock  2 its holds  3 its fence
 -- ARGV  1 owner  2 hold  3 lease in ms
--- Returns {1, epoch, sequence} when it is held now, {0, ms until it may be free} when it is not.
--- Atomic because the token must rise in the order in which holders follow each other. The same
--- owner and hold sent again, after a reply was lost, finds what it took the first time.
+-- Returns {1, epoch, sequence} if it is held now, {0, ms until it may be free} otherwise.
+-- Atomic because the token must rise in the order of the holders. If the same owner and hold are
+-- sent again, after a lost reply, they find what they acquired the first time.
 --
--- A free mutex is the usual case, so it comes first and makes its token without the functions that
--- follow: making those anew on each call costs the server as much as a command. The fence is read
--- before the lock is taken: one that holds no token (see foreign.lua) must leave nothing taken.
+-- A free mutex is the usual case, so it comes first and creates its token without the functions
+-- that follow: defining those on each call costs the server as much as a command. The fence is read
+-- before the lock is acquired: if it holds no token (see foreign.lua), nothing must stay acquired.
 local last = redis.call('GET', KEYS[3])
 if last and #last ~= 16 then
   return redis.error_reply('WRONGTYPE ' .. KEYS[3] .. ' holds no token')

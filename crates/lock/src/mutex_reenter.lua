@@ -1,4 +1,4 @@
--- The rest of mutex_acquire.lua: somebody has it, perhaps this very owner. After owned.lua and
+-- The rest of mutex_acquire.lua: the mutex is held, possibly by this owner. After owned.lua and
 -- foreign.lua.
 local value = redis.call('GET', KEYS[1])
 local foreign = no_owner(KEYS[1], value)

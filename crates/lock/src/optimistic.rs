@@ -1,12 +1,12 @@
-//! No lock at all: read under `WATCH`, write under `MULTI`, and again if somebody was quicker.
+//! Optimistic transactions without a lock: read under `WATCH`, write under `MULTI`, and retry if
+//! another client was faster.
 //!
-//! Good where conflicts are rare and the work between reading and writing is short. It runs on a
-//! dedicated connection of its own, because `WATCH` belongs to a connection. The number of attempts is bounded; the
-//! pause between them is random and grows. An `EXEC` whose reply was lost is not tried again: it may
-//! have been carried out, and only the caller knows whether twice is too often.
-//!
-//! Each attempt has a dedicated connection of its own: a body that keeps its [`Transaction`] cannot reach into the
-//! next attempt.
+//! Suitable if conflicts are rare and the work between reading and writing is short. Each attempt
+//! uses its own dedicated connection, because `WATCH` belongs to a connection, and so that a body
+//! that keeps its [`Transaction`] cannot interfere with the next attempt. The number of attempts is
+//! bounded; the pause between them is random and grows. An `EXEC` whose reply was lost is not
+//! retried: it may have been executed, and only the caller knows whether executing it twice is
+//! acceptable.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,31 +22,32 @@ use seawall_client::{
 
 use super::acquire::jittered;
 
-/// How often it is tried before it is called a conflict.
+/// Maximum number of attempts before the outcome is a conflict.
 const MOST_ATTEMPTS: u32 = 16;
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What an optimistic transaction came to.
+/// Outcome of [`optimistic`].
 #[derive(Debug)]
 #[must_use = "nothing may have been written"]
 pub enum Optimistic<T> {
-    /// Nobody touched the keys in between, and what was queued is written.
+    /// No other client changed the keys in between, and the queued commands were executed.
     Committed {
-        /// What the body returned.
+        /// The value that the body returned.
         value: T,
-        /// The replies to the commands that were queued, in order.
+        /// The replies to the queued commands, in order.
         replies: Vec<Value>,
     },
-    /// Somebody was quicker each time; nothing is written.
+    /// No attempt succeeded, because other clients changed the keys; nothing was written.
     Conflict {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
 }
 
-/// One attempt: reads now, writes later. A cheap clone; what is queued after the body has ended is
-/// not written.
+/// One attempt: reads immediately, writes at commit.
+///
+/// Cheap to clone. Commands queued after the body has ended are not executed.
 #[derive(Debug, Clone)]
 pub struct Transaction {
     inner: Arc<Inner>,
@@ -69,7 +70,7 @@ impl Transaction {
         Transaction { inner: Arc::new(inner) }
     }
 
-    /// Reads under the watch: if what this sees changes before the end, the attempt is repeated.
+    /// Reads under the watch. If a watched key changes before the commit, the attempt is repeated.
     ///
     /// # Errors
     /// As [`Client::query`](seawall_client::Client::query).
@@ -77,7 +78,7 @@ impl Transaction {
         self.inner.connection.lock().await.send(command, self.inner.limit).await
     }
 
-    /// Queues a command that is carried out with all others, or not at all.
+    /// Queues a command that is executed with all others, or not at all.
     pub fn write(&self, command: &Cmd) {
         self.queued().push(command.clone());
     }
@@ -86,7 +87,7 @@ impl Transaction {
         self.inner.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out what is queued; `None` when a key has changed.
+    /// Executes the queued commands. Returns `None` if a watched key has changed.
     async fn commit(&self) -> Result<Option<Vec<Value>>> {
         let mut pipeline = Pipeline::new();
         pipeline.add_command(cmd("MULTI"));
@@ -97,7 +98,7 @@ impl Transaction {
         let mut replies =
             self.inner.connection.lock().await.send_all(&pipeline, self.inner.limit).await?;
         let executed = replies.pop().unwrap_or_else(|| Err(Error::unexpected("EXEC has no reply")));
-        // What a command was refused for says more than EXECABORT.
+        // The refusal of a single command says more than EXECABORT.
         replies.into_iter().collect::<Result<Vec<_>>>()?;
         match executed? {
             Value::Nil => Ok(None),
@@ -107,9 +108,11 @@ impl Transaction {
     }
 }
 
-/// Runs `body` against a consistent view of `keys` and writes what it queued, all or nothing; it
-/// is run again, a bounded number of times, when somebody else changed one of them meanwhile.
-/// Keys are used as they are given, and must lie in one slot: give them a common `{tag}`.
+/// Runs `body` against a consistent view of `keys` and executes the commands it queued, all or
+/// nothing.
+///
+/// If another client changes one of the keys in the meantime, the body runs again, a bounded number
+/// of times. Keys are used unchanged and must be in one slot: give them a common `{tag}`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -128,8 +131,8 @@ impl Transaction {
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`] without keys or with keys of several slots; what `body` returns;
-/// [`Error::Indeterminate`] when the reply to the last step was lost.
+/// [`Error::Invalid`] without keys or with keys of several slots; any error that `body` returns;
+/// [`Error::Indeterminate`] if the reply to the commit was lost.
 pub async fn optimistic<T, F>(
     handle: &Handle,
     keys: &[impl AsRef<[u8]>],
@@ -146,7 +149,7 @@ where
         match connection.send::<Value>(&watch, limit).await {
             Ok(_) => {}
             Err(error) if moved(&error) => {
-                // Whoever asks for the key the usual way learns where it is now.
+                // A regular command for the key makes the client learn where it is now.
                 handle.client().send(&first, cmd("EXISTS").arg(&first)).await?;
                 continue;
             }
@@ -163,7 +166,7 @@ where
     Ok(Optimistic::Conflict { attempts: MOST_ATTEMPTS })
 }
 
-/// The first key, which says where it runs, and the command that watches all.
+/// Returns the first key, which determines the server, and the command that watches all keys.
 fn watch(keys: &[impl AsRef<[u8]>]) -> Result<(Vec<u8>, Cmd)> {
     let Some((first, others)) = keys.split_first() else {
         return Err(Error::Invalid("an optimistic transaction without keys".into()));

@@ -1,10 +1,11 @@
--- Prelude: a key that one owner has, perhaps with several holds. Not a script of its own.
+-- Prelude: a key held by one owner, possibly with several holds. Not a script by itself.
 --
--- The key's value is "owner:hold" for the one hold that nearly always is all, and "owner:*" when
--- the same owner entered again from elsewhere; the hash beside it then has each hold's end in the
--- server's milliseconds, so that a hold whose process died does not live on with the others.
+-- The key's value is "owner:hold" for a single hold, which is nearly always the case, and "owner:*"
+-- after the same owner entered again from elsewhere. The hash of holds then contains each hold's
+-- end in the server's milliseconds, so that a hold whose process died does not live on with the
+-- others.
 
--- Makes the hash of holds the truth: the key lives as long as the longest of them.
+-- Removes expired holds and sets the TTL of the key to that of the longest remaining hold.
 local function keep_longest(key, holds, now)
   local entries = redis.call('HGETALL', holds)
   local longest = 0
@@ -23,9 +24,9 @@ local function keep_longest(key, holds, now)
   return longest
 end
 
--- Enters a key that is taken: true when it is this owner's, whether by this very hold or another.
--- For this very hold the end only moves later: an attempt that was made again may arrive after its
--- holder has extended the lease.
+-- Re-enters a held key. Returns true if it belongs to this owner, by this hold or another. For this
+-- hold the end only moves later: a repeated attempt may arrive after its holder has extended the
+-- lease.
 local function enter_again(key, holds, value, owner, hold, lease)
   if value == owner .. ':' .. hold then
     if redis.call('PTTL', key) < lease then redis.call('PEXPIRE', key, lease) end

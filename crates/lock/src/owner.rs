@@ -1,14 +1,16 @@
-//! Who holds: an owner, and each of its holds.
+//! Ids of owners and of their holds.
 //!
-//! Both are chosen at random before anything is sent. That is what makes taking and giving back
+//! Both are chosen at random before anything is sent. This makes acquiring and releasing
 //! idempotent: a command whose reply was lost is sent again with the same ids and finds what it did
-//! the first time, and a release can only ever hit the very hold it belongs to.
+//! the first time, and a release can only affect the hold it belongs to.
 
 use std::{fmt, str::FromStr};
 
 use seawall_client::error::{Error, Result};
 
-/// Who holds a lock: the same owner may enter again, from another call or another process.
+/// Identifies the owner of a lock.
+///
+/// The same owner may re-enter, from another call or another process.
 ///
 /// ```
 /// use seawall::lock::OwnerId;
@@ -22,7 +24,7 @@ use seawall_client::error::{Error, Result};
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// An owner like no other.
+    /// Creates a new random owner id.
     #[must_use]
     pub fn random() -> Self {
         OwnerId(rand::random())
@@ -53,7 +55,7 @@ impl FromStr for OwnerId {
     }
 }
 
-/// One hold of an owner; never used again.
+/// Identifies one hold of an owner; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HoldId(u64);
 

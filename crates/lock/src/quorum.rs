@@ -1,17 +1,19 @@
-//! A mutex over several independent primaries: held when a majority says so.
+//! A mutex over several independent primaries, held if a majority grants it.
 //!
-//! All are asked at once under the same ids; each answers for itself, with a lease and renewals of
-//! its own. The lock is lost when so many of them lost it that no majority is left, which is for
-//! ever, because each of the losses is.
+//! All primaries are asked at once under the same ids. Each answers for itself, with its own lease
+//! and renewals. The lock is lost when the primaries that still hold it are no majority. That is
+//! permanent, because each of the losses is.
 //!
-//! Tokens come from clocks that need not agree. So the highest of the majority's tokens is the
-//! lock's, and before it is handed out every fence of that majority is raised to it: the next
-//! majority shares a primary with this one, and gets more there. That is the second round trip.
+//! Tokens come from clocks that need not agree. The lock's token is therefore the highest token of
+//! the majority, and before it is returned, every fence of that majority is raised to it: the next
+//! majority shares a primary with this one and gets a greater token there. That is the second round
+//! trip.
 //!
-//! A server counts once. The same handle twice is refused at once; two handles to one server are seen by
-//! the server's `run_id`, which is asked for together with the first attempt and refuses it.
+//! A server counts once. The same handle twice is rejected at once. Two handles to one server are
+//! detected by the server's `run_id`, which is requested together with the first attempt; the
+//! attempt is then rejected.
 //!
-//! Deliberately absent: taking a primary back that lost its part while the lock is held.
+//! Deliberately absent: regaining a primary that lost its part while the lock is held.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -43,18 +45,18 @@ use super::{
     token::Token,
 };
 
-/// Fewer primaries than this have no majority that survives a loss.
+/// Minimum number of primaries: fewer have no majority that survives a loss.
 const FEWEST: usize = 3;
-/// A primary that takes longer than this part of the lease to answer has not answered.
+/// A primary that takes longer than this fraction of the lease (`1/10`) counts as unreachable.
 const ANSWER_WITHIN: u32 = 10;
-/// Who tried at the same moment tries again apart by this.
+/// Maximum random delay before the retry after a message, which spreads waiters that wake together.
 const APART: Duration = Duration::from_millis(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A mutex over independent primaries; a cheap clone that holds nothing.
+/// A mutex over independent primaries. Cheap to clone; the value itself holds nothing.
 ///
-/// Primaries must not fail together. That they are different servers is checked where it can be seen;
-/// that they run on different machines is not.
+/// The primaries must not fail together. The lock checks, where it can, that they are different
+/// servers; it does not check that they run on different machines.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -79,32 +81,32 @@ pub struct QuorumLock {
     servers: Arc<Mutex<Vec<Server>>>,
 }
 
-/// Which server a primary is.
+/// The server behind a primary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Server {
-    /// It has not been asked, or has not answered.
+    /// It has not been asked or has not answered.
     Unknown,
-    /// It does not say.
+    /// It does not report a `run_id`.
     Hidden,
     /// Its `run_id`.
     Seen(String),
 }
 
-/// What an attempt to take a quorum lock came to.
+/// Outcome of an attempt to acquire a quorum lock.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its lock back"]
 pub enum QuorumAcquireOutcome {
-    /// A majority says that it is held.
+    /// A majority granted the lock.
     Acquired(QuorumGuard),
-    /// No majority could be had.
+    /// No majority could be reached.
     Busy {
-        /// How many primaries could not be asked.
+        /// Number of primaries that could not be asked.
         unreachable: usize,
     },
 }
 
 impl QuorumAcquireOutcome {
-    /// The guard, if there is one.
+    /// Returns the guard if the lock was acquired.
     #[must_use]
     pub fn acquired(self) -> Option<QuorumGuard> {
         match self {
@@ -115,11 +117,12 @@ impl QuorumAcquireOutcome {
 }
 
 impl QuorumLock {
-    /// A mutex over these independent primaries.
+    /// Creates a mutex over these independent primaries.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with fewer than three of them, or with the same handle twice. Two handles to
-    /// the same server are refused by the first attempt, where `INFO` is allowed.
+    /// [`Error::Invalid`] if there are fewer than three primaries or the same handle is given
+    /// twice. Two handles to the same server are rejected by the first attempt, where `INFO` is
+    /// allowed.
     pub fn new(primaries: &[Handle], name: impl KeyPart) -> Result<Self> {
         if primaries.len() < FEWEST {
             return Err(Error::Invalid(format!(
@@ -153,7 +156,7 @@ impl QuorumLock {
         self
     }
 
-    /// As [`Lock::poll_interval`]; 200 ms without it.
+    /// As [`Lock::poll_interval`]. Default: 200 ms.
     #[must_use]
     pub fn poll_interval(mut self, pause: Duration) -> Self {
         self.locks = self.locks.into_iter().map(|lock| lock.poll_interval(pause)).collect();
@@ -168,7 +171,7 @@ impl QuorumLock {
         self.locks.iter().map(Lock::options).collect()
     }
 
-    /// Asks the primaries that are not known yet which servers they are.
+    /// Asks the primaries whose server is not known yet for their `run_id`.
     async fn recognise(&self, all_options: &[Arc<LockOptions>]) {
         let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let unknown = known.iter().enumerate().filter(|(_, server)| **server == Server::Unknown);
@@ -190,7 +193,7 @@ impl QuorumLock {
         }
     }
 
-    /// Refuses a server that was named twice.
+    /// Rejects a server that is used twice.
     fn check_servers(&self) -> Result<()> {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, server) in servers.iter().enumerate() {
@@ -208,12 +211,12 @@ impl QuorumLock {
     /// Tries once, in two round trips.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the name or an option makes no sense, or two primaries are the same
-    /// server. [`Error::Refused`] when so many primaries refuse, as with a key that is not a lock's, that
-    /// there can be no majority. Primaries that do not answer count as a no.
+    /// [`Error::Invalid`] if the name or an option is invalid, or two primaries are the same
+    /// server. [`Error::Refused`] if refusals, for example because of a key that is not a lock's,
+    /// make a majority impossible. Primaries that do not answer count as not granting the lock.
     ///
     /// # Cancel safety
-    /// When the future is dropped, nothing stays held.
+    /// If the future is dropped, nothing stays held.
     pub async fn try_acquire(&self) -> Result<QuorumAcquireOutcome> {
         let all_options = self.all_options()?;
         let request = LockRequest::new(Arc::clone(&all_options[0]), OwnerId::random());
@@ -235,7 +238,7 @@ impl QuorumLock {
                 }
                 Ok(Ok(_)) => {}
                 Ok(Err(error @ Error::Refused { .. })) if !error.is_away() => refusals.push(error),
-                // Dropping the pending gives back what that primary may have done.
+                // Dropping `pending` undoes what that primary may have done.
                 Ok(Err(_)) | Err(_) => unreachable += 1,
             }
         }
@@ -261,7 +264,8 @@ impl QuorumLock {
         })
     }
 
-    /// Raises every fence to the highest token, which is returned; who cannot be raised is out.
+    /// Raises every fence to the highest token and returns it. A primary that cannot be raised is
+    /// removed.
     async fn raise_fences(&self, held: &mut Vec<Part<'_>>) -> Token {
         let highest = held.iter().map(|part| part.token).max();
         let highest = highest.unwrap_or(Token { epoch: 0, sequence: 0 });
@@ -281,13 +285,13 @@ impl QuorumLock {
         highest
     }
 
-    /// Waits for it, at most this long. Inside one process whoever asks first gets it first.
+    /// Waits at most `within` for the lock. Within one process, requests are served in order.
     ///
     /// # Errors
     /// As [`QuorumLock::try_acquire`].
     ///
     /// # Cancel safety
-    /// When the future is dropped, nothing stays held.
+    /// If the future is dropped, nothing stays held.
     pub async fn acquire(&self, within: Duration) -> Result<QuorumAcquireOutcome> {
         let all_options = self.all_options()?;
         let first = &self.primaries[0];
@@ -311,7 +315,8 @@ impl QuorumLock {
             }
             let told = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.next()));
             let pause = jittered(all_options[0].poll_interval).min(left);
-            // A message wakes everybody at once: who would only take it from each other goes apart.
+            // A message wakes all waiters at once: spread them, so that they do not split the
+            // votes.
             tokio::select! {
                 _ = select_all(told) => clock.sleep(jittered(APART).min(left)).await,
                 () = clock.sleep(pause) => {}
@@ -320,13 +325,13 @@ impl QuorumLock {
     }
 }
 
-/// The id that a server draws when it starts, out of what `INFO` says.
+/// Returns the id that a server chooses at start-up, from the output of `INFO`.
 fn run_id(info: &str) -> Option<String> {
     let id = info.lines().find_map(|line| line.strip_prefix("run_id:"))?.trim();
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// What one primary said yes to.
+/// The grant of one primary.
 struct Part<'a> {
     primary: &'a Handle,
     pending: Pending,
@@ -334,7 +339,7 @@ struct Part<'a> {
     before: Moment,
 }
 
-/// A quorum lock that is held, until the guard is released, dropped or lost.
+/// A held quorum lock, until the guard is released, dropped or lost.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped gives its lock back"]
 pub struct QuorumGuard {
@@ -344,13 +349,13 @@ pub struct QuorumGuard {
 }
 
 impl QuorumGuard {
-    /// The fencing token; greater than that of every majority before.
+    /// Returns the fencing token; greater than that of every earlier majority.
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// For how long a majority is certain to hold, if no renewal succeeds any more.
+    /// Returns how long a majority is certain to hold if no further renewal succeeds.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         let mut times: Vec<_> = self.guards.iter().map(Guard::valid_for).collect();
@@ -358,7 +363,7 @@ impl QuorumGuard {
         times.into_iter().rev().nth(self.majority - 1).unwrap_or_default()
     }
 
-    /// Whether no majority is left; once true, always true.
+    /// Returns `true` if no majority is left. Once `true`, always `true`.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.guards.iter().filter(|guard| !guard.is_lost()).count() < self.majority
@@ -372,11 +377,13 @@ impl QuorumGuard {
         }
     }
 
-    /// Makes the lease this long from now on, as [`Guard::extend`] does, at every primary. Extended
-    /// when a majority says so; primaries that do not answer keep the shorter of the two leases.
+    /// Sets the lease to this length from now on at every primary, as [`Guard::extend`] does.
+    ///
+    /// It is extended if a majority confirms; primaries that do not answer keep the shorter of the
+    /// two leases.
     ///
     /// # Errors
-    /// When too few primaries answered for a majority.
+    /// Fails if too few primaries answered for a majority.
     ///
     /// # Cancel safety
     /// As [`Guard::extend`].
@@ -402,13 +409,15 @@ impl QuorumGuard {
         }
     }
 
-    /// Gives it back at every primary; [`Release::AlreadyLost`] when no majority had it any more.
-    /// Primaries that do not answer are tried again in the background until the lease has ended.
+    /// Gives the lock back at every primary.
+    ///
+    /// Returns [`Release::AlreadyLost`] if no majority had it any more. For primaries that do not
+    /// answer, the release is retried in the background until the lease has ended.
     pub async fn release(self) -> Release {
         let majority = self.majority;
         let was_lost = self.is_lost();
         let released = join_all(self.guards.into_iter().map(Guard::release)).await;
-        // One that does not answer still counts: its lease has not ended.
+        // A primary that does not answer still counts: its lease has not ended.
         let good = released.iter().filter(|done| !matches!(done, Ok(Release::AlreadyLost))).count();
         if was_lost || good < majority { Release::AlreadyLost } else { Release::Released }
     }

@@ -2,8 +2,8 @@
 --
 -- KEYS  for each hold two: the key and its holds; for a member of a sorted set that set, twice
 -- ARGV  for each hold four: "owned" or "member", owner, hold, lease in ms
--- Returns for each hold 1 when its end is at least a lease away, 0 when it is not there any more.
--- Atomic because a lease may only be made longer for the hold that still has it. Never shortens: a
+-- Returns for each hold 1 if its end is at least a lease away, 0 if it no longer exists.
+-- Atomic because a lease may only be extended for the hold that still has it. Never shortens: a
 -- renewal that was sent before an extension may arrive after it.
 local now = math.floor(micros() / 1000)
 local renewed = {}

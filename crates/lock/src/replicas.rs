@@ -1,9 +1,9 @@
-//! Taking a lock so that replicas have it too, before anybody relies on it.
+//! Acquires a lock and waits until replicas have it, before the caller relies on it.
 //!
-//! `WAIT` speaks of what its own connection wrote, and holds up everybody behind it, so the script
-//! and the `WAIT` go over a dedicated connection of their own. Too few acknowledgements are a refusal: the caller
-//! gives the lock back. This narrows the window in which a fail-over forgets a lock; it does not
-//! close it, because a replica that did not acknowledge may be the one that is promoted.
+//! `WAIT` refers to the writes of its own connection and delays all commands behind it, so the
+//! script and the `WAIT` use a dedicated connection. Too few acknowledgements count as a refusal:
+//! the caller gives the lock back. This narrows the window in which a fail-over forgets a lock, but
+//! does not close it, because a replica that did not acknowledge may be the one that is promoted.
 
 use redis::{Pipeline, Value, cmd};
 use seawall_client::{
@@ -22,7 +22,7 @@ pub(super) async fn run(
     let mut connection = client.dedicated(call.key()).await?;
     let limit = client.response_timeout() + replicas.limit;
     let mut pipeline = Pipeline::with_capacity(2);
-    // In full: the dedicated connection may be the first to speak of the script to this server.
+    // Sent in full, because this server may not have the script yet.
     pipeline.add_command(call.in_full());
     pipeline.add_command(cmd("WAIT").arg(replicas.count).arg(millis(replicas.limit)).clone());
     let mut replies = connection.send_all(&pipeline, limit).await?.into_iter();

@@ -1,8 +1,8 @@
-//! What one wants to hold, as the calls that take it, keep it and give it back.
+//! Lock options and requests, and the calls that acquire, renew and release them.
 //!
-//! A [`LockOptions`] is what a [`Lock`](super::Lock) says: which kind, which keys, for how long. A
-//! [`LockRequest`] is one attempt at it, with the ids under which the server will know it. All kinds
-//! answer in the same form, so that waiting, renewing and losing exist once.
+//! [`LockOptions`] are the settings of a [`Lock`](super::Lock): its kind, its keys, its lease. A
+//! [`LockRequest`] is one attempt to acquire it, with the ids by which the server knows it. All
+//! kinds answer in the same form, so waiting, renewing and losing are implemented once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,21 +17,21 @@ use super::{
     token::Token,
 };
 
-/// Shortest and longest lease: below, the margin and a round trip would eat it; above, nobody would
-/// ever learn of a crash.
+/// Shortest and longest lease. A shorter lease would be used up by the margin and one round trip;
+/// with a longer one a crash would practically never be noticed.
 const SHORTEST_LEASE: Duration = Duration::from_millis(20);
 const LONGEST_LEASE: Duration = Duration::from_hours(24);
-/// Longest pause between two looks, and longest wait for replicas: beyond any use, and far from where
-/// times overflow.
+/// Longest interval between attempts, and longest wait for replicas: longer than is useful, and far
+/// from an overflow of times.
 const LONGEST_PAUSE: Duration = Duration::from_hours(24);
-/// Shortest wait for replicas: WAIT takes zero for no limit at all.
+/// Shortest wait for replicas: WAIT treats zero as no limit.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-/// For how many looks a place in a queue is kept, if its owner does not look again, and for how long
-/// at least: a look takes its time, however soon it is to come.
+/// A place in a queue expires after this many poll intervals without a new attempt by its owner,
+/// but not before the minimum time: even an early attempt takes time.
 const LOOKS_BEFORE_FORGOTTEN: u32 = 3;
 const SHORTEST_PLACE: Duration = Duration::from_millis(500);
 
-/// The code of an error about a key that holds something else.
+/// Error code for a key that holds something else.
 const FOREIGN: &str = "WRONGTYPE";
 
 macro_rules! scripts {
@@ -55,7 +55,7 @@ scripts! {
     FENCE_RAISE = "token.lua" "fence_raise.lua";
 }
 
-/// What is locked, and how.
+/// The kind of lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Mutex,
@@ -72,22 +72,23 @@ pub(super) struct Replicas {
     pub(super) limit: Duration,
 }
 
-/// Everything that a lock was told.
+/// All settings of a lock.
 #[derive(Debug, Clone)]
 pub(super) struct LockOptions {
     pub(super) kind: Kind,
-    /// The key that the others are named after, and the channel on which its being free is told.
+    /// The key from which the other keys are derived; also the channel on which a release is
+    /// published.
     pub(super) key: Arc<[u8]>,
     pub(super) lease_ttl: Duration,
-    /// Whether the lease is renewed until it is given back.
+    /// `true` if the lease is renewed until the lock is released.
     pub(super) renewed: bool,
-    /// Longest pause between two looks while waiting.
+    /// Maximum interval between attempts while waiting.
     pub(super) poll_interval: Duration,
     pub(super) replicas: Option<Replicas>,
 }
 
 impl LockOptions {
-    /// What makes no sense, in a sentence.
+    /// Validates the options.
     pub(super) fn check(&self) -> Result<()> {
         if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&self.lease_ttl) {
             return Err(Error::Invalid(format!(
@@ -115,7 +116,7 @@ impl LockOptions {
         Ok(())
     }
 
-    /// An error that says which key is not a lock's.
+    /// Adds the name of the lock's key to an error about a key that is not a lock's.
     pub(super) fn named(&self, error: Error) -> Error {
         match error {
             Error::Refused { code, message } if &*code == FOREIGN => {
@@ -136,7 +137,7 @@ impl LockOptions {
     }
 }
 
-/// What the server said to an attempt.
+/// The server's answer to an attempt.
 #[derive(Debug)]
 pub(super) enum Answer {
     Held(Token),
@@ -161,7 +162,7 @@ impl Answer {
     }
 }
 
-/// One attempt to hold.
+/// One attempt to acquire a lock.
 #[derive(Debug, Clone)]
 pub(super) struct LockRequest {
     pub(super) options: Arc<LockOptions>,
@@ -176,13 +177,14 @@ impl LockRequest {
         LockRequest { options, owner, owner_text, hold }
     }
 
-    /// The same request, ids included, at another server.
+    /// Returns the same request, with the same ids, for another server.
     pub(super) fn elsewhere(&self, options: Arc<LockOptions>) -> Self {
         LockRequest { options, ..self.clone() }
     }
 
-    /// The call that takes it. One that only tries leaves nothing behind when it is refused; one
-    /// that `waits` may leave a place in a queue, which [`LockRequest::release`] gives up.
+    /// Returns the call that acquires the lock. Without `waits`, a refused attempt leaves nothing
+    /// behind; with it, the attempt may leave a place in a queue, which [`LockRequest::release`]
+    /// gives up.
     pub(super) fn acquire(&self, waits: bool) -> ScriptInvocation {
         let options = &*self.options;
         let lease_ms = millis(options.lease_ttl);
@@ -215,7 +217,8 @@ impl LockRequest {
         }
     }
 
-    /// The call that gives it back, or up; harmless when it is not held.
+    /// Returns the call that releases the lock or gives up waiting for it; harmless if neither
+    /// applies.
     pub(super) fn release(&self) -> ScriptInvocation {
         let options = &*self.options;
         let suffixed = |suffix| options.suffixed(suffix);
@@ -234,7 +237,7 @@ impl LockRequest {
         call.arg(&self.owner_text).arg(&self.hold)
     }
 
-    /// The keys that have its end, and the word for their shape.
+    /// Returns the keys that contain the end of the hold, and the name of their shape.
     fn ends(&self) -> ([Vec<u8>; 2], &'static str) {
         let options = &*self.options;
         match options.kind {
@@ -246,12 +249,12 @@ impl LockRequest {
         }
     }
 
-    /// The key of the permission to shorten it.
+    /// Returns the key of the permission to shorten the lease of this hold.
     fn permission_key(&self) -> Vec<u8> {
         self.options.suffixed(&format!("shorten:{}", self.hold))
     }
 
-    /// The command that permits to shorten it once, within this time.
+    /// Returns the command that permits one shortening within this time.
     pub(super) fn permit(&self, permission: &str, within: Duration) -> (Vec<u8>, Cmd) {
         let key = self.permission_key();
         let mut command = cmd("SET");
@@ -259,24 +262,26 @@ impl LockRequest {
         (key, command)
     }
 
-    /// The call that changes the lease: makes it longer without a permission, exact with one.
+    /// Returns the call that changes the lease. Without a permission it can only become longer;
+    /// with one it is set exactly.
     pub(super) fn extend(&self, lease: Duration, permission: &str) -> ScriptInvocation {
         let ([key, beside], shape) = self.ends();
         let call = EXTEND.on(&[key, beside, self.permission_key()]);
         call.arg(shape).arg(&self.owner_text).arg(&self.hold).arg(millis(lease)).arg(permission)
     }
 
-    /// The call after which no token up to this one is handed out any more.
+    /// Returns the call after which the server issues no token up to and including this one.
     pub(super) fn raise_fence(&self, token: Token) -> ScriptInvocation {
         FENCE_RAISE.on(&[self.options.suffixed("fence")]).arg(token.epoch).arg(token.sequence)
     }
 
-    /// Whether a refused attempt that `waits` leaves something at the server.
+    /// Returns `true` if a refused attempt that `waits` leaves an entry at the server.
     pub(super) fn queues_at_server(&self) -> bool {
         matches!(self.options.kind, Kind::Fair | Kind::Write)
     }
 
-    /// Who in this process waits in one line with this request; `None` when the server has the line.
+    /// Returns the key of the line in which requests of this process wait, or `None` if the queue
+    /// is at the server.
     pub(super) fn line(&self) -> Option<Arc<[u8]>> {
         match self.options.kind {
             Kind::Fair => None,
@@ -285,7 +290,7 @@ impl LockRequest {
         }
     }
 
-    /// Whether a message on the lock's channel is for this request.
+    /// Returns `true` if a message on the lock's channel is for this request.
     pub(super) fn is_called(&self, message: &[u8]) -> bool {
         if self.options.kind != Kind::Fair {
             return true;
@@ -295,7 +300,7 @@ impl LockRequest {
     }
 }
 
-/// The call that renews these holds, each for its lease.
+/// Returns the call that renews these holds, each for its lease.
 pub(super) fn renew(holds: &[(&LockRequest, Duration)]) -> ScriptInvocation {
     let mut keys = Vec::with_capacity(holds.len() * 2);
     let mut shapes = Vec::with_capacity(holds.len());
@@ -317,7 +322,7 @@ pub(super) fn millis(time: Duration) -> u64 {
 pub(super) mod tests {
     use super::*;
 
-    /// A request to a mutex, for tests that need no server.
+    /// Creates a request for a mutex, for tests that need no server.
     pub(crate) fn mutex(key: &[u8], lease: Duration) -> LockRequest {
         let options = LockOptions {
             kind: Kind::Mutex,

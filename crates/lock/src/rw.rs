@@ -1,14 +1,14 @@
-//! Many readers, or one writer.
+//! A read-write lock: many readers or one writer.
 //!
-//! A writer that waits keeps new readers out, so that a steady stream of them cannot starve it; that
-//! mark is a lease too, refreshed with each look, and goes when the writer does. A reader cannot
-//! become the writer while it reads: two that tried would wait for each other.
+//! A waiting writer keeps new readers out, so that a steady stream of readers cannot starve it. Its
+//! mark is a lease too, refreshed with each attempt, and it disappears with the writer. A reader
+//! cannot upgrade to a writer while it reads: two readers that tried would wait for each other.
 
 use seawall_client::{Handle, KeyPart};
 
 use super::{Lock, request::Kind};
 
-/// A read-write lock by its name; a cheap clone that holds nothing.
+/// A read-write lock identified by its name. Cheap to clone; the value itself holds nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -28,20 +28,20 @@ pub struct RwLock {
 }
 
 impl RwLock {
-    /// A lock that many may hold for reading, or one for writing.
+    /// Creates a lock that many can hold for reading, or one for writing.
     #[must_use]
     pub fn new(handle: &Handle, name: impl KeyPart) -> Self {
         let lock = |kind| Lock::of_kind(handle, "rw", &name, kind);
         RwLock { read: lock(Kind::Read), write: lock(Kind::Write) }
     }
 
-    /// The lock for reading, to be given options and taken.
+    /// Returns the lock for reading, ready for options and acquisition.
     #[must_use]
     pub fn read(&self) -> Lock {
         self.read.clone()
     }
 
-    /// The lock for writing, to be given options and taken.
+    /// Returns the lock for writing, ready for options and acquisition.
     #[must_use]
     pub fn write(&self) -> Lock {
         self.write.clone()

@@ -1,9 +1,10 @@
--- Prelude: the tokens that every script handing something out returns. Not a script of its own.
+-- Prelude: fencing tokens for every script that grants a lock. Not a script by itself.
 --
--- A token is an epoch and a sequence, kept in the fence key as two big-endian numbers of 8 bytes. The epoch is the server's clock in
--- microseconds, and at least one more than the epoch before it: it rises as long as the key lives,
--- whatever the clock does, and it rises over a lost key as long as the clock did not go back.
--- The sequence counts. A day after the last acquisition the key may go.
+-- A token is an epoch and a sequence, stored in the fence key as two big-endian numbers of 8 bytes.
+-- The epoch is the server's clock in microseconds, and at least one more than the previous epoch:
+-- it rises as long as the key lives, whatever the clock does, and it rises after the key is lost as
+-- long as the clock did not go back. The sequence counts acquisitions. The key may expire a day
+-- after the last acquisition.
 local FENCE_MEMORY_MS = 86400000
 
 local function micros()

@@ -1,19 +1,19 @@
-//! Fencing tokens: what a resource looks at to refuse a holder of the past.
+//! Fencing tokens, with which a resource rejects former holders.
 //!
 //! No lock with a lease can keep a paused process from waking up and writing. The resource can: it
-//! remembers the highest token it has seen and refuses lower ones.
+//! remembers the highest token it has seen and rejects lower ones.
 
 use std::fmt;
 
-/// The token of one holder; whoever holds later has a greater one.
+/// The token of one holder; a later holder has a greater one.
 ///
-/// `epoch` is the server's clock in microseconds when the lock was taken, and always more than the
-/// epoch before it as long as the server remembers that; it alone orders tokens. `sequence` counts
-/// the acquisitions that the server remembers: a greater epoch with a smaller sequence means that
-/// the server has lost data in between.
+/// `epoch` is the server's clock in microseconds when the lock was acquired, and always greater
+/// than the previous epoch as long as the server remembers that. It alone orders tokens. `sequence`
+/// counts the acquisitions that the server remembers: a greater epoch with a smaller sequence means
+/// that the server has lost data in between.
 ///
-/// Promised: tokens of one lock rise in the order of its holders. They also rise over a server that
-/// lost its data or was replaced, unless its clock reads earlier than the last token's epoch.
+/// Guaranteed: the tokens of one lock rise in the order of its holders. They also rise if the
+/// server lost its data or was replaced, unless its clock is behind the last token's epoch.
 ///
 /// ```
 /// use seawall::lock::Token;
@@ -24,14 +24,14 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
-    /// What orders tokens.
+    /// Determines the order of tokens.
     pub epoch: u64,
-    /// How often the lock has been taken, as far as the server remembers.
+    /// Number of acquisitions of the lock, as far as the server remembers.
     pub sequence: u64,
 }
 
 impl Token {
-    /// The token as one number that rises with it; fits a signed 64-bit column.
+    /// Returns the token as one number with the same order; fits a signed 64-bit column.
     #[must_use]
     pub fn to_u64(self) -> u64 {
         self.epoch

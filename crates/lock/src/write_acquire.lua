@@ -1,10 +1,10 @@
--- Takes a read-write lock for writing, or lets readers know that a writer waits. After token.lua,
--- owned.lua and foreign.lua.
+-- Acquires a read-write lock for writing, or marks that a writer waits. After token.lua, owned.lua
+-- and foreign.lua.
 --
 -- KEYS  1 the writer  2 its holds  3 its fence  4 readers: member by end  5 waiting: member by end
 -- ARGV  1 owner  2 hold  3 lease in ms  4 for how long new readers stay out, in ms; 0 not at all
--- Returns {1, epoch, sequence} when it is held now, {0, ms until it may be free} otherwise.
--- Atomic because no reader may come in between looking for one and becoming the writer.
+-- Returns {1, epoch, sequence} if it is held now, {0, ms until it may be free} otherwise.
+-- Atomic because no reader may enter between the check for one and becoming the writer.
 local member = ARGV[1] .. ':' .. ARGV[2]
 local lease, keep = tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = math.floor(micros() / 1000)

@@ -1,13 +1,14 @@
-//! Time as the toolkit sees it: a monotonic clock that tests can hold in their hands.
+//! Time for the toolkit: a monotonic clock that tests can control.
 //!
-//! Whatever waits, expires or renews in the toolkit asks a [`Clock`], never the operating system:
-//! the same code then runs in a test whose hours pass in a microsecond. Correctness between
-//! processes never rests on this clock; that is decided by counters and by the server's `TIME`.
-//! The one exception to "ask the clock" are time-outs of the network, which are always real.
+//! All code in the toolkit that waits, expires or renews reads a [`Clock`], never the operating
+//! system, so the same code runs in a test whose hours pass in a microsecond. Correctness between
+//! processes never depends on this clock; counters and the server's `TIME` decide that. The one
+//! exception are network time-outs, which always use real time.
 //!
 //! There are two times. [`Clock::now`] stands still while the machine is suspended, as timers do.
-//! Leases are measured in `lease_now`, which goes on meanwhile as the server's clock does: a holder
-//! that wakes up must not believe that it still holds. Moments of the two do not compare.
+//! Leases are measured with `lease_now`, which continues during a suspension as the server's clock
+//! does: a holder that wakes up must not believe that it still holds. Moments of the two cannot be
+//! compared.
 
 use std::{
     fmt,
@@ -27,19 +28,19 @@ use tokio::sync::watch;
 pub struct Moment(u64);
 
 impl Moment {
-    /// The moment this many nanoseconds after the clock's beginning.
+    /// Returns the moment this many nanoseconds after the clock's origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Moment(nanos)
     }
 
-    /// Nanoseconds since the clock's beginning.
+    /// Returns the nanoseconds since the clock's origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -64,7 +65,7 @@ impl Sub<Duration> for Moment {
     }
 }
 
-/// A monotonic clock: the machine's, or one that is advanced by hand.
+/// A monotonic clock: the machine's, or one that a test advances manually.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,44 +81,44 @@ pub struct Clock {
     manual: Option<ManualTime>,
 }
 
-/// The hand on a manual clock.
+/// Controls a manual clock.
 #[derive(Clone)]
 pub struct ManualTime {
     nanos: Arc<watch::Sender<u64>>,
-    /// How long the machine was suspended.
+    /// Total time for which the machine was suspended.
     suspended_nanos: Arc<AtomicU64>,
 }
 
-/// A clock of the machine, in nanoseconds since it started.
+/// Reads a clock of the machine, in nanoseconds since it started.
 fn machine(clock: ClockId) -> Moment {
     let time = clock_gettime(clock);
     Moment((time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64))
 }
 
-/// A few milliseconds behind at most, at a third of the cost.
+/// At most a few milliseconds behind, at a third of the cost.
 #[cfg(target_os = "linux")]
 const COARSE: ClockId = ClockId::MonotonicCoarse;
 #[cfg(not(target_os = "linux"))]
 const COARSE: ClockId = ClockId::Monotonic;
 
-/// Goes on while the machine is suspended.
+/// On Linux and Android, continues while the machine is suspended.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const LEASE: ClockId = ClockId::Boottime;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const LEASE: ClockId = ClockId::Monotonic;
 
-/// Longest sleep before the clock of leases is looked at again: timers stand still while the machine
-/// is suspended, so this is how late a lease's end may be noticed after waking up.
+/// Longest sleep before the lease clock is read again. Timers stand still while the machine is
+/// suspended, so the end of a lease may be noticed this late after waking up.
 const LEASE_STEP: Duration = Duration::from_secs(1);
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     #[must_use]
     pub fn system() -> Self {
         Clock { manual: None }
     }
 
-    /// A clock that stands still until its hand is moved.
+    /// Creates a clock that stands still until a test advances it.
     #[must_use]
     pub fn manual() -> (Self, ManualTime) {
         let nanos = Arc::new(watch::Sender::new(0));
@@ -125,7 +126,7 @@ impl Clock {
         (Clock { manual: Some(time.clone()) }, time)
     }
 
-    /// What time it is.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Moment {
         match &self.manual {
@@ -134,7 +135,8 @@ impl Clock {
         }
     }
 
-    /// What time it is, or was a few milliseconds ago: for hot paths that need to know no better.
+    /// Returns the current time, up to a few milliseconds old, for hot paths that need no more
+    /// precision.
     #[must_use]
     pub fn coarse_now(&self) -> Moment {
         match &self.manual {
@@ -143,8 +145,9 @@ impl Clock {
         }
     }
 
-    /// What time it is for leases: goes on while the machine is suspended. Not to be compared with
-    /// [`Clock::now`].
+    /// Returns the current time for leases, which continues while the machine is suspended.
+    ///
+    /// Do not compare it with [`Clock::now`].
     #[must_use]
     pub fn lease_now(&self) -> Moment {
         match &self.manual {
@@ -153,8 +156,9 @@ impl Clock {
         }
     }
 
-    /// Waits until that moment of [`Clock::lease_now`]; after a suspension that it ended in, at most
-    /// [`LEASE_STEP`] longer.
+    /// Waits until this moment of [`Clock::lease_now`].
+    ///
+    /// If it falls into a suspension, the wait ends at most [`LEASE_STEP`] after waking up.
     pub async fn sleep_until_lease(&self, moment: Moment) {
         loop {
             let left = moment.since(self.lease_now());
@@ -165,7 +169,7 @@ impl Clock {
         }
     }
 
-    /// Waits for this long.
+    /// Waits for this duration.
     pub async fn sleep(&self, time: Duration) {
         match &self.manual {
             None => tokio::time::sleep(time).await,
@@ -173,19 +177,19 @@ impl Clock {
         }
     }
 
-    /// Waits until that moment; not at all when it is past.
+    /// Waits until this moment; returns at once if it is in the past.
     pub async fn sleep_until(&self, moment: Moment) {
         match &self.manual {
             None => tokio::time::sleep(moment.since(self.now())).await,
             Some(time) => {
                 let mut hand = time.nanos.subscribe();
-                // The sender lives in `self`: waiting cannot fail.
+                // The sender lives in `self`, so waiting cannot fail.
                 let _ = hand.wait_for(|&now| now >= moment.0).await;
             }
         }
     }
 
-    /// Waits for `work`, but no longer than this; `None` when time ran out.
+    /// Waits for `work`, at most `limit`. Returns `None` if time ran out.
     pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -202,25 +206,25 @@ impl fmt::Debug for Clock {
 }
 
 impl ManualTime {
-    /// Moves time forward and wakes whoever waited for it.
+    /// Advances time and wakes the tasks that waited for it.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.nanos.send_modify(|now| *now = now.saturating_add(by));
     }
 
-    /// Suspends the machine for this long: timers stand still, leases go on to their end.
+    /// Simulates a suspension of the machine: timers stand still, leases continue.
     pub fn suspend(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.suspended_nanos.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// What time it is.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Moment {
         Moment(*self.nanos.borrow())
     }
 
-    /// What time it is with the time of all suspensions, as others see it who were not suspended.
+    /// Returns the current time plus all suspensions, as seen by machines that were not suspended.
     #[must_use]
     pub fn with_suspension(&self) -> Moment {
         self.now() + Duration::from_nanos(self.suspended_nanos.load(Ordering::SeqCst))

@@ -1,30 +1,31 @@
-//! The fallback chain: fresh, else stale, else a fallback, else shed, and always said which.
+//! Fallback chain: fresh, else stale, else a fallback, else shed; the level is always reported.
 //!
-//! Each level is tried only if none above it answered, and its future is only made then. A level says
-//! `Ok(Some(value))` (here it is), `Ok(None)` (nothing here) or `Err` (kept, for the log). Levels are
-//! run as they are named, so nothing is boxed and the usual case, a fresh answer, costs nothing.
+//! Each level runs only if no level above it answered, and its future is only created then. A level
+//! returns `Ok(Some(value))` (an answer), `Ok(None)` (no answer) or `Err` (kept for the log). Each
+//! level runs when its method is called, so nothing is boxed and the usual case, a fresh answer,
+//! costs nothing.
 //!
-//! Invariant: every value comes with the level it came from. A degraded answer that looks like a
-//! good one is how an outage becomes wrong data.
+//! Invariant: every value is returned with its level. A degraded answer that looks like a good one
+//! turns an outage into wrong data.
 //!
-//! Deliberately absent: time limits of levels. A level that can hang runs in a
+//! Deliberately absent: time limits for levels. A level that can hang should run in a
 //! [`ResiliencePipeline`](super::ResiliencePipeline), which has them.
 
 use std::fmt;
 
-/// Where an answer came from, best first.
+/// The source of an answer, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FallbackLevel {
-    /// The best there is.
+    /// The best available answer.
     Fresh,
-    /// Right once, and perhaps no longer.
+    /// An answer that was correct once and may be outdated.
     Stale,
-    /// Something else that will do: a default, an estimate, an empty list.
+    /// A substitute: a default, an estimate, an empty list.
     Fallback,
 }
 
 impl FallbackLevel {
-    /// A word for labels and logs.
+    /// Returns the name for labels and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,15 +36,15 @@ impl FallbackLevel {
     }
 }
 
-/// A value and where it came from.
+/// A value and the level it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer<T, E> {
     /// The value.
     pub value: T,
-    /// The level that gave it.
+    /// The level that returned it.
     pub level: FallbackLevel,
-    /// What went wrong on the levels above, in order.
+    /// Errors of the levels above, in order.
     pub errors: Vec<(FallbackLevel, E)>,
 }
 
@@ -51,7 +52,7 @@ pub struct Answer<T, E> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exhausted<E> {
-    /// What went wrong, in order; empty when the levels simply had nothing.
+    /// Errors of the levels, in order; empty if the levels simply had no answer.
     pub errors: Vec<(FallbackLevel, E)>,
 }
 
@@ -98,12 +99,12 @@ pub struct FallbackChain<T, E> {
 }
 
 impl<T, E> FallbackChain<T, E> {
-    /// A fallback chain without levels. The name is the label of its metrics.
+    /// Creates a chain without levels. The name labels its metrics.
     pub fn new(name: &'static str) -> Self {
         Self { name, answer: None, errors: Vec::new() }
     }
 
-    /// The best answer.
+    /// Tries the best answer.
     pub async fn fresh<F, Fut>(self, level: F) -> Self
     where
         F: FnOnce() -> Fut,
@@ -112,7 +113,7 @@ impl<T, E> FallbackChain<T, E> {
         self.level(FallbackLevel::Fresh, level).await
     }
 
-    /// An answer that was right once.
+    /// Tries an answer that may be outdated.
     pub async fn stale<F, Fut>(self, level: F) -> Self
     where
         F: FnOnce() -> Fut,
@@ -121,7 +122,7 @@ impl<T, E> FallbackChain<T, E> {
         self.level(FallbackLevel::Stale, level).await
     }
 
-    /// Something else that will do.
+    /// Tries a substitute.
     pub async fn fallback<F, Fut>(self, level: F) -> Self
     where
         F: FnOnce() -> Fut,
@@ -130,7 +131,9 @@ impl<T, E> FallbackChain<T, E> {
         self.level(FallbackLevel::Fallback, level).await
     }
 
-    /// The answer, or that there is none: then shed.
+    /// Returns the answer of the first level that had one.
+    ///
+    /// Without an answer the request should be shed.
     ///
     /// # Errors
     ///

@@ -1,23 +1,23 @@
-//! Guard: what stands between callers and a backend that is slow, full or gone.
+//! Protection between callers and a backend that is slow, overloaded or unavailable.
 //!
-//! Four parts that work alone, and three that put them together:
+//! Four parts that work independently, and types that combine them:
 //!
 //! | Part | Answers |
 //! | --- | --- |
 //! | [`Breaker`] | does the backend answer at all? |
-//! | [`TokenBucket`] | how many calls a second does it get? |
-//! | [`Bulkhead`] | how many calls at a time does it get, and how many may wait? |
-//! | [`FallbackChain`] | what do we answer when we cannot have the best answer? |
+//! | [`TokenBucket`] | how many calls per second does it get? |
+//! | [`Bulkhead`] | how many concurrent calls does it get, and how many may wait? |
+//! | [`FallbackChain`] | what is the answer if the best one is not available? |
 //! | [`ResiliencePipeline`] | breaker, bucket, bulkhead and deadline around one call |
 #![cfg_attr(feature = "tower", doc = "| [`GuardLayer`] | the pipeline around a tower service |")]
 //!
-//! Nothing here knows Redis, or any other backend: who calls says what an error means
-//! ([`Outcome`]), and time comes from a [`Clock`](clock::Clock). Everything is a cheap clone
-//! whose clones share their state, and every guard gives back what it holds when it is dropped, so
-//! a cancelled future leaves nothing behind.
+//! Nothing here knows Redis or any other backend: the caller classifies its errors ([`Outcome`]),
+//! and time comes from a [`Clock`](clock::Clock). All types are cheap to clone, and clones share
+//! their state. Every permit and slot is given back when it is dropped, so a cancelled future
+//! leaves nothing behind.
 //!
-//! Deliberately absent: retries. Whether a call may be repeated is known only to its caller, and
-//! retries behind a limit are how overload feeds itself.
+//! Deliberately absent: retries. Only the caller knows whether a call may be repeated, and retries
+//! behind a limit make an overload feed itself.
 
 mod breaker;
 mod bucket;
@@ -40,7 +40,7 @@ pub use self::{
     pipeline::{CallError, ResiliencePipeline, ResiliencePipelineBuilder, Shed, ShedReason},
 };
 
-/// Settings that make no sense; the sentence names them.
+/// Invalid settings; the text names them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);

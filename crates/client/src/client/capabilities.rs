@@ -1,11 +1,11 @@
-//! What the server can do, found out by asking it.
+//! Detects which features the server has by asking it.
 
 use redis::{Value, cmd};
 
 use super::Client;
 use crate::error::{Error, Result};
 
-/// Who made the server.
+/// Implementation of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flavour {
@@ -17,30 +17,31 @@ pub enum Flavour {
     Seawall,
 }
 
-/// What the server is and can do.
+/// The server's implementation, version and features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Who made it.
+    /// The implementation.
     pub flavour: Flavour,
-    /// Its version; for Valkey its own, not the Redis version that it claims to be like.
+    /// The version; for Valkey its own version, not the Redis version it claims to be compatible
+    /// with.
     pub version: (u32, u32, u32),
-    /// Whether it has channels that stay within a shard (`SPUBLISH`).
+    /// `true` if the server has channels that stay within a shard (`SPUBLISH`).
     pub sharded_messages: bool,
-    /// Whether it has server-side functions (`FUNCTION`).
+    /// `true` if the server has server-side functions (`FUNCTION`).
     pub functions: bool,
-    /// Whether lifetimes of hash fields exist (`HEXPIRE`).
+    /// `true` if hash fields can have a TTL (`HEXPIRE`).
     pub field_lifetimes: bool,
 }
 
 impl Capabilities {
-    /// Asks a server.
+    /// Queries a server.
     pub(super) async fn ask(client: &Client) -> Result<Self> {
         let info: String = client.query(b"", cmd("INFO").arg("server")).await?;
         let mut commands = cmd("COMMAND");
         commands.arg("INFO").arg("SPUBLISH").arg("FUNCTION").arg("HEXPIRE");
-        // What is unknown is a nil, an empty array or left out: only an entry with the name counts.
-        // A server that keeps COMMAND to itself is taken to know none of them.
+        // An unknown command is a nil, an empty array or missing: only an entry with the name
+        // counts. A server that refuses COMMAND is assumed to know none of them.
         let known: Vec<Value> = match client.query(b"", &commands).await {
             Err(Error::Refused { .. }) => Vec::new(),
             known => known?,

@@ -1,13 +1,14 @@
-//! A Redis Cluster: which node has a slot, and following it when it moves.
+//! Routing for a Redis Cluster: finds the node that owns a slot and follows slots that move.
 //!
-//! Routing is our own, over the same [`Node`]s that single servers use, because the toolkit's
-//! promises need three things of it: one pipeline for each node whatever the slots, nothing sent
-//! twice behind the caller's back, and a node that is down failing only its own slots.
+//! Routing is implemented here, on the same [`Node`]s that single servers use, because the
+//! toolkit's guarantees require three things: one pipeline per node whatever the slots, no command
+//! sent twice without the caller's knowledge, and a failed node that affects only its own slots.
 //!
-//! `MOVED` is followed and the map is read again; `ASK` is followed for this one command;
-//! `TRYAGAIN` and `CLUSTERDOWN` are waited out for a moment. What these replies refuse was not
-//! carried out, so sending it again is safe. A lost reply is the caller's to judge. Where a whole
-//! pipeline is redirected, it goes on as one for each node that is named.
+//! `MOVED` is followed and the map is read again; `ASK` is followed for this one command; after
+//! `TRYAGAIN`, `CLUSTERDOWN`, `READONLY` and `MASTERDOWN` the command is sent again after a short
+//! wait. A command refused with one of these replies was not executed, so sending it again is safe.
+//! A lost reply is reported to the caller, which decides what to do. A pipeline that is redirected
+//! is sent on as one pipeline per target node.
 
 mod redirect;
 
@@ -32,14 +33,14 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// How often one command is sent on before its refusal is passed to the caller.
+/// Attempts for one command before it fails with [`Error::Unavailable`].
 const MAX_HOPS: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(5);
-/// However many commands are redirected at once, the map is not read more often than this.
+/// Minimum interval between reads of the map, however many commands are redirected at once.
 const MAP_AGE: Duration = Duration::from_millis(50);
-/// A node that does not say who has which slot within this is not waited for alone.
+/// If a node does not return the slot map within this time, the next node is asked as well.
 const HEDGE: Duration = Duration::from_millis(50);
-/// How often the map is read when nothing happens.
+/// Interval between periodic reads of the map.
 const MAP_REFRESH: Duration = Duration::from_secs(5);
 const NOBODY: u16 = u16::MAX;
 
@@ -48,16 +49,16 @@ pub(crate) struct Cluster {
     dialer: Arc<Dialer>,
     seeds: Vec<Host>,
     map: ArcSwap<Map>,
-    /// When the map was last read, and what came of it.
+    /// Time and outcome of the last read of the map.
     reading: tokio::sync::Mutex<Option<(Instant, Result<()>)>>,
-    /// Told when the map may be wrong and nobody can wait for a better one.
+    /// Notified when the map may be outdated and no caller waits for a new one.
     doubt: tokio::sync::Notify,
-    /// Changes whenever the map was read.
+    /// Changes whenever the map has been read.
     seen: watch::Sender<u64>,
     redirected: RedirectedNodes,
 }
 
-/// Who has which slot.
+/// The owner of each slot.
 struct Map {
     owners: Box<[u16; SLOTS]>,
     nodes: Vec<Arc<Node>>,
@@ -70,7 +71,7 @@ impl Map {
 }
 
 impl Cluster {
-    /// A Cluster whose map is read when it is first needed, through the first of these hosts that
+    /// Creates a Cluster whose map is read on first use, from the first of these hosts that
     /// answers.
     pub(crate) fn new(dialer: Arc<Dialer>, seeds: Vec<Host>) -> Self {
         let empty = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };
@@ -85,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// Sends one command to the node that has the key.
+    /// Sends one command to the node that owns the key.
     pub(crate) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
         let slot = slot(key);
         let mut wait = FIRST_WAIT;
@@ -111,7 +112,7 @@ impl Cluster {
                     wait *= 2;
                     self.read_map().await.ok();
                 }
-                // Nothing was sent: worth another look at who has the slot now.
+                // Nothing was sent, so check whether another node owns the slot now.
                 Err(Error::Unavailable(cause)) => {
                     self.read_map().await.ok();
                     match self.map.load().owner(slot) {
@@ -135,7 +136,8 @@ impl Cluster {
         ))
     }
 
-    /// Sends several commands, one pipeline for each node, all at once; a reply for each.
+    /// Sends several commands, in one pipeline per node, concurrently, and returns one reply for
+    /// each.
     pub(crate) async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
         let map = self.map.load_full();
         let mut groups: HashMap<u16, Vec<usize>> = HashMap::new();
@@ -176,7 +178,7 @@ impl Cluster {
         }
     }
 
-    /// The node that has this slot.
+    /// Returns the node that owns this slot.
     pub(crate) async fn owner(&self, slot: u16) -> Result<Arc<Node>> {
         if let Some(node) = self.map.load().owner(slot) {
             return Ok(Arc::clone(node));
@@ -190,27 +192,28 @@ impl Cluster {
         Arc::clone(&self.dialer)
     }
 
-    /// The number of the node that has this slot now; 0 when nobody has it.
+    /// Returns the number of the node that currently owns this slot, or 0 if no node does.
     pub(crate) fn node_number(&self, slot: u16) -> u64 {
         self.map.load().owner(slot).map_or(0, |node| node.number())
     }
 
-    /// The offset of the clock of the server that has this slot, where it is known.
+    /// Returns the clock offset of the server that owns this slot, if it has been measured.
     pub(crate) fn offset_micros(&self, slot: u16) -> Option<i64> {
         self.map.load().owner(slot)?.offset_micros()
     }
 
-    /// What came from the node that has this slot; `None` without a connection.
+    /// Returns the activity counters of the node that owns this slot, or `None` without a
+    /// connection.
     pub(crate) fn pulse(&self, slot: u16, look: bool) -> Option<Pulse> {
         self.map.load().owner(slot).and_then(|node| node.pulse(look))
     }
 
-    /// All primaries that are known.
+    /// Returns all known primaries.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         self.map.load().nodes.clone()
     }
 
-    /// Waits until this address is no longer that of a node with slots.
+    /// Waits until no node with slots has this address.
     pub(crate) async fn left(&self, address: &Address) {
         let mut seen = self.seen.subscribe();
         while self.nodes().iter().any(|node| *node.address() == *address) {
@@ -220,13 +223,13 @@ impl Cluster {
         }
     }
 
-    /// Forgets all connections for good.
+    /// Closes all connections permanently.
     pub(crate) fn close(&self) {
         let redirected = self.redirected.take();
         self.nodes().iter().chain(&redirected).for_each(|node| node.close());
     }
 
-    /// Keeps the map fresh and its nodes connected until the Cluster is gone.
+    /// Keeps the map up to date and its nodes connected until the Cluster is dropped.
     pub(crate) async fn keep(cluster: Weak<Self>) {
         loop {
             let Some(strong) = cluster.upgrade() else { return };
@@ -238,7 +241,7 @@ impl Cluster {
         }
     }
 
-    /// Reads who has which slot, unless somebody just did, or did while this caller waited.
+    /// Reads the slot map, unless another task has just read it or did so while this caller waited.
     pub(crate) async fn read_map(&self) -> Result<()> {
         let asked = Instant::now();
         let mut last = self.reading.lock().await;
@@ -255,7 +258,7 @@ impl Cluster {
         outcome
     }
 
-    /// Asks one node after the other, without waiting long for any: the first answer counts.
+    /// Asks one node after another with a short wait in between; the first answer is used.
     async fn ask_around(&self) -> Result<Map> {
         let map = self.map.load_full();
         let seeds = self.seeds.iter().map(|seed| {
@@ -287,7 +290,7 @@ impl Cluster {
         }
     }
 
-    /// Connections to nodes that are still there are kept.
+    /// Parses the map and keeps the connections to nodes that are still part of it.
     fn parse(&self, reply: Value, asked: &Node, old: &Map) -> Result<Map> {
         let ranges: Vec<Vec<Value>> = redis::from_redis_value(reply)?;
         let mut map = Map { owners: Box::new([NOBODY; SLOTS]), nodes: Vec::new() };

@@ -1,8 +1,8 @@
-//! A connection of one's own, for what must not share one.
+//! Dedicated connections, for commands that must not share one.
 //!
-//! Blocking commands, `WAIT` and transactions with `WATCH` hold up everybody behind them on a
-//! shared connection, or mix with their commands. A dedicated connection is opened to the node that has the key and
-//! closed when it is dropped; whoever needs it often keeps it.
+//! On a shared connection, blocking commands, `WAIT` and transactions with `WATCH` delay all
+//! commands behind them or mix with them. A dedicated connection is opened to the node that owns
+//! the key and closed when it is dropped. Callers that need one often should keep it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// A connection of one's own.
+/// A connection that only one caller uses.
 pub struct DedicatedConnection {
     connection: MultiplexedConnection,
-    /// Kept for its address, in messages.
+    /// Kept because error messages show its address.
     node: Arc<Node>,
 }
 
@@ -28,14 +28,14 @@ impl DedicatedConnection {
         Ok(DedicatedConnection { connection, node })
     }
 
-    /// Sends one command and waits for its reply, at most this long.
+    /// Sends one command and waits for its reply, at most `limit`.
     ///
     /// # Errors
-    /// [`Error::Indeterminate`] when no reply came: the dedicated connection is then of no more use.
+    /// [`Error::Indeterminate`] if no reply arrived; the connection must not be used any more.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the command back, and its reply may still be under way:
-    /// drop the dedicated connection with it.
+    /// Dropping the future does not cancel the command, and its reply may still arrive: drop the
+    /// connection as well.
     pub async fn send<T: FromRedisValue>(&mut self, command: &Cmd, limit: Duration) -> Result<T> {
         if command.args_iter().next().is_none() {
             return Err(Error::Invalid("a command without a name".into()));
@@ -50,7 +50,7 @@ impl DedicatedConnection {
         Ok(redis::from_redis_value(refused(reply)?.into())?)
     }
 
-    /// Sends several commands in one write; a reply for each.
+    /// Sends several commands in one write and returns a reply for each.
     ///
     /// # Errors
     /// As [`DedicatedConnection::send`], for all of them.

@@ -1,9 +1,8 @@
-//! Opening connections: to an address, or to the engine inside this process.
+//! Opens connections to an address or to the engine inside this process.
 //!
-//! Everything that talks to Redis goes through here, so time-outs, TLS, login and socket options
-//! are set once, on purpose: Nagle off, keep-alive on. All connections speak RESP2: a message
-//! connection in it may do nothing else, which is what we want of it, and every server from 6.2 on
-//! speaks it the same way.
+//! All connections to Redis are opened here, so time-outs, TLS, login and socket options are set in
+//! one place: Nagle off, keep-alive on. All connections use RESP2: a pub/sub connection can do
+//! nothing else in it, which is intended, and every server from 6.2 on implements it the same way.
 
 #[cfg(feature = "embedded")]
 use std::sync::Arc;
@@ -25,12 +24,12 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// One server's address.
+/// Address of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// By host and port.
+    /// Host and port.
     Tcp(Host),
-    /// By its unix socket.
+    /// Path of a Unix socket.
     Unix(PathBuf),
     /// The engine inside this process.
     Embedded,
@@ -46,30 +45,30 @@ impl fmt::Display for Address {
     }
 }
 
-/// How connections are opened; shared by all of one handle.
+/// Opens all connections of one handle.
 pub(crate) struct Dialer {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: i64,
-    /// Whom to trust, where TLS is spoken.
+    /// Trusted authorities, if TLS is used.
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
-    /// Counts the shared connections that were opened, to whatever server.
+    /// Counts opened shared connections, to any server.
     pub(crate) connections: watch::Sender<u64>,
-    /// Where shared connections are driven.
+    /// The runtime that drives shared connections.
     pub(crate) home: tokio::runtime::Handle,
     #[cfg(feature = "embedded")]
     pub(crate) engine: Option<Arc<seawall_server::Handle>>,
 }
 
 impl Dialer {
-    /// A connection that many tasks share; replies are awaited no longer than the response time-out.
+    /// Opens a connection that many tasks share; replies are subject to the response time-out.
     pub(crate) async fn shared(&self, address: &Address) -> Result<MultiplexedConnection> {
         self.in_time(self.multiplexed(address, Some(self.response_timeout))).await
     }
 
-    /// A connection for one user, who may wait for replies as long as the server makes it wait.
+    /// Opens a connection for one user, without a time-out for replies.
     pub(crate) async fn own(&self, address: &Address) -> Result<MultiplexedConnection> {
         self.in_time(self.multiplexed(address, None)).await
     }
@@ -84,12 +83,12 @@ impl Dialer {
         Ok(connection)
     }
 
-    /// A connection for messages.
+    /// Opens a pub/sub connection.
     pub(crate) async fn messages(&self, address: &Address) -> Result<PubSub> {
         self.in_time(async {
             let stream = self.stream(address).await?;
             PubSub::new(&self.login(), stream).await.map_err(|error| {
-                // The client keeps the server's own words to itself.
+                // The client library does not pass on the server's error text.
                 if error.kind() == redis::ErrorKind::AuthenticationFailed {
                     return wrong_password();
                 }
@@ -99,7 +98,7 @@ impl Dialer {
         .await
     }
 
-    /// A connection on which the server sends every command that it gets; see [`Monitored`].
+    /// Opens a connection on which the server sends every command it receives; see [`Monitored`].
     pub(crate) async fn monitor(&self, address: &Address) -> Result<Monitored> {
         let mut greeting = Pipeline::new();
         if let Some(password) = &self.password {
@@ -110,7 +109,7 @@ impl Dialer {
         self.in_time(opened).await.map_err(nothing_sent)
     }
 
-    /// What bytes go over.
+    /// Opens the byte stream.
     async fn stream(&self, address: &Address) -> Result<Box<dyn Stream>> {
         match address {
             Address::Tcp(host) => {
@@ -135,8 +134,8 @@ impl Dialer {
         }
     }
 
-    /// Who we are, which database, and what we are called; the last is a courtesy that servers
-    /// before 7.2 do not know.
+    /// Sends credentials, database and client name. Servers before 7.2 do not know the commands for
+    /// the name, so their replies are ignored.
     async fn log_in(&self, connection: &MultiplexedConnection) -> Result<()> {
         let mut greeting = Pipeline::new();
         let mut required = 0;
@@ -184,7 +183,7 @@ fn wrong_password() -> Error {
     }
 }
 
-/// Whatever happens while connecting, no command of the caller's was sent yet.
+/// Converts errors during connecting: no command of the caller was sent yet.
 fn nothing_sent(error: Error) -> Error {
     match error {
         Error::Indeterminate { cause, .. } | Error::Unexpected(cause) => Error::Unavailable(cause),
@@ -192,7 +191,7 @@ fn nothing_sent(error: Error) -> Error {
     }
 }
 
-/// A peer that vanished without a word is noticed in about half a minute even when nobody talks.
+/// Detects a peer that vanished silently within about half a minute, even on an idle connection.
 fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(15))

@@ -1,12 +1,13 @@
-//! What one subscriber has not read yet.
+//! Queue of events that one subscriber has not read yet.
 //!
-//! A queue of its own for each subscriber, because a process may wait on ten thousand channels on
-//! most of which nothing is ever said: an empty mailbox takes no room for messages. A full one is
-//! emptied and says [`Event::Resumed`], so a subscriber that is too slow costs a bounded amount of
-//! memory, holds up nobody, and learns that it has to look for itself.
+//! Each subscriber has its own queue, because a process may subscribe to ten thousand channels,
+//! most of which never carry a message: an empty mailbox allocates no space for messages. A full
+//! mailbox is cleared and delivers [`Event::Resumed`]. A slow subscriber therefore uses a bounded
+//! amount of memory, delays no other subscriber, and learns that it must check the state itself.
 //!
-//! Invariants: at most [`ROOM`] events wait, in the order in which they were put in; after
-//! [`Mailbox::close`] nothing is added. There is one reader; several would steal from each other.
+//! Invariants: at most [`ROOM`] events are queued, in the order of insertion; after
+//! [`Mailbox::close`] nothing is added. There is one reader; several readers would take events from
+//! each other.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +18,8 @@ use tokio::sync::Notify;
 
 use super::pubsub::Event;
 
-/// Events that may wait for a subscriber before it is told to look for itself.
+/// Number of events a mailbox holds before it is cleared and the subscriber is told to check for
+/// itself.
 const ROOM: usize = 128;
 
 #[derive(Default)]
@@ -33,7 +35,7 @@ struct Waiting {
 }
 
 impl Mailbox {
-    /// Adds an event; a full mailbox forgets what it had and says so.
+    /// Adds an event. A full mailbox is cleared first and reports this with [`Event::Resumed`].
     pub(super) fn put(&self, event: Event) {
         let mut waiting = self.waiting();
         if waiting.closed {
@@ -48,21 +50,21 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
-    /// Nothing more will come; what is there can still be read.
+    /// Accepts no further events; queued events can still be read.
     pub(super) fn close(&self) {
         self.waiting().closed = true;
         self.arrived.notify_one();
     }
 
-    /// The next event; `None` when there is none and none will come.
+    /// Returns the next event, or `None` if the mailbox is empty and closed.
     pub(super) async fn next(&self) -> Option<Event> {
-        // Each turn but the first follows a notification.
+        // Every iteration but the first follows a notification.
         loop {
             {
                 let mut waiting = self.waiting();
                 if let Some(event) = waiting.events.pop_front() {
                     if waiting.events.is_empty() {
-                        // A burst once does not take its room for ever.
+                        // Release the memory of a past burst.
                         waiting.events.shrink_to(1);
                     }
                     return Some(event);

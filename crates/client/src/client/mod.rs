@@ -1,9 +1,8 @@
-//! The one seam to Redis: send a command, run a script, open a subscription.
+//! The only access path to Redis: send a command, run a script, open a subscription.
 //!
-//! Everything typed in this crate stands on [`Client`], and [`Client`] alone knows which client library
-//! is underneath and whether there is one server, a primary that sentinels watch over, or a Cluster.
-//! Every command is sent with the key that decides where it goes; on a single server that key is
-//! not looked at.
+//! All typed operations are built on [`Client`]. Only [`Client`] knows which client library is used
+//! and whether there is one server, a primary monitored by sentinels, or a Cluster. Every command
+//! is sent with the key that determines its server; with a single server that key is ignored.
 
 mod capabilities;
 mod cluster;
@@ -56,19 +55,20 @@ use crate::{
     testing::Faults,
 };
 
-/// How the servers are laid out.
+/// Layout of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topology {
-    /// One server, perhaps inside this process.
+    /// One server, possibly inside this process.
     Single,
-    /// A primary that sentinels watch over.
+    /// A primary monitored by sentinels.
     Sentinel,
-    /// A Cluster: keys spread over slots, and only keys of one slot go together.
+    /// A Cluster: keys are spread over slots, and one command or script can only use keys of one
+    /// slot.
     Cluster,
 }
 
-/// A cheap handle on the connection to Redis.
+/// Client of one Redis deployment. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -82,17 +82,17 @@ struct Inner {
     capabilities: OnceCell<Capabilities>,
     /// Server's clock minus ours, in microseconds.
     offset_micros: AtomicI64,
-    /// Whether that was ever measured.
+    /// `true` once the offset has been measured.
     knows_clock: AtomicBool,
     faults: Faults,
     closed: AtomicBool,
-    /// The runtime that the connections' tasks run on.
+    /// The runtime on which the connections' tasks run.
     home: Option<tokio::runtime::Id>,
     commands: StripedCounter,
     failures: Counter,
 }
 
-/// Where commands go.
+/// Where commands are sent.
 #[derive(Clone)]
 pub(crate) enum Route {
     Single(Arc<Node>),
@@ -107,7 +107,7 @@ impl Route {
         }
     }
 
-    /// The address of any server; another one with each turn where there are several.
+    /// Returns the address of any server. With several servers, each `turn` selects another one.
     async fn any_address(&self, turn: usize) -> Result<Arc<Address>> {
         match self {
             Route::Single(node) => node.confirmed_address().await,
@@ -124,7 +124,7 @@ impl Route {
         }
     }
 
-    /// Waits until commands go to another server than this one.
+    /// Waits until commands no longer go to the server at this address.
     async fn left(&self, address: &Arc<Address>) {
         let node = match self {
             Route::Single(node) => node,
@@ -173,18 +173,19 @@ impl Client {
         (Client { inner: Arc::new(inner) }, pubsub_task)
     }
 
-    /// Sends a command to the server that has `key`; a reply that is an error is an [`Error`].
+    /// Sends a command to the server that owns `key`. An error reply is returned as an [`Error`].
     ///
     /// # Errors
-    /// See [`Error`]: nothing sent, unknown, or refused.
+    /// See [`Error`]: not sent, unknown, or refused.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the command back.
+    /// Dropping the future does not cancel the command.
     pub async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
         self.fetch(key, command).await.map(Value::from)
     }
 
-    /// The same, with strings as they were read, for those who decode them anyway.
+    /// Like [`send`](Self::send), but strings are views of the read buffer, for callers that decode
+    /// them.
     pub async fn fetch(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
         self.inner.commands.count();
         self.admit()?;
@@ -210,19 +211,21 @@ impl Client {
         reply
     }
 
-    /// Sends a command and reads its reply as a `T`.
+    /// Sends a command and converts its reply to a `T`.
     ///
     /// # Errors
-    /// As [`Client::send`], and [`Error::Unexpected`] when the reply is of another shape.
+    /// As [`Client::send`], and [`Error::Unexpected`] if the reply has another shape.
     pub async fn query<T: FromRedisValue>(&self, key: &[u8], command: &Cmd) -> Result<T> {
         Ok(redis::from_redis_value(self.send(key, command).await?)?)
     }
 
-    /// Sends several commands, one pipeline for each server; a reply for each command, in order.
-    /// A command that fails does not keep the others from being carried out.
+    /// Sends several commands, in one pipeline per server, and returns one reply for each, in
+    /// order.
+    ///
+    /// A command that fails does not prevent the execution of the others.
     pub async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
         let count = commands.len();
-        // The client takes an empty pipeline for a broken connection.
+        // The client library treats an empty pipeline as a broken connection.
         if count == 0 {
             return Vec::new();
         }
@@ -256,7 +259,7 @@ impl Client {
         replies.into_iter().map(|reply| self.inner.faults.after(reply)).collect()
     }
 
-    /// Runs a script where its first key lies.
+    /// Runs a script on the server that owns its first key.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -267,7 +270,7 @@ impl Client {
         }
     }
 
-    /// Runs a script and reads its reply as a `T`.
+    /// Runs a script and converts its reply to a `T`.
     ///
     /// # Errors
     /// As [`Client::query`].
@@ -275,7 +278,7 @@ impl Client {
         Ok(redis::from_redis_value(self.run(call).await?)?)
     }
 
-    /// Runs several scripts, one pipeline for each server; a reply for each, in order.
+    /// Runs several scripts, in one pipeline per server, and returns one reply for each, in order.
     pub async fn run_all(&self, calls: &[ScriptInvocation]) -> Vec<Result<Value>> {
         let commands =
             calls.iter().map(|call| (call.key().to_vec(), call.by_digest().clone())).collect();
@@ -283,7 +286,7 @@ impl Client {
         let unknown =
             |reply: &Result<Value>| reply.as_ref().is_err_and(|error| error.is_code("NOSCRIPT"));
         let again: Vec<usize> = (0..calls.len()).filter(|&at| unknown(&replies[at])).collect();
-        // In full once for each script and server, which the others then find there.
+        // Send the text once per script and server; the other calls then find the script there.
         let mut told = HashSet::new();
         let commands = again.iter().map(|&at| {
             let call = &calls[at];
@@ -291,44 +294,44 @@ impl Client {
             (call.key().to_vec(), if first { call.in_full() } else { call.by_digest().clone() })
         });
         for (&at, reply) in again.iter().zip(self.send_all(commands.collect()).await) {
-            // Somebody flushes scripts at this very moment, or a slot has moved.
+            // Another client has just flushed the scripts, or a slot has moved.
             replies[at] = if unknown(&reply) { self.run(&calls[at]).await } else { reply };
         }
         replies
     }
 
-    /// Opens a connection of one's own to the server that has `key`.
+    /// Opens a dedicated connection to the server that owns `key`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when that server cannot be reached.
+    /// [`Error::Unavailable`] if that server cannot be reached.
     pub async fn dedicated(&self, key: &[u8]) -> Result<DedicatedConnection> {
         self.admit()?;
         DedicatedConnection::open(self.inner.route.node(key).await?).await
     }
 
-    /// Subscriptions.
+    /// Returns the pub/sub connection.
     #[must_use]
     pub fn pubsub(&self) -> &PubSub {
         &self.inner.pubsub
     }
 
-    /// How the servers are laid out.
+    /// Returns the layout of the servers.
     #[must_use]
     pub fn topology(&self) -> Topology {
         self.inner.topology
     }
 
-    /// The number of the database that commands go to; 0 on a Cluster, which has no other.
+    /// Returns the number of the database that commands use. On a Cluster it is always 0.
     pub fn database(&self) -> u32 {
         u32::try_from(self.inner.route.dialer().database).expect("a URL has no other numbers")
     }
 
-    /// Changes whenever a connection for commands was opened anew, to whatever server.
+    /// Returns a receiver that changes whenever a new command connection is opened, to any server.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.inner.route.dialer().connections.subscribe()
     }
 
-    /// All servers that have keys of their own.
+    /// Returns all servers that own keys.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.inner.route {
             Route::Single(node) => vec![Arc::clone(node)],
@@ -336,22 +339,23 @@ impl Client {
         }
     }
 
-    /// The clock of this handle.
+    /// Returns the clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.inner.clock
     }
 
-    /// What the server is and can do; asked once.
+    /// Returns what the server is and which features it has. The server is queried once.
     ///
     /// # Errors
-    /// As [`Client::send`], when it was not known yet.
+    /// As [`Client::send`], if the server has not been queried yet.
     pub async fn capabilities(&self) -> Result<&Capabilities> {
         self.inner.capabilities.get_or_try_init(|| Capabilities::ask(self)).await
     }
 
-    /// A number for the server that has `key`, 0 where there is only one: what is away there need not
-    /// be away elsewhere.
+    /// Returns a number that identifies the server that owns `key`; 0 if there is only one server.
+    ///
+    /// Callers use it to track outages per server.
     pub fn node_number(&self, key: &[u8]) -> u64 {
         match &self.inner.route {
             Route::Single(_) => 0,
@@ -359,13 +363,15 @@ impl Client {
         }
     }
 
-    /// Whether the server is inside this process.
+    /// Returns `true` if the server runs inside this process.
     pub fn is_embedded(&self) -> bool {
         matches!(&self.inner.route, Route::Single(node) if *node.address() == Address::Embedded)
     }
 
-    /// What came from the server that has `key`, on its present connection; `None` without one. With
-    /// `look`, that connection is read once more.
+    /// Returns the activity counters of the current connection to the server that owns `key`, or
+    /// `None` if there is no connection.
+    ///
+    /// If `look` is set, the connection is also read once more.
     pub fn pulse(&self, key: &[u8], look: bool) -> Option<Pulse> {
         match &self.inner.route {
             Route::Single(node) => node.pulse(look),
@@ -373,7 +379,7 @@ impl Client {
         }
     }
 
-    /// The numbers of all primaries; none where there is only one server.
+    /// Returns the numbers of all primaries; empty if there is only one server.
     pub fn primary_numbers(&self) -> Vec<u64> {
         match &self.inner.route {
             Route::Single(_) => Vec::new(),
@@ -381,9 +387,10 @@ impl Client {
         }
     }
 
-    /// The server's clock in milliseconds since the Unix epoch, as well as it is known here: the
-    /// local monotonic clock and the offset that was last measured. Good enough for freshness, never
-    /// used to decide who holds what.
+    /// Returns the server's clock in milliseconds since the Unix epoch, estimated from the local
+    /// monotonic clock and the last measured offset.
+    ///
+    /// Precise enough for freshness; never used to decide which client holds a lock or lease.
     #[must_use]
     pub fn server_millis(&self) -> i64 {
         self.server_millis_at(self.inner.clock.now())
@@ -394,13 +401,14 @@ impl Client {
         micros.saturating_add(self.inner.offset_micros.load(Ordering::Relaxed)) / 1000
     }
 
-    /// Hands what was counted to the metrics' recorder.
+    /// Flushes the counters to the metrics recorder.
     pub fn flush_counts(&self) {
         self.inner.commands.flush();
     }
 
-    /// Returns the clock of the server that has this key, at a moment of our clock. On a Cluster each
-    /// server has a clock of its own.
+    /// Returns the clock of the server that owns `key` at a given moment of the local clock.
+    ///
+    /// On a Cluster each server has its own clock.
     pub fn server_millis_of(&self, key: &[u8], moment: Moment) -> i64 {
         let Route::Cluster(cluster) = &self.inner.route else {
             return self.server_millis_at(moment);
@@ -412,8 +420,9 @@ impl Client {
         micros.saturating_add(offset) / 1000
     }
 
-    /// Measures the offsets between the servers' clocks and ours. Fails only if the server of slot 0
-    /// does not answer.
+    /// Measures the offset between each server's clock and the local clock.
+    ///
+    /// Fails only if the owner of slot 0 does not answer.
     pub async fn measure_offset(&self) -> Result<()> {
         self.admit()?;
         let first = self.inner.route.node(b"").await?;
@@ -431,27 +440,27 @@ impl Client {
         Ok(())
     }
 
-    /// Measures the servers' clocks before the first command of a handle that was made without waiting:
-    /// what is read before would be judged by a clock that may be far off.
+    /// Measures the servers' clocks before the first command of a handle that was opened lazily.
+    /// Without the measurement, replies would be judged by a clock that may be far off.
     async fn learn_clock(&self) -> Result<()> {
         if self.inner.knows_clock.load(Ordering::Relaxed) {
             return Ok(());
         }
         Box::pin(self.in_time(self.measure_offset())).await.map_err(|error| match error {
-            // It was not the caller's command that may have been carried out.
+            // The command that may have been executed is not the caller's.
             Error::Indeterminate { cause, .. } => Error::Unavailable(cause),
             error => error,
         })
     }
 
-    /// The time-out for replies.
+    /// Returns the time-out for replies.
     #[must_use]
     pub fn response_timeout(&self) -> Duration {
         self.inner.route.dialer().response_timeout
     }
 
-    /// Bounds what is asked from another runtime than the connections' own: that one keeps the time for
-    /// its connections, and may stand still.
+    /// Applies a time-out to calls from a runtime other than the connections' own. The connections'
+    /// time-outs run on their own runtime, which may be stalled.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         match tokio::runtime::Handle::try_current() {
             Ok(here) if Some(here.id()) != self.inner.home => {}
@@ -482,13 +491,13 @@ impl Client {
     }
 }
 
-/// A script that the server does not know yet is sent in full then: that is no failure.
+/// Returns `true` for NOSCRIPT, which is not a failure: the script is then sent in full.
 fn is_known_failure(error: &Error) -> bool {
     error.is_code("NOSCRIPT")
 }
 
-/// Says which command failed and how, and nothing of its arguments: servers repeat those in their
-/// messages, so only the code of a refusal is shown.
+/// Logs which command failed and how, without its arguments. Servers repeat arguments in their
+/// messages, so only the code of a refusal is logged.
 fn note_failure(command: &Cmd, error: &Error) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;

@@ -1,7 +1,7 @@
-//! The lines of `MONITOR`: a connection on which nothing but text comes in.
+//! Reads the output of `MONITOR`, a connection that delivers only lines of text.
 //!
-//! Read without the parser for replies, because nothing answers a command of ours here, and because a
-//! line may be as long as the longest command: only its beginning is kept.
+//! The reply parser is not used, because these lines are not replies to our commands. A line may be
+//! as long as the longest command, so only its beginning is kept.
 
 use redis::Pipeline;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -9,10 +9,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use super::multiplexed::Stream;
 use crate::error::{Error, Result};
 
-/// Bytes of a line that are kept.
+/// Maximum number of bytes kept per line.
 const LINE: usize = 16 << 10;
 
-/// A server that tells what it does.
+/// A connection in `MONITOR` mode.
 pub struct Monitored {
     stream: BufReader<Box<dyn Stream>>,
 }
@@ -33,7 +33,7 @@ impl Monitored {
         Ok(monitored)
     }
 
-    /// The next line; `None` at the end of the connection.
+    /// Returns the next line, or `None` when the connection ends.
     pub async fn next(&mut self) -> Option<String> {
         let line = self.line().await.ok().flatten()?;
         Some(line.trim_start_matches('+').to_owned())

@@ -1,19 +1,19 @@
-//! One connection that many tasks talk over.
+//! One connection shared by many tasks.
 //!
-//! What decides how many commands a connection carries is how many of them share one write and one
-//! read. So callers put their commands into one buffer, and the task that drives the connection lets
-//! everybody else who is ready run once before it writes: 64 callers become a handful of system calls
-//! instead of 64. A caller who is alone is not made to wait. And when many replies came at once, only
-//! a few callers are answered before the next commands are written: the server is at work again while
-//! the others still read their replies. Measured against the client's own multiplexed connection:
-//! docs/benchmarks-toolkit.md.
+//! The throughput of a connection depends on how many commands share one write and one read.
+//! Callers therefore append their commands to one buffer, and the task that drives the connection
+//! lets all other ready tasks run once before it writes: 64 callers need a handful of system calls
+//! instead of 64. A lone caller is not delayed. When many replies arrive at once, only a few
+//! callers are answered before the next commands are written, so the server is busy again while the
+//! other callers still read their replies. Benchmarks against the client library's own multiplexed
+//! connection: docs/benchmarks-toolkit.md.
 //!
-//! Replies come in the order of commands, so a queue of who waits is all the bookkeeping. A caller
-//! that gave up keeps its place there. Time-outs are kept by the driver, one timer for all: the one
-//! who waits longest is the first in the queue.
+//! Replies arrive in the order of the commands, so a queue of waiting callers is sufficient. A
+//! caller that gave up keeps its place in the queue. The driver enforces time-outs with one timer
+//! for all callers: the caller that has waited longest is first in the queue.
 //!
-//! A caller learns whether its command can have been carried out: what was still in the buffer when
-//! the connection ended was certainly not.
+//! A caller learns whether its command may have been executed: commands that were still in the
+//! buffer when the connection ended were certainly not.
 
 use std::{
     collections::VecDeque,
@@ -40,34 +40,34 @@ use tokio_util::io::poll_read_buf;
 use super::replies::{Replies, Reply};
 use crate::error::{Error, Result};
 
-/// Callers who may wait for one connection. Beyond it a server is so far behind that more of them
-/// would only be answered too late.
+/// Maximum number of callers waiting on one connection. Beyond that the server is so far behind
+/// that further replies would come too late.
 const MAX_WAITING: usize = 1 << 18;
-/// Callers who are answered before commands are written again. Fewer mean more system calls, more
-/// mean that server and callers take turns instead of working at the same time.
+/// Number of callers answered before commands are written again. A lower number means more system
+/// calls; with a higher number server and callers take turns instead of working concurrently.
 const ANSWERS_AT_ONCE: usize = 16;
-/// A buffer that grew larger than this is not kept for the next commands.
+/// A buffer larger than this is freed instead of reused.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// What a connection runs over.
+/// The byte stream under a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection; it ends when it is dropped, whatever is still waited for.
+/// A connection. Dropping it ends it, even while callers wait for replies.
 pub(crate) struct MultiplexedConnection {
     shared: Arc<Shared>,
     driver: tokio::task::AbortHandle,
 }
 
 struct Shared {
-    /// Of the connection; no other has it.
+    /// Unique number of the connection.
     number: u64,
     outbox: Mutex<Outbox>,
     driver: AtomicWaker,
-    /// Counts what was read from the server.
+    /// Number of reads that returned data.
     heard: AtomicU64,
-    /// How often the connection was read and had nothing.
+    /// Number of reads that returned nothing.
     looked: AtomicU64,
 }
 
@@ -76,15 +76,15 @@ struct Shared {
 struct Outbox {
     bytes: Vec<u8>,
     callers: Vec<Caller>,
-    /// Callers whose commands the driver took and did not answer yet.
+    /// Callers whose commands the driver took but has not answered yet.
     in_flight: usize,
-    /// The driver was woken and did not look yet.
+    /// The driver has been woken but has not run yet.
     told: bool,
-    /// Why nothing is taken any more.
+    /// Why no more commands are accepted.
     ended: Option<Arc<str>>,
 }
 
-/// Who waits for the next replies.
+/// A caller that waits for the next replies.
 enum Caller {
     One(oneshot::Sender<Result<Reply>>),
     Several {
@@ -92,7 +92,7 @@ enum Caller {
         so_far: Vec<Reply>,
         answer: oneshot::Sender<Result<Vec<Reply>>>,
     },
-    /// It was told that it took too long.
+    /// The caller has already received a time-out error.
     Late {
         replies: usize,
     },
@@ -100,7 +100,7 @@ enum Caller {
 
 impl Caller {
     fn fail(self, error: Error) {
-        // Whoever is not there any more need not be told.
+        // A caller that is gone need not be notified.
         match self {
             Caller::One(answer) => drop(answer.send(Err(error))),
             Caller::Several { answer, .. } => drop(answer.send(Err(error))),
@@ -108,7 +108,7 @@ impl Caller {
         }
     }
 
-    /// The same caller, told, with its place in the queue kept.
+    /// Notifies the caller of an error and keeps its place in the queue.
     fn give_up(&mut self, error: Error) {
         let replies = match self {
             Caller::One(_) => 1,
@@ -136,27 +136,28 @@ impl Shared {
     }
 }
 
-/// What came on a connection, and how often it was looked at in vain. Between two of them a server was
-/// silent if the connection was looked at and nothing came; if it was not looked at, it is this process
-/// that is behind.
+/// Activity counters of a connection.
+///
+/// If `looked` changed between two samples and `heard` did not, the server was silent. If `looked`
+/// did not change either, this process is behind and has not read the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pulse {
     connection: u64,
-    /// How much has come from the server.
+    /// Number of reads that returned data from the server.
     pub heard: u64,
-    /// How often it was asked for a sign of life.
+    /// Number of reads that found nothing.
     pub looked: u64,
 }
 
 impl Pulse {
-    /// Whether something came after `earlier`, and on the same connection.
+    /// Returns `true` if something arrived after `earlier` on the same connection.
     pub fn goes_on_after(self, earlier: Pulse) -> bool {
         self.connection == earlier.connection && self.heard != earlier.heard
     }
 }
 
 impl MultiplexedConnection {
-    /// Talks over a stream. Replies are waited for at most this long.
+    /// Starts a connection over a stream. `patience` is the time-out for replies.
     pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
         let shared = Arc::new(Shared::new());
         let driver = Driver::new(Arc::clone(&shared), stream, patience);
@@ -164,24 +165,24 @@ impl MultiplexedConnection {
         MultiplexedConnection { shared, driver }
     }
 
-    /// How often something came from the server; a connection on which this stands still while
-    /// somebody waits is silent.
+    /// Returns the number of reads that returned data. If it does not change while a caller waits,
+    /// the server is silent.
     pub(crate) fn heard(&self) -> u64 {
         self.shared.heard.load(Ordering::Relaxed)
     }
 
-    /// What came so far.
+    /// Returns the activity counters.
     pub(crate) fn pulse(&self) -> Pulse {
         let looked = self.shared.looked.load(Ordering::Relaxed);
         Pulse { connection: self.shared.number, heard: self.heard(), looked }
     }
 
-    /// Has the connection read once more.
+    /// Makes the driver read the connection once more.
     pub(crate) fn look(&self) {
         self.shared.driver.wake();
     }
 
-    /// Whether commands are still taken.
+    /// Returns `true` if commands are still accepted.
     pub(crate) fn is_open(&self) -> bool {
         self.shared.outbox().ended.is_none()
     }
@@ -193,7 +194,7 @@ impl MultiplexedConnection {
         reply.await.unwrap_or_else(|_| Err(given_up()))
     }
 
-    /// Sends several commands in one piece; a reply for each.
+    /// Sends several commands in one write and returns a reply for each.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Reply>> {
         let replies = commands.len();
         if replies == 0 {
@@ -231,26 +232,27 @@ impl Drop for MultiplexedConnection {
     }
 }
 
-/// The connection was replaced under a caller.
+/// The connection was replaced while a caller waited.
 fn given_up() -> Error {
     Error::Indeterminate { waited: Duration::ZERO, cause: "the connection was given up".into() }
 }
 
-/// Reads and writes.
+/// Reads from and writes to the stream.
 struct Driver {
     shared: Arc<Shared>,
     stream: Box<dyn Stream>,
     replies: Replies,
-    /// Who waits, in the order of replies, and since when its command is under way.
+    /// Waiting callers in the order of replies, with the time at which the driver took their
+    /// commands.
     waiting: VecDeque<(Caller, Instant)>,
-    /// How many of them, from the first on, were told that it takes too long.
+    /// Number of callers at the front of the queue that have received a time-out error.
     late: usize,
     outgoing: Vec<u8>,
-    /// How much of it the stream took.
+    /// Number of bytes of `outgoing` that the stream accepted.
     written: usize,
-    /// Others were let run before the commands that are there now are written.
+    /// Other tasks have been allowed to run before the pending commands are written.
     held_back: bool,
-    /// More may have come than was read so far.
+    /// More data may have arrived than has been read.
     unread: bool,
     patience: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -258,7 +260,8 @@ struct Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // It ended by itself, or with its runtime: then nobody else would tell those who wait.
+        // The driver ended by itself or with its runtime: nothing else would notify the waiting
+        // callers.
         self.end("the connection's task ended".into());
     }
 }
@@ -286,7 +289,7 @@ impl Driver {
         self.end(cause);
     }
 
-    /// Takes no more commands, and tells everybody who waits.
+    /// Rejects further commands and notifies all waiting callers.
     fn end(&mut self, cause: Arc<str>) {
         let mut outbox = self.shared.outbox();
         let cause = Arc::clone(outbox.ended.get_or_insert(cause));
@@ -302,12 +305,13 @@ impl Driver {
         }
     }
 
-    /// Ready with the reason when the connection is at its end.
+    /// Returns `Ready` with the reason when the connection ends.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<String> {
         if let Poll::Ready(cause) = self.read(cx) {
             return Poll::Ready(cause);
         }
-        // Before the outbox is looked at: whoever comes after the look finds somebody to wake.
+        // Registered before the outbox is checked: a caller that comes after the check finds a
+        // waker.
         self.shared.driver.register(cx.waker());
         if !self.take(cx) {
             return Poll::Pending;
@@ -315,7 +319,8 @@ impl Driver {
         if let Poll::Ready(Err(error)) = self.write(cx) {
             return Poll::Ready(error.to_string());
         }
-        // Nobody is late whose reply is here: after a standstill of this process there may be many.
+        // A caller whose reply has arrived is not late: after a stall of this process there may be
+        // many.
         if !self.unread {
             self.watch_the_time(cx);
         }
@@ -340,7 +345,7 @@ impl Driver {
                 self.shared.outbox().in_flight -= answered;
             }
             if answered == ANSWERS_AT_ONCE {
-                // Those who were answered run first; what they send is written without delay.
+                // The answered callers run first; what they send is written without delay.
                 self.held_back = true;
                 self.unread = true;
                 cx.waker().wake_by_ref();
@@ -360,7 +365,7 @@ impl Driver {
         }
     }
 
-    /// Hands a reply to the first in the queue.
+    /// Delivers a reply to the first caller in the queue.
     fn answer(&mut self, reply: Reply) {
         let Some((caller, _)) = self.waiting.front_mut() else { return };
         let missing = match caller {
@@ -388,7 +393,8 @@ impl Driver {
         }
     }
 
-    /// Takes the commands that are there. False when others are to run first, who may bring more.
+    /// Takes the pending commands. Returns `false` if other tasks should run first, because they
+    /// may add more.
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
         let mut outbox = self.shared.outbox();
         if outbox.callers.is_empty() {
@@ -432,8 +438,8 @@ impl Driver {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Tells those who waited for too long. The timer is set for the first who does, and looked at
-    /// again when it rings: most of the time everybody was answered by then.
+    /// Notifies callers that have waited too long. The timer is set for the first caller in the
+    /// queue and checked when it fires: usually all callers have been answered by then.
     fn watch_the_time(&mut self, cx: &mut Context<'_>) {
         let Some(patience) = self.patience else { return };
         loop {

@@ -1,14 +1,15 @@
-//! One server, and the one connection that everybody shares to talk to it.
+//! One server and the single connection that all callers share to talk to it.
 //!
-//! A node connects when first asked and again after a failure, one attempt at a time, whose outcome
-//! is everybody's who waited for it; it runs in a task of its own, so a caller who gives up takes it
-//! from nobody. While an attempt has just failed the next callers are told so
-//! at once instead of queueing for another (the pause between attempts doubles up to a second), and
-//! while another one runs after a failure they wait for it only a moment: in an outage one caller at
-//! most pays the connect time-out. A connection is given up when it breaks,
-//! when the server says that it no longer takes writes, or when a reply did not come in time *and*
-//! nothing else came meanwhile: a slow command alone does not cost everybody the connection, a
-//! peer that fell silent does.
+//! A node connects on first use and again after a failure. There is one attempt at a time, and all
+//! callers that waited for it share its outcome. The attempt runs in its own task, so a caller that
+//! is cancelled does not abort it for the others. Right after a failed attempt, further callers get
+//! its error at once instead of queueing for another attempt (the pause between attempts doubles up
+//! to a second). While an attempt runs after a failure, they wait for it only briefly: in an outage
+//! at most one caller pays the connect time-out.
+//!
+//! A connection is replaced when it breaks, when the server reports that it no longer accepts
+//! writes, or when a reply did not arrive in time *and* nothing else arrived in the meantime. A
+//! single slow command therefore does not cost all callers the connection; a silent peer does.
 
 use std::{
     sync::{
@@ -33,40 +34,40 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// No clock is this far off.
+/// Marks an unmeasured offset; no real offset has this value.
 const UNKNOWN: i64 = i64::MIN;
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After a failed attempt, how long a caller waits for the one that another caller makes.
+/// After a failed attempt, how long a caller waits for an attempt that another caller started.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How often a clock is measured at most, and the round trip that is quick enough.
+/// Maximum number of clock measurements, and the round trip that is short enough to stop early.
 const OFFSET_TRIES: usize = 3;
 const QUICK_TRIP: Duration = Duration::from_millis(50);
 
 /// One server.
 pub struct Node {
-    /// No two nodes of a process have the same; never 0.
+    /// Unique among the nodes of a process; never 0.
     number: u64,
     dialer: Arc<Dialer>,
     address: ArcSwap<Address>,
-    /// Asked for the address before each attempt, where sentinels know it.
+    /// If present, asked for the address before each attempt.
     sentinels: Option<Arc<Sentinels>>,
     live: ArcSwapOption<MultiplexedConnection>,
     opening: Arc<tokio::sync::Mutex<()>>,
     attempts: Mutex<Attempts>,
-    /// Counts the connections that were opened.
+    /// Counts opened connections.
     opened: watch::Sender<u64>,
-    /// Counts the changes of the address that others ordered.
+    /// Counts address changes ordered from outside.
     aimed: watch::Sender<u64>,
     closed: AtomicBool,
-    /// This server's clock minus ours, in microseconds; `UNKNOWN` before it was measured.
+    /// This server's clock minus ours, in microseconds; `UNKNOWN` before the first measurement.
     offset_micros: AtomicI64,
     connects: Counter,
     connect_failures: Counter,
 }
 
-/// What became of the last attempts to connect.
+/// Outcome of the last attempts to connect.
 #[derive(Default)]
 struct Attempts {
     not_before: Option<Instant>,
@@ -76,7 +77,8 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// What to tell a caller who asked at this time, unless it should try itself.
+    /// Returns the error for a caller that asked at this time, or `None` if it should attempt to
+    /// connect.
     fn verdict(&self, asked: Instant) -> Option<Error> {
         let recent = self.not_before.is_some_and(|at| Instant::now() < at);
         let shared = self.ended.is_some_and(|at| asked <= at);
@@ -116,7 +118,7 @@ impl Node {
         self.address.load_full()
     }
 
-    /// The address after the sentinels, if there are any, were asked.
+    /// Returns the address, after asking the sentinels if there are any.
     pub(crate) async fn confirmed_address(self: &Arc<Self>) -> Result<Arc<Address>> {
         if self.sentinels.is_some() {
             self.live().await?;
@@ -128,23 +130,23 @@ impl Node {
         &self.dialer
     }
 
-    /// Changes whenever a new connection was opened.
+    /// Returns a receiver that changes whenever a new connection is opened.
     pub(crate) fn opened(&self) -> watch::Receiver<u64> {
         self.opened.subscribe()
     }
 
-    /// Changes whenever others ordered another address.
+    /// Returns a receiver that changes whenever another address is ordered from outside.
     pub(crate) fn aimed(&self) -> watch::Receiver<u64> {
         self.aimed.subscribe()
     }
 
-    /// This server's clock minus ours, in microseconds, as last measured.
+    /// Returns this server's clock minus ours, in microseconds, as last measured.
     pub(crate) fn offset_micros(&self) -> Option<i64> {
         Some(self.offset_micros.load(Ordering::Relaxed)).filter(|offset| *offset != UNKNOWN)
     }
 
-    /// Measures the offset between this server's clock and ours. It is off by half the round trip at
-    /// most, so a slow one is measured again.
+    /// Measures the offset between this server's clock and ours. The error is at most half the
+    /// round trip, so a slow measurement is repeated.
     pub(crate) async fn measure_offset(self: &Arc<Self>, clock: &Clock) -> Result<i64> {
         let mut best: Option<(Duration, i64)> = None;
         for _ in 0..OFFSET_TRIES {
@@ -170,7 +172,7 @@ impl Node {
         self.fetch(command).await.map(Value::from)
     }
 
-    /// The same, with strings as they were read.
+    /// Like [`send`](Self::send), but strings are views of the read buffer.
     pub(crate) async fn fetch(self: &Arc<Self>, command: &Cmd) -> Result<Reply> {
         let mut is_second = false;
         loop {
@@ -183,7 +185,7 @@ impl Node {
         }
     }
 
-    /// Sends several commands in one write; a reply for each, or one error for all.
+    /// Sends several commands in one write and returns a reply for each, or one error for all.
     pub(crate) async fn send_all(
         self: &Arc<Self>,
         commands: &Pipeline,
@@ -205,8 +207,9 @@ impl Node {
         }
     }
 
-    /// Leaves a connection that does not answer. Where it turns out to have ended before anything was
-    /// sent (the server was restarted, or nobody had used it for long) a new one is worth a try.
+    /// Retires a connection that does not answer. Returns `Ok` if one retry on a new connection is
+    /// safe: the connection had ended before anything was sent (the server restarted, or the
+    /// connection was idle for a long time).
     fn failed(
         &self,
         error: Error,
@@ -225,7 +228,7 @@ impl Node {
         Ok(())
     }
 
-    /// A server that turned into a replica is left for its successor.
+    /// Retires the connection to a server that has become a replica.
     fn heed(&self, error: &Error, live: &Arc<MultiplexedConnection>) {
         if error.is_code("READONLY") || error.is_code("MASTERDOWN") {
             self.retire(live);
@@ -239,8 +242,8 @@ impl Node {
         }
     }
 
-    /// Moves to another address; whatever runs on the old connection is not waited for, an attempt
-    /// to connect begins anew.
+    /// Moves to another address. Commands on the old connection are not awaited; an attempt to
+    /// connect starts again.
     pub(crate) fn retarget(&self, address: Address) {
         self.address.store(Arc::new(address));
         self.live.store(None);
@@ -248,20 +251,20 @@ impl Node {
         self.aimed.send_modify(|count| *count += 1);
     }
 
-    /// Forgets the connection for good.
+    /// Closes the connection permanently.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.live.store(None);
-        // An attempt under way sees that it is no longer wanted.
+        // Lets a running attempt notice that it is no longer needed.
         self.aimed.send_modify(|count| *count += 1);
     }
 
-    /// Whether there is a connection that works as far as is known.
+    /// Returns `true` if there is a connection and no failure of it is known.
     pub(crate) fn is_connected(&self) -> bool {
         self.live.load().is_some()
     }
 
-    /// What came on the present connection; `None` without one.
+    /// Returns the activity counters of the current connection, or `None` if there is none.
     pub(crate) fn pulse(&self, look: bool) -> Option<Pulse> {
         let live = self.live.load();
         let live = live.as_ref()?;
@@ -272,7 +275,7 @@ impl Node {
         Some(pulse)
     }
 
-    /// Connects, so that the first command need not.
+    /// Connects in advance, so that the first command need not.
     pub(crate) async fn warm_up(self: &Arc<Self>) {
         if let Err(error) = self.live().await {
             tracing::debug!(address = ?self.address, %error, "no connection ahead of time");
@@ -300,13 +303,13 @@ impl Node {
         if let Some(error) = self.attempts().verdict(asked) {
             return Err(error);
         }
-        // It ends by itself: within the connect time-out, or at once when the node is closed.
-        // In the handle's own runtime: the connection outlives that of the caller.
+        // The task ends by itself: within the connect time-out, or at once when the node is closed.
+        // It runs on the handle's own runtime, because the connection outlives the caller's.
         let attempt = self.dialer.home.spawn(Arc::clone(self).attempt_alone(one_at_a_time));
         attempt.await.unwrap_or(Err(Error::Closed))
     }
 
-    /// Boxed, because asking the sentinels, which are nodes themselves, is part of it.
+    /// Boxed, because an attempt may ask the sentinels, which are nodes themselves.
     fn attempt_alone(
         self: Arc<Self>,
         one_at_a_time: OwnedMutexGuard<()>,
@@ -318,7 +321,7 @@ impl Node {
         })
     }
 
-    /// One attempt to connect, and what is remembered of it.
+    /// Makes one attempt to connect and records its outcome.
     async fn attempt(&self) -> Result<Arc<MultiplexedConnection>> {
         let opened = self.open_where_aimed().await;
         let mut attempts = self.attempts();
@@ -327,8 +330,8 @@ impl Node {
                 *attempts = Attempts::default();
                 let live = Arc::new(connection);
                 self.live.store(Some(Arc::clone(&live)));
-                // Looked at after the connection is in its place: whoever closes does it the other way
-                // round, so one of the two sees the other.
+                // Checked after the connection is stored. `close` works in the opposite order, so
+                // one of the two sees the other.
                 if self.closed.load(Ordering::SeqCst) {
                     self.live.store(None);
                     return Err(Error::Closed);
@@ -351,7 +354,7 @@ impl Node {
         }
     }
 
-    /// An attempt; begun again whenever the address changes under it, which takes a fail-over each.
+    /// Makes one attempt, restarted whenever the address changes; each restart takes a fail-over.
     async fn open_where_aimed(&self) -> Result<MultiplexedConnection> {
         let mut aimed = self.aimed.subscribe();
         loop {
@@ -374,7 +377,7 @@ impl Node {
     }
 }
 
-/// A reply that is an error is an error.
+/// Converts an error reply to an error.
 pub(super) fn refused(reply: Reply) -> Result<Reply> {
     match reply {
         Reply::Other(Value::ServerError(error)) => {

@@ -1,15 +1,16 @@
-//! The one place where messages arrive: a connection for all subscriptions of a handle.
+//! One pub/sub connection for all subscriptions of a handle.
 //!
-//! Channels are counted: the first subscriber subscribes, the last one's leaving is followed by an
-//! UNSUBSCRIBE only after a while, because whoever waits for a lock tends to come back. Publishing
-//! is fire and forget, so everything built on the pub/sub connection must be right without it: messages make it
-//! quick, [`Event::Resumed`] says "you may have missed something, look for yourself". It comes
-//! after every reconnect, and to a subscriber that was too slow for its buffer.
+//! Channels are reference-counted: the first subscriber sends SUBSCRIBE; after the last one leaves,
+//! UNSUBSCRIBE is delayed, because a task that waits for a lock often returns. Publishing is fire
+//! and forget, so everything built on the pub/sub connection must be correct even if no message
+//! arrives: messages only reduce latency. [`Event::Resumed`] means that messages may have been
+//! missed and the subscriber must check the state itself. It follows every reconnect, and is sent
+//! to a subscriber whose buffer overflowed.
 //!
-//! On a Cluster any node will do: the nodes pass messages on to each other.
+//! On a Cluster any node can be used: the nodes forward messages to each other.
 //!
-//! Each subscriber has a [`Mailbox`] of its own: nobody waits for a slow one, and a channel on which
-//! nothing is said costs less than a kilobyte.
+//! Each subscriber has its own [`Mailbox`]: a slow subscriber delays no other, and a channel
+//! without messages costs less than a kilobyte.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,22 +27,23 @@ use crate::error::{Error, Result};
 
 /// How long a channel without subscribers is kept.
 const LINGER: Duration = Duration::from_secs(5);
-/// How often the connection is tried when nothing is heard.
+/// Interval of the pings that check the connection.
 const PING: Duration = Duration::from_secs(1);
-/// How many channels one command subscribes: each command is answered within the time limit however
-/// many channels there are and however slow the machine is.
+/// Maximum number of channels per SUBSCRIBE command. Bounded so that each command is answered
+/// within the time limit, however many channels there are and however slow the machine is.
 const AT_ONCE: usize = 256;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What a subscriber hears.
+/// Event for a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A message.
     Message(Arc<[u8]>),
-    /// The connection was lost; nothing is heard until [`Event::Resumed`].
+    /// The connection was lost; no message arrives until [`Event::Resumed`].
     Interrupted,
-    /// Subscribed again, or for the first time after a loss: messages may have been missed.
+    /// The server confirmed the subscription, for the first time or after a loss, or the buffer
+    /// overflowed: messages may have been missed.
     Resumed,
 }
 
@@ -59,9 +61,9 @@ struct Shared {
 
 struct Channel {
     subscribers: HashMap<u64, Arc<Mailbox>>,
-    /// What the next subscriber is called.
+    /// Number of the next subscriber.
     next: u64,
-    /// Whether the server confirmed it on the connection of now.
+    /// `true` if the server confirmed the channel on the current connection.
     confirmed: watch::Sender<bool>,
 }
 
@@ -73,7 +75,7 @@ impl Channel {
 
 enum Request {
     Subscribe(Arc<[u8]>),
-    /// The last subscriber left; the channel is dropped if nobody comes back within the linger.
+    /// The last subscriber left; the channel is dropped if no subscriber returns within the linger.
     Left(Arc<[u8]>),
 }
 
@@ -84,7 +86,8 @@ impl Shared {
 }
 
 impl PubSub {
-    /// The pub/sub connection and the task that runs it; it ends when `stop` turns true.
+    /// Creates the pub/sub connection and the task that runs it. The task ends when `stop` becomes
+    /// `true`.
     pub(super) fn new(
         route: Route,
         stop: watch::Receiver<bool>,
@@ -99,10 +102,11 @@ impl PubSub {
         (PubSub { shared }, task)
     }
 
-    /// Subscribes; returns when the server has confirmed, or fails when it does not within `limit`.
+    /// Subscribes and waits until the server confirms, at most `limit`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is no connection for messages.
+    /// [`Error::Unavailable`] if the server does not confirm within `limit`, [`Error::Closed`]
+    /// after a shutdown.
     ///
     /// # Cancel safety
     /// Dropping the future leaves no subscription behind.
@@ -121,9 +125,11 @@ impl PubSub {
         }
     }
 
-    /// Subscribes without waiting. On a channel that is confirmed already the subscription is live at
-    /// once ([`Subscription::is_live`]); otherwise its first event is [`Event::Resumed`], once the
-    /// server has confirmed.
+    /// Subscribes without waiting.
+    ///
+    /// If the channel is already confirmed, the subscription is live at once
+    /// ([`Subscription::is_live`]); otherwise its first event is [`Event::Resumed`], when the
+    /// server confirms.
     #[must_use]
     pub fn join(&self, channel: &[u8]) -> Subscription {
         let mut channels = self.shared.channels();
@@ -140,7 +146,7 @@ impl PubSub {
                     next: 0,
                     confirmed: watch::Sender::new(false),
                 };
-                // The pub/sub connection lives as long as the handle; without it nothing is ever confirmed.
+                // The task lives as long as the handle; if it has ended, nothing is ever confirmed.
                 let _ = self.shared.requests.send(Request::Subscribe(Arc::clone(&name)));
                 (Arc::clone(&name), channels.entry(name).or_insert(fresh))
             }
@@ -152,8 +158,8 @@ impl PubSub {
         let confirmed = entry.confirmed.subscribe();
         let joined_live = *confirmed.borrow();
         drop(channels);
-        // The pub/sub connection's task closes its inbox before it empties the list of channels: whoever was not
-        // on that list is told here.
+        // The task closes its inbox before it clears the list of channels. A subscriber that was
+        // not on that list is closed here.
         if self.shared.requests.is_closed() {
             mailbox.close();
         }
@@ -161,13 +167,13 @@ impl PubSub {
         Subscription { name, number, mailbox, confirmed, joined_live, shared }
     }
 
-    /// Whether there is a connection for messages now.
+    /// Returns `true` if the pub/sub connection is currently open.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         *self.shared.connected.borrow()
     }
 
-    /// How many channels are subscribed, lingering ones included.
+    /// Returns the number of subscribed channels, including those that linger.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.shared.channels().len()
@@ -180,7 +186,7 @@ impl std::fmt::Debug for PubSub {
     }
 }
 
-/// A subscription; dropping it leaves.
+/// A subscription to one channel. Dropping it unsubscribes.
 pub struct Subscription {
     name: Arc<[u8]>,
     number: u64,
@@ -191,26 +197,27 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Whether the channel was confirmed when this subscription joined it: otherwise its first event
-    /// is [`Event::Resumed`], which then says that it begins.
+    /// Returns `true` if the channel was already confirmed when this subscription joined it.
+    ///
+    /// Otherwise its first event is [`Event::Resumed`], which marks the start of delivery.
     pub fn joined_live(&self) -> bool {
         self.joined_live
     }
 
-    /// Whether the server has confirmed it on the connection of now.
+    /// Returns `true` if the server has confirmed the channel on the current connection.
     pub fn is_confirmed(&self) -> bool {
         *self.confirmed.borrow()
     }
 
-    /// The next event; `None` when the handle was shut down.
+    /// Returns the next event, or `None` after the handle is shut down.
     ///
     /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
+    /// No event is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         self.mailbox.next().await
     }
 
-    /// Whether the server delivers to this subscription at the moment.
+    /// Returns `true` if the server currently delivers messages to this subscription.
     #[must_use]
     pub fn is_live(&self) -> bool {
         *self.confirmed.borrow()
@@ -246,7 +253,7 @@ async fn run(
     let mut pause = FIRST_PAUSE;
     let mut turn = 0;
     loop {
-        // A connection is opened when somebody first subscribes.
+        // The connection is opened on the first subscription.
         if shared.channels().is_empty() {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => break,
@@ -280,7 +287,7 @@ async fn run(
             () = tokio::time::sleep(pause) => {}
         }
     }
-    // Subscribers see the end, and later ones see that nobody takes requests.
+    // Existing subscribers see the end; later ones see that requests are no longer accepted.
     inbox.close();
     for (_, channel) in shared.channels().drain() {
         channel.subscribers.values().for_each(|mailbox| mailbox.close());
@@ -318,7 +325,7 @@ async fn serve(
             }
             request = inbox.recv() => {
                 let mut fresh = Vec::new();
-                // Whatever else was asked for meanwhile goes along in one command.
+                // All requests that arrived in the meantime share one command.
                 let mut next = request;
                 while let Some(request) = next {
                     match request {
@@ -345,7 +352,7 @@ fn failed(error: redis::RedisError) -> Error {
     Error::from_client(&error, PING)
 }
 
-/// Unsubscribes channels whose linger is over and to which nobody came back.
+/// Unsubscribes channels whose linger has passed and that have no subscriber.
 async fn unsubscribe(
     shared: &Shared,
     sink: &mut PubSubSink,
@@ -370,7 +377,7 @@ async fn unsubscribe(
         .map_err(failed)
 }
 
-/// Subscribes to those of these channels that are wanted and not confirmed yet.
+/// Subscribes to those of these channels that are still wanted and not yet confirmed.
 async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) -> Result<()> {
     let open = |name: &&Arc<[u8]>| {
         shared.channels().get(*name).is_some_and(|channel| !*channel.confirmed.borrow())
@@ -382,7 +389,7 @@ async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) 
             .await
             .map_err(|_| Error::Unavailable("the server did not confirm subscriptions".into()))?
             .map_err(failed)?;
-        // Before anybody hears of it: whoever has a subscription finds the pub/sub connection connected.
+        // Set before subscribers are notified: a confirmed subscription implies `is_connected`.
         shared.connected.send_replace(true);
         let channels = shared.channels();
         for channel in some.iter().filter_map(|name| channels.get(*name)) {

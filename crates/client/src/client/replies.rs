@@ -1,43 +1,44 @@
-//! Replies out of a stream of bytes, as they arrive.
+//! Incremental parser for the replies in a byte stream.
 //!
-//! Strings in a [`Reply`] are views of what was read: whoever drives the connection copies nothing,
-//! and who gets a reply may decode from there (the cache does) or make a [`Value`] of it.
+//! Strings in a [`Reply`] are views of the read buffer: the connection's driver copies nothing, and
+//! the receiver of a reply can decode from the view (as the cache does) or convert it to a
+//! [`Value`].
 //!
-//! What has arrived of an array is kept decoded: a large reply that comes in many pieces is read
-//! once, not once a piece. Only RESP2, which is what our connections speak; anything else means that
-//! the stream can no longer be trusted. Lines that are errors, which are rare, are left to the
-//! client's own parser, so that they are the same values as elsewhere.
+//! The elements of an incomplete array are kept decoded, so a large reply that arrives in many
+//! pieces is parsed once, not once per piece. Only RESP2 is supported, because all our connections
+//! use it; anything else means that the stream can no longer be trusted. Error lines, which are
+//! rare, are parsed by the client library, so that they produce the same values as elsewhere.
 
 use bytes::{Buf, Bytes, BytesMut};
 use redis::Value;
 
-/// Elements that room is made for before they are there.
+/// Maximum number of array elements for which space is reserved in advance.
 const AHEAD: usize = 1024;
-/// How deep arrays may lie in each other.
+/// Maximum nesting depth of arrays.
 const DEEPEST: usize = 128;
-/// Room for what is read next, at least.
+/// Minimum free space in the buffer for the next read.
 const ROOM_BYTES: usize = 8 * 1024;
-/// Room that is made when there is not enough.
+/// Minimum size of a new allocation if the free space is insufficient.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Longest string that Redis sends unless it is told otherwise.
+/// Longest string that Redis sends by default.
 const MAX_STRING_BYTES: usize = 512 * 1024 * 1024;
 
-/// A reply.
+/// A reply of the server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    /// Nothing.
+    /// Nil.
     Nil,
     /// `OK`.
     Okay,
-    /// A number.
+    /// An integer.
     Int(i64),
-    /// A status, a line of text.
+    /// A status line.
     Line(Bytes),
-    /// A string.
+    /// A bulk string.
     String(Bytes),
     /// Several replies.
     Array(Vec<Reply>),
-    /// Whatever comes as a value of the client's: errors, mostly.
+    /// A reply represented by the client library's own value type; mostly errors.
     Other(Value),
 }
 
@@ -48,7 +49,7 @@ impl From<Reply> for Value {
             Reply::Okay => Value::Okay,
             Reply::Int(number) => Value::Int(number),
             Reply::Line(text) => Value::SimpleString(String::from_utf8_lossy(&text).into_owned()),
-            // Copied, because a short string would hold on to all that was read with it.
+            // Copied, because a short string would keep the whole read buffer alive.
             Reply::String(bytes) => Value::BulkString(bytes.to_vec()),
             Reply::Array(replies) => Value::Array(replies.into_iter().map(Value::from).collect()),
             Reply::Other(value) => value,
@@ -56,7 +57,7 @@ impl From<Reply> for Value {
     }
 }
 
-/// What came as a value, seen as a reply.
+/// Converts a value of the client library to a reply.
 impl From<Value> for Reply {
     fn from(value: Value) -> Reply {
         match value {
@@ -68,18 +69,18 @@ impl From<Value> for Reply {
     }
 }
 
-/// A stream of replies.
+/// Parser state of one stream of replies.
 #[derive(Default)]
 pub(super) struct Replies {
-    /// What was read and not decoded yet.
+    /// Bytes read but not yet decoded.
     buffer: BytesMut,
-    /// Arrays that are not complete: how many elements are missing, and those that are there.
+    /// Incomplete arrays: the number of missing elements, and the elements decoded so far.
     open: Vec<(usize, Vec<Reply>)>,
-    /// Bytes without which there is no point in looking again.
+    /// Buffer length below which parsing need not be attempted again.
     missing: usize,
 }
 
-/// The stream is not what a Redis server sends.
+/// The stream is not valid RESP2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -89,7 +90,7 @@ enum Element {
 }
 
 impl Replies {
-    /// Where the next bytes go.
+    /// Returns the buffer for the next bytes, with enough free space.
     pub(super) fn room(&mut self) -> &mut BytesMut {
         let wanted = ROOM_BYTES.max(self.missing.saturating_sub(self.buffer.len()));
         if self.buffer.capacity() - self.buffer.len() < wanted {
@@ -98,7 +99,7 @@ impl Replies {
         &mut self.buffer
     }
 
-    /// The next reply; `None` when more bytes are needed.
+    /// Returns the next reply, or `None` if more bytes are needed.
     pub(super) fn next(&mut self) -> Result<Option<Reply>, Malformed> {
         if self.buffer.len() < self.missing {
             return Ok(None);
@@ -130,7 +131,7 @@ impl Replies {
         }
     }
 
-    /// The next element, taken out of the buffer.
+    /// Removes the next element from the buffer and returns it.
     fn element(&mut self) -> Result<Option<Element>, Malformed> {
         let Some(end) = memchr::memchr(b'\n', &self.buffer) else { return Ok(None) };
         let Some((&kind, line)) = self.buffer[..end].split_first() else { return Err(Malformed) };
@@ -183,7 +184,7 @@ fn number(digits: &[u8]) -> Result<i64, Malformed> {
     if digits.is_empty() {
         return Err(Malformed);
     }
-    // Counted downwards, because the lowest number has no positive counterpart.
+    // Accumulated as a negative number, because `i64::MIN` has no positive counterpart.
     let mut sum = 0_i64;
     for digit in digits {
         let digit = digit.wrapping_sub(b'0');

@@ -1,14 +1,14 @@
-//! Lua scripts: sent by digest, and in full where the server does not have them.
+//! Lua scripts, sent by digest, or in full if the server does not have them.
 //!
-//! The digest is computed once a process. A server that answers NOSCRIPT (it is new, was restarted
-//! or flushed) carried nothing out, so the text is sent at once and stays there: no loading step,
-//! nothing to remember about which node has what.
+//! The digest is computed once per process. A server that answers NOSCRIPT (it is new, was
+//! restarted or had its scripts flushed) executed nothing, so the text is sent at once and stays
+//! cached there. There is no loading step and no record of which node has which script.
 
 use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, ToRedisArgs, cmd};
 
-/// A script's text. Its first key says where it runs; all its keys lie in one slot.
+/// A script. Its first key determines the server; all its keys must be in one slot.
 ///
 /// ```
 /// use seawall::Script;
@@ -22,13 +22,13 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script; the digest is computed when it is first called.
+    /// Creates a script. The digest is computed on the first call.
     #[must_use]
     pub const fn new(text: &'static str) -> Self {
         Script { text, digest: OnceLock::new() }
     }
 
-    /// Begins a call on these keys.
+    /// Starts a call with these keys.
     pub fn on<K: AsRef<[u8]>>(&'static self, keys: &[K]) -> ScriptInvocation {
         let digest =
             self.digest.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string());
@@ -42,7 +42,7 @@ impl Script {
     }
 }
 
-/// One call of a [`Script`]: its keys and arguments.
+/// One call of a [`Script`] with its keys and arguments.
 #[derive(Debug, Clone)]
 pub struct ScriptInvocation {
     script: &'static Script,
@@ -58,22 +58,22 @@ impl ScriptInvocation {
         self
     }
 
-    /// The key that decides where it runs.
+    /// Returns the key that determines the server.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The command that runs it where the server knows it already.
+    /// Returns the command that runs the script by digest.
     pub(crate) fn by_digest(&self) -> &Cmd {
         &self.command
     }
 
-    /// Tells scripts apart.
+    /// Returns the digest, which identifies the script.
     pub fn digest(&self) -> &'static str {
         self.script.digest.get().map_or("", String::as_str)
     }
 
-    /// The same call with the script's text.
+    /// Returns the same call with the script's text.
     pub fn in_full(&self) -> Cmd {
         let mut full = cmd("EVAL");
         full.arg(self.script.text);

@@ -1,12 +1,12 @@
-//! Who the primary is, as the sentinels see it.
+//! Finds the primary by asking the sentinels.
 //!
-//! A fail-over is followed in three ways, the quickest wins: a `+switch-master` message from any
-//! sentinel, a poll once a second in case those messages were lost, and the old primary's own
-//! refusal to write. All sentinels are asked at once, and the answer with the highest configuration
-//! epoch counts: a sentinel that was cut off goes on naming the old primary, with an old epoch. An
-//! epoch lower than one seen before is believed only from a majority, which happens when the
-//! sentinels were set up anew. And an address is used only when the server there says itself that it
-//! is a primary.
+//! A fail-over is detected in three ways, whichever is fastest: a `+switch-master` message from any
+//! sentinel, a poll once a second in case those messages are lost, and the old primary's refusal of
+//! a write. All sentinels are asked at once, and the answer with the highest configuration epoch is
+//! used: a sentinel that was partitioned still names the old primary, with an old epoch. An epoch
+//! lower than one seen before is accepted only if a majority of the sentinels answered, which
+//! happens when the sentinels were set up anew. In addition, an address is used only if the server
+//! there itself reports that it is a primary.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ use super::{
 use crate::error::{Error, Result};
 
 const POLL: Duration = Duration::from_secs(1);
-/// How long the other sentinels are waited for after the first one answered.
+/// How long to wait for the other sentinels after the first answer.
 const STRAGGLERS: Duration = Duration::from_millis(200);
 const SWITCHED: &str = "+switch-master";
 
@@ -36,9 +36,9 @@ const SWITCHED: &str = "+switch-master";
 pub(crate) struct Sentinels {
     nodes: Vec<Arc<Node>>,
     master: String,
-    /// Connects to the primary, to ask what it is.
+    /// Connects to the primary to verify its role.
     server_dialer: Arc<Dialer>,
-    /// The highest configuration epoch that was believed.
+    /// The highest configuration epoch accepted so far.
     epoch: AtomicU64,
 }
 
@@ -56,20 +56,20 @@ impl Sentinels {
         Sentinels { nodes, master, server_dialer, epoch: AtomicU64::new(0) }
     }
 
-    /// The primary's address, confirmed by itself.
+    /// Returns the primary's address, verified with `ROLE`.
     pub(crate) async fn primary(&self) -> Result<Host> {
         let named = self.named().await?;
         let connection = self.server_dialer.shared(&Address::Tcp(named.clone())).await?;
         let role = connection.send(&cmd("ROLE")).await;
         match role.and_then(refused).map(Value::from) {
             Ok(Value::Array(role)) if is_text(role.first(), b"master") => Ok(named),
-            // A question is no command of the caller's: nothing of that was sent.
+            // This question is not a command of the caller: nothing of the caller's was sent.
             Err(error) => Err(Error::Unavailable(format!("{named}: {error}").into())),
             Ok(_) => Err(Error::Unavailable(format!("{named} is not a primary").into())),
         }
     }
 
-    /// The address that the sentinels name.
+    /// Returns the address that the sentinels name.
     async fn named(&self) -> Result<Host> {
         let mut asked: FuturesUnordered<_> =
             self.nodes.iter().map(|sentinel| self.named_by(sentinel)).collect();
@@ -129,13 +129,13 @@ impl Sentinels {
         }
     }
 
-    /// Follows fail-overs until the node is gone.
+    /// Follows fail-overs until the node is dropped.
     pub(crate) async fn follow(self: Arc<Self>, node: Weak<Node>) {
         let switched = Notify::new();
         let listeners = join_all(self.nodes.iter().map(|one| self.listen(one, &switched)));
         let follower = async {
             loop {
-                // A poll also finds what was switched before anybody listened.
+                // The poll also detects a switch that happened before the subscription.
                 let _ = tokio::time::timeout(POLL, switched.notified()).await;
                 let Ok(named) = self.named().await else { continue };
                 let Some(node) = node.upgrade() else { return };
@@ -153,7 +153,7 @@ impl Sentinels {
         }
     }
 
-    /// Listens to one sentinel for ever.
+    /// Listens to one sentinel, forever.
     async fn listen(&self, sentinel: &Node, switched: &Notify) {
         loop {
             if let Err(error) = Self::hear(sentinel, switched).await {

@@ -1,4 +1,5 @@
-//! The servers one by one: for work that looks at each of them, such as a survey of their keys.
+//! Access to individual servers, for work that inspects each of them, such as a survey of their
+//! keys.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use super::{Client, DedicatedConnection, Node, Route, dial::Address, monitored::
 use crate::error::Result;
 
 impl Client {
-    /// The addresses of the primaries, as they are known now.
+    /// Returns the addresses of the primaries as currently known.
     pub async fn primaries(&self) -> Result<Vec<Address>> {
         self.admit()?;
         match &self.inner.route {
@@ -18,14 +19,15 @@ impl Client {
         }
     }
 
-    /// Opens a connection of one's own to this server, with the login and the database of the handle.
+    /// Opens a dedicated connection to this server, with the credentials and database of the
+    /// handle.
     pub async fn dedicated_at(&self, address: Address) -> Result<DedicatedConnection> {
         self.admit()?;
         DedicatedConnection::open(Arc::new(Node::new(self.inner.route.dialer(), address, None)))
             .await
     }
 
-    /// A connection to this server that tells every command it gets.
+    /// Opens a connection on which this server reports every command that it receives.
     pub async fn monitor_at(&self, address: &Address) -> Result<Monitored> {
         self.admit()?;
         self.inner.route.dialer().monitor(address).await

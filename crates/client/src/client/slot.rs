@@ -1,9 +1,11 @@
-//! Which of the 16,384 slots of a Cluster a key lies in.
+//! Computes which of the 16,384 slots of a Cluster a key belongs to.
 
-/// How many slots a Cluster has.
+/// Number of slots in a Cluster.
 pub const SLOTS: usize = 16_384;
 
-/// The slot of a key: of what stands between its first `{` and the next `}`, if that is not empty.
+/// Returns the slot of a key.
+///
+/// If there is a non-empty hash tag between the first `{` and the next `}`, only the tag is hashed.
 pub fn slot(key: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(hashed(key)) % SLOTS as u16
 }

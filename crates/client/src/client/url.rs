@@ -1,6 +1,6 @@
-//! Where a Redis is, written as a URL.
+//! Parses the URL that locates a Redis deployment.
 //!
-//! One spelling for each way of running it:
+//! There is one form for each kind of deployment:
 //!
 //! ```text
 //! embedded:                               an engine inside this process, in memory
@@ -13,8 +13,9 @@
 //! rediss-cluster://…                      the same over TLS
 //! ```
 //!
-//! Parsed by hand, because no URL crate takes several hosts. Passwords may stand in the URL, but
-//! are better given by environment or file (see [`Builder`](seawall::Builder)); they are never shown.
+//! Parsed by hand, because no URL crate accepts several hosts. The URL may contain a password, but
+//! an environment variable or a file is preferable (see [`Builder`](crate::Builder)). Passwords are
+//! never displayed.
 
 use std::{fmt, path::PathBuf};
 
@@ -33,7 +34,7 @@ pub(crate) struct Target {
     pub(crate) tls: bool,
 }
 
-/// How the servers are found.
+/// Where the servers are and how to find them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     Embedded(Option<PathBuf>),
@@ -77,10 +78,10 @@ const FORMS: &str = "allowed are embedded:, embedded:DIR, redis://HOST:PORT/DB, 
      unix:PATH, redis-sentinel://H1:P,H2:P/MASTER/DB, redis-cluster://H1:P,H2:P and rediss-cluster://H1:P,H2:P";
 
 impl Target {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the part that makes no sense and what is allowed.
+    /// [`Error::Invalid`], with the name of the part that is invalid.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| {
             Error::Invalid(format!("{:?} is not a Redis URL: {FORMS}", hide(url)))
@@ -200,7 +201,7 @@ fn parse_database(text: &str) -> Result<i64> {
     }
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 fn decode(text: &str) -> Result<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -223,7 +224,7 @@ fn decode(text: &str) -> Result<String> {
         .map_err(|_| Error::Invalid("user, password and names in a URL are UTF-8".into()))
 }
 
-/// A URL as it may be shown: without its login.
+/// Returns the URL without its credentials, for display.
 pub(crate) fn hide(url: &str) -> String {
     match (url.find("//"), url.rfind('@')) {
         (Some(start), Some(end)) if start + 2 <= end => {

@@ -1,4 +1,4 @@
-//! How a handle is opened: settings, secrets, trust, and the way to the servers that a URL names.
+//! Opens a handle: settings, credentials, TLS trust, and the route to the servers that a URL names.
 
 #[cfg(feature = "embedded")]
 use std::sync::Mutex;
@@ -27,15 +27,16 @@ use crate::{
     testing::Faults,
 };
 
-/// Where a password is looked for when none is given.
+/// Environment variables that hold the password, or the path of a file with it, if none is set.
 const PASSWORD_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD";
 const PASSWORD_FILE_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD_FILE";
-/// Time-outs that make sense: below, nothing could ever be answered in time; above, nobody waits so long,
-/// and sums of them would overflow.
+/// Accepted time-outs. Below the range no reply could arrive in time; above it, sums of time-outs
+/// could overflow, and no caller waits that long.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
-/// How long several new connections are waited for before the clocks are measured.
+/// Delay between a new connection and the clock measurement, so that several new connections share
+/// one measurement.
 const OFFSET_PAUSE: Duration = Duration::from_millis(50);
-/// How often the servers' clocks are measured.
+/// Interval between measurements of the servers' clocks.
 const OFFSET_AGE: Duration = Duration::from_secs(10);
 
 /// Settings of a connection.
@@ -73,7 +74,7 @@ pub struct Builder<H = Handle> {
 }
 
 impl<H: From<Handle>> Builder<H> {
-    /// Begins a connection to this URL.
+    /// Creates a builder for this URL.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Builder {
@@ -97,83 +98,89 @@ impl<H: From<Handle>> Builder<H> {
         }
     }
 
-    /// What stands before every key and channel of this handle, such as `shop-test:`; nothing
-    /// without it.
+    /// Sets the prefix of every key and channel of this handle, such as `shop-test:`. Default:
+    /// empty.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The ACL user to log in as.
+    /// Sets the ACL user name. Default: the user name in the URL.
     #[must_use]
     pub fn username(mut self, name: impl Into<String>) -> Self {
         self.username = Some(name.into());
         self
     }
 
-    /// The password to log in with. Without one, the URL, the environment variable
-    /// `SEAWALL_REDIS_PASSWORD` and the file named by `SEAWALL_REDIS_PASSWORD_FILE` are looked at.
+    /// Sets the password.
+    ///
+    /// If it is not set, these sources are tried in order: [`password_file`](Self::password_file),
+    /// the URL, the environment variable `SEAWALL_REDIS_PASSWORD`, and the file named by
+    /// `SEAWALL_REDIS_PASSWORD_FILE`.
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// A file whose first line is the password.
+    /// Sets a file whose first line is the password.
     #[must_use]
     pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.password_file = Some(path.into());
         self
     }
 
-    /// The sentinels' own password, where they have one.
+    /// Sets the password of the sentinels. Default: none.
     #[must_use]
     pub fn sentinel_password(mut self, password: impl Into<String>) -> Self {
         self.sentinel_password = Some(password.into());
         self
     }
 
-    /// A PEM file with the authority that signed the server's certificate; the machine's own
-    /// authorities without it.
+    /// Sets a PEM file with the authorities that sign the server's certificate. Default: the
+    /// authorities that the machine trusts.
     #[must_use]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
     }
 
-    /// How long opening a connection may take, from 1 ms to 24 h; 2 s without it.
+    /// Sets the time-out for opening a connection, from 1 ms to 24 h. Default: 2 seconds.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long a reply may take, from 1 ms to 24 h; 1 s without it.
+    /// Sets the time-out for a reply, from 1 ms to 24 h. Default: 1 second.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// How much memory the first levels of all caches of this handle may take together, in bytes of
-    /// values; 64 MiB without it, 0 for none. Caches share it by their
-    /// weights: who does not use its part leaves it to the others.
+    /// Sets the memory limit, in bytes of values, for the local (first) levels of all caches of
+    /// this handle together. Default: 64 MiB; 0 disables them.
+    ///
+    /// The caches share the limit by their weights; a share that one cache does not use is
+    /// available to the others.
     #[must_use]
     pub fn local_max_bytes(mut self, bytes: u64) -> Self {
         self.local_max_bytes = bytes;
         self
     }
 
-    /// The clock that everything under this handle asks.
+    /// Sets the clock that everything under this handle reads. Default: the system clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With an `embedded:` URL: a unix socket on which the engine listens for `redis-cli` and other
-    /// tools, readable by this user alone.
+    /// Sets a Unix socket on which an embedded engine listens for `redis-cli` and other tools.
+    ///
+    /// Only valid with an `embedded:` URL; only the current user can access the socket.
     #[cfg(feature = "embedded")]
     #[must_use]
     pub fn engine_socket(mut self, path: impl Into<PathBuf>) -> Self {
@@ -181,7 +188,7 @@ impl<H: From<Handle>> Builder<H> {
         self
     }
 
-    /// Lets a test cut this handle off from Redis.
+    /// Sets the control with which a test injects faults between this handle and Redis.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn faults(mut self, control: crate::testing::FaultControl) -> Self {
@@ -189,7 +196,7 @@ impl<H: From<Handle>> Builder<H> {
         self
     }
 
-    /// The clock of an embedded engine.
+    /// Sets the clock of an embedded engine.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn engine_clock(mut self, clock: Arc<dyn seawall_engine::Clock>) -> Self {
@@ -197,7 +204,7 @@ impl<H: From<Handle>> Builder<H> {
         self
     }
 
-    /// Connects, and waits for the first answer.
+    /// Connects and waits for the first reply.
     ///
     /// # Errors
     /// As [`Handle::connect`].
@@ -208,11 +215,13 @@ impl<H: From<Handle>> Builder<H> {
         Ok(handle.into())
     }
 
-    /// Makes the handle without waiting for Redis, for a service that must start while it is down. The
-    /// first command connects; until one succeeds, everything behaves as in an outage.
+    /// Creates the handle without waiting for Redis, for a service that must start while Redis is
+    /// down.
+    ///
+    /// The first command connects; until one succeeds, everything behaves as in an outage.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for settings that make no sense, and outside a Tokio runtime.
+    /// [`Error::Invalid`] if a setting is out of range or the call is made outside a Tokio runtime.
     pub fn connect_lazy(self) -> Result<H> {
         Ok(self.open()?.into())
     }
@@ -330,7 +339,8 @@ impl<H: From<Handle>> Builder<H> {
         }
     }
 
-    /// Given, in a file, in the URL, in the environment: the first that there is.
+    /// Returns the first password found: setter, password file, URL, environment variable, file
+    /// named by the environment. An embedded engine has none.
     fn find_password(&self, target: &Target) -> Result<Option<String>> {
         if let Place::Embedded(_) = target.place {
             return Ok(None);
@@ -396,8 +406,8 @@ async fn until_stopped(mut stop: watch::Receiver<bool>, work: impl Future<Output
     }
 }
 
-/// Closes the client when the runtime ends under it: tasks are gone then, nothing is heard any more, and
-/// whoever asks is to be told instead of waiting for ever.
+/// Closes the client when the runtime ends. All tasks are gone then and no reply can arrive, so
+/// callers get an error instead of waiting forever.
 async fn close_with_the_runtime(client: Client, stop: watch::Sender<bool>) {
     struct Guard {
         client: Client,
@@ -405,7 +415,7 @@ async fn close_with_the_runtime(client: Client, stop: watch::Sender<bool>) {
     }
     impl Drop for Guard {
         fn drop(&mut self) {
-            // In an orderly shutdown the client is closed when everybody is done.
+            // In an orderly shutdown `shutdown` closes the client, after all tasks have finished.
             if !self.stop.send_replace(true) {
                 self.client.close();
             }
@@ -413,11 +423,11 @@ async fn close_with_the_runtime(client: Client, stop: watch::Sender<bool>) {
     }
     let mut stopping = stop.subscribe();
     let _guard = Guard { client, stop };
-    // It ends with the handle.
+    // Ends together with the handle.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Hands what was counted to the metrics' recorder every second.
+/// Flushes the counters to the metrics recorder every second.
 async fn keep_counts(client: Client) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -425,8 +435,8 @@ async fn keep_counts(client: Client) {
     }
 }
 
-/// Measures the servers' clocks for the first time. A reply that is late is asked for again within the
-/// limit: on a busy machine the first one may take longer than those to come.
+/// Measures the servers' clocks for the first time. If the reply is late, asks again within
+/// `limit`: on a busy machine the first reply may take longer than later ones.
 async fn first_answer(client: &Client, limit: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -437,8 +447,8 @@ async fn first_answer(client: &Client, limit: Duration) -> Result<()> {
     }
 }
 
-/// Measures the servers' clocks now and then, and when a connection was opened: it may lead to another
-/// server, with another clock.
+/// Measures the servers' clocks periodically and after every new connection, which may lead to
+/// another server with another clock.
 async fn keep_offset(client: Client) {
     let mut connections = client.connections();
     loop {
@@ -450,7 +460,7 @@ async fn keep_offset(client: Client) {
         if let Err(error) = client.measure_offset().await {
             tracing::debug!(%error, "the server's clock cannot be read");
         }
-        // What was opened to measure does not count.
+        // Ignore the connections that the measurement itself opened.
         connections.mark_unchanged();
     }
 }

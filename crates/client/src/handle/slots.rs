@@ -1,8 +1,8 @@
-//! What capabilities keep for a handle: one value of a type for each connection.
+//! Per-connection state of capabilities: one value for each type.
 //!
-//! A handle knows no capability. Whoever needs something that is shared by all its parts on one
-//! connection (the task that renews locks, the memory that caches share) asks for it by its type; the
-//! first one makes it.
+//! The handle knows no capability. A capability that needs state shared by all its parts on one
+//! connection (the task that renews locks, the memory limit that caches share) requests it by type;
+//! the first request creates it.
 
 use std::{
     any::{Any, TypeId},
@@ -11,13 +11,13 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-/// Values by their type.
+/// Values by type.
 #[derive(Default)]
 pub(crate) struct Slots(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl Slots {
-    /// The value of this type, made by `make` when it is asked for the first time. Other slots may be
-    /// asked for meanwhile.
+    /// Returns the value of type `T`; the first call creates it with `make`. `make` may itself
+    /// request other slots.
     pub(crate) fn get_or_make<T: Send + Sync + 'static>(
         &self,
         make: impl FnOnce() -> Arc<T>,

@@ -2,12 +2,13 @@
 --
 -- KEYS[1]  key
 -- ARGV[1]  'hash' or 'set'
--- ARGV[2]  how many members
+-- ARGV[2]  maximum number of members to remove
 --
--- Returns  how many were removed.
+-- Returns  the number of members removed.
 --
--- Atomic only by being a script: it is one so that members need not travel. The choice is random,
--- because a scan from the start again and again would walk over what is empty by now.
+-- Atomicity is not required; this is a script so that the members do not travel to the client.
+-- Members are chosen at random, because repeated scans from the start would walk over hash-table
+-- buckets that are already empty.
 
 local pick = ARGV[1] == 'hash' and 'HRANDFIELD' or 'SRANDMEMBER'
 local members = redis.call(pick, KEYS[1], ARGV[2])

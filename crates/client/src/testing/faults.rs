@@ -1,11 +1,11 @@
-//! Faults on the way to Redis, without a network: outages and lost replies.
+//! Injects faults between the client and Redis without a network: outages and lost replies.
 //!
-//! [`Faults`] sits in the client of every handle; without the feature `testing` it has no size and
-//! does nothing.
+//! Every client contains a [`Faults`]. Without the feature `testing` it is zero-sized and does
+//! nothing.
 
 use crate::error::Result;
 
-/// What may go wrong in one handle's client.
+/// Faults of one handle's client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Faults {
     #[cfg(feature = "testing")]
@@ -41,7 +41,7 @@ mod control {
     use super::{Faults, Result};
     use crate::error::Error;
 
-    /// The switch for faults of one handle; a cheap clone.
+    /// Controls the injected faults of one handle. Cheap to clone.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -65,18 +65,18 @@ mod control {
     }
 
     impl FaultControl {
-        /// From now on Redis cannot be reached: nothing is sent.
+        /// Starts an outage: Redis cannot be reached and nothing is sent.
         pub fn begin_outage(&self) {
             self.state.away.store(true, Ordering::SeqCst);
         }
 
-        /// Redis can be reached again.
+        /// Ends the outage.
         pub fn end_outage(&self) {
             self.state.away.store(false, Ordering::SeqCst);
         }
 
-        /// The replies to the next `count` commands are lost: they are carried out, and nobody
-        /// learns it.
+        /// Loses the replies to the next `count` commands: the server executes them, but the caller
+        /// gets [`Error::Indeterminate`].
         pub fn lose_replies(&self, count: u64) {
             self.state.replies_to_lose.store(count, Ordering::SeqCst);
         }

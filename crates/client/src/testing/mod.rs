@@ -1,4 +1,5 @@
-//! For tests of code that uses the toolkit (feature `testing`): time in your hands, faults on demand.
+//! Support for testing code that uses the toolkit (feature `testing`): a manual clock and injected
+//! faults.
 
 mod faults;
 #[cfg(feature = "testing")]

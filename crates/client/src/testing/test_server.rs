@@ -1,7 +1,7 @@
-//! A server for tests: a private embedded engine, its clock, and the faults.
+//! Test server: a private embedded engine, a manual clock, and fault injection.
 //!
-//! The engine and the toolkit read the same clock, so a lifetime of an hour is over after one call
-//! of [`TestServer::advance`], on both sides.
+//! The engine and the toolkit read the same clock, so one call of [`TestServer::advance`] expires a TTL
+//! of an hour on both sides.
 
 use std::{
     sync::Arc,
@@ -14,7 +14,7 @@ use seawall_resilience::clock::{Clock, ManualTime};
 use super::FaultControl;
 use crate::{Handle, error::Result};
 
-/// A private engine on a clock that is advanced by hand.
+/// A private engine on a manual clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -40,7 +40,7 @@ impl TestServer {
     /// Starts an engine in memory.
     ///
     /// # Errors
-    /// When the engine cannot be started.
+    /// Fails if the engine cannot be started.
     pub async fn start() -> Result<Self> {
         let (clock, time) = Clock::manual();
         let faults = FaultControl::default();
@@ -53,37 +53,38 @@ impl TestServer {
         Ok(TestServer { handle, time, faults })
     }
 
-    /// The handle to test with.
+    /// Returns the handle to test with.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// The faults of that handle.
+    /// Returns the fault control of that handle.
     #[must_use]
     pub fn faults(&self) -> &FaultControl {
         &self.faults
     }
 
-    /// Moves time forward, here and in the engine, and lets whoever waited for it run.
+    /// Advances time in the toolkit and in the engine, and lets the tasks that waited for it run.
     pub async fn advance(&self, by: Duration) {
         self.time.advance(by);
         tokio::task::yield_now().await;
     }
 
-    /// Suspends the machine of the handle for this long, not that of the engine: timers stand still,
-    /// and whatever the engine keeps for a time gets older.
+    /// Simulates a suspension of the client's machine, not of the engine's.
+    ///
+    /// Timers of the handle stand still while the engine's TTLs keep running.
     pub fn suspend(&self, by: Duration) {
         self.time.suspend(by);
     }
 
-    /// Ends the engine.
+    /// Shuts down the handle and the engine.
     pub async fn shutdown(self) {
         self.handle.shutdown().await;
     }
 }
 
-/// The engine's view of a manual clock.
+/// Exposes the manual clock to the engine.
 struct SharedTime {
     time: ManualTime,
     started: Duration,

@@ -1,4 +1,4 @@
-//! The breaker's settings, and which of them make no sense.
+//! Settings of the breaker and their validation.
 
 use std::{
     sync::{Arc, Mutex, atomic::AtomicU64},
@@ -13,9 +13,9 @@ use super::{
 };
 use crate::{InvalidSettings, clock::Clock};
 
-/// The most failures a breaker can be asked to wait for: each is remembered.
+/// Maximum number of failures that can be configured: each is stored.
 const MAX_FAILURES: usize = 10_000;
-/// The most probes in a row that can be asked for.
+/// Maximum number of probes in a row that can be configured.
 const MAX_STEADY_PROBES: u32 = 1_000;
 
 /// Settings of a [`Breaker`].
@@ -44,56 +44,60 @@ impl BreakerBuilder {
         }
     }
 
-    /// How many failures within the window open it; 3 unless said otherwise.
+    /// Sets the number of failures within the window that open the breaker. Default: 3.
     pub fn failures(mut self, failures: usize) -> Self {
         self.rules.failures = failures;
         self
     }
 
-    /// How long a failure counts; 30 s unless said otherwise.
+    /// Sets how long a failure counts. Default: 30 seconds.
     pub fn window(mut self, window: Duration) -> Self {
         self.rules.window = window;
         self
     }
 
-    /// The pause before a probe, after opening and between two of them; 1 s unless said otherwise.
+    /// Sets the pause before a probe, after opening and between two probes. Default: 1 second.
     pub fn probe_every(mut self, pause: Duration) -> Self {
         self.rules.probe_every = pause;
         self
     }
 
-    /// The longest it stays open without a look, 60 s unless said otherwise: a probe that has not
-    /// reported by then has failed, and the next one may go.
+    /// Sets the time limit of a probe, which is the longest time without another probe. Default: 60
+    /// seconds.
+    ///
+    /// A probe that has not reported by then has failed, and the next one may start.
     pub fn open_limit(mut self, limit: Duration) -> Self {
         self.rules.open_limit = limit;
         self
     }
 
-    /// The most probes in a row that must succeed; 4 unless said otherwise. One is enough after a
-    /// plain outage; each time it opens again within a window of closing, twice as many are asked
-    /// for. 1 switches this hysteresis off.
+    /// Sets the maximum number of probes in a row that must succeed. Default: 4.
+    ///
+    /// One is enough after a plain outage; each time the breaker opens again within a window of
+    /// closing, twice as many are required. 1 disables this hysteresis.
     pub fn steady_probes(mut self, most: u32) -> Self {
         self.rules.steady_probes = most;
         self
     }
 
-    /// Calls that take this long count as failures even if they succeed; never unless said.
+    /// Sets the duration from which a call counts as a failure even if it succeeds. Default: none.
     pub fn slow_after(mut self, limit: Duration) -> Self {
         self.slow_after = Some(limit);
         self
     }
 
-    /// The clock to go by; the system's unless said otherwise.
+    /// Sets the clock. Default: the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Builds it.
+    /// Builds the breaker.
     ///
     /// # Errors
     ///
-    /// [`InvalidSettings`] names the setting that is zero or contradicts another.
+    /// [`InvalidSettings`], with the name of the setting that is empty, out of range or contradicts
+    /// another.
     pub fn build(self) -> Result<Breaker, InvalidSettings> {
         let rules = &self.rules;
         let name = &self.name;
@@ -125,7 +129,7 @@ impl BreakerBuilder {
         Ok(self.assemble())
     }
 
-    /// Builds it from settings that are known to be right.
+    /// Builds the breaker from valid settings.
     pub(super) fn assemble(self) -> Breaker {
         let origin = self.clock.now();
         let gauge = metrics::gauge!("seawall_breaker_state", "name" => Arc::clone(&self.name));

@@ -1,7 +1,7 @@
 //! The breaker's rules as a function of time: no clock, no lock, no task.
 //!
-//! Time is a `Duration` since an origin that the owner chooses, and is an argument everywhere, so
-//! the whole behaviour can be written down as a table and checked against a model.
+//! Time is a `Duration` since an origin that the owner chooses, and is passed to every function, so
+//! the whole behaviour can be written as a table and checked against a model.
 //!
 //! ```text
 //!            `failures` within `window`
@@ -11,19 +11,19 @@
 //!     └──────────────────── won `needed` probes in a row ──────────────────┘
 //! ```
 //!
-//! Invariants: at most one probe is out at a time (one that is given up no longer counts, whatever
-//! it reports); two probes start at least `probe_every` apart; what a call reports counts only in
-//! the epoch in which it began, so that calls which hung through an outage cannot reopen a breaker
-//! that has just closed.
+//! Invariants: at most one probe is in flight at a time (one that was given up no longer counts,
+//! whatever it reports); two probes start at least `probe_every` apart; the outcome of a call
+//! counts only in the epoch in which the call began, so calls that hung through an outage cannot
+//! reopen a breaker that has just closed.
 //!
-//! Deliberately absent: a failure *ratio*. It would need every success to be counted, which is the
+//! Deliberately absent: a failure *ratio*. It would require counting every success, which is the
 //! hot path, and a dead backend fails all of its calls anyway.
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::Outcome;
 
-/// The settings, already checked.
+/// The validated settings.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) failures: usize,
@@ -33,7 +33,7 @@ pub(super) struct Rules {
     pub(super) steady_probes: u32,
 }
 
-/// What a call was let through as. Handed back with its outcome.
+/// How a call was admitted. Passed back with its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pass {
     /// An ordinary call of this epoch.
@@ -42,26 +42,26 @@ pub(super) enum Pass {
     Probe(u64),
 }
 
-/// What the machine says to a call that wants in.
+/// The machine's answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Through(Pass),
     Refused { retry_after: Duration },
 }
 
-/// Where the machine stands.
+/// State of the machine.
 #[derive(Debug)]
 enum Phase {
     Closed {
-        /// When the newest failures happened, oldest first; never more than `Rules::failures`.
+        /// Times of the newest failures, oldest first; never more than `Rules::failures`.
         recent: VecDeque<Duration>,
     },
     Open {
         next_probe: Duration,
         probe: Option<Probe>,
-        /// Probes won in a row.
+        /// Successful probes in a row.
         won: u32,
-        /// Probes that must be won in a row to close.
+        /// Successful probes in a row that are required to close.
         needed: u32,
     },
 }
@@ -69,7 +69,7 @@ enum Phase {
 #[derive(Debug)]
 struct Probe {
     number: u64,
-    /// When nobody waits for its outcome any longer.
+    /// When the probe counts as failed if it has not reported.
     given_up_at: Duration,
 }
 
@@ -78,12 +78,12 @@ struct Probe {
 pub(super) struct Machine {
     rules: Rules,
     phase: Phase,
-    /// Grows with every opening and closing.
+    /// Incremented with every opening and closing.
     epoch: u64,
-    /// How often a probe was let out.
+    /// Number of probes started.
     probes: u64,
     closed_at: Option<Duration>,
-    /// Openings in a row that came within one window of the closing before.
+    /// Consecutive openings within one window of the previous closing.
     flaps: u32,
 }
 
@@ -111,11 +111,12 @@ impl Machine {
         matches!(self.phase, Phase::Open { probe: Some(_), .. })
     }
 
-    /// What [`Machine::admit`] would say, without letting anything out: `None` is yes.
+    /// Returns what [`Machine::admit`] would decide, without admitting anything: `None` means
+    /// admitted.
     pub(super) fn refusal(&self, now: Duration) -> Option<Duration> {
         let Phase::Open { next_probe, probe, .. } = &self.phase else { return None };
-        // While a probe is out its outcome is expected any moment: the next look is near, whatever
-        // its limit is.
+        // While a probe is in flight, its outcome may arrive at any moment: the caller should check
+        // again soon, whatever the probe's limit is.
         let (due, at_most) = match probe {
             Some(probe) => (probe.given_up_at, self.rules.probe_every),
             None => (*next_probe, Duration::MAX),
@@ -123,7 +124,7 @@ impl Machine {
         (now < due).then(|| due.saturating_sub(now).min(at_most))
     }
 
-    /// Lets a call through, as a probe if the breaker is open and a look is due.
+    /// Admits a call, as a probe if the breaker is open and a probe is due.
     pub(super) fn admit(&mut self, now: Duration) -> Admission {
         if let Some(retry_after) = self.refusal(now) {
             return Admission::Refused { retry_after };
@@ -132,7 +133,7 @@ impl Machine {
             return Admission::Through(Pass::Ordinary(self.epoch));
         };
         if probe.is_some() {
-            // It was given up: no answer for that long is a failure.
+            // The probe was given up: no answer for that long is a failure.
             *won = 0;
         }
         self.probes += 1;
@@ -144,7 +145,7 @@ impl Machine {
         Admission::Through(Pass::Probe(self.probes))
     }
 
-    /// Takes the outcome of a call that was let through.
+    /// Records the outcome of an admitted call.
     pub(super) fn record(&mut self, pass: Pass, outcome: Outcome, now: Duration) {
         match (pass, outcome) {
             (Pass::Ordinary(_), Outcome::Ok | Outcome::Ignored) => {}
@@ -200,8 +201,8 @@ impl Machine {
                     self.closed_at = Some(now);
                     self.phase = Phase::Closed { recent: VecDeque::new() };
                 } else if *won % 2 == 1 {
-                    // Every other pause is half as long again: probes in step with a backend that
-                    // flaps would only ever see it up.
+                    // After an odd number of successes the pause is half as long again: probes in
+                    // step with a backend that flaps would only ever see it up.
                     *next_probe = next_probe.saturating_add(self.rules.probe_every / 2);
                 }
             }

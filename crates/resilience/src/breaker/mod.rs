@@ -1,16 +1,17 @@
-//! The breaker: stops calling what does not answer, and looks now and then whether it does again.
+//! Circuit breaker: stops calls to a backend that does not answer, and probes whether it answers
+//! again.
 //!
-//! Three failures in 30 s open it. While it is open one call a second goes through as a probe, all
-//! others are refused at once; a probe that succeeds closes it. When it opens again soon after it
-//! closed, twice as many probes in a row must succeed (up to `steady_probes`): a backend that flaps
-//! is held off instead of followed.
+//! Three failures in 30 s open it. While it is open, one call per second goes through as a probe
+//! and all others are refused at once; a probe that succeeds closes it. If it opens again soon
+//! after it closed, twice as many probes in a row must succeed (up to `steady_probes`): a backend
+//! that flaps is kept off instead of followed.
 //!
 //! The closed path, which every call takes, is one atomic load and reads no clock (unless
-//! `slow_after` is set); failures and the open state take one short mutex. The rules themselves
-//! are in `machine.rs` and know no clock.
+//! `slow_after` is set); failures and the open state take one short mutex. The rules themselves are
+//! in `machine.rs` and use no clock.
 //!
-//! Invariants: see `machine.rs`. What counts as a failure is the caller's judgement ([`Outcome`]):
-//! the breaker cannot know a refused connection from a caller's bug.
+//! Invariants: see `machine.rs`. The caller decides what counts as a failure ([`Outcome`]): the
+//! breaker cannot distinguish a refused connection from a bug of the caller.
 
 mod builder;
 mod machine;
@@ -34,27 +35,28 @@ pub use self::builder::BreakerBuilder;
 use self::machine::{Admission, Machine, Pass};
 use crate::clock::{Clock, Moment};
 
-/// What became of a call, as its caller judges it.
+/// Outcome of a call, as its caller judges it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered. An answer such as "no such row" is one.
+    /// The backend answered. An answer such as "no such row" counts as one.
     Ok,
     /// The backend could not be reached, did not answer in time or answered that it cannot work.
     Failed,
-    /// It was answered, but too late to be of use.
+    /// The backend answered, but too late to be of use.
     Slow,
-    /// It says nothing about the backend: a caller's bug, a refused argument, a cancelled call.
+    /// The outcome says nothing about the backend: a bug of the caller, a refused argument, a
+    /// cancelled call.
     Ignored,
 }
 
-/// Where a breaker stands.
+/// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
     /// Calls go through.
     Closed,
     /// Calls are refused.
     Open,
-    /// Calls are refused, and one is out to see whether the backend is back.
+    /// Calls are refused, except one probe that checks whether the backend is back.
     Probing,
 }
 
@@ -76,7 +78,7 @@ pub struct Open {
     pub retry_after: Duration,
 }
 
-/// Stops calling a backend that does not answer. A cheap clone; clones are the same breaker.
+/// Stops calls to a backend that does not answer. Cheap to clone; clones are the same breaker.
 ///
 /// ```
 /// use seawall_resilience::{Breaker, BreakerState, Outcome};
@@ -104,30 +106,33 @@ struct Shared {
     clock: Clock,
     origin: Moment,
     slow_after: Option<Duration>,
-    /// `epoch << 1 | open`, a copy of what the machine says, so that the closed path takes no lock.
+    /// `epoch << 1 | open`, a copy of the machine's state, so that the closed path takes no lock.
     phase: AtomicU64,
     machine: Mutex<Machine>,
     changes: watch::Sender<BreakerState>,
 }
 
 impl Breaker {
-    /// A breaker with the default settings: 3 failures in 30 s open it, one probe a second.
+    /// Creates a breaker with the default settings: 3 failures in 30 s open it, one probe per
+    /// second.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self::builder(name).assemble()
     }
 
-    /// A breaker with settings of its own. The name is the label of its metrics.
+    /// Returns a builder for a breaker with custom settings. The name labels its metrics.
     pub fn builder(name: impl Into<Arc<str>>) -> BreakerBuilder {
         BreakerBuilder::new(name.into())
     }
 
-    /// Asks to make a call. The permit takes its outcome; dropped without one (a cancelled future)
-    /// it counts nothing, and if it was the probe, another may go at the next second.
+    /// Requests permission for a call.
+    ///
+    /// Pass the outcome to the permit. A permit dropped without an outcome (a cancelled future)
+    /// counts nothing; if it was the probe, the next one may start `probe_every` after it.
     ///
     /// # Errors
     ///
-    /// [`Open`] when the breaker is open and no probe is due.
+    /// [`Open`] if the breaker is open and no probe is due.
     pub fn enter(&self) -> Result<Permit, Open> {
         let phase = self.shared.phase.load(Ordering::Acquire);
         let pass = if phase & 1 == 0 {
@@ -143,12 +148,13 @@ impl Breaker {
         Ok(Permit { shared: Arc::clone(&self.shared), pass, entered, open: true })
     }
 
-    /// Whether [`enter`](Self::enter) would refuse now; lets no probe out. For those who must queue
-    /// for something else first.
+    /// Checks whether [`enter`](Self::enter) would refuse now, without starting a probe.
+    ///
+    /// For callers that must queue for something else first.
     ///
     /// # Errors
     ///
-    /// [`Open`] when the breaker is open and no probe is due.
+    /// [`Open`] if the breaker is open and no probe is due.
     pub fn check(&self) -> Result<(), Open> {
         if self.shared.phase.load(Ordering::Acquire) & 1 == 0 {
             return Ok(());
@@ -158,19 +164,21 @@ impl Breaker {
         refusal.map_or(Ok(()), |retry_after| Err(self.refused(retry_after)))
     }
 
-    /// Where the breaker stands.
+    /// Returns the state of the breaker.
     #[must_use]
     pub fn state(&self) -> BreakerState {
         *self.shared.changes.borrow()
     }
 
-    /// Follows the state. A receiver that does not keep up sees the newest state, not each one.
+    /// Returns a receiver that follows the state.
+    ///
+    /// A slow receiver sees the newest state, not every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<BreakerState> {
         self.shared.changes.subscribe()
     }
 
-    /// The name it was built with.
+    /// Returns the name of the breaker.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -198,13 +206,13 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Machine> {
-        // The machine does not panic; and a breaker that panics for ever would be worse than one
-        // that goes on with what it knows.
+        // The machine does not panic. Even if it did, a breaker that continues with its state is
+        // better than one that panics forever.
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a step of the machine and tells everyone if the state changed. Told under the lock, so
-    /// that changes are seen in the order in which they happened.
+    /// Runs a step of the machine and notifies receivers if the state changed. Notifies under the
+    /// lock, so that changes are seen in the order in which they happened.
     fn change<R>(&self, step: impl FnOnce(&mut Machine) -> R) -> R {
         let mut machine = self.lock();
         let result = step(&mut machine);
@@ -241,20 +249,22 @@ impl Shared {
     }
 }
 
-/// A call that was let through. Hand its outcome to [`record`](Self::record).
+/// Permission for one call. Pass its outcome to [`record`](Self::record).
 #[must_use = "a permit that is dropped without an outcome counts nothing"]
 pub struct Permit {
     shared: Arc<Shared>,
     pass: Pass,
-    /// When it was let through; only known if slow calls count.
+    /// When the permit was issued; only set if slow calls count.
     entered: Option<Moment>,
-    /// Its outcome is still to come.
+    /// `true` until the outcome is recorded.
     open: bool,
 }
 
 impl Permit {
-    /// Takes the outcome of the call. [`Outcome::Ok`] becomes [`Outcome::Slow`] by itself when the
-    /// breaker has a `slow_after` and the call took that long.
+    /// Records the outcome of the call.
+    ///
+    /// [`Outcome::Ok`] becomes [`Outcome::Slow`] if the breaker has a `slow_after` and the call
+    /// took that long.
     pub fn record(mut self, outcome: Outcome) {
         let outcome = match outcome {
             Outcome::Ok if self.was_slow() => Outcome::Slow,
@@ -263,7 +273,7 @@ impl Permit {
         self.settle(outcome);
     }
 
-    /// True when this call is the probe of an open breaker.
+    /// Returns `true` if this call is the probe of an open breaker.
     #[must_use]
     pub fn is_probe(&self) -> bool {
         matches!(self.pass, Pass::Probe(_))
@@ -280,7 +290,7 @@ impl Permit {
         self.open = false;
         if let Pass::Ordinary(epoch) = self.pass {
             let fine = matches!(outcome, Outcome::Ok | Outcome::Ignored);
-            // What a call of another epoch saw is history: the machine would not look at it either.
+            // Outcomes of calls from another epoch are outdated: the machine would ignore them too.
             if fine || self.shared.phase.load(Ordering::Acquire) >> 1 != epoch {
                 return;
             }

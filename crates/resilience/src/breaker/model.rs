@@ -1,4 +1,4 @@
-//! The breaker's rules against tables and against a model that keeps the whole history.
+//! Tests the breaker's rules against tables and against a model that keeps the whole history.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn rules() -> Rules {
 
 use Step::{In, Refused};
 
-/// One step of a table: at this time a call is let in and ends at once with this outcome.
+/// One step of a table: at this time a call is admitted and ends at once with this outcome.
 enum Step {
     In(u64, Outcome),
     Refused(u64, u64),
@@ -128,7 +128,7 @@ fn tables() {
             In(11_500, Fine),
             Refused(11_500, 1500),
             In(13_000, Fine),
-            // Still four: that is the most.
+            // Still four: that is the maximum.
             In(13_000, Failed),
             In(13_000, Failed),
             In(13_000, Failed),
@@ -137,7 +137,7 @@ fn tables() {
             In(16_500, Fine),
             Refused(16_500, 1500),
             In(18_000, Fine),
-            // A calm window later one is enough again.
+            // After a calm window one is enough again.
             In(48_000, Failed),
             In(48_000, Failed),
             In(48_000, Failed),
@@ -147,12 +147,12 @@ fn tables() {
     );
 }
 
-/// What happens to a breaker, at random.
+/// A random event for a breaker.
 #[derive(Debug, Clone)]
 enum Event {
     Pass(u64),
     Enter,
-    /// The nth of the calls that are out ends like this.
+    /// The nth of the calls in flight ends with this outcome.
     End(usize, Outcome),
 }
 
@@ -173,7 +173,7 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The model keeps the whole history and looks at it afresh each time.
+    /// The model keeps the whole history and evaluates it from scratch each time.
     #[test]
     fn opens_and_closes_exactly_when_the_model_does(
         events in prop::collection::vec(event(), 1..300),
@@ -185,12 +185,12 @@ proptest! {
         let rules = Rules { failures, window, open_limit, ..rules() };
         let mut machine = Machine::new(rules.clone());
         let mut now = Duration::ZERO;
-        // Calls that are out, with the number of openings and closings they have seen.
+        // Calls in flight, with the number of openings and closings they have seen.
         let mut out: Vec<(Pass, u64)> = Vec::new();
         let mut turns = 0_u64;
         let mut history: Vec<Duration> = Vec::new();
         let mut open = false;
-        // The hysteresis: probes won in a row, openings, and when it last closed.
+        // The hysteresis: successful probes in a row, flaps, and the time of the last closing.
         let (mut won, mut flaps, mut closed_at) = (0, 0, None::<Duration>);
         let mut last_probe: Option<Duration> = None;
         for event in events {
@@ -206,7 +206,7 @@ proptest! {
                         if let Some(last) = last_probe {
                             prop_assert!(now - last >= rules.probe_every);
                         }
-                        // A probe that is still out must have been given up.
+                        // A probe that is still in flight must have been given up.
                         let others = out.iter().filter(|(pass, seen)| {
                             matches!(pass, Pass::Probe(_)) && *seen == turns
                         });

@@ -1,4 +1,4 @@
-//! The breaker with a clock: permits, cancellation, flapping, many threads, settings.
+//! Tests the breaker with a clock: permits, cancellation, flapping, many threads, settings.
 
 use std::{
     collections::HashMap,
@@ -92,8 +92,8 @@ fn a_slow_success_counts_as_a_failure_when_asked_for() {
     }
 }
 
-/// What a minute of a backend that is up and down in turn does to a breaker that is asked a
-/// thousand times a second: how often it opened, and how many calls hit the outage.
+/// Runs a backend that alternates between up and down for a minute, with a thousand calls per
+/// second. Returns how often the breaker opened, and how many calls hit the outage.
 fn flap(breaker: &Breaker, time: &ManualTime, period: u64) -> (u64, u64) {
     let (mut opened, mut hit) = (0, 0);
     for millisecond in 0..60_000_u64 {
@@ -111,15 +111,16 @@ fn flap(breaker: &Breaker, time: &ManualTime, period: u64) -> (u64, u64) {
 
 #[test]
 fn a_flapping_backend_is_held_off() {
-    // In step with the probes, and drifting against them either way. Around 1 Hz it stays open;
-    // elsewhere probes may be lucky four times in a row, which takes four seconds at least.
+    // In step with the probes, and drifting against them in both directions. Around 1 Hz the
+    // breaker stays open; elsewhere four probes in a row may be lucky, which takes at least four
+    // seconds.
     for period in (500..=2000).step_by(50) {
         let (breaker, time) = breaker();
         let (opened, hit) = flap(&breaker, &time, period);
         let most = if (900..=1200).contains(&period) { 4 } else { 14 };
         assert!(opened <= most, "opened {opened} times in a minute of {period} ms flaps");
         assert!(hit <= 90, "{hit} of 30000 calls hit the outage of {period} ms flaps");
-        // Healed: with traffic it is closed after five good seconds at the latest.
+        // Recovered: with traffic the breaker is closed after five good seconds at the latest.
         for _ in 0..=50 {
             if let Ok(permit) = breaker.enter() {
                 permit.record(Outcome::Ok);
@@ -187,7 +188,8 @@ fn many_threads_let_out_one_probe_at_a_time() {
     });
     assert_eq!(most.into_inner(), 1);
     let probes = probes.into_inner();
-    // 16 s have passed; fewer than 16 when a probe's thread had to wait for its turn.
+    // 16 s have passed; there are fewer than 16 probes if a probe's thread had to wait to be
+    // scheduled.
     assert!((1..=16).contains(&probes), "{probes} probes");
 }
 

@@ -1,14 +1,14 @@
-//! The token bucket: how many calls a second a backend gets, and how many at once.
+//! Token bucket: limits the calls per second to a backend, and the size of bursts.
 //!
-//! [`TokenBucket::try_take`] is one compare-and-swap (see `gcra.rs`) and exact however many tasks
-//! take at the same time. [`TokenBucket::take`] waits: in a queue of bounded length, first come,
-//! first served. Only the head of the queue watches the time; it takes nothing before it may, so
-//! there is nothing to give back when a waiter is cancelled anywhere.
+//! [`TokenBucket::try_take`] is one compare-and-swap (see `gcra.rs`) and exact for any number of
+//! concurrent tasks. [`TokenBucket::take`] waits in a queue of bounded length, first come, first
+//! served. Only the head of the queue watches the time. It takes nothing before the tokens are
+//! available, so a waiter that is cancelled at any point has nothing to give back.
 //!
 //! Invariant: in any span of time `t` at most `burst + rate · t` tokens are taken.
 //!
-//! Limit: `try_take` does not stand in the queue and may overtake it. Who needs strict order uses
-//! `take` only.
+//! Limit: `try_take` does not queue and may overtake waiters. Callers that need strict order use
+//! only `take`.
 
 mod gcra;
 mod rate;
@@ -30,29 +30,30 @@ pub use self::rate::Rate;
 use super::InvalidSettings;
 use crate::clock::{Clock, Moment};
 
-/// How many may wait for tokens, unless said otherwise.
+/// Default length of the queue.
 const DEFAULT_QUEUE: usize = 1024;
-/// The longest queue that can be asked for.
+/// Maximum length of the queue.
 const MAX_QUEUE: usize = 1 << 20;
 
-/// Why no tokens were given. Nothing was taken.
+/// Why no tokens were granted. Nothing was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There are not enough tokens, and waiting for them would take too long or the queue is full.
+    /// There are not enough tokens; with [`TokenBucket::take`], waiting would take too long or the
+    /// queue is full.
     #[error("no tokens left, try again in {0:?}")]
     RetryAfter(Duration),
-    /// More tokens at once than the bucket can hold: no waiting will help.
+    /// More tokens than the bucket can hold: waiting cannot help.
     #[error("{asked} tokens asked for at once, the bucket holds {burst}")]
     TooMany {
-        /// How many were asked for.
+        /// Number of requested tokens.
         asked: u64,
-        /// How many there can be at most.
+        /// Maximum number of tokens in the bucket.
         burst: u64,
     },
 }
 
-/// A rate limit within this process. A cheap clone; clones share their tokens.
+/// A rate limit within this process. Cheap to clone; clones share their tokens.
 ///
 /// ```
 /// use seawall_resilience::{Rate, Refusal, TokenBucket, clock::Clock};
@@ -78,15 +79,15 @@ struct Shared {
     clock: Clock,
     origin: Moment,
     settings: ArcSwap<Settings>,
-    /// Held while the rate is changed.
+    /// Locked while the rate is changed.
     changing: Mutex<()>,
-    /// Wakes the head of the queue after such a change.
+    /// Wakes the head of the queue after a change of the rate.
     changed: Notify,
-    /// Places in the queue, its head's included.
+    /// Places in the queue, including that of its head.
     places: Semaphore,
-    /// How many places there are.
+    /// Total number of places.
     queue: usize,
-    /// One permit: whoever holds it is the head of the queue. Fair, as tokio's semaphores are.
+    /// One permit: its holder is the head of the queue. Fair, as tokio's semaphores are.
     head: Semaphore,
 }
 
@@ -97,7 +98,8 @@ struct Settings {
 }
 
 impl TokenBucket {
-    /// A bucket with this rate. It starts full; the name is the label of its metrics.
+    /// Returns a builder for a bucket with this rate, which starts full. The name labels its
+    /// metrics.
     pub fn builder(name: impl Into<Arc<str>>, rate: Rate) -> TokenBucketBuilder {
         TokenBucketBuilder {
             name: name.into(),
@@ -112,17 +114,19 @@ impl TokenBucket {
     ///
     /// # Errors
     ///
-    /// [`Refusal`] when there are not enough, with the time after which there may be.
+    /// [`Refusal`] if there are not enough tokens, with the time after which there may be.
     pub fn try_take(&self, n: u64) -> Result<(), Refusal> {
         self.attempt(n).inspect_err(|_| self.count_refusal())
     }
 
-    /// Takes `n` tokens, waiting for them until `deadline` at most. Waiters are served in the order
-    /// in which they came. Who cannot be served in time is refused at once where that is known.
+    /// Takes `n` tokens and waits for them until `deadline` at most.
+    ///
+    /// Waiters are served in order. A waiter that cannot be served in time is refused at once if
+    /// that is already known.
     ///
     /// # Errors
     ///
-    /// [`Refusal`] when the tokens do not come in time, or too many are waiting already.
+    /// [`Refusal`] if the tokens do not become available in time, or the queue is full.
     ///
     /// # Cancel safety
     ///
@@ -131,11 +135,12 @@ impl TokenBucket {
         self.wait(n, deadline).await.inspect_err(|_| self.count_refusal())
     }
 
-    /// Changes rate and burst. Tokens that are there stay, as far as they fit.
+    /// Changes rate and burst. Available tokens are kept, as far as they fit.
     ///
     /// # Errors
     ///
-    /// [`InvalidSettings`] when one of them is zero or too large; the old ones then stay in force.
+    /// [`InvalidSettings`] if one of them is zero or too large; the old settings then stay in
+    /// force.
     pub fn set_rate(&self, rate: Rate, burst: u64) -> Result<(), InvalidSettings> {
         let gcra = rate.bucket(burst).map_err(|what| invalid(&self.shared.name, &what))?;
         {
@@ -147,31 +152,31 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// The rate in force.
+    /// Returns the current rate.
     #[must_use]
     pub fn rate(&self) -> Rate {
         self.shared.settings.load().rate
     }
 
-    /// The most tokens there can be.
+    /// Returns the maximum number of tokens in the bucket.
     #[must_use]
     pub fn burst(&self) -> u64 {
         self.shared.settings.load().burst
     }
 
-    /// How many tokens could be taken now.
+    /// Returns the number of tokens that could be taken now.
     #[must_use]
     pub fn available(&self) -> u64 {
         self.shared.settings.load().gcra.available(self.now())
     }
 
-    /// How many are waiting in [`take`](Self::take).
+    /// Returns the number of tasks waiting in [`take`](Self::take).
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queue - self.shared.places.available_permits()
     }
 
-    /// The name it was built with.
+    /// Returns the name of the bucket.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
@@ -182,7 +187,7 @@ impl TokenBucket {
     }
 
     fn attempt(&self, n: u64) -> Result<(), Refusal> {
-        // Each turn but the last means that somebody changed the rate meanwhile.
+        // Every iteration but the last means that the rate was changed concurrently.
         loop {
             let settings = self.shared.settings.load();
             if n > settings.burst {
@@ -191,7 +196,7 @@ impl TokenBucket {
             match settings.gcra.take(n, self.now()) {
                 Take::Taken => return Ok(()),
                 Take::Wait(time) => return Err(Refusal::RetryAfter(time)),
-                // Wait for the change to be complete.
+                // Wait until the change is complete.
                 Take::Sealed => {
                     drop(self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner));
                 }
@@ -200,7 +205,7 @@ impl TokenBucket {
     }
 
     async fn wait(&self, n: u64, deadline: Moment) -> Result<(), Refusal> {
-        // Nobody waits: no need for a queue.
+        // No task waits, so no queue is needed.
         if self.shared.head.available_permits() > 0 {
             match self.attempt(n) {
                 Err(Refusal::RetryAfter(time)) if !self.too_late(time, deadline) => {}
@@ -221,10 +226,11 @@ impl TokenBucket {
     }
 
     async fn wait_as_head(&self, n: u64, deadline: Moment) -> Result<(), Refusal> {
-        // Ends: every turn settles, or passes time towards the deadline, or follows a change.
+        // Terminates: every iteration settles, passes time towards the deadline, or follows a
+        // change.
         loop {
             let mut changed = pin!(self.shared.changed.notified());
-            // From here on a change is noticed, also one before the first poll.
+            // From here on a change is noticed, even one before the first poll.
             changed.as_mut().enable();
             let time = match self.attempt(n) {
                 Err(Refusal::RetryAfter(time)) if !self.too_late(time, deadline) => time,
@@ -241,7 +247,7 @@ impl TokenBucket {
         self.shared.clock.now() + after > deadline
     }
 
-    /// When the queue will be through, if everybody in it wants one token.
+    /// Estimates when the queue will be empty, if every waiter wants one token.
     fn estimate(&self) -> Duration {
         self.rate().time_for(self.waiting() as u64 + 1)
     }
@@ -278,29 +284,31 @@ pub struct TokenBucketBuilder {
 }
 
 impl TokenBucketBuilder {
-    /// How many tokens can gather; what comes in 100 ms (at least 1) unless said otherwise.
+    /// Sets the maximum number of tokens that can accumulate. Default: the tokens of 100 ms, at
+    /// least 1.
     pub fn burst(mut self, burst: u64) -> Self {
         self.burst = Some(burst);
         self
     }
 
-    /// How many may wait in [`TokenBucket::take`]; 1024 unless said otherwise, 0 is none.
+    /// Sets the number of tasks that may wait in [`TokenBucket::take`]. Default: 1024; 0 disables
+    /// waiting.
     pub fn queue(mut self, length: usize) -> Self {
         self.queue = length;
         self
     }
 
-    /// The clock to go by; the system's unless said otherwise.
+    /// Sets the clock. Default: the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Builds it.
+    /// Builds the bucket.
     ///
     /// # Errors
     ///
-    /// [`InvalidSettings`] names the setting that is zero or too large.
+    /// [`InvalidSettings`], with the name of the setting that is empty, zero or too large.
     pub fn build(self) -> Result<TokenBucket, InvalidSettings> {
         if self.name.is_empty() {
             return Err(InvalidSettings::new(

@@ -1,7 +1,6 @@
-//! A rate: tokens over time, and which of them a bucket can keep.
+//! A rate, as tokens per time, and which rates a bucket supports.
 //!
-//! Kept as the two numbers that were said, not as a quotient: "5 a minute" has no exact rate a
-//! second.
+//! Stored as the two given numbers, not as a quotient: "5 per minute" has no exact rate per second.
 
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use super::gcra::Gcra;
 /// The highest rate: above it a bucket would measure its own cost.
 const MAX_TOKENS_PER_SECOND: u64 = 100_000_000;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
-/// What the default burst is worth: what comes in 100 ms.
+/// Duration whose tokens form the default burst: 100 ms.
 const DEFAULT_BURST_NANOS: u128 = 100_000_000;
 
-/// Tokens over time, such as 200 a second or 5 a minute.
+/// Tokens per time, such as 200 per second or 5 per minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     tokens: u64,
@@ -21,19 +20,19 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many tokens in this time.
+    /// Creates a rate of this many tokens per `per`.
     #[must_use]
     pub const fn new(tokens: u64, per: Duration) -> Self {
         Self { tokens, per }
     }
 
-    /// So many tokens a second.
+    /// Creates a rate of this many tokens per second.
     #[must_use]
     pub const fn per_second(tokens: u64) -> Self {
         Self::new(tokens, Duration::from_secs(1))
     }
 
-    /// A full bucket with this rate, or what is wrong with the figures.
+    /// Creates a full bucket with this rate, or describes what is wrong with the numbers.
     pub(super) fn bucket(self, burst: u64) -> Result<Gcra, String> {
         let Rate { tokens, per } = self;
         if tokens == 0 || per.is_zero() {
@@ -54,13 +53,13 @@ impl Rate {
         })
     }
 
-    /// What comes in 100 ms, at least one token.
+    /// Returns the tokens of 100 ms, at least one.
     pub(super) fn default_burst(self) -> u64 {
         let burst = u128::from(self.tokens) * DEFAULT_BURST_NANOS / self.per.as_nanos().max(1);
         u64::try_from(burst).unwrap_or(u64::MAX).max(1)
     }
 
-    /// How long so many tokens take to come.
+    /// Returns how long this many tokens take to accumulate.
     pub(super) fn time_for(self, tokens: u64) -> Duration {
         let nanos = self.per.as_nanos().saturating_mul(u128::from(tokens));
         let nanos = nanos / u128::from(self.tokens.max(1));

@@ -1,4 +1,4 @@
-//! The bucket against a model of any window, many tasks, and cancellation.
+//! Tests the bucket against a model of any time window, with many tasks, and under cancellation.
 
 use std::{
     sync::{
@@ -57,7 +57,7 @@ fn a_change_of_the_rate_neither_makes_nor_loses_tokens() {
     assert_eq!(bucket.rate(), Rate::per_second(1));
 }
 
-/// Takes single tokens in four threads until `attempts` each are made; how many they got.
+/// Takes single tokens in four threads, `attempts` times each, and returns how many they got.
 fn storm(attempts: usize, take: impl Fn() -> bool + Sync) -> u64 {
     let (taken, start) = (AtomicU64::new(0), Barrier::new(4));
     std::thread::scope(|scope| {
@@ -100,7 +100,7 @@ fn takes_that_race_with_changes_of_the_rate_are_all_counted() {
         over.store(true, Ordering::Relaxed);
         taken
     });
-    // Time stands still: there were so many, whatever the rate was.
+    // Time stands still: the number of tokens is the same, whatever the rate was.
     assert_eq!(taken, 100_000);
 }
 
@@ -261,7 +261,8 @@ proptest! {
                     }
                     Err(Refusal::RetryAfter(wait)) => {
                         prop_assert!(n <= burst && !wait.is_zero());
-                        // What it says is true: not earlier, and then it works.
+                        // The reported time is exact: a nanosecond earlier fails, and then it
+                        // works.
                         time.advance(wait - Duration::from_nanos(1));
                         prop_assert!(bucket.try_take(n).is_err());
                         time.advance(Duration::from_nanos(1));

@@ -1,37 +1,38 @@
-//! A limit that finds itself: up by one while calls are quick, down by a tenth when they are not.
+//! Adaptive limit: up by one while calls are fast, down by a tenth when they are slow.
 //!
-//! Additive increase, multiplicative decrease, as networks do it: it needs no model of the backend,
-//! and it cannot run away, because what lowers the limit is stronger than what raises it.
+//! Additive increase, multiplicative decrease, as in TCP: it needs no model of the backend and
+//! cannot run away, because the decrease is stronger than the increase.
 //!
 //! Invariants: the limit stays between `floor` and `ceiling`; it is raised only when it was reached
-//! (a limit that nobody touches says nothing); it is lowered at most once per `target`, because all
-//! calls that are slow together are one piece of news.
+//! (a limit that is not reached says nothing); it is lowered at most once per `target`, because all
+//! calls that are slow together are a single signal.
 
 use std::time::Duration;
 
-/// Of the limit, what is left after a slow call: nine tenths.
+/// Fraction of the limit that is kept after a slow call: nine tenths.
 const KEEP: (usize, usize) = (9, 10);
 
-/// The rules and where the limit stands. Time is an argument, since an origin of the owner's.
+/// The rules and the current limit. Time is an argument, measured from an origin that the owner
+/// chooses.
 #[derive(Debug)]
 pub(super) struct Aimd {
     floor: usize,
     ceiling: usize,
     target: Duration,
     limit: usize,
-    /// Quick calls at the limit since it last moved; one round of them raises it.
+    /// Fast calls at the limit since it last changed; as many as the limit raise it.
     quick: usize,
     lowered_at: Option<Duration>,
 }
 
 impl Aimd {
-    /// Starts at the ceiling: what the operator asked for holds until it proves to be too much.
+    /// Starts at the ceiling: the configured limit applies until it proves too high.
     pub(super) fn new(floor: usize, ceiling: usize, target: Duration) -> Self {
         Self { floor, ceiling, target, limit: ceiling, quick: 0, lowered_at: None }
     }
 
-    /// Takes note of a call that ended now, and returns the limit. `busy` is how many calls were
-    /// running, itself included.
+    /// Records a call that ended now, and returns the limit. `busy` is the number of running calls,
+    /// including this one.
     pub(super) fn observe(&mut self, took: Duration, busy: usize, now: Duration) -> usize {
         if took > self.target {
             let news = self.lowered_at.is_none_or(|last| now.saturating_sub(last) >= self.target);

@@ -1,4 +1,4 @@
-//! The bulkhead's settings, and which of them make no sense.
+//! Settings of the bulkhead and their validation.
 
 use std::{
     sync::{Arc, Mutex},
@@ -10,9 +10,9 @@ use tokio::sync::Semaphore;
 use super::{Adaptive, Bulkhead, Shared, aimd::Aimd};
 use crate::{InvalidSettings, clock::Clock};
 
-/// The highest limit and the longest queue that can be asked for.
+/// Maximum limit and maximum length of the queue.
 const MAX_SIZE: usize = 1 << 20;
-/// How long a call waits for its turn, unless said otherwise.
+/// Default time that a call waits for a slot.
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Settings of a [`Bulkhead`].
@@ -41,42 +41,43 @@ impl BulkheadBuilder {
         }
     }
 
-    /// How many calls may wait for a slot; as many as there are slots unless said otherwise.
+    /// Sets the number of calls that may wait for a slot. Default: the number of slots.
     pub fn queue(mut self, length: usize) -> Self {
         self.queue = Some(length);
         self
     }
 
-    /// How long a call may wait for a slot; 1 s unless said otherwise.
+    /// Sets how long a call may wait for a slot. Default: 1 second.
     pub fn max_wait(mut self, time: Duration) -> Self {
         self.max_wait = Some(time);
         self
     }
 
-    /// Lowers the limit while calls take longer than this, and raises it again up to what was asked
-    /// for; the limit is fixed unless said.
+    /// Sets the target latency: the limit is lowered while calls take longer, and raised again up
+    /// to the configured limit. Default: none, the limit is fixed.
     pub fn target_latency(mut self, target: Duration) -> Self {
         self.target_latency = Some(target);
         self
     }
 
-    /// The lowest the limit may go with a `target_latency`; 1 unless said otherwise.
+    /// Sets the lowest limit with a `target_latency`. Default: 1.
     pub fn floor(mut self, floor: usize) -> Self {
         self.floor = Some(floor);
         self
     }
 
-    /// The clock to go by; the system's unless said otherwise.
+    /// Sets the clock. Default: the system clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Builds it.
+    /// Builds the bulkhead.
     ///
     /// # Errors
     ///
-    /// [`InvalidSettings`] names the setting that is zero, too large or contradicts another.
+    /// [`InvalidSettings`], with the name of the setting that is empty, zero, too large or
+    /// contradicts another.
     pub fn build(self) -> Result<Bulkhead, InvalidSettings> {
         let Self { name, limit, queue, max_wait, target_latency, floor, clock } = self;
         if name.is_empty() {
@@ -112,7 +113,7 @@ impl BulkheadBuilder {
             }
             (None, None) => None,
         };
-        // A time of zero says "nobody waits" as well as a queue of zero does.
+        // A `max_wait` of zero disables waiting just as a queue of zero does.
         let default_queue = if max_wait == Some(Duration::ZERO) { 0 } else { limit };
         let queue = queue.unwrap_or(default_queue);
         let origin = clock.now();

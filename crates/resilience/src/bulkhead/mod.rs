@@ -1,13 +1,14 @@
-//! The bulkhead: how many calls at a time a backend gets, and how many may wait for their turn.
+//! Bulkhead: limits the concurrent calls to a backend, and how many calls may wait.
 //!
-//! A fair semaphore with a queue that is bounded twice, in length and in time: under overload the
-//! surplus is told so at once, instead of waiting for an answer that nobody wants any more.
+//! A fair semaphore with a queue that is bounded in length and in time: under overload the surplus
+//! is refused at once, instead of waiting for an answer that no caller needs any more.
 //!
-//! With `target_latency` the limit adapts (see `aimd.rs`): the backend's slowness is then what
-//! limits its load. Lowering cannot interrupt calls that run; slots are withheld as they come back.
+//! With `target_latency` the limit adapts (see `aimd.rs`): the backend's latency then limits its
+//! load. Lowering the limit cannot interrupt running calls; slots are withheld as they are given
+//! back.
 //!
-//! Invariants: never more than `limit` slots are out; never more than `queue` calls wait, none
-//! longer than `max_wait`; a slot or a place that is dropped anywhere comes back.
+//! Invariants: never more than `limit` slots are in use; never more than `queue` calls wait, none
+//! longer than `max_wait`; a slot or a place in the queue is given back wherever it is dropped.
 
 mod aimd;
 mod builder;
@@ -26,25 +27,26 @@ use self::aimd::Aimd;
 pub use self::builder::BulkheadBuilder;
 use crate::clock::{Clock, Moment};
 
-/// What a caller is told to wait at least before coming again.
+/// Minimum time after which a refused caller is told to retry.
 const MIN_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// There is no slot: the call was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Full {
-    /// All slots are taken, and so are all places in the queue.
+    /// All slots are in use, and the queue is full or the caller did not wait
+    /// ([`Bulkhead::try_enter`]).
     #[error("too many calls at a time, and too many waiting")]
     Queue,
     /// No slot became free in time.
     #[error("too many calls at a time, waited {waited:?}")]
     Waited {
-        /// How long it was waited for.
+        /// How long the caller waited.
         waited: Duration,
     },
 }
 
-/// Limits how many calls run at a time. A cheap clone; clones share their slots.
+/// Limits the number of concurrent calls. Cheap to clone; clones share their slots.
 ///
 /// ```
 /// use seawall_resilience::{Bulkhead, Full};
@@ -75,15 +77,15 @@ struct Shared {
     adaptive: Option<Mutex<Adaptive>>,
 }
 
-/// The limit that moves, and how the semaphore follows it.
+/// The adaptive limit, and the number of slots that follows it.
 struct Adaptive {
     aimd: Aimd,
-    /// Slots that exist: in the semaphore or out.
+    /// Slots that exist, free or in use.
     slots: usize,
 }
 
 impl Bulkhead {
-    /// A bulkhead with so many slots. The name is the label of its metrics.
+    /// Returns a builder for a bulkhead with `limit` slots. The name labels its metrics.
     pub fn builder(name: impl Into<Arc<str>>, limit: usize) -> BulkheadBuilder {
         BulkheadBuilder::new(name.into(), limit)
     }
@@ -92,16 +94,16 @@ impl Bulkhead {
     ///
     /// # Errors
     ///
-    /// [`Full`] when none is.
+    /// [`Full`] if none is free.
     pub fn try_enter(&self) -> Result<Slot, Full> {
         self.free_slot().ok_or_else(|| self.refused(Full::Queue))
     }
 
-    /// Takes a slot, waiting for its turn for `max_wait` and until `deadline` at most.
+    /// Takes a slot, waiting for it until `deadline` and for `max_wait` at most.
     ///
     /// # Errors
     ///
-    /// [`Full`] when too many wait already or no slot became free in time.
+    /// [`Full`] if the queue is full or no slot became free in time.
     ///
     /// # Cancel safety
     ///
@@ -127,31 +129,31 @@ impl Bulkhead {
         }
     }
 
-    /// Slots that are out.
+    /// Returns the number of slots in use.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.in_flight()
     }
 
-    /// Calls that wait for a slot.
+    /// Returns the number of calls that wait for a slot.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.queue - self.shared.places.available_permits()
     }
 
-    /// The limit in force; less than was asked for only with a `target_latency`.
+    /// Returns the current limit. It is below the configured one only with a `target_latency`.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.shared.adapt(|adaptive| adaptive.slots).unwrap_or(self.shared.limit)
     }
 
-    /// The name it was built with.
+    /// Returns the name of the bulkhead.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// What to tell a caller who was refused: as long as others wait for their turn.
+    /// Returns the time after which a refused caller may retry: `max_wait`, at least 100 ms.
     #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.shared.max_wait.max(MIN_RETRY_AFTER)
@@ -197,14 +199,14 @@ impl Shared {
         slots.saturating_sub(self.slots.available_permits())
     }
 
-    /// Takes back the permit of a call that ran since `entered`, and moves the limit.
+    /// Takes back the permit of a call that ran since `entered`, and adapts the limit.
     fn come_back(&self, permit: OwnedSemaphorePermit, entered: Moment) {
         let now = self.clock.now();
         self.adapt(|adaptive| {
             let busy = adaptive.slots.saturating_sub(self.slots.available_permits());
             let wanted = adaptive.aimd.observe(now.since(entered), busy, now.since(self.origin));
             if wanted < adaptive.slots {
-                // Idle slots go first, then this one; the rest as others come back.
+                // Remove idle slots first, then this one; the rest as other slots are given back.
                 let surplus = adaptive.slots - wanted;
                 adaptive.slots -= self.slots.forget_permits(surplus);
                 if adaptive.slots > wanted {
@@ -221,24 +223,24 @@ impl Shared {
     }
 }
 
-/// A call that runs. Drop it when the call has ended.
+/// A running call. Drop it when the call has ended.
 #[must_use = "a slot that is dropped at once limits nothing"]
 pub struct Slot {
-    /// There until it is dropped.
+    /// Present until the slot is dropped.
     permit: Option<OwnedSemaphorePermit>,
-    /// When the call began; only known if the limit adapts, and once it has begun.
+    /// When the call began; only set if the limit adapts, and once the call has begun.
     entered: Option<Moment>,
     shared: Arc<Shared>,
 }
 
 impl Slot {
-    /// The call has not begun yet: its holder waits for something else. That time is not the
-    /// backend's, and must not lower the limit.
+    /// Marks that the call has not begun, because its holder waits for something else. That time
+    /// must not count as the backend's latency and lower the limit.
     pub(super) fn pause(&mut self) {
         self.entered = None;
     }
 
-    /// The call begins now.
+    /// Marks that the call begins now.
     pub(super) fn begin(&mut self) {
         self.entered = self.shared.adaptive.is_some().then(|| self.shared.clock.now());
     }

@@ -1,4 +1,4 @@
-//! The bulkhead under many tasks, its bounds, and cancellation.
+//! Tests the bulkhead with many tasks, at its bounds, and under cancellation.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -60,7 +60,7 @@ async fn cancelling_leaves_nothing_behind() {
     for waiter in &mut waiters {
         assert!(poll!(waiter).is_pending());
     }
-    // The middle one goes while it waits, the first when it was already given the slot.
+    // The middle waiter is dropped while it waits, the first after it was already given the slot.
     drop(waiters.remove(1));
     assert_eq!(bulkhead.waiting(), 2);
     drop(slot);

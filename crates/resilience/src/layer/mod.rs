@@ -1,15 +1,16 @@
-//! The pipeline as a tower layer, for servers (axum) and clients alike.
+//! The resilience pipeline as a tower layer, for servers (axum) and clients.
 //!
-//! [`GuardLayer`] fails with a typed [`CallError`]; [`GuardLayer::respond`] makes it one that
-//! answers with a response of the user's making instead, and so keeps the inner service's error
-//! type, which axum needs to be `Infallible`.
+//! [`GuardLayer`] fails with a typed [`CallError`]. [`GuardLayer::respond`] converts it into a
+//! layer that answers with a response built by the user instead, and so keeps the inner service's
+//! error type, which axum requires to be `Infallible`.
 //!
-//! `poll_ready` is the inner service's: admission is decided in `call`, because a place that is
-//! taken in `poll_ready` is held for as long as the caller likes, called or not. The service that
-//! was polled is the one that is called (a fresh clone takes its place), as tower asks.
+//! `poll_ready` is that of the inner service: admission is decided in `call`, because a slot taken
+//! in `poll_ready` would be held for as long as the caller likes, whether it calls or not. The
+//! service that was polled is the one that is called (a fresh clone replaces it), as tower
+//! requires.
 //!
-//! The time limit and the slot last until the response's head is there. A body that streams on is
-//! the inner service's business.
+//! The time limit and the slot last until the response's head is available. A streaming body is the
+//! responsibility of the inner service.
 
 #[cfg(test)]
 mod tests;
@@ -27,33 +28,33 @@ use tower_service::Service;
 
 use super::{CallError, Outcome, ResiliencePipeline, Shed};
 
-/// What the services return: futures of unnamed types.
+/// Return type of the services: futures of unnamed types.
 type BoxFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-/// Why a request has no answer of the inner service's.
+/// Why a request has no answer from the inner service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
     /// The inner service was not called.
     Shed(Shed),
-    /// It was called and did not answer in time.
+    /// The inner service was called and did not answer in time.
     DeadlineExceeded {
-        /// How long it had.
+        /// How long it ran.
         ran: Duration,
     },
 }
 
-/// Judges a result by its error alone: an error counts against the service, a response does not.
+/// Judges a result by its error only: an error counts against the service, a response does not.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ByError;
 
-/// Judges HTTP by its status: what says that the server cannot work counts against it.
+/// Judges an HTTP response by its status: a server error counts against the service.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ByStatus;
 
-/// Says what a result means for the breaker. Closures of the fitting type do as well.
+/// Decides what a result means for the breaker. Implemented for closures of the matching type.
 pub trait Judge<T, E> {
-    /// What the result means.
+    /// Returns the outcome for the breaker.
     fn judge(&self, result: &Result<T, E>) -> Outcome;
 }
 
@@ -67,7 +68,7 @@ impl<B, E> Judge<Response<B>, E> for ByStatus {
     fn judge(&self, result: &Result<Response<B>, E>) -> Outcome {
         let Ok(response) = result else { return Outcome::Failed };
         match response.status() {
-            // Asked for the wrong thing, answered properly.
+            // The client asked for something unsupported, and the server answered properly.
             StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => Outcome::Ok,
             status if status.is_server_error() => Outcome::Failed,
             _ => Outcome::Ok,
@@ -81,7 +82,7 @@ impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Judge<T, E> for F {
     }
 }
 
-/// A pipeline around a tower service.
+/// Runs a tower service in a [`ResiliencePipeline`].
 ///
 /// ```
 /// use std::{convert::Infallible, time::Duration};
@@ -117,7 +118,7 @@ pub struct GuardLayer<J = ByError> {
 }
 
 impl GuardLayer {
-    /// A layer that runs each request in the pipeline, and for at most this long.
+    /// Creates a layer that runs each request in the pipeline, for at most `time_limit`.
     #[must_use]
     pub fn new(pipeline: ResiliencePipeline, time_limit: Duration) -> Self {
         Self { pipeline, time_limit, judge: ByError }
@@ -125,13 +126,13 @@ impl GuardLayer {
 }
 
 impl<J> GuardLayer<J> {
-    /// Judges results differently: [`ByStatus`], or a closure.
+    /// Sets how results are judged: [`ByStatus`], or a closure. Default: [`ByError`].
     #[must_use]
     pub fn judge<K>(self, judge: K) -> GuardLayer<K> {
         GuardLayer { pipeline: self.pipeline, time_limit: self.time_limit, judge }
     }
 
-    /// Answers with a response where it would fail with [`CallError::Shed`] or
+    /// Answers with a response instead of failing with [`CallError::Shed`] or
     /// [`CallError::DeadlineExceeded`].
     #[must_use]
     pub fn respond<R, T>(self, respond: R) -> RespondLayer<J, R>
@@ -150,7 +151,7 @@ impl<S, J: Clone> Layer<S> for GuardLayer<J> {
     }
 }
 
-/// The service that [`GuardLayer`] makes.
+/// The service created by [`GuardLayer`].
 #[derive(Debug, Clone)]
 pub struct GuardService<S, J = ByError> {
     inner: S,
@@ -186,7 +187,7 @@ where
     }
 }
 
-/// [`GuardLayer`] with a response for those who are refused.
+/// A [`GuardLayer`] that answers refused requests with a response.
 #[derive(Debug, Clone)]
 pub struct RespondLayer<J, R> {
     guard: GuardLayer<J>,
@@ -201,7 +202,7 @@ impl<S, J: Clone, R: Clone> Layer<S> for RespondLayer<J, R> {
     }
 }
 
-/// The service that [`RespondLayer`] makes.
+/// The service created by [`RespondLayer`].
 #[derive(Debug, Clone)]
 pub struct RespondService<S, J, R> {
     guarded: GuardService<S, J>,
@@ -226,7 +227,7 @@ where
     type Future = BoxFuture<S::Response, S::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        // What a guard says of its readiness is what its inner service says.
+        // The readiness of the guard is that of its inner service.
         self.guarded.inner.poll_ready(cx)
     }
 

@@ -1,4 +1,4 @@
-//! The layers on a service that insists on being polled ready before each call.
+//! Tests the layers on a service that must be polled ready before each call.
 
 use std::{convert::Infallible, future::poll_fn};
 
@@ -13,7 +13,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Panics when it is called without having been polled ready; a clone is not ready.
+/// Panics if it is called without having been polled ready; a clone is not ready.
 struct Strict {
     ready: bool,
     status: StatusCode,
@@ -168,7 +168,7 @@ fn status_codes_are_judged_by_what_they_say_of_the_server() {
     assert_eq!(ByStatus.judge(&Err::<Response<()>, _>("gone")), Outcome::Failed);
 }
 
-/// What axum's `Router::layer` asks of a layer.
+/// Checks what axum's `Router::layer` requires of a layer.
 #[test]
 fn fits_axum() {
     fn axum_layer<L>(_: L)

@@ -1,13 +1,13 @@
-//! The pipeline's settings, and which of them make no sense.
+//! Settings of the pipeline and their validation.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Parts, ResiliencePipeline};
 use crate::{Breaker, Bulkhead, InvalidSettings, TokenBucket, clock::Clock};
 
-/// How long a call must have had before its deadline counts against the backend.
+/// Default time that a call must have run before its deadline counts against the backend.
 const DEFAULT_FAIR_TIME: Duration = Duration::from_millis(100);
-/// How long a call waits for a token, unless said otherwise.
+/// Default time that a call waits for a token.
 const DEFAULT_TOKEN_WAIT: Duration = Duration::from_millis(100);
 
 /// Settings of a [`ResiliencePipeline`].
@@ -36,50 +36,52 @@ impl ResiliencePipelineBuilder {
         }
     }
 
-    /// Stop calling when the backend does not answer.
+    /// Adds a breaker, which stops calls when the backend does not answer.
     pub fn breaker(mut self, breaker: Breaker) -> Self {
         self.breaker = Some(breaker);
         self
     }
 
-    /// Limit the rate.
+    /// Adds a token bucket, which limits the rate.
     pub fn bucket(mut self, bucket: TokenBucket) -> Self {
         self.bucket = Some(bucket);
         self
     }
 
-    /// Limit how many calls run at a time.
+    /// Adds a bulkhead, which limits the number of concurrent calls.
     pub fn bulkhead(mut self, bulkhead: Bulkhead) -> Self {
         self.bulkhead = Some(bulkhead);
         self
     }
 
-    /// How long a call may wait for a token of the bucket; 100 ms unless said otherwise. It holds
-    /// its slot of the bulkhead meanwhile.
+    /// Sets how long a call may wait for a token of the bucket. Default: 100 ms.
+    ///
+    /// The call holds its slot of the bulkhead in the meantime.
     pub fn token_wait(mut self, time: Duration) -> Self {
         self.token_wait = Some(time);
         self
     }
 
-    /// How long a call must have run for its deadline to count as the backend's failure; 100 ms
-    /// unless said otherwise.
+    /// Sets how long a call must have run for its deadline to count as a failure of the backend.
+    /// Default: 100 ms.
     pub fn fair_time(mut self, time: Duration) -> Self {
         self.fair_time = Some(time);
         self
     }
 
-    /// The clock that deadlines are told by; the system's unless said otherwise. Its parts have
-    /// their own, which should be the same.
+    /// Sets the clock for deadlines. Default: the system clock.
+    ///
+    /// The parts have their own clocks, which should be the same.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Builds it.
+    /// Builds the pipeline.
     ///
     /// # Errors
     ///
-    /// [`InvalidSettings`] names the setting that has no part to apply to.
+    /// [`InvalidSettings`], with the name of the setting that is empty or has no part to apply to.
     pub fn build(self) -> Result<ResiliencePipeline, InvalidSettings> {
         let name = self.name;
         if name.is_empty() {

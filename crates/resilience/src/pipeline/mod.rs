@@ -1,15 +1,15 @@
-//! The pipeline: breaker, rate, concurrency and deadline around one call.
+//! Resilience pipeline: breaker, rate, concurrency and deadline around one call.
 //!
-//! The order matters. First a look at the breaker, so that nobody queues for a backend that is
-//! gone; then a slot; then a token, which is thus never spent on a call that finds no slot; last the
-//! breaker's permit, so that a probe never waits in a queue of ours.
+//! The order matters. First the breaker is checked, so that no call queues for a dead backend; then
+//! a slot is taken; then a token, which is thus never spent on a call that finds no slot; last the
+//! breaker's permit, so that a probe never waits in one of these queues.
 //!
-//! Invariants: a [`Shed`] call was not begun. A call that was begun and did not end in time is
-//! [`CallError::DeadlineExceeded`]: its future was dropped, what it had sent may have been carried
-//! out. Whatever happens, also a panic or a dropped future, slot and permit come back.
+//! Invariants: a [`Shed`] call was not started. A call that was started and did not end in time is
+//! [`CallError::DeadlineExceeded`]: its future was dropped, and what it had sent may have been
+//! executed. In every case, including a panic or a dropped future, slot and permit are given back.
 //!
 //! A deadline that passes counts against the backend only if the call had `fair_time` to succeed:
-//! callers who come with no time left must not open the breaker for everybody.
+//! callers that arrive with no time left must not open the breaker for all others.
 
 mod builder;
 #[cfg(test)]
@@ -21,22 +21,23 @@ pub use self::builder::ResiliencePipelineBuilder;
 use super::{Breaker, Bulkhead, Open, Outcome, Permit, Refusal, Slot, TokenBucket};
 use crate::clock::{Clock, Moment};
 
-/// Which limit turned a call away.
+/// The limit that rejected a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ShedReason {
     /// The breaker is open: the backend does not answer.
     Breaker,
-    /// The rate is used up.
+    /// The rate limit is exhausted.
     Rate,
-    /// Too many calls at a time.
+    /// Too many concurrent calls.
     Concurrency,
-    /// The deadline had passed before the call could begin.
+    /// The deadline had already passed when the call arrived. If it passes while the call waits,
+    /// the reason is the limit it waited for.
     Deadline,
 }
 
 impl ShedReason {
-    /// A word for labels and logs.
+    /// Returns the name for labels and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -48,35 +49,37 @@ impl ShedReason {
     }
 }
 
-/// The call was turned away before it began; nothing was done.
+/// The call was rejected before it started; nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("shed by the {} limit, try again in {retry_after:?}", .reason.as_str())]
 pub struct Shed {
-    /// Which limit it was.
+    /// The limit that rejected it.
     pub reason: ShedReason,
-    /// When it may be worth trying again.
+    /// When a retry may succeed.
     pub retry_after: Duration,
 }
 
-/// Why a governed call has no answer. Exhaustive: a call is not begun, does not end, or fails.
+/// Why a call has no answer.
+///
+/// Exhaustive: a call is not started, does not end, or fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError<E> {
-    /// It was not begun.
+    /// The call was not started.
     #[error(transparent)]
     Shed(Shed),
-    /// It was begun and did not end in time; it may have been carried out.
+    /// The call was started and did not end in time; it may have been executed.
     #[error("no answer within {ran:?}, by the deadline")]
     DeadlineExceeded {
-        /// How long it ran.
+        /// How long the call ran.
         ran: Duration,
     },
-    /// It failed by itself.
+    /// The call itself failed.
     #[error("the call failed")]
     Failed(#[source] E),
 }
 
 impl<E> CallError<E> {
-    /// The shed, if that is what it was.
+    /// Returns the [`Shed`] if the call was not started.
     #[must_use]
     pub fn shed(&self) -> Option<Shed> {
         match self {
@@ -86,7 +89,7 @@ impl<E> CallError<E> {
     }
 }
 
-/// Runs calls to a backend within its limits. A cheap clone; clones share the limits.
+/// Runs calls to a backend within its limits. Cheap to clone; clones share the limits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -127,23 +130,25 @@ struct Parts {
 
 /// What a call holds while it runs.
 struct Admitted {
-    /// Ahead of the slot: its outcome is known before the next call gets in.
+    /// Declared before the slot, so that its outcome is known before the next call enters.
     permit: Option<Permit>,
     _slot: Option<Slot>,
 }
 
 impl ResiliencePipeline {
-    /// A pipeline without limits, to which limits are added. The name is the label of its metrics.
+    /// Returns a builder for a pipeline, which has no limits at first. The name labels its metrics.
     pub fn builder(name: impl Into<Arc<str>>) -> ResiliencePipelineBuilder {
         ResiliencePipelineBuilder::new(name.into())
     }
 
-    /// Runs `work` within the limits, until `deadline` at most. Every error of the work counts
-    /// against the backend; see [`call_judged`](Self::call_judged) where that is not right.
+    /// Runs `work` within the limits, until `deadline` at most.
+    ///
+    /// Every error of the work counts against the backend; use [`call_judged`](Self::call_judged)
+    /// where that is not correct.
     ///
     /// # Errors
     ///
-    /// [`CallError`] says whether the call was begun at all.
+    /// [`CallError`], which tells whether the call was started at all.
     ///
     /// # Cancel safety
     ///
@@ -160,7 +165,7 @@ impl ResiliencePipeline {
         self.call_judged(deadline, judge, work).await
     }
 
-    /// As [`call`](Self::call), with a time from now instead of a deadline.
+    /// Like [`call`](Self::call), with a duration from now instead of a deadline.
     ///
     /// # Errors
     ///
@@ -173,8 +178,8 @@ impl ResiliencePipeline {
         self.call(self.parts.clock.now() + time, work).await
     }
 
-    /// As [`call`](Self::call); `judge` says what a result means for the backend, so that a caller's
-    /// bug does not open the breaker.
+    /// Like [`call`](Self::call), but `judge` decides what a result means for the backend, so that
+    /// a bug of the caller does not open the breaker.
     ///
     /// # Errors
     ///
@@ -207,25 +212,25 @@ impl ResiliencePipeline {
         result.map_err(CallError::Failed)
     }
 
-    /// The clock that deadlines are told by.
+    /// Returns the clock used for deadlines.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.parts.clock
     }
 
-    /// The breaker, if it has one.
+    /// Returns the breaker, if there is one.
     #[must_use]
     pub fn breaker(&self) -> Option<&Breaker> {
         self.parts.breaker.as_ref()
     }
 
-    /// The token bucket, if it has one: to change its rate at run time.
+    /// Returns the token bucket, if there is one; use it to change the rate at run time.
     #[must_use]
     pub fn bucket(&self) -> Option<&TokenBucket> {
         self.parts.bucket.as_ref()
     }
 
-    /// The bulkhead, if it has one.
+    /// Returns the bulkhead, if there is one.
     #[must_use]
     pub fn bulkhead(&self) -> Option<&Bulkhead> {
         self.parts.bulkhead.as_ref()
@@ -266,7 +271,7 @@ impl ResiliencePipeline {
             bucket.take(1, until).await.map_err(|refusal| {
                 let retry_after = match refusal {
                     Refusal::RetryAfter(time) => time,
-                    // One token always fits: a burst of zero cannot be built.
+                    // One token always fits: a bucket with a burst of zero cannot be built.
                     Refusal::TooMany { .. } => Duration::ZERO,
                 };
                 shed(ShedReason::Rate, retry_after)

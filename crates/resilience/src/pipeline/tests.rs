@@ -1,4 +1,4 @@
-//! The pipeline: each limit sheds, nothing that was shed ran, nothing is left behind.
+//! Tests the pipeline: each limit sheds, nothing that was shed ran, nothing is left behind.
 
 use std::{
     future::pending,
@@ -21,7 +21,7 @@ struct Bench {
     time: ManualTime,
 }
 
-/// 2 slots and 2 places, 10 calls a second and 10 at once, 3 failures.
+/// 2 slots and 2 places, 10 calls per second with bursts of 10, 3 failures.
 fn bench() -> Bench {
     let (clock, time) = Clock::manual();
     let breaker = Breaker::builder("test").clock(clock.clone()).build().unwrap();
@@ -186,7 +186,7 @@ async fn dropping_the_future_at_every_await_leaves_nothing_behind() {
             drop(call);
             drop(held);
             bench.nothing_is_left();
-            // Nothing was counted: the next one, after the next probe's time, goes through.
+            // Nothing was counted: the next call, when the next probe is due, goes through.
             bench.time.advance(SECOND);
             assert_eq!(bench.fine().await, Ok(7), "probe {as_probe}, stopped at {stop_at}");
             assert_eq!(bench.breaker.state(), BreakerState::Closed);
@@ -213,7 +213,7 @@ async fn a_panic_gives_everything_back() {
     assert_eq!(bench.fine().await, Ok(7));
 }
 
-/// The database during an outage of the cache: 50 callers that come again and again.
+/// The database during an outage of the cache: 50 callers that call repeatedly.
 #[tokio::test]
 async fn many_callers_stay_within_the_rate() {
     let (clock, time) = Clock::manual();
@@ -245,7 +245,7 @@ async fn many_callers_stay_within_the_rate() {
             })
         })
         .collect();
-    // The last of them may still wait for a token when the two seconds are over.
+    // The last callers may still wait for a token when the two seconds are over.
     while !callers.iter().all(tokio::task::JoinHandle::is_finished) {
         time.advance(MS);
         tokio::task::yield_now().await;
@@ -275,7 +275,7 @@ async fn waiting_for_a_token_is_not_the_backends_slowness() {
         assert!(poll!(call).is_pending());
     }
     time.advance(MS * 100);
-    // One gets its token, the other has waited in vain.
+    // One call gets its token; the other waited until its limit.
     assert_eq!(calls.remove(0).await, Ok(()));
     assert!(calls.remove(0).await.unwrap_err().shed().is_some());
     assert_eq!(pipeline.bulkhead().unwrap().limit(), 10);

@@ -1,11 +1,11 @@
-//! Following what nodes say about where a command belongs.
+//! Follows redirections (`MOVED`, `ASK`) to the node that owns a command's slot.
 //!
-//! A pipeline that meets a slot on the move comes back with many redirections at once. They are
-//! followed together, one pipeline for each node that is named; what is redirected once more is
-//! followed one by one, which takes care of waiting and of giving up.
+//! A pipeline that hits a moving slot returns with many redirections at once. They are followed
+//! together, in one pipeline per target node. Commands that are redirected again are followed one
+//! by one, by code that handles waiting and giving up.
 //!
-//! A node that is named without being in the map, because it has no slot yet, keeps its connection:
-//! a slot takes its time to move, and each of its commands is sent there.
+//! A target node that is not in the map, because it has no slot yet, keeps its connection: moving a
+//! slot takes time, and each of its commands is sent there.
 
 use std::{
     collections::HashMap,
@@ -25,17 +25,17 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How many nodes without slots are remembered; when there are more, all are forgotten.
+/// Maximum number of remembered nodes without slots. When it is exceeded, all are forgotten.
 const MAX_REDIRECTED: usize = 64;
 
-/// Nodes that others named and that are not in the map.
+/// Redirection targets that are not in the map.
 #[derive(Default)]
 pub(super) struct RedirectedNodes {
     nodes: Mutex<HashMap<Address, Arc<Node>>>,
 }
 
 impl RedirectedNodes {
-    /// The node at this address, with the connection that it may have already.
+    /// Returns the node at this address, with its existing connection if there is one.
     fn get_or_insert(&self, dialer: &Arc<Dialer>, address: &Address) -> Arc<Node> {
         let mut nodes = self.lock();
         if nodes.len() >= MAX_REDIRECTED && !nodes.contains_key(address) {
@@ -45,13 +45,14 @@ impl RedirectedNodes {
         Arc::clone(nodes.entry(address.clone()).or_insert_with(fresh))
     }
 
-    /// The same for one that has slots from now on: it is no stranger any more.
+    /// Removes and returns the node at this address, which now has slots and belongs to the map, or
+    /// creates it.
     pub(super) fn admit(&self, dialer: &Arc<Dialer>, address: &Address) -> Arc<Node> {
         let known = self.lock().remove(address);
         known.unwrap_or_else(|| Arc::new(Node::new(Arc::clone(dialer), address.clone(), None)))
     }
 
-    /// Forgets all of them.
+    /// Removes and returns all nodes.
     pub(super) fn take(&self) -> Vec<Arc<Node>> {
         self.lock().drain().map(|(_, node)| node).collect()
     }
@@ -61,11 +62,11 @@ impl RedirectedNodes {
     }
 }
 
-/// Where a redirected command goes next.
+/// Target of a redirected command.
 enum Next {
-    /// To this node, for good or, when asking, for this once.
+    /// This node, permanently, or for this command only (`Asking::Yes`).
     Node(Arc<Node>, Asking),
-    /// Nobody knows yet.
+    /// Not known yet.
     Unknown,
 }
 
@@ -76,12 +77,12 @@ enum Asking {
 }
 
 impl Cluster {
-    /// `MOVED 3999 127.0.0.1:6381`: the node that is meant.
+    /// Returns the target node of a redirection such as `MOVED 3999 127.0.0.1:6381`.
     pub(super) fn redirected(&self, message: &str) -> Option<Arc<Node>> {
         let (_, address) = message.trim().rsplit_once(' ').unwrap_or(("", message.trim()));
         let (name, port) = address.rsplit_once(':')?;
         let host = Host { name: name.to_owned(), port: port.parse().ok()? };
-        // An empty name means: the host you are talking to. The map that was just read knows it.
+        // An empty name means the host that replied. The map that was just read knows it.
         let known = self
             .map
             .load()
@@ -100,7 +101,7 @@ impl Cluster {
         })
     }
 
-    /// Sends on whatever of a pipeline was redirected; `replies` are those of `indexes`.
+    /// Sends on all redirected commands of a pipeline; `replies` belong to `indexes`.
     pub(super) async fn follow_all(
         &self,
         mut replies: Vec<Result<Value>>,
@@ -130,7 +131,7 @@ impl Cluster {
         for (places, answers) in join_all(sent).await {
             for (at, answer) in places.into_iter().zip(answers) {
                 match answer {
-                    // Nothing of it was carried out.
+                    // The command was not executed.
                     Err(error) if self.next(&error).is_some() => single.push(at),
                     Err(Error::Unavailable(_)) => single.push(at),
                     answer => replies[at] = answer,
@@ -144,7 +145,7 @@ impl Cluster {
         replies
     }
 
-    /// Where a command that was refused like this belongs; `None` when that is the answer.
+    /// Returns where a refused command belongs, or `None` if the error is its final reply.
     fn next(&self, error: &Error) -> Option<Next> {
         let Error::Refused { code, message } = error else { return None };
         let asking = match &**code {
@@ -157,7 +158,7 @@ impl Cluster {
     }
 }
 
-/// Sends commands to the node that others named; a reply for each.
+/// Sends commands to a redirection target and returns a reply for each.
 async fn send_on(node: &Arc<Node>, asking: Asking, commands: &[&Cmd]) -> Vec<Result<Value>> {
     let mut pipeline = Pipeline::with_capacity(commands.len() * 2);
     for command in commands {
@@ -173,7 +174,7 @@ async fn send_on(node: &Arc<Node>, asking: Asking, commands: &[&Cmd]) -> Vec<Res
     }
 }
 
-/// Sends one command to a node that has its slot only in part.
+/// Sends one command, after `ASKING`, to a node that is importing its slot.
 pub(super) async fn ask(node: &Arc<Node>, command: &Cmd) -> Result<Value> {
     let swallowed = || Err(Error::unexpected("ASKING swallowed a reply"));
     send_on(node, Asking::Yes, &[command]).await.into_iter().next().unwrap_or_else(swallowed)

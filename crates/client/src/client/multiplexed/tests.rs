@@ -1,4 +1,4 @@
-//! One connection for many callers, against a server that the test plays.
+//! Tests of the shared connection against a server that the test simulates.
 
 use futures_util::FutureExt;
 use redis::cmd;
@@ -45,7 +45,7 @@ async fn a_connection_that_ends_says_what_can_have_been_carried_out() {
         async move { connection.send(&cmd("PING")).await }
     });
     read_pings(&mut server, 1).await;
-    // Not looked at by the driver before the connection ends: tasks take turns on one thread.
+    // The driver does not see it before the connection ends: tasks take turns on one thread.
     drop(server);
     let unsent = connection.send(&cmd("PING")).await;
     let sent = sent.await.expect("it ran").expect_err("no reply");
@@ -90,7 +90,7 @@ async fn beyond_the_bound_callers_are_refused_at_once_and_nothing_of_theirs_is_s
     for refused in [one, several] {
         assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     }
-    // All of them are answered: there is room again.
+    // All callers have been answered: new commands are accepted again.
     const STEP: usize = 1 << 10;
     for _ in 0..MAX_WAITING / STEP {
         read_pings(&mut server, STEP).await;
@@ -107,7 +107,7 @@ async fn beyond_the_bound_callers_are_refused_at_once_and_nothing_of_theirs_is_s
     assert_eq!(next.await.expect("it ran").expect("answered"), Reply::Int(7));
 }
 
-/// The process stood still for longer than anybody waits, and the replies came meanwhile.
+/// The process stalls for longer than the time-out, and the replies arrive in the meantime.
 #[tokio::test]
 async fn nobody_is_late_whose_reply_is_here() {
     const CALLERS: usize = 200;
@@ -130,7 +130,7 @@ async fn nobody_is_late_whose_reply_is_here() {
     driver.patience = Some(Duration::ZERO);
     while !driver.waiting.is_empty() {
         assert!(poll_fn(|cx| Poll::Ready(driver.poll(cx))).await.is_pending());
-        // The timer rings.
+        // The timer fires.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     for answer in answers {
