@@ -34,19 +34,21 @@ mod replicas;
 mod request;
 mod rw;
 mod token;
+mod with;
 
 pub use acquire::AcquireOutcome;
 pub use guard::{Extension, Guard, Release};
 pub use latch::{Latch, LatchState, Participant, Waited};
 use lease_renewer::LeaseRenewer;
 pub use multi::{MultiAcquireOutcome, MultiGuard, MultiLock};
-pub use mutex::{Lock, With};
+pub use mutex::Lock;
 pub use optimistic::{Optimistic, Transaction, optimistic};
 pub use owner::OwnerId;
 pub use quorum::{QuorumAcquireOutcome, QuorumGuard, QuorumLock};
 pub use rw::RwLock;
 use seawall_client::Handle;
 pub use token::Token;
+pub use with::{With, WithError};
 
 /// Returns the number of holds of this handle that are being renewed.
 #[must_use]

@@ -9,7 +9,6 @@ use seawall_client::{
 
 use super::{
     acquire::{self, AcquireOutcome},
-    guard::{Guard, Release},
     owner::OwnerId,
     request::{Kind, LockOptions, Replicas},
 };
@@ -43,19 +42,6 @@ pub struct Lock {
     handle: Handle,
     options: Result<Arc<LockOptions>>,
     owner: Option<OwnerId>,
-}
-
-/// Outcome of [`Lock::with`].
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "the body may not have run"]
-pub enum With<T> {
-    /// The body completed and the lock was held throughout.
-    Done(T),
-    /// The lock was lost. The body was cancelled at an await point (`None`), or had just completed
-    /// with this result.
-    Lost(Option<T>),
-    /// Another owner held the lock for the whole waiting time.
-    Busy,
 }
 
 impl Lock {
@@ -176,43 +162,6 @@ impl Lock {
     /// If the future is dropped, nothing stays held and the place in line is passed on.
     pub async fn acquire(&self, within: Duration) -> Result<AcquireOutcome> {
         acquire::acquire(&self.handle, self.options()?, self.owner, within).await
-    }
-
-    /// Runs `body` under the lock.
-    ///
-    /// Waits at most `within` for it, cancels the body if the lock is lost, and always gives the
-    /// lock back. This is the recommended way to use a lock.
-    ///
-    /// # Errors
-    /// As [`Lock::acquire`]. If the body completed but the lock could not be given back, the
-    /// outcome is still [`With::Done`]: the release continues in the background, and the lock is
-    /// free when the lease ends at the latest.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the body is dropped too and the lock is given back.
-    pub async fn with<T, F>(
-        &self,
-        within: Duration,
-        body: impl FnOnce(Guard) -> F,
-    ) -> Result<With<T>>
-    where
-        F: Future<Output = T>,
-    {
-        let AcquireOutcome::Acquired(guard) = self.acquire(within).await? else {
-            return Ok(With::Busy);
-        };
-        let value = tokio::select! {
-            biased;
-            () = guard.lost() => return Ok(With::Lost(None)),
-            value = body(guard.reenter()) => value,
-        };
-        let was_lost = guard.is_lost();
-        match guard.release().await {
-            // The body may have kept its guard; the lock then stays held.
-            Ok(Release::Released | Release::StillHeld) => Ok(With::Done(value)),
-            Err(_) if !was_lost => Ok(With::Done(value)),
-            Ok(Release::AlreadyLost) | Err(_) => Ok(With::Lost(Some(value))),
-        }
     }
 }
 

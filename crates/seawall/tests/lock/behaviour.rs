@@ -1,10 +1,14 @@
 //! The mutex: exclusion, hand-over, renewal, loss, re-entrance.
 
-use std::time::{Duration, Instant};
+use std::{
+    error::Error as _,
+    io,
+    time::{Duration, Instant},
+};
 
 use seawall::{
     Cmd, Seawall, cmd,
-    lock::{Extension, Release, With},
+    lock::{Extension, Release, With, WithError},
 };
 
 use crate::ground::{Ground, PATIENCE, assert_busy, eventually, on_each_backend, take, wait_for};
@@ -138,6 +142,8 @@ async fn with_runs_once_and_always_gives_back(ground: Ground) {
     let held = take(&lock).await;
     let busy = lock.with(Duration::ZERO, |_guard| async { unreachable!("it is held") }).await;
     assert_eq!(busy.expect("answered"), With::<()>::Busy);
+    let busy = lock.try_with(Duration::ZERO, |_guard| async { Ok::<_, io::Error>(()) }).await;
+    assert!(matches!(busy, Err(WithError::Busy)), "{busy:?}");
     assert_eq!(held.release().await.expect("answered"), Release::Released);
     let key = ground.key("lock", "x");
     let lost = lock.with(PATIENCE, |_guard| async {
@@ -145,6 +151,16 @@ async fn with_runs_once_and_always_gives_back(ground: Ground) {
         std::future::pending::<()>().await;
     });
     assert_eq!(lost.await.expect("answered"), With::Lost(None));
+    let lost = lock.try_with(PATIENCE, |_guard| async {
+        a.client().send(&key, &del(&key)).await.expect("answered");
+        std::future::pending::<io::Result<()>>().await
+    });
+    assert!(matches!(lost.await, Err(WithError::Lost)));
+    let own = lock.try_with(PATIENCE, |_guard| async { Err::<(), _>(io::Error::other("own")) });
+    let own = own.await.expect_err("the body failed");
+    assert_eq!(own.source().map(ToString::to_string).as_deref(), Some("own"), "{own:?}");
+    let token = lock.try_with(PATIENCE, async |guard| Ok::<_, io::Error>(guard.token().sequence));
+    assert!(token.await.is_ok_and(|sequence| sequence > 1));
     let panics = tokio::spawn({
         let lock = lock.clone();
         async move { lock.with(PATIENCE, |_guard| async { panic!("as planned") }).await.map(drop) }
