@@ -4,7 +4,7 @@
 //! queue. It counts as done only when it is [`Invalidation::Applied`]; until then this process at
 //! least reads that key past the cache.
 
-use std::borrow::Borrow;
+use std::{borrow::Borrow, time::Duration};
 
 use seawall_client::error::{Error, Result};
 
@@ -60,6 +60,27 @@ pub enum WriteError<E> {
     /// The work succeeded, but the handle was shut down meanwhile: nothing will invalidate the entry.
     #[error("written, but not invalidated: {0}")]
     NotInvalidated(#[source] Error),
+}
+
+impl<E> WriteError<E> {
+    /// Converts into the error of the work, for functions that return that type.
+    ///
+    /// [`WriteError::Work`] stays as it is, [`WriteError::NotRun`] is converted by `From`.
+    /// [`WriteError::NotInvalidated`] becomes [`Error::Indeterminate`] first: the source has changed.
+    #[must_use]
+    pub fn into_work_error(self) -> E
+    where
+        E: From<Error>,
+    {
+        match self {
+            WriteError::Work(error) => error,
+            WriteError::NotRun(error) => error.into(),
+            WriteError::NotInvalidated(error) => {
+                let cause = format!("written, but not invalidated: {error}").into();
+                Error::Indeterminate { waited: Duration::ZERO, cause }.into()
+            }
+        }
+    }
 }
 
 impl<K: CacheKey, V: CacheValue> Cache<K, V> {

@@ -26,6 +26,7 @@
 //! | [`survey`] | what is in a Redis: big keys, hot keys, skew; live and from an RDB file |
 //! | [`stock`] | flash sales and sharded inventories that are sold exactly |
 //! | [`key`], [`member`] | keys made of typed parts; what stands inside collections |
+//! | `cached`, `invalidates` | attributes that cache a function or invalidate after it (feature `macros`) |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
 //! | [`clock`], [`testing`] | time, which tests can hold in their hands; an engine on it, with faults |
 
@@ -59,6 +60,9 @@ pub use seawall_jobs::{queue, stream};
 #[cfg(feature = "lock")]
 #[doc(inline)]
 pub use seawall_lock as lock;
+#[cfg(all(feature = "macros", feature = "cache"))]
+#[doc(inline)]
+pub use seawall_macros::{cached, invalidates};
 #[doc(inline)]
 pub use seawall_resilience::{self as guard, clock};
 #[cfg(feature = "social")]
@@ -67,6 +71,12 @@ pub use seawall_social as social;
 #[cfg(feature = "stock")]
 #[doc(inline)]
 pub use seawall_stock as stock;
+#[cfg(feature = "macros")]
+#[doc(inline)]
+pub use {
+    seawall_client::member::Member,
+    seawall_macros::{KeyPart, Member},
+};
 
 pub use self::seawall::{Builder, Seawall};
 

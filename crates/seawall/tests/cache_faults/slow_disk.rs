@@ -32,7 +32,9 @@ async fn a_log_that_hangs_does_not_hold_up_the_runtime() {
         seawall.cache("slow").recovery_log(log).build().expect("options agree");
     assert!(matches!(cache.invalidate(&1).await, Ok(Invalidation::Applied(_))));
     // Every step of the log waits for this lock, as for a disk that does not answer.
-    let lock = File::options().append(true).open(folder.path().join("lock")).expect("it is there");
+    // The log makes the file with its first step, which may not have come yet.
+    let path = folder.path().join("lock");
+    let lock = File::options().create(true).append(true).open(path).expect("a folder");
     lock.lock().expect("free in the end");
     ground.proxies().iter().for_each(|proxy| proxy.down());
     let gone = tokio::spawn({
