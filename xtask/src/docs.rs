@@ -1,10 +1,11 @@
 //! `cargo xtask docs`: writes the pages that are made from code, and with `--screens` the pictures of
-//! the market's page.
+//! the market's page; then checks that the documentation is plain technical English.
 
 use clap::Args;
 
 use crate::mutants;
 use crate::outcome::Outcome;
+use crate::phrases;
 use crate::shell::{cargo, step};
 
 /// The test that compares such a page with the code also writes it when this is set.
@@ -26,6 +27,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let args = ["test", "--quiet", "--package", "seawall-engine", "--test", "it", "compatibility"];
     step("docs/compatibility.md", cargo(&args).env(WRITE, "1"))?;
     mutants::write_page()?;
+    phrases::check()?;
     if options.screens {
         let args = ["test", "--quiet", "--package", "seawall-cli", "--test", "browser"];
         let mut tests = cargo(&args);

@@ -11,6 +11,7 @@ mod docs;
 mod lean;
 mod mutants;
 mod outcome;
+mod phrases;
 mod record;
 mod setup;
 mod shell;

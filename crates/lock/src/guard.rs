@@ -41,7 +41,7 @@ use super::{
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
 /// let lock = seawall.lock(("order", 42));
-/// let guard = lock.acquire(Duration::from_secs(1)).await?.acquired().expect("nobody else is here");
+/// let guard = lock.acquire(Duration::from_secs(1)).await?.acquired().expect("the lock is free");
 /// assert!(!guard.is_lost());
 /// assert_eq!(guard.release().await?, Release::Released);
 /// # seawall.shutdown().await; Ok(()) }

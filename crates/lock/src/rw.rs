@@ -16,7 +16,7 @@ use super::{Lock, request::Kind};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
 /// let prices = seawall.rw_lock("prices");
-/// let one = prices.read().try_acquire().await?.acquired().expect("nobody writes");
+/// let one = prices.read().try_acquire().await?.acquired().expect("no writer holds it");
 /// let other = prices.read().try_acquire().await?.acquired().expect("readers go together");
 /// assert!(prices.write().try_acquire().await?.acquired().is_none());
 /// # drop((one, other)); seawall.shutdown().await; Ok(()) }

@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
     }
 
     // By hand: busy is an outcome, not an error.
-    let guard = lock.acquire(patience).await?.acquired().expect("nobody else is here");
+    let guard = lock.acquire(patience).await?.acquired().expect("the lock is free");
     if let AcquireOutcome::Busy { retry_after } = lock.try_acquire().await? {
         println!("busy, worth another try in {} s at the latest", retry_after.as_secs());
     }
