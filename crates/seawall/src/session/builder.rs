@@ -86,9 +86,11 @@ impl<M: Member> SessionsBuilder<M> {
                 self.longest
             )));
         }
-        if self.slides == 0 || self.most == 0 || self.most > 1000 {
+        if self.slides < 2 || self.most == 0 || self.most > 1000 {
             return Err(Error::Invalid(
-                "sessions: slides is at least 1, per_user 1 to 1,000".into(),
+                "sessions: slides is at least 2 (with 1 a session is extended only when it has ended), \
+                 per_user 1 to 1,000"
+                    .into(),
             ));
         }
         self.handle.needs_every_key("sessions");

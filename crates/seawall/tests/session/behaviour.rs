@@ -271,6 +271,8 @@ async fn settings_that_make_no_sense_are_named() {
     assert!(make().longest(Duration::from_secs(1)).build().is_err());
     assert!(make().longest(Duration::MAX).build().is_err());
     assert!(make().slides(0).build().is_err());
+    let never = make().slides(1).build().expect_err("it would never slide").to_string();
+    assert!(never.contains("slides"), "{never}");
     assert!(make().per_user(0).build().is_err());
     // A lost reply while opening: nobody knows the token, and nothing stays for ever.
     let sessions = make().build().expect("valid");
