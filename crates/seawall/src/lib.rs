@@ -1,4 +1,4 @@
-//! High concurrency on Redis, in one piece: *keeps the flood off your database*.
+//! A toolkit for high concurrency on Redis: *keeps the flood off your database*.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -12,22 +12,22 @@
 //! | --- | --- |
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`client`] | direct access: commands, scripts, subscriptions |
-//! | [`cache`] | two levels, one load however many ask, never what was invalidated |
-//! | [`hotkey`] | keys that everybody reads at once: found, told to all, held in memory, copied |
+//! | [`cache`] | two levels, one load per key for all concurrent requests, no value that was invalidated |
+//! | [`hotkey`] | hot keys: detected, announced to all processes, held in memory, copied |
 //! | [`bigkey`] | values in parts, collections in buckets, deletion in slices |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
-//! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
+//! | [`limit`] | rate limits by subject, with or without Redis; a layer for tower and axum |
 //! | [`id`] | global ids that cost no round trip, and snowflakes |
-//! | [`bloom`] | a filter in Redis that says what cannot exist, rebuilt without a gap |
-//! | [`session`] | sessions by random token that slide, and end all at once |
+//! | [`bloom`] | a Bloom filter in Redis that says which keys cannot exist, rebuilt while it is in use |
+//! | [`session`] | sessions by random token with sliding expiry; all sessions of a user can be ended at once |
 //! | [`social`] | likes, leaderboards, follows, inboxes, places, sign-ins, visits, order lists |
-//! | [`stream`] | streams with workers: at least once, parked rather than lost |
+//! | [`stream`] | streams with workers: at-least-once handling, dead letters instead of loss |
 //! | [`queue`] | delayed items with leases, a simple list, a broadcast |
-//! | [`survey`] | what is in a Redis: big keys, hot keys, skew; live and from an RDB file |
-//! | [`stock`] | flash sales and sharded inventories that are sold exactly |
-//! | [`key`], [`member`] | keys made of typed parts; what stands inside collections |
+//! | [`survey`] | finds big keys, hot keys and skew in a Redis, live or in an RDB file |
+//! | [`stock`] | flash sales and sharded inventories that never oversell |
+//! | [`key`], [`member`] | keys made of typed parts; members of collections |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
-//! | [`clock`], [`testing`] | time, which tests can hold in their hands; an engine on it, with faults |
+//! | [`clock`], [`testing`] | time that tests can control; an engine on that clock, with faults |
 
 pub mod bigkey;
 #[cfg(feature = "bloom")]
@@ -70,7 +70,7 @@ pub use seawall_stock as stock;
 
 pub use self::seawall::{Builder, Seawall};
 
-/// The README's examples are tests.
+/// Runs the README's examples as tests.
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
