@@ -1,7 +1,7 @@
 //! A stream by its name: appending to it, and dropping entries that every group has settled.
 //!
 //! The payload is JSON in one field, so that `redis-cli XRANGE` shows it. Entries that a script or
-//! another program appended are read through [`Seawall::stream_with`].
+//! another program appended are read through [`Stream::with_decoder`].
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -158,7 +158,7 @@ impl<T> Stream<T> {
 
     /// Returns a builder for a worker of a group on this stream alone.
     ///
-    /// See [`Seawall::stream_worker`] for several streams.
+    /// See [`WorkerBuilder::new`] for several streams.
     #[must_use]
     pub fn worker(&self, group: impl Into<String>) -> WorkerBuilder<T> {
         WorkerBuilder::new(&self.handle, group, [self.clone()])

@@ -36,7 +36,7 @@ static LOAD: Script = Script::new(include_str!("script/load.lua"));
 static CHANGE: Script = Script::new(include_str!("script/change.lua"));
 static RESTORE: Script = Script::new(include_str!("script/restore.lua"));
 
-/// Fields of a session: names and values, at most 64 and 4 KB in total.
+/// Fields of a session: names and values, at most 64 fields and 4 KB in total.
 ///
 /// Store no secrets in them: they are readable in Redis.
 pub type Fields = BTreeMap<String, String>;
