@@ -1,8 +1,10 @@
-//! The survey of big keys: `SCAN`, then for each key its type, lifetime, idle time, memory and length.
+//! The survey of big keys: `SCAN`, then for each key its type, lifetime, idle time, memory and
+//! length.
 //!
-//! Two pipelines a page: the first asks what every type has (idle time before anything that would
-//! count as a use), the second the length, whose command depends on the type. Memory is bounded by
-//! what the report keeps and by eight bytes a key that tell duplicates.
+//! There are two pipelines per page. The first asks what every type has (idle time before any
+//! command that would count as a use), the second asks the length, whose command depends on the
+//! type. Memory is bounded by what the report keeps and by eight bytes per key to detect
+//! duplicates.
 //!
 //! Deliberately absent: reading values. Nothing here moves more than a page of names.
 
@@ -24,23 +26,23 @@ use super::{
     scan::{Page, Route, Walk},
 };
 
-/// Elements of a collection that `MEMORY USAGE` looks at, as the servers' own default.
+/// Elements of a collection that `MEMORY USAGE` samples; the servers' own default.
 const DEFAULT_SAMPLES: u32 = 5;
 const DEFAULT_TOP: usize = 20;
-/// More names than this belong into a database, not into a report.
+/// Most keys that a report names.
 pub const MAX_TOP: usize = 10_000;
 
-/// What came of a survey, however it ended.
+/// Outcome of [`Survey::run`].
 #[derive(Debug)]
 #[must_use]
 pub struct Surveyed {
-    /// What was found.
+    /// The report.
     pub report: Report,
-    /// Whether that is everything.
+    /// Whether the report is complete.
     pub end: End,
 }
 
-/// A look at all keys for big ones, gentle with the server.
+/// A survey of all keys for big ones, with limited load on the server.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -71,7 +73,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Begins a survey of the keys: 10,000 keys a second, on replicas where there are any.
+    /// Creates a survey of the keys: 10,000 keys a second, on replicas where there are any.
     pub fn new(handle: &Handle) -> Survey {
         Survey {
             handle: handle.clone(),
@@ -85,67 +87,72 @@ impl Survey {
 }
 
 impl Survey {
-    /// Only keys that match this pattern, as `SCAN` understands it.
+    /// Restricts the survey to keys that match this `SCAN` pattern.
     pub fn matching(mut self, pattern: impl Into<String>) -> Self {
         self.route.pattern = Some(pattern.into());
         self
     }
 
-    /// Only keys of this type.
+    /// Restricts the survey to keys of this type.
     pub fn kind(mut self, kind: Kind) -> Self {
         self.route.kind = Some(kind);
         self
     }
 
-    /// At most this many keys a second; 0 for as fast as the servers answer. 10,000 without it.
+    /// Sets the rate in keys per second; 0 for as fast as the servers answer. Default: 10,000.
     pub fn rate(mut self, keys_per_second: u64) -> Self {
         self.route.rate = keys_per_second;
         self
     }
 
-    /// Whom to ask; replicas where there are any without it.
+    /// Sets which servers to ask. Default: replicas where there are any.
     pub fn source(mut self, source: Source) -> Self {
         self.route.source = source;
         self
     }
 
-    /// Pause while a `PING` takes this much longer than the quickest one did; 50 ms without it.
+    /// Sets the latency limit. Default: 50 ms.
+    ///
+    /// The survey pauses while a `PING` takes this much longer than the quickest one did.
     pub fn latency_limit(mut self, limit: Duration) -> Self {
         self.route.latency_limit = limit;
         self
     }
 
-    /// Elements of a collection that `MEMORY USAGE` measures to estimate the rest: 5 without it, 0 for
-    /// all of them, which is exact and slow.
+    /// Sets how many elements of a collection `MEMORY USAGE` measures to estimate the rest.
+    /// Default: 5.
+    ///
+    /// 0 measures all of them, which is exact and slow.
     pub fn samples(mut self, elements: u32) -> Self {
         self.samples = elements;
         self
     }
 
-    /// How many of the largest keys the report names; 20 without it.
+    /// Sets how many of the largest keys the report names. Default: 20.
     pub fn top(mut self, keys: usize) -> Self {
         self.top = keys;
         self
     }
 
-    /// When a key is big.
+    /// Sets the thresholds above which a key is big.
     pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
         self.thresholds = thresholds;
         self
     }
 
-    /// What ends a prefix; `:` without it.
+    /// Sets the byte that ends a prefix. Default: `:`.
     pub fn separator(mut self, separator: u8) -> Self {
         self.separator = separator;
         self
     }
 
-    /// Looks at every key, and tells `watch` after each page how far it is. When `stop` is ready first,
-    /// it ends with what it has.
+    /// Examines every key, and calls `watch` with the progress after each page.
+    ///
+    /// If `stop` becomes ready first, it ends with what it has found so far.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for settings that make no sense, and what keeps it from beginning. Later
-    /// failures are an [`End`].
+    /// [`Error::Invalid`] if a setting is out of range, or the error that keeps the survey from
+    /// starting. Later failures are reported as an [`End`].
     pub async fn run(
         &self,
         mut watch: impl FnMut(&Progress),
@@ -173,7 +180,7 @@ impl Survey {
         Ok(Surveyed { report: collector.finish(), end })
     }
 
-    /// How exact the bytes are.
+    /// Returns a note on how exact the bytes are.
     fn sampling(&self) -> String {
         match self.samples {
             0 => "bytes: MEMORY USAGE SAMPLES 0, every element measured".into(),
@@ -231,7 +238,7 @@ impl Survey {
         .into_iter();
         for (key, found) in known {
             let counted = found.kind.length_command().and_then(|_| lengths.next());
-            // It may be of another type by now: then its old size is as good as any.
+            // The key may have another type by now: then its old size is as good as any.
             let members = counted.and_then(|count| number(&count).ok().flatten()).unwrap_or(0);
             collector.add(&Measured {
                 key,
@@ -252,7 +259,7 @@ impl Survey {
     }
 }
 
-/// What the first pipeline tells of a key.
+/// Result of the first pipeline for a key.
 struct Known {
     kind: Kind,
     bytes: u64,
@@ -261,12 +268,12 @@ struct Known {
 }
 
 impl Known {
-    /// `None` when it is no longer there.
+    /// Returns `None` if the key no longer exists.
     fn read(answers: &[Result<Value>]) -> Result<Option<Known>> {
         let [kind, idle, lifetime, bytes] = answers else { return Ok(None) };
         let kind = match kind {
             Ok(name) => Kind::of_reply(&String::from_redis_value_ref(name)?),
-            // It moved to another node between two commands.
+            // The key moved to another node between two commands.
             Err(error @ Error::Refused { .. }) if !error.is_code("NOPERM") => None,
             Err(error) => return Err(error.clone()),
         };
@@ -277,13 +284,13 @@ impl Known {
             }
             _ => None,
         };
-        // Under an LFU policy the server refuses to tell: nobody knows.
+        // Redis: under an LFU policy the server refuses the command, and the idle time is unknown.
         let idle = number(idle).ok().flatten().map(Duration::from_secs);
         Ok(Some(Known { kind, bytes, lifetime, idle }))
     }
 }
 
-/// A count, `None` for nil and for refusals that concern the one key.
+/// Parses a count. Returns `None` for nil and for errors that concern only this key.
 fn number(reply: &Result<Value>) -> Result<Option<u64>> {
     match reply {
         Ok(Value::Int(number)) => Ok(u64::try_from(*number).ok()),

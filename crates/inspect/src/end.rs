@@ -1,20 +1,20 @@
-//! How surveys end: done, told to stop, or left by a server.
+//! How a survey ends: complete, stopped, or failed.
 
 use seawall_client::error::{Error, Result};
 
-/// How a survey came to its end.
+/// How a survey ended.
 #[derive(Debug, Clone)]
 #[must_use]
 pub enum End {
-    /// Every key was looked at.
+    /// Every key was examined.
     Complete,
-    /// It was told to stop: the report holds what was found until then.
+    /// The caller stopped it: the report has what was found until then.
     Interrupted,
-    /// A server did not answer: the report holds what was found until then.
+    /// A server did not answer: the report has what was found until then.
     Failed(Error),
 }
 
-/// Works until it is done, has failed or is told to stop.
+/// Runs the work until it is done, has failed or is stopped.
 pub(super) async fn ending(
     work: impl Future<Output = Result<()>>,
     stop: impl Future<Output = ()>,

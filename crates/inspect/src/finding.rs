@@ -1,4 +1,4 @@
-//! One key that was looked at.
+//! One key that was examined.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use seawall_client::error::{Error, Result};
 
 use super::{Kind, Severity};
 
-/// A key, its size, and what else was learnt.
+/// A key, its size, and its other properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The key, byte for byte.
@@ -17,28 +17,28 @@ pub struct Finding {
     pub bytes: u64,
     /// Members, fields, entries; for a string its length; 0 for a module's type.
     pub members: u64,
-    /// Where it was seen.
+    /// The server or file in which it was found.
     pub node: Arc<str>,
     /// The number of its database.
     pub database: u32,
-    /// How long it still lives; `None` for ever.
+    /// Remaining lifetime; `None` if it never expires.
     pub lifetime: Option<Duration>,
-    /// How long nobody used it, where the server knows.
+    /// Time since its last use, where the server knows it.
     pub idle: Option<Duration>,
-    /// By the thresholds.
+    /// Severity by the thresholds.
     pub severity: Severity,
 }
 
 impl Finding {
-    /// The key as text, as [`key_text`] writes it.
+    /// Returns the key as text, as [`key_text`] writes it.
     #[must_use]
     pub fn key_text(&self) -> String {
         key_text(&self.key)
     }
 }
 
-/// A key as text that loses nothing: UTF-8 as it is, `\xNN` for other bytes and for control
-/// characters, `\\` for a backslash.
+/// Converts a key to text without loss: valid UTF-8 stays, other bytes and control characters
+/// become `\xNN`, a backslash becomes `\\`.
 ///
 /// ```
 /// assert_eq!(seawall::survey::key_text(b"caf\xc3\xa9:\x00\xff\\"), r"café:\x00\xff\\");
@@ -67,8 +67,10 @@ pub fn key_text(key: &[u8]) -> String {
     text
 }
 
-/// The key that [`key_text`] wrote: `\xNN` is that byte, `\\` a backslash, every other byte is itself,
-/// also where it is no UTF-8.
+/// Converts text of [`key_text`] back to the key.
+///
+/// `\xNN` is that byte, `\\` is a backslash, and every other byte is itself, even if it is not
+/// valid UTF-8.
 ///
 /// ```
 /// use seawall::survey::{key_of_text, key_text};
@@ -79,7 +81,8 @@ pub fn key_text(key: &[u8]) -> String {
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`] for a backslash that begins nothing: guessing what it means could name another key.
+/// [`Error::Invalid`] if a backslash does not begin an escape: guessing its meaning could name
+/// another key.
 pub fn key_of_text(text: &[u8]) -> Result<Vec<u8>> {
     let mut key = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -126,7 +129,7 @@ mod tests {
         for key in [&b""[..], &all, long, b"b\xffk", b"\\", b"\\x4", b"\xe2\x82", b" a b "] {
             assert_eq!(key_of_text(key_text(key).as_bytes()).expect("it is written so"), key);
         }
-        // As it may be typed: capitals, and bytes as they are.
+        // As a user may type it: capital digits, and raw bytes.
         assert_eq!(key_of_text(br"b\xFFk").expect("it is right"), b"b\xffk");
         assert_eq!(key_of_text(b"b\xffk").expect("it is right"), b"b\xffk");
     }

@@ -1,12 +1,13 @@
-//! Patterns as `KEYS` and `SCAN` understand them, for keys that no server looks at.
+//! Patterns as in `KEYS` and `SCAN`, for keys that are not matched by a server.
 //!
 //! `*`, `?`, `[a-c]`, `[^x]`, `\` before any of these. One `*` is remembered at a time, so that no
 //! pattern takes more than pattern × text steps.
 
-/// Whether a text matches a pattern.
+/// Returns `true` if a text matches a pattern.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on when what follows the last star does not fit: it takes one byte more.
+    // Where to continue if the part after the last star does not match: the star takes one more
+    // byte.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -31,7 +32,7 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p.min(pattern.len())..].iter().all(|&byte| byte == b'*')
 }
 
-/// How much of the pattern stands for this byte, if it does.
+/// Returns the length of the pattern's first element if it matches this byte.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern.first()? {
         b'?' => Some(1),
@@ -45,7 +46,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<usize> {
     let negated = pattern.get(1) == Some(&b'^');
     let mut at = if negated { 2 } else { 1 };
     let mut found = false;
-    // An open class ends with the pattern.
+    // A class without an end extends to the end of the pattern.
     while let Some(&first) = pattern.get(at) {
         match first {
             b']' => break,

@@ -1,13 +1,14 @@
-//! Hot keys of any client: by the server's own counters, by listening to it, or by its tracker.
+//! Finds hot keys of any client: by the server's counters, by `MONITOR`, or by the server's
+//! tracker.
 //!
-//! | Way | Cost | Tells |
+//! | Method | Cost | Result |
 //! | --- | --- | --- |
 //! | [`HotSurvey::by_frequency`] | a scan at a rate | a logarithmic counter of uses; needs an LFU policy |
-//! | [`HotSurvey::by_monitor`] | high: the server writes every command to us | reads and writes apart, now |
+//! | [`HotSurvey::by_monitor`] | high: the server sends every command to the survey | current reads and writes, counted separately |
 //! | [`HotSurvey::by_tracker`] | low | CPU time and bytes; Redis 8.6 and later |
-//! | [`HotSurvey::by_fleet`] | nothing | what this crate's caches found hot themselves |
+//! | [`HotSurvey::by_fleet`] | none | keys that the toolkit's caches found hot |
 //!
-//! Primaries are asked, because that is where uses are counted.
+//! Primaries are asked, because uses are counted there.
 
 use std::{
     sync::Arc,
@@ -35,53 +36,54 @@ pub struct HotKey {
     pub key: Arc<[u8]>,
     /// The primary that has it; for the fleet, how many processes read it.
     pub node: Arc<str>,
-    /// What it is ranked by: the counter of uses, uses that were heard, or microseconds of CPU time.
+    /// The number by which keys are ranked: the counter of uses, uses that `MONITOR` showed,
+    /// microseconds of CPU time, or for the fleet the reads in the window.
     pub score: u64,
-    /// Reads that were heard.
+    /// Reads that were counted.
     pub reads: u64,
-    /// Writes that were heard.
+    /// Writes that were counted.
     pub writes: u64,
     /// Bytes over the network, where the server tracks them.
     pub net_bytes: u64,
 }
 
-/// What was found.
+/// Report of a hot-key survey.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HotReport {
-    /// The hottest keys, the hottest first.
+    /// The hottest keys, hottest first.
     pub keys: Vec<HotKey>,
-    /// Keys that were looked at, or uses that were heard.
+    /// Keys that were examined, or uses that were counted.
     pub examined: u64,
     /// How long it took.
     pub took: Duration,
-    /// What a reader of the figures should know.
+    /// Notes that help to interpret the figures.
     pub notes: Vec<String>,
 }
 
-/// What came of looking for hot keys.
+/// Outcome of a hot-key survey.
 #[derive(Debug)]
 #[must_use]
 pub enum HotFound {
-    /// It was looked for.
+    /// The survey ran.
     Found {
-        /// What was found.
+        /// The report.
         report: HotReport,
-        /// Whether that is everything.
+        /// Whether the report is complete.
         end: End,
     },
-    /// The server cannot do it this way; the sentence says what would help.
+    /// The server does not support this method; the text says what would help.
     Unsupported(String),
 }
 
-/// A look for hot keys.
+/// A survey of hot keys.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
 /// use seawall::{Seawall, survey::HotFound};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// // Nobody counts uses under the default policy; the answer says what to set.
+/// // The default policy does not count uses; the answer says what to set.
 /// let found = seawall.hot_survey().by_frequency(|_| {}, std::future::pending()).await?;
 /// assert!(matches!(found, HotFound::Unsupported(advice) if advice.contains("allkeys-lfu")));
 /// # seawall.shutdown().await; Ok(()) }
@@ -95,7 +97,7 @@ pub struct HotSurvey {
 }
 
 impl HotSurvey {
-    /// Begins a look for hot keys, whoever uses them.
+    /// Creates a survey of hot keys, no matter which program uses them.
     pub fn new(handle: &Handle) -> HotSurvey {
         let route = Route { source: Source::Primary, ..Route::default() };
         HotSurvey { handle: handle.clone(), route, top: 20 }
@@ -103,40 +105,44 @@ impl HotSurvey {
 }
 
 impl HotSurvey {
-    /// Only keys that match this pattern, as `SCAN` understands it.
+    /// Restricts the survey to keys that match this `SCAN` pattern.
     pub fn matching(mut self, pattern: impl Into<String>) -> Self {
         self.route.pattern = Some(pattern.into());
         self
     }
 
-    /// At most this many keys a second; 0 for as fast as the servers answer. 10,000 without it.
+    /// Sets the rate in keys per second; 0 for as fast as the servers answer. Default: 10,000.
     pub fn rate(mut self, keys_per_second: u64) -> Self {
         self.route.rate = keys_per_second;
         self
     }
 
-    /// Pause while a `PING` takes this much longer than the quickest one did; 50 ms without it. For
-    /// [`by_frequency`](Self::by_frequency), which alone looks at every key.
+    /// Sets the latency limit. Default: 50 ms.
+    ///
+    /// The survey pauses while a `PING` takes this much longer than the quickest one did. It
+    /// applies to [`by_frequency`](Self::by_frequency), the only method that examines every key.
     pub fn latency_limit(mut self, limit: Duration) -> Self {
         self.route.latency_limit = limit;
         self
     }
 
-    /// Whether the pattern, if there is one, matches this key.
+    /// Returns `true` if there is no pattern or the pattern matches this key.
     pub(super) fn wants(&self, key: &[u8]) -> bool {
         self.route.pattern.as_ref().is_none_or(|glob| super::glob::matches(glob.as_bytes(), key))
     }
 
-    /// How many keys are named; 20 without it.
+    /// Sets how many keys the report names. Default: 20.
     pub fn top(mut self, keys: usize) -> Self {
         self.top = keys.min(super::MAX_TOP);
         self
     }
 
-    /// By `OBJECT FREQ` of every key: a counter from 0 to 255 that grows more slowly the higher it is.
+    /// Finds hot keys by `OBJECT FREQ` of every key.
+    ///
+    /// That is a counter from 0 to 255 that grows more slowly the higher it is.
     ///
     /// # Errors
-    /// What keeps it from beginning.
+    /// The error that keeps the survey from starting.
     pub async fn by_frequency(
         &self,
         mut watch: impl FnMut(&Progress),
@@ -168,7 +174,7 @@ impl HotSurvey {
                         false => walk.ask(&pipeline).await?,
                     };
                     for (key, reply) in page.keys.into_iter().zip(replies) {
-                        // Refused or nil: the key went away or moved.
+                        // Error or nil: the key was deleted or moved.
                         let Ok(Value::Int(score)) = reply else { continue };
                         let (key, score) = (Arc::<[u8]>::from(key), score.unsigned_abs());
                         let node = Arc::clone(&page.node);
@@ -189,12 +195,13 @@ impl HotSurvey {
         Ok(HotFound::Found { report, end })
     }
 
-    /// By listening to all commands for a while: costs the servers a good part of their speed
-    /// meanwhile, so the bounds are hard.
+    /// Finds hot keys by reading all commands with `MONITOR` for a limited time.
+    ///
+    /// It slows the servers down considerably meanwhile, so the bounds are hard.
     ///
     /// # Errors
-    /// [`Error::Invalid`](seawall_client::Error::Invalid) for bounds beyond [`MAX_LISTEN`](super::MAX_LISTEN) and
-    /// [`MAX_LINES`](super::MAX_LINES).
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) if the bounds exceed
+    /// [`MAX_LISTEN`](super::MAX_LISTEN) or [`MAX_LINES`](super::MAX_LINES).
     pub async fn by_monitor(
         &self,
         bounds: Listen,
@@ -225,8 +232,11 @@ impl HotSurvey {
         Ok(HotFound::Found { report, end })
     }
 
-    /// By what the caches of the whole fleet count themselves ([`hotkey`](seawall_cache::hotkey)): only keys
-    /// that are read through the cache, under the prefix of this handle. Costs a look at a few keys.
+    /// Finds hot keys by the counts of the caches of the whole fleet
+    /// ([`hotkey`](seawall_cache::hotkey)).
+    ///
+    /// It only finds keys that are read through the cache, under the prefix of this handle. It
+    /// reads only a few keys.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).

@@ -22,11 +22,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All types.
     pub const ALL: [Kind; 7] =
         [Kind::String, Kind::List, Kind::Set, Kind::Zset, Kind::Hash, Kind::Stream, Kind::Other];
 
-    /// The word that `TYPE` answers; `other` for modules.
+    /// Returns the name that `TYPE` uses; `other` for modules.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,13 +40,13 @@ impl Kind {
         }
     }
 
-    /// The type of this name.
+    /// Returns the type with this name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What `TYPE` answered; `None` when there is no such key.
+    /// Parses the reply of `TYPE`. Returns `None` if there is no such key.
     pub(super) fn of_reply(name: &str) -> Option<Kind> {
         match name {
             "none" => None,
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// The command that counts its members; for a string, its bytes.
+    /// Returns the command that counts its members; for a string, its bytes.
     pub(super) const fn length_command(self) -> Option<&'static str> {
         match self {
             Kind::String => Some("STRLEN"),

@@ -1,4 +1,5 @@
-//! What is in a Redis: big keys, hot keys, and how evenly both lie on slots and nodes.
+//! Inspects the contents of a Redis: big keys, hot keys, and how evenly both are spread over slots
+//! and nodes.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -10,11 +11,11 @@
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
 //!
-//! A survey works on any keys, whoever wrote them; it needs nothing of the rest of this crate. It
-//! asks replicas where there are any, keeps to a rate, pauses while the server is slow, and takes
-//! bounded memory however many keys there are.
+//! A survey works on the keys of any program; it does not need the rest of the toolkit. It asks
+//! replicas where there are any, keeps to a rate, pauses while the server is slow, and takes
+//! bounded memory for any number of keys.
 //!
-//! A [`Sweep`] deletes what was found too much, as gently. Deliberately absent: changing anything else.
+//! A [`Sweep`] deletes keys at a limited rate. Deliberately absent: any other change of data.
 
 mod big;
 mod end;

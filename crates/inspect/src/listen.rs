@@ -1,6 +1,6 @@
-//! Listening to everything that servers are told (`MONITOR`), for a bounded time.
+//! Reads all commands of the servers with `MONITOR`, for a bounded time.
 //!
-//! It costs the servers a good part of their speed, so the bounds are hard; what was heard is counted in
+//! It slows the servers down considerably, so the bounds are hard. The commands are counted in
 //! bounded memory (`monitor.rs`).
 
 use std::{sync::Arc, time::Duration};
@@ -20,12 +20,12 @@ use super::{
     monitor::{Commands, Counts, parse},
 };
 
-/// The longest that a server may be listened to.
+/// Longest time for which `MONITOR` may run.
 pub const MAX_LISTEN: Duration = Duration::from_secs(60);
-/// The most lines that are read in one go.
+/// Most lines that are read in one survey.
 pub const MAX_LINES: u64 = 2_000_000;
 
-/// How long a server is listened to, and how many lines are taken; whatever ends first.
+/// Bounds for `MONITOR`: a time and a number of lines; it ends at whichever comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
     /// At most [`MAX_LISTEN`].
@@ -34,16 +34,16 @@ pub struct Listen {
     pub lines: u64,
 }
 
-/// What was heard.
+/// The counted commands.
 pub(super) struct Heard {
-    /// By primary.
+    /// Counts per primary.
     pub(super) counts: Vec<(Arc<str>, Counts)>,
     pub(super) lines: u64,
     /// Keys in those lines.
     pub(super) uses: u64,
 }
 
-/// Listens to all primaries.
+/// Reads the commands of all primaries.
 pub(super) async fn listen(
     handle: &Handle,
     bounds: Listen,

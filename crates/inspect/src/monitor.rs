@@ -1,12 +1,12 @@
-//! Lines of `MONITOR`, and which keys their commands read and write.
+//! Parses lines of `MONITOR`, and finds the keys that their commands read and write.
 //!
 //! ```text
 //! 1339518083.107412 [0 127.0.0.1:60866] "SET" "caf\xc3\xa9" "a \"b\""
 //! ```
 //!
 //! Arguments are quoted, and every byte that is not plain ASCII is escaped, so a line is text and
-//! nothing is lost. Where the keys are comes from the server's own `COMMAND`; commands that a script
-//! runs have lines of their own, so the script's is left out.
+//! nothing is lost. The positions of keys come from the server's own `COMMAND`. Commands that a
+//! script runs have separate lines, so the line of the script itself is ignored.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use seawall_client::{client::DedicatedConnection, error::Result};
 
 use super::place::COMMAND_LIMIT;
 
-/// Arguments of one line that are looked at.
+/// Most arguments of one line that are read.
 const MAX_ARGUMENTS: usize = 1_024;
 
-/// The arguments of a line; `None` for what is no such line.
+/// Returns the arguments of a line, or `None` if it is not a `MONITOR` line.
 pub(super) fn parse(line: &str) -> Option<Vec<Vec<u8>>> {
     let rest = line.split_once("] ")?.1.as_bytes();
     let mut arguments = Vec::new();
@@ -27,16 +27,16 @@ pub(super) fn parse(line: &str) -> Option<Vec<Vec<u8>>> {
         if rest[at] != b'"' {
             return None;
         }
-        // The end of a very long line is cut off; what stands before it counts.
+        // The end of a very long line is cut off; the arguments before it count.
         let Some((argument, end)) = quoted(rest, at + 1) else { break };
         arguments.push(argument);
-        // A space between two of them.
+        // Skips the space between two arguments.
         at = end + 1;
     }
     (!arguments.is_empty()).then_some(arguments)
 }
 
-/// Reads to the closing quote; where the byte after it is.
+/// Reads up to the closing quote; also returns the position after it.
 fn quoted(text: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
     let mut out = Vec::new();
     loop {
@@ -64,7 +64,7 @@ fn quoted(text: &[u8], mut at: usize) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// What a command does with its keys.
+/// How a command accesses its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -79,20 +79,20 @@ struct Spec {
     step: i64,
 }
 
-/// Where commands have their keys.
+/// The key positions of commands.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     specs: HashMap<String, Spec>,
 }
 
 impl Commands {
-    /// Asks a server.
+    /// Queries a server.
     pub(super) async fn ask(connection: &mut DedicatedConnection) -> Result<Self> {
         let entries: Vec<Value> = connection.send(&cmd("COMMAND"), COMMAND_LIMIT).await?;
         Ok(Commands { specs: entries.iter().filter_map(read_spec).collect() })
     }
 
-    /// The keys of a command and what it does with them; nothing for those without any.
+    /// Returns the keys of a command and how it accesses them; no keys for commands without any.
     pub(super) fn keys<'a>(&self, arguments: &'a [Vec<u8>]) -> (Access, Vec<&'a [u8]>) {
         let Some(name) = arguments.first() else { return (Access::Read, Vec::new()) };
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -102,7 +102,7 @@ impl Commands {
                 return (Access::Read, Vec::new());
             }
             "xread" | "xreadgroup" => {
-                // The streams stand before as many ids.
+                // The stream names are followed by the same number of ids.
                 let start =
                     (1..arguments.len()).find(|&at| word(at).as_deref() == Some(b"streams"));
                 let streams = start.map_or(&[][..], |start| &arguments[start + 1..]);
@@ -140,19 +140,21 @@ fn read_spec(entry: &Value) -> Option<(String, Spec)> {
     Some((String::from_redis_value_ref(name).ok()?.to_ascii_lowercase(), spec))
 }
 
-/// Heavy keys of a stream that is too long to count: a key that makes up more than one part in
-/// [`Counts::LIMIT`] of all accesses is always in it (Misra and Gries).
+/// Finds heavy keys in a stream of accesses that is too long to count in full.
+///
+/// A key with more than one part in [`Counts::LIMIT`] of all accesses is always found (Misra and
+/// Gries).
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     held: HashMap<Box<[u8]>, Count>,
 }
 
-/// How often a key was used.
+/// Number of uses of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// What is left after others were let go.
+    /// Remaining weight after other keys were evicted.
     weight: u64,
 }
 

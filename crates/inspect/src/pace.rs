@@ -1,11 +1,12 @@
-//! How fast a survey goes: so many keys a second, and not at all while the server is slow.
+//! The speed of a survey: a number of keys per second, and pauses while the server is slow.
 //!
-//! Before every page of keys the server is asked for a `PONG`. When that takes longer than the limit
-//! beyond the best time that was seen, the survey pauses, longer each time, until it is quick again:
-//! whoever looks for what slows a server down must not be it. After [`PATIENCE`] pauses in a row it
-//! takes one page and looks again, so that a server that is slow for good is still surveyed, slowly.
+//! Before every page of keys the survey sends a `PING`. If the reply takes longer than the best
+//! time seen so far plus the limit, the survey pauses, longer each time, until the server is quick
+//! again: a survey that looks for what slows a server down must not slow it down itself. After
+//! [`PATIENCE`] pauses in a row it takes one page and measures again, so that a server that is
+//! always slow is still surveyed, slowly.
 //!
-//! All of this is in real time, on whatever clock the handle runs: a server's load is real.
+//! All of this uses real time, whatever clock the handle has: a server's load is real.
 
 use std::time::{Duration, Instant};
 
@@ -18,14 +19,14 @@ use seawall_resilience::{Rate, TokenBucket, clock::Clock};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Pauses in a row before the next page is taken all the same.
+/// Pauses in a row before the next page is taken anyway.
 const PATIENCE: u32 = 8;
-/// Keys that may come at once, as a part of a second's.
+/// Keys that may come at once, as a fraction (one part in this number) of a second's keys.
 const BURST_PART: u64 = 20;
-/// Tokens are waited for a second at a time; a year of seconds ends any survey.
+/// Tokens are awaited for a second at a time; this limit is longer than any survey.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
-/// The brake of a survey.
+/// Limits the speed of a survey.
 pub(super) struct Pace {
     bucket: Option<TokenBucket>,
     clock: Clock,
@@ -35,7 +36,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// `rate` in keys a second, 0 for as fast as the server answers.
+    /// Creates a pace of `rate` keys per second; 0 for as fast as the server answers.
     pub(super) fn new(rate: u64, limit: Duration) -> Result<Self> {
         let clock = Clock::system();
         let bucket = match rate {
@@ -50,17 +51,17 @@ impl Pace {
         Ok(Pace { bucket, clock, limit, best: None, paused: Duration::ZERO })
     }
 
-    /// How long it paused because the server was slow.
+    /// Returns how long it paused because the server was slow.
     pub(super) fn paused(&self) -> Duration {
         self.paused
     }
 
-    /// Goes on with another server, which is as far away as it is.
+    /// Switches to another server, which has another round-trip time.
     pub(super) fn turn(&mut self) {
         self.best = None;
     }
 
-    /// Waits until this many keys may be looked at.
+    /// Waits until this many keys may be examined.
     pub(super) async fn admit(&self, keys: u64) -> Result<()> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let mut left = keys;
@@ -74,7 +75,7 @@ impl Pace {
         Ok(())
     }
 
-    /// Waits while the server is slow; `told` hears of each pause.
+    /// Waits while the server is slow; `told` is called for each pause.
     pub(super) async fn heed(
         &mut self,
         connection: &mut DedicatedConnection,

@@ -1,9 +1,9 @@
-//! Which servers a survey asks: of each primary its most advanced replica, or itself.
+//! Selects the servers that a survey asks: for each primary its most advanced replica, or itself.
 //!
-//! The primary's own `INFO replication` names the replicas; it is the same on a lone server, behind
-//! sentinels and in a Cluster, and knows who is online now. A replica is used when it says itself
-//! that it is one and that it is connected. A survey that touches keys then changes nobody's idle
-//! times and blocks nobody who writes.
+//! The primary's own `INFO replication` names the replicas. That works the same on a single server,
+//! behind sentinels and in a Cluster, and shows which replicas are online now. A replica is used if
+//! it confirms that it is a replica and that it is connected. A survey of a replica changes no idle
+//! times on the primary and does not block writers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use seawall_client::{
     error::{Error, Result},
 };
 
-/// Any one command of a survey may take this long.
+/// Time limit for any one command of a survey.
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 /// Replicas that are tried for one primary.
 const MAX_REPLICAS: usize = 16;
 
-/// Who is asked.
+/// Which servers a survey asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
     /// A replica where there is one, else the primary.
@@ -30,17 +30,17 @@ pub enum Source {
     Primary,
 }
 
-/// What a server is in its set.
+/// Role of a server in replication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It takes writes.
+    /// It accepts writes.
     Primary,
     /// It follows a primary.
     Replica,
 }
 
 impl Role {
-    /// A word for it.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,11 +59,11 @@ pub(super) struct Place {
     pub(super) connection: DedicatedConnection,
     /// Keys in its database.
     pub(super) keys: u64,
-    /// Why it is not what was asked for.
+    /// Why it differs from what was requested.
     pub(super) note: Option<String>,
 }
 
-/// One place for each primary.
+/// Returns one place for each primary.
 pub(super) async fn places(client: &Client, source: Source) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     for primary in client.primaries().await? {
@@ -103,7 +103,7 @@ async fn place(client: &Client, primary: &Address, source: Source) -> Result<Pla
     })
 }
 
-/// The replicas that are online, the most advanced first.
+/// Returns the replicas that are online, most advanced first.
 async fn replicas(connection: &mut DedicatedConnection) -> Result<Vec<Address>> {
     let info: String = connection.send(cmd("INFO").arg("replication"), COMMAND_LIMIT).await?;
     let mut found: Vec<(u64, Host)> = info.lines().filter_map(parse_replica).collect();
@@ -112,7 +112,7 @@ async fn replicas(connection: &mut DedicatedConnection) -> Result<Vec<Address>> 
     Ok(found.into_iter().map(|(_, host)| Address::Tcp(host)).collect())
 }
 
-/// `slave0:ip=127.0.0.1,port=7001,state=online,offset=42,lag=0`
+/// Parses `slave0:ip=127.0.0.1,port=7001,state=online,offset=42,lag=0`.
 fn parse_replica(line: &str) -> Option<(u64, Host)> {
     let (name, fields) = line.trim().split_once(':')?;
     let number = name.strip_prefix("slave").or_else(|| name.strip_prefix("replica"))?;

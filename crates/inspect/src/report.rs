@@ -1,33 +1,33 @@
-//! What a survey found: totals, histograms, the largest keys; in bounded memory.
+//! The report of a survey: totals, histograms, the largest keys; in bounded memory.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{Finding, Kind, Role, Severity, Thresholds, top::Top};
 
-/// Prefixes that are counted apart; all later ones are counted together.
+/// Prefixes that are counted separately; all later ones are counted together.
 const MAX_PREFIXES: usize = 1_000;
 /// Big keys that are kept with their names; the rest is only counted.
 const MAX_FLAGGED: usize = 10_000;
-/// A longer prefix is cut.
+/// A longer prefix is truncated.
 const MAX_PREFIX_BYTES: usize = 64;
 /// Powers of two of bytes, up to 2⁴⁷.
 const SIZES: usize = 48;
-/// From how many days without use on a key is counted as idle.
+/// Days without use from which on a key is counted as idle.
 pub const IDLE_DAYS: [u64; 4] = [1, 7, 30, 90];
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Keys of some kind, added up.
+/// Totals over some keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
-    /// How many.
+    /// Number of keys.
     pub keys: u64,
     /// Their memory.
     pub bytes: u64,
     /// Their members; for strings, their lengths.
     pub members: u64,
-    /// Those without a lifetime.
+    /// Keys without a lifetime.
     pub without_lifetime: u64,
-    /// The memory of the largest one.
+    /// The memory of the largest key.
     pub largest: u64,
     sizes: [u64; SIZES],
 }
@@ -50,8 +50,8 @@ impl Totals {
         self.sizes[power.min(SIZES - 1)] += 1;
     }
 
-    /// How many keys have how many bytes: `(from, keys)`, where `from` is a power of two and the next
-    /// one is no longer meant.
+    /// Returns the number of keys per size: `(from, keys)`, where `from` is a power of two and the
+    /// range ends before the next power.
     pub fn histogram(&self) -> impl Iterator<Item = (u64, u64)> {
         let filled = self.sizes.iter().enumerate().filter(|(_, keys)| **keys > 0);
         filled.map(|(power, keys)| (1 << power, *keys))
@@ -63,53 +63,53 @@ impl Totals {
 pub struct Asked {
     /// Its address or path.
     pub name: Arc<str>,
-    /// What it is among its like; `None` for a file.
+    /// Its role in replication; `None` for a file.
     pub role: Option<Role>,
-    /// Keys of it that were looked at.
+    /// Number of its keys that were examined.
     pub keys: u64,
 }
 
-/// What was found.
+/// The report of a survey.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Who was asked.
+    /// Servers or files that were examined.
     pub asked: Vec<Asked>,
     /// All keys together.
     pub totals: Totals,
-    /// By type; only types that occur.
+    /// Totals per type; only types that occur.
     pub by_kind: Vec<(Kind, Totals)>,
-    /// By prefix, the largest first.
+    /// Totals per prefix, largest first.
     pub by_prefix: Vec<(String, Totals)>,
     /// Keys of prefixes beyond the first thousand.
     pub other_prefixes: Totals,
     /// The largest keys by memory.
     pub largest: Vec<Finding>,
-    /// The collections with most members.
+    /// The collections with the most members.
     pub longest: Vec<Finding>,
-    /// Every key above a threshold, the worst first; at most ten thousand.
+    /// Keys above a threshold, worst first; at most ten thousand.
     pub flagged: Vec<Finding>,
-    /// How many keys are worth a look.
+    /// Number of keys with a warning.
     pub warn: u64,
-    /// How many keys are critical.
+    /// Number of critical keys.
     pub critical: u64,
-    /// Keys that nobody used for so many days, for each of [`IDLE_DAYS`].
+    /// Keys that were not used for this number of days, for each of [`IDLE_DAYS`].
     pub idle: [u64; 4],
     /// Whether idle times were known.
     pub idle_known: bool,
     /// Keys that a scan returned again; each is counted once.
     pub duplicates: u64,
-    /// Keys that went away between being seen and being measured.
+    /// Keys that were deleted between being found and being measured.
     pub vanished: u64,
     /// How long it took.
     pub took: Duration,
     /// How much of that it paused because the server was slow.
     pub paused: Duration,
-    /// What a reader of the figures should know.
+    /// Notes that help to interpret the figures.
     pub notes: Vec<String>,
 }
 
-/// A key that was measured, before anybody knows whether it is kept.
+/// A key that was measured, before it is decided whether the report keeps it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured<'a> {
     pub(super) key: &'a [u8],
@@ -122,7 +122,7 @@ pub(super) struct Measured<'a> {
     pub(super) idle: Option<Duration>,
 }
 
-/// Adds keys up.
+/// Collects keys into a report.
 #[derive(Debug)]
 pub(super) struct Collector {
     thresholds: Thresholds,
@@ -180,11 +180,11 @@ impl Collector {
         }
     }
 
-    /// Only what will be kept is copied.
+    /// Copies only what the report keeps.
     fn keep(&mut self, key: &Measured<'_>, severity: Severity) {
-        // Critical ones before others, by memory among themselves.
+        // Critical keys come first; within a severity, keys are ordered by memory.
         let worst = key.bytes | (u64::from(severity == Severity::Critical) << 63);
-        // A string's length is no number of members.
+        // A string's length is not a number of members.
         let members = if key.kind == Kind::String { 0 } else { key.members };
         let flagged = severity > Severity::Fine && self.flagged.wants(worst);
         let longest = members > 0 && self.longest.wants(members);

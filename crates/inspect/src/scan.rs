@@ -1,8 +1,8 @@
-//! Walking over all keys of all servers, a page at a time, at a pace.
+//! Walks over all keys of all servers, page by page, at a limited rate.
 //!
-//! One server after the other: the rate is that of the whole survey, and a set whose nodes share a
-//! machine is not asked on all of them at once. A page is one `SCAN`; whoever walks asks about its
-//! keys on the same connection before the next one.
+//! Servers are walked one after the other: the rate applies to the whole survey, and nodes that
+//! share a machine are not all loaded at once. A page is one `SCAN`; the survey queries its keys on
+//! the same connection before the next page.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,12 +19,12 @@ use super::{
     seen::Seen,
 };
 
-/// Keys of one page, without a rate.
+/// Keys per page, without a rate.
 const PAGE: u64 = 500;
-/// A page takes at least this part of a second, so that a low rate is steady.
+/// A page has at most a second's keys divided by this, so that a low rate is steady.
 const PAGES_A_SECOND: u64 = 20;
 
-/// Which keys, from where, how fast.
+/// Which keys to walk, on which servers, and how fast.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
     pub(super) pattern: Option<String>,
@@ -46,23 +46,23 @@ impl Default for Route {
     }
 }
 
-/// How far a survey is.
+/// Progress of a survey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Keys that were looked at.
+    /// Keys that were examined.
     pub seen: u64,
-    /// Keys that there were when it began.
+    /// Keys that existed when the survey began.
     pub total: u64,
-    /// The server that is asked now.
+    /// The server that is being asked.
     pub node: Arc<str>,
-    /// Set while it pauses: how long the server took to answer.
+    /// Set during a pause: how long the server took to answer.
     pub slow: Option<Duration>,
 }
 
 /// Some keys of one server.
 pub(super) struct Page {
-    /// The number of the place that they came from.
+    /// Index of the place that they came from.
     pub(super) at: usize,
     pub(super) node: Arc<str>,
     pub(super) keys: Vec<Vec<u8>>,
@@ -72,7 +72,7 @@ pub(super) struct Page {
 pub(super) struct Walk {
     route: Route,
     places: Vec<Place>,
-    /// The place that is walked now.
+    /// Index of the current place.
     at: usize,
     cursor: u64,
     begun: bool,
@@ -103,32 +103,32 @@ impl Walk {
         })
     }
 
-    /// Who is walked over.
+    /// Returns the servers of the walk.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, Role)> {
         self.places.iter().map(|place| (&place.name, place.role))
     }
 
-    /// The places that are walked over, in order.
+    /// Returns the places of the walk, in order.
     pub(super) fn places_mut(&mut self) -> &mut [Place] {
         &mut self.places
     }
 
-    /// The same, to look at.
+    /// Like `places_mut`, for reading.
     pub(super) fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Goes on with the next server.
+    /// Continues with the next server.
     pub(super) fn leave(&mut self) {
         self.cursor = 0;
     }
 
-    /// How long it paused.
+    /// Returns how long it paused.
     pub(super) fn paused(&self) -> Duration {
         self.pace.paused()
     }
 
-    /// The next keys; `None` after the last ones. A page may be empty.
+    /// Returns the next keys, or `None` after the last ones. A page may be empty.
     pub(super) async fn next(&mut self, mut watch: impl FnMut(&Progress)) -> Result<Option<Page>> {
         while self.begun && self.cursor == 0 {
             self.at += 1;
@@ -145,7 +145,7 @@ impl Walk {
         };
         if !self.begun {
             self.pace.turn();
-            // Redis: from 7.2 on a connection may look without being noticed.
+            // Redis: from 7.2 on, `CLIENT NO-TOUCH` keeps a connection from changing idle times.
             let untouched = cmd("CLIENT").arg("NO-TOUCH").arg("ON").take();
             match place.connection.send::<Value>(&untouched, COMMAND_LIMIT).await {
                 Ok(_) | Err(Error::Refused { .. }) => {}
@@ -177,7 +177,7 @@ impl Walk {
         self.cursor = cursor;
         self.begun = true;
         let returned = keys.len() as u64;
-        // A filter hides from us what the server looked at all the same.
+        // With a filter the server examines more keys than it returns.
         let filtered = self.route.pattern.is_some() || self.route.kind.is_some();
         let cost = if filtered { returned.max(count) } else { returned };
         self.pace.admit(cost).await?;

@@ -1,8 +1,8 @@
-//! Which keys a scan has returned already.
+//! Remembers which keys a scan has already returned.
 //!
 //! `SCAN` may return a key more than once when the server's table changes its size. Keys are
-//! remembered by a 64-bit hash: eight bytes each however long they are, and two of the ten million
-//! that are remembered at most collide with a probability of about 1 in 370,000. Keys beyond
+//! remembered by a 64-bit hash: eight bytes each however long they are. At most ten million are
+//! remembered, and the probability that any two of them collide is about 1 in 370,000. Keys beyond
 //! that bound are counted each time they are returned; the report says so.
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Keys that are remembered: about 180 MB when all of them are there.
+/// Most keys that are remembered: about 180 MB when it is full.
 pub(super) const REMEMBERED: usize = 10_000_000;
 
 /// A value that is a hash already.
@@ -39,7 +39,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Notes a key; false when it was there before.
+    /// Adds a key. Returns `false` if it was there before.
     pub(super) fn note(&mut self, key: &[u8]) -> bool {
         let hash = xxh3_64(key);
         if self.hashes.len() < REMEMBERED {
@@ -49,7 +49,7 @@ impl Seen {
         !self.hashes.contains(&hash)
     }
 
-    /// Whether there were more keys than it remembers.
+    /// Returns `true` if there were more keys than it remembers.
     pub(super) fn forgot(&self) -> bool {
         self.forgot
     }

@@ -1,10 +1,10 @@
-//! How evenly data and accesses lie on slots and nodes.
+//! How evenly data and accesses are spread over slots and nodes.
 //!
-//! Data: keys by `SCAN`, at most so many a node, each with its `MEMORY USAGE`; sums are scaled to the
-//! node's `DBSIZE`. Accesses: what each primary counts between two looks (`INFO stats`), by slot from
-//! `CLUSTER SLOT-STATS` where the server has it (Redis 8.2, Valkey 8), and by key and slot from
-//! `MONITOR` when that is asked for. On a lone server the slots are those that its keys would have in
-//! a Cluster: what it would look like, before one moves.
+//! Data: keys by `SCAN`, up to a limit per node, each with its `MEMORY USAGE`; sums are scaled to
+//! the node's `DBSIZE`. Accesses: the counters of each primary, read twice (`INFO stats`), per slot
+//! from `CLUSTER SLOT-STATS` where the server has it (Redis 8.2, Valkey 8), and per key and slot
+//! from `MONITOR` if that is requested. On a single server the slots are those that its keys would
+//! have in a Cluster, to see the spread before a migration.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use super::{
     skew_report::advise,
 };
 
-/// A look at how evenly data and accesses lie.
+/// A survey of how evenly data and accesses are spread.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -47,7 +47,7 @@ pub struct SkewSurvey {
 }
 
 impl SkewSurvey {
-    /// Begins a look at how evenly data and accesses lie on slots and nodes.
+    /// Creates a survey of how evenly data and accesses are spread over slots and nodes.
     pub fn new(handle: &Handle) -> SkewSurvey {
         let route = Route::default();
         SkewSurvey { handle: handle.clone(), route, sample: 100_000, top: 10, listen: None }
@@ -55,40 +55,43 @@ impl SkewSurvey {
 }
 
 impl SkewSurvey {
-    /// At most this many keys a second; 0 for as fast as the servers answer. 10,000 without it.
+    /// Sets the rate in keys per second; 0 for as fast as the servers answer. Default: 10,000.
     pub fn rate(mut self, keys_per_second: u64) -> Self {
         self.route.rate = keys_per_second;
         self
     }
 
-    /// Whom to ask for data; replicas where there are any without it.
+    /// Sets which servers to ask for data. Default: replicas where there are any.
     pub fn source(mut self, source: Source) -> Self {
         self.route.source = source;
         self
     }
 
-    /// How many keys of each node are looked at; 100,000 without it.
+    /// Sets how many keys of each node are examined. Default: 100,000.
     pub fn sample(mut self, keys: u64) -> Self {
         self.sample = keys.max(1);
         self
     }
 
-    /// How many slots are named; 10 without it.
+    /// Sets how many slots the report names. Default: 10.
     pub fn top(mut self, slots: usize) -> Self {
         self.top = slots.min(SLOTS);
         self
     }
 
-    /// Listens to the primaries as well: uses by slot and key, at a cost.
+    /// Also reads the commands of the primaries with `MONITOR`: counts uses per slot and key, at a
+    /// cost.
     pub fn listen(mut self, bounds: Listen) -> Self {
         self.listen = Some(bounds);
         self
     }
 
-    /// Looks, and tells `watch` how far it is. When `stop` is ready first, it ends with what it has.
+    /// Runs the survey, and calls `watch` with the progress.
+    ///
+    /// If `stop` becomes ready first, it ends with what it has found so far.
     ///
     /// # Errors
-    /// What keeps it from beginning.
+    /// The error that keeps the survey from starting.
     pub async fn run(
         &self,
         mut watch: impl FnMut(&Progress),
@@ -162,7 +165,7 @@ impl SkewSurvey {
             };
             let share = &mut report.nodes[page.at];
             for (key, reply) in page.keys.iter().zip(replies) {
-                // Refused or nil: it went away or moved.
+                // Error or nil: the key was deleted or moved.
                 let Ok(Value::Int(bytes)) = reply else { continue };
                 let bytes = bytes.unsigned_abs();
                 share.bytes += bytes;
@@ -171,7 +174,7 @@ impl SkewSurvey {
             }
             watch(&walk.progress);
             if sampled[page.at] >= self.sample {
-                // The rest of this node is taken to be like the sample.
+                // The rest of this node is assumed to be like the sample.
                 share.bytes = scaled(share.bytes, share.keys, sampled[page.at]);
                 report.notes.push(format!(
                     "{}: {} of {} keys sampled, memory scaled up",

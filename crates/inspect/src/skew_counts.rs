@@ -1,4 +1,4 @@
-//! What a look at skew counts: keys and uses by slot, and what servers have counted themselves.
+//! The counts of a skew survey: keys and uses per slot, and the servers' own counters.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,16 +10,16 @@ use seawall_client::{
 
 use super::{SlotShare, place::COMMAND_LIMIT};
 
-/// Sums by slot.
+/// Sums per slot.
 pub(super) struct Slots {
     pub(super) all: Vec<SlotShare>,
 }
 
-/// What a primary has counted so far.
+/// Counters of a primary.
 pub(super) struct Stats {
     pub(super) commands: u64,
     pub(super) lookups: u64,
-    /// CPU time by slot.
+    /// CPU time per slot.
     pub(super) slots: HashMap<u16, u64>,
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn stats(
         if topology == Topology::Cluster {
             let mut command = cmd("CLUSTER");
             command.arg("SLOT-STATS").arg("SLOTSRANGE").arg(0).arg(SLOTS - 1);
-            // A server that does not know it refuses.
+            // A server that does not support the command refuses it.
             if let Ok(reply) = connection.send::<Value>(&command, COMMAND_LIMIT).await {
                 slots = slot_stats(&reply);
             }
@@ -89,7 +89,7 @@ pub(super) async fn stats(
     Ok(all)
 }
 
-/// `[[slot, [name, value, …]], …]`: CPU time by slot.
+/// Parses `[[slot, [name, value, …]], …]`: CPU time per slot.
 fn slot_stats(reply: &Value) -> HashMap<u16, u64> {
     let Value::Array(entries) = reply else { return HashMap::new() };
     let read = |entry: &Value| -> Option<(u16, u64)> {

@@ -1,7 +1,8 @@
-//! What a look at skew found: shares of nodes and slots, how uneven they are, and what could be done.
+//! The report of a skew survey: shares of nodes and slots, how uneven they are, and advice.
 //!
-//! A slot is the smallest thing a Cluster can move: when one slot is the trouble, no rebalancing
-//! helps, and the key in it has to be split or copied. The advice says which of both it is.
+//! A slot is the smallest unit that a Cluster can move. If one slot is the problem, rebalancing
+//! does not help, and the key in it has to be split or copied. The advice says which of the two
+//! applies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use super::key_text;
 
 /// More than this times the mean is skew.
 const SKEWED: f64 = 1.5;
-/// A slot that holds more than this part of its node's data or accesses is a trouble of its own.
+/// A slot with more than this share of its node's data or accesses is a problem by itself.
 const HEAVY: f64 = 0.25;
 
 /// One node's share.
@@ -24,11 +25,11 @@ pub struct NodeShare {
     pub keys: u64,
     /// Memory of its keys, from the sample.
     pub bytes: u64,
-    /// Commands a second while it was looked at.
+    /// Commands per second during the survey.
     pub commands_per_second: f64,
-    /// Key lookups a second, hits and misses.
+    /// Key lookups per second, hits and misses.
     pub lookups_per_second: f64,
-    /// Uses that `MONITOR` heard.
+    /// Uses that `MONITOR` showed.
     pub heard: u64,
 }
 
@@ -36,7 +37,7 @@ pub struct NodeShare {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SlotShare {
-    /// Its number.
+    /// Number of the slot.
     pub slot: u16,
     /// The primary that has it.
     pub node: Arc<str>,
@@ -44,15 +45,15 @@ pub struct SlotShare {
     pub keys: u64,
     /// Their memory, from the sample.
     pub bytes: u64,
-    /// Its largest key in the sample, and that one's memory.
+    /// Its largest key in the sample, and the memory of that key.
     pub largest: Option<(Arc<[u8]>, u64)>,
-    /// Uses: heard by `MONITOR`, or microseconds of CPU time by `CLUSTER SLOT-STATS`.
+    /// Uses: counted by `MONITOR`, or microseconds of CPU time by `CLUSTER SLOT-STATS`.
     pub uses: u64,
     /// The key that was used most, and how often; from `MONITOR`.
     pub hottest: Option<(Arc<[u8]>, u64)>,
 }
 
-/// How uneven something is: the largest share against the mean; 1 is even.
+/// How uneven something is: the largest share divided by the mean; 1 is even.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratio(pub f64);
 
@@ -64,37 +65,37 @@ impl Ratio {
     }
 }
 
-/// What was found.
+/// The report of a skew survey.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SkewReport {
     /// Nodes, as the Cluster lists them.
     pub nodes: Vec<NodeShare>,
-    /// The slots with most memory.
+    /// The slots with the most memory.
     pub heavy_slots: Vec<SlotShare>,
-    /// The slots with most uses; empty when uses are not known by slot.
+    /// The slots with the most uses; empty if uses per slot are not known.
     pub hot_slots: Vec<SlotShare>,
     /// Slots that have a key in the sample.
     pub used_slots: usize,
-    /// Memory of nodes.
+    /// Unevenness of the nodes' memory.
     pub node_bytes: Ratio,
-    /// Commands of nodes.
+    /// Unevenness of the nodes' commands.
     pub node_commands: Ratio,
-    /// Memory of the slots that have any.
+    /// Unevenness of memory over the slots that have any.
     pub slot_bytes: Ratio,
-    /// Uses of the slots that have any.
+    /// Unevenness of uses over the slots that have any.
     pub slot_uses: Ratio,
-    /// Keys that were looked at.
+    /// Keys that were examined.
     pub sampled: u64,
     /// How long it took.
     pub took: Duration,
-    /// What could be done.
+    /// Advice on what to do.
     pub advice: Vec<String>,
-    /// What a reader of the figures should know.
+    /// Notes that help to interpret the figures.
     pub notes: Vec<String>,
 }
 
-/// What could be done.
+/// Adds advice to the report.
 pub(super) fn advise(report: &mut SkewReport, topology: Topology) {
     let bytes: u64 = report.nodes.iter().map(|node| node.bytes).sum();
     let uses: u64 = report.hot_slots.iter().map(|slot| slot.uses).sum();

@@ -1,12 +1,12 @@
-//! Deleting many keys without holding up a server: found by `SCAN`, taken away by `UNLINK`, a page at
-//! a time and at a rate.
+//! Deletes many keys without blocking a server: finds them with `SCAN` and deletes them with
+//! `UNLINK`, page by page and at a limited rate.
 //!
-//! `UNLINK` takes a key out of the keyspace at once and frees its memory in another thread: a hash of
-//! 500,000 fields took 14 µs that way, and 940 ms with `DEL`. A page is at most a twentieth of a
-//! second's keys, and the sweep pauses while the server is slow, as every survey does. Keys that are
-//! given by name are emptied in slices first when they are large.
+//! `UNLINK` removes a key from the keyspace at once and frees its memory in another thread: a hash
+//! of 500,000 fields took 14 µs that way, and 940 ms with `DEL`. A page is at most a twentieth of a
+//! second's keys, and the sweep pauses while the server is slow, as every survey does. Large keys
+//! that are given by name are first emptied in slices.
 //!
-//! Limit: a key that is made again while a sweep runs may be found and taken away again.
+//! Limit: a key that is created again while a sweep runs may be found and deleted again.
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ use super::{
 };
 use seawall_client::unlink_slowly;
 
-/// Names of a preview.
+/// Most keys that a preview names.
 const NAMED: usize = 10;
 
-/// What a sweep did, or would do.
+/// Outcome of [`Sweep::preview`] and [`Sweep::remove`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
     /// Keys that were found.
     pub found: u64,
-    /// Keys that were taken away; 0 for a preview.
+    /// Keys that were deleted; 0 for a preview.
     pub removed: u64,
-    /// Some of them.
+    /// Some of the keys.
     pub named: Vec<Vec<u8>>,
 }
 
-/// A gentle deletion of all keys that match a pattern.
+/// A deletion of all keys that match a pattern, at a limited rate.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -61,7 +61,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Begins a deletion of all keys that match this pattern: 1,000 keys a second.
+    /// Creates a deletion of all keys that match this pattern: 1,000 keys a second.
     pub fn new(handle: &Handle, pattern: impl Into<String>) -> Sweep {
         let pattern = Some(pattern.into());
         let route = Route { pattern, rate: 1_000, source: Source::Primary, ..Route::default() };
@@ -69,11 +69,12 @@ impl Sweep {
     }
 }
 
-/// Deletes these keys, at most so many a second, large collections in slices
-/// ([`unlink_slowly`](seawall_client::unlink_slowly)); how many had anything in them.
+/// Deletes these keys at a limited rate, and returns how many of them existed.
+///
+/// Large collections are deleted in slices ([`unlink_slowly`](seawall_client::unlink_slowly)).
 ///
 /// # Errors
-/// What a server answers; keys before that are gone. It may be repeated.
+/// The error of a server; the keys before it are deleted. Safe to retry.
 pub async fn unlink_keys(
     handle: &Handle,
     keys: &[Vec<u8>],
@@ -98,22 +99,22 @@ enum Action {
 }
 
 impl Sweep {
-    /// Only keys of this type.
+    /// Restricts the sweep to keys of this type.
     pub fn kind(mut self, kind: Kind) -> Self {
         self.route.kind = Some(kind);
         self
     }
 
-    /// At most this many keys a second, looked at or deleted; 0 for as fast as the servers answer.
+    /// Sets the rate in keys per second, examined or deleted; 0 for as fast as the servers answer.
     pub fn rate(mut self, keys_per_second: u64) -> Self {
         self.route.rate = keys_per_second;
         self
     }
 
-    /// What would be deleted.
+    /// Returns what would be deleted.
     ///
     /// # Errors
-    /// What keeps it from beginning.
+    /// The error that keeps the sweep from starting.
     pub async fn preview(
         &self,
         watch: impl FnMut(&Progress),
@@ -122,10 +123,10 @@ impl Sweep {
         self.go(Action::Preview, watch, stop).await
     }
 
-    /// Deletes.
+    /// Deletes the keys.
     ///
     /// # Errors
-    /// What keeps it from beginning.
+    /// The error that keeps the sweep from starting.
     pub async fn remove(
         &self,
         watch: impl FnMut(&Progress),

@@ -1,26 +1,26 @@
-//! When a key is big: two tiers for each type, in bytes and in members.
+//! Thresholds for big keys: two tiers for each type, in bytes and in members.
 //!
-//! The defaults are those that operators use: 10 KB and 10 MB for a string, 2,000 and 10,000 members
-//! for a collection; the bytes of a collection warn at 1 MB, because many members below that cost
-//! time, not memory.
+//! The defaults are those that operators use: 10 KB and 10 MB for a string, 2,000 and 10,000
+//! members for a collection. The bytes of a collection warn at 1 MB, because below that many
+//! members cost time, not memory.
 
 use std::fmt;
 
 use super::Kind;
 
-/// How serious a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// Below every threshold.
     Fine,
     /// Worth a look.
     Warn,
-    /// Will hurt: blocked servers, full links, skewed nodes.
+    /// Causes trouble: blocked servers, full links, skewed nodes.
     Critical,
 }
 
 impl Severity {
-    /// A word for it.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,12 +37,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// From which value on something is worth a look, and from which on it is critical.
+/// The values from which on something is worth a look, and critical.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tiers {
-    /// Worth a look from here on.
+    /// Worth a look from this value on.
     pub warn: u64,
-    /// Critical from here on.
+    /// Critical from this value on.
     pub critical: u64,
 }
 
@@ -60,7 +60,7 @@ impl Tiers {
     }
 }
 
-/// What is measured against a threshold.
+/// The quantity that a threshold applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Memory of key and value.
@@ -98,7 +98,7 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Sets one. A string's members do not count.
+    /// Sets a threshold. The members of a string do not count.
     pub fn set(&mut self, kind: Kind, measure: Measure, tiers: Tiers) {
         match measure {
             Measure::Bytes => self.bytes[kind.index()] = tiers,
@@ -107,7 +107,7 @@ impl Thresholds {
         }
     }
 
-    /// One of them.
+    /// Returns a threshold.
     #[must_use]
     pub fn get(&self, kind: Kind, measure: Measure) -> Tiers {
         match measure {
@@ -116,7 +116,7 @@ impl Thresholds {
         }
     }
 
-    /// How serious a key of this size is.
+    /// Returns the severity of a key of this size.
     #[must_use]
     pub fn severity(&self, kind: Kind, bytes: u64, members: u64) -> Severity {
         let by_bytes = self.bytes[kind.index()].severity(bytes);

@@ -1,7 +1,7 @@
-//! The N largest of any number, in memory for N.
+//! The N largest of any number of items, in memory for N.
 //!
-//! Invariant: a key is in it once. What is offered again (a scan may return a key twice, with another
-//! size by then) keeps its larger rank.
+//! Invariant: a key is in it once. If a key is offered again (a scan may return it twice, with
+//! another size by then), the larger rank is kept.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,7 +10,7 @@ use std::{
 
 type Name = (u32, Arc<[u8]>);
 
-/// The largest of some things, each under the name of a key.
+/// The largest of some items, each with the name of a key.
 #[derive(Debug)]
 pub(super) struct Top<T> {
     limit: usize,
@@ -23,7 +23,7 @@ impl<T> Top<T> {
         Top { limit, order: BTreeSet::new(), held: HashMap::new() }
     }
 
-    /// Whether something of this rank would be kept now.
+    /// Returns `true` if an item of this rank would be kept now.
     pub(super) fn wants(&self, rank: u64) -> bool {
         self.limit > 0
             && (self.order.len() < self.limit
@@ -48,7 +48,7 @@ impl<T> Top<T> {
         self.held.insert(name, (rank, value));
     }
 
-    /// Largest first; equal ones by key.
+    /// Returns the items, largest first; equal ones by key.
     pub(super) fn into_sorted(mut self) -> Vec<T> {
         let mut names: Vec<_> = self.order.into_iter().collect();
         names.sort_by(|(a, x), (b, y)| b.cmp(a).then_with(|| x.cmp(y)));

@@ -1,6 +1,6 @@
-//! Hot keys by the server's own tracker, `HOTKEYS`.
+//! Finds hot keys with the server's own tracker, `HOTKEYS`.
 //!
-//! Limit: tested by its documented replies; no server that has it was at hand.
+//! Limit: tested only against its documented replies; no server that has it was available.
 
 use std::{
     sync::Arc,
@@ -18,10 +18,10 @@ use super::{
 };
 
 impl HotSurvey {
-    /// By the server's own tracker, `HOTKEYS`, which Redis has from 8.6 on.
+    /// Finds hot keys with the server's own tracker, `HOTKEYS`, available from Redis 8.6 on.
     ///
     /// # Errors
-    /// What the servers answer; a tracker that somebody else has started is left alone.
+    /// The errors of the servers; a tracker that another client has started is left alone.
     pub async fn by_tracker(
         &self,
         time: Duration,
@@ -33,7 +33,7 @@ impl HotSurvey {
         for place in &mut places {
             let mut start = cmd("HOTKEYS");
             start.arg("START").arg("METRICS").arg(2).arg("CPU").arg("NET");
-            // It ends by itself, also when we do not come back.
+            // It ends by itself, even if this process does not return.
             start.arg("COUNT").arg(self.top.clamp(1, 64)).arg("DURATION").arg(seconds);
             match place.connection.send::<Value>(&start, COMMAND_LIMIT).await {
                 Err(Error::Refused { message, .. }) if message.contains("unknown command") => {
@@ -58,7 +58,7 @@ impl HotSurvey {
             for hot in tracked.into_iter().filter(|hot| self.wants(&hot.key)) {
                 top.offer(hot.score, (0, Arc::clone(&hot.key)), hot);
             }
-            // What is left over is the server's memory; that it cannot be freed concerns nobody.
+            // Frees the server's memory; a failure has no further effect.
             let _: Result<Value> =
                 place.connection.send(cmd("HOTKEYS").arg("STOP"), COMMAND_LIMIT).await;
             let _: Result<Value> =
@@ -72,7 +72,7 @@ impl HotSurvey {
     }
 }
 
-/// `HOTKEYS GET`: pairs of names and values, on a Cluster inside another array.
+/// Parses `HOTKEYS GET`: pairs of names and values, on a Cluster inside another array.
 fn read_tracker(reply: &Value, node: &Arc<str>) -> Vec<HotKey> {
     let mut fields = pairs(reply);
     if let (true, Value::Array(parts)) = (fields.iter().all(|(name, _)| name.is_empty()), reply)

@@ -1,4 +1,4 @@
-//! Work that is done in the background and not lost: [`stream`]s with consumer groups, and [`queue`]s.
+//! Durable background work on Redis: [`stream`]s with consumer groups, and [`queue`]s.
 
 pub mod queue;
 pub mod stream;

@@ -1,10 +1,10 @@
 //! Big keys: collections in buckets, deletion in slices.
 //!
-//! One key that is too big hurts everybody: its server stands still while it is sent, copied or
-//! deleted, and a Cluster cannot spread it. So nothing here moves more than 1 MB or 1,000 members in
-//! one command.
+//! One key that is too big affects all clients: its server is blocked while the key is sent, copied
+//! or deleted, and a Cluster cannot spread it. So nothing here moves more than 1 MB or 1,000
+//! members in one command.
 //!
-//! The cache cuts large values by itself (`split_above_bytes`); docs/big-keys.md tells how.
+//! The cache splits large values by itself (`split_above_bytes`); see docs/big-keys.md.
 
 #[cfg(feature = "cache")]
 pub use seawall_cache::BigValue;

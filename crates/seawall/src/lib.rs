@@ -1,34 +1,61 @@
-//! High concurrency on Redis, in one piece: *keeps the flood off your database*.
+//! A toolkit for high concurrency on Redis: *keeps the flood off your database*.
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
-//! use seawall::Seawall;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::{io, time::Duration};
+//! use seawall::{Seawall, cache::{Cache, Freshness, Loaded}};
 //!
+//! // `redis://…`, `redis-sentinel://…` and `redis-cluster://…` work the same way.
 //! let seawall = Seawall::connect("embedded:").await?;
+//! let shops: Cache<u64, String> = seawall.cache("shop").ttl(Duration::from_secs(60)).build()?;
+//!
+//! // A thousand callers at once cause one load.
+//! let load = || async { Ok::<_, io::Error>(Loaded::Found("tea house".to_owned())) };
+//! let shop = shops.get_or_load(&42, load).await?;
+//! assert_eq!(shop.value.as_deref().map(String::as_str), Some("tea house"));
+//!
+//! // Changes the database, then invalidates. A load that runs meanwhile is not stored.
+//! let update = async { Ok::<_, io::Error>(()) };
+//! let ((), _invalidated) = shops.write(&42, update).await?;
+//! let load = || async { Ok::<_, io::Error>(Loaded::Found("tea room".to_owned())) };
+//! let shop = shops.get_or_load_as(Freshness::Strong, &42, load).await?;
+//! assert_eq!(shop.value.as_deref().map(String::as_str), Some("tea room"));
+//!
+//! // One holder over all processes. The body is cancelled if the lock is lost.
+//! let report = seawall
+//!     .lock(("report", 7))
+//!     .try_with(Duration::from_secs(1), |guard| async move {
+//!         Ok::<_, io::Error>(guard.token().sequence)
+//!     })
+//!     .await?;
+//! assert_eq!(report, 1);
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
+//!
+//! Each capability is a feature of this crate and a page under `docs/` that says what is guaranteed, what
+//! is not, and what happens when Redis fails.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`client`] | direct access: commands, scripts, subscriptions |
-//! | [`cache`] | two levels, one load however many ask, never what was invalidated |
-//! | [`hotkey`] | keys that everybody reads at once: found, told to all, held in memory, copied |
+//! | [`cache`] | two levels, one load per key for all concurrent requests, no value that was invalidated |
+//! | [`hotkey`] | hot keys: detected, announced to all processes, held in memory, copied |
 //! | [`bigkey`] | values in parts, collections in buckets, deletion in slices |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |
-//! | [`limit`] | limits by subject, in Redis and without it; a layer for tower and axum |
+//! | [`limit`] | rate limits by subject, with or without Redis; a layer for tower and axum |
 //! | [`id`] | global ids that cost no round trip, and snowflakes |
-//! | [`bloom`] | a filter in Redis that says what cannot exist, rebuilt without a gap |
-//! | [`session`] | sessions by random token that slide, and end all at once |
+//! | [`bloom`] | a Bloom filter in Redis that says which keys cannot exist, rebuilt while it is in use |
+//! | [`session`] | sessions by random token with sliding expiry; all sessions of a user can be ended at once |
 //! | [`social`] | likes, leaderboards, follows, inboxes, places, sign-ins, visits, order lists |
-//! | [`stream`] | streams with workers: at least once, parked rather than lost |
+//! | [`stream`] | streams with workers: at-least-once handling, dead letters instead of loss |
 //! | [`queue`] | delayed items with leases, a simple list, a broadcast |
-//! | [`survey`] | what is in a Redis: big keys, hot keys, skew; live and from an RDB file |
-//! | [`stock`] | flash sales and sharded inventories that are sold exactly |
-//! | [`key`], [`member`] | keys made of typed parts; what stands inside collections |
+//! | [`survey`] | finds big keys, hot keys and skew in a Redis, live or in an RDB file |
+//! | [`stock`] | flash sales and sharded inventories that never oversell |
+//! | [`key`], [`member`] | keys made of typed parts; members of collections |
 //! | `cached`, `invalidates` | attributes that cache a function or invalidate after it (feature `macros`) |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
-//! | [`clock`], [`testing`] | time, which tests can hold in their hands; an engine on it, with faults |
+//! | [`clock`], [`testing`] | time that tests can control; an engine on that clock, with faults |
 
 pub mod bigkey;
 #[cfg(feature = "bloom")]
@@ -80,7 +107,7 @@ pub use {
 
 pub use self::seawall::{Builder, Seawall};
 
-/// The README's examples are tests.
+/// Runs the README's examples as tests.
 #[cfg(all(doctest, feature = "embedded"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

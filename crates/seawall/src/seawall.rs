@@ -1,7 +1,7 @@
-//! The handle that users have: a [`Handle`] with a way to begin each capability.
+//! The handle that users have: a [`Handle`] with a constructor for each capability.
 //!
-//! Every capability has a constructor of its own that takes a `&Handle`, in a crate that does not know
-//! this one. The methods here are those constructors under one roof, nothing else.
+//! Every capability has its own constructor that takes a `&Handle`, in a crate that does not depend
+//! on this one. The methods here call those constructors and do nothing else.
 
 use std::ops::Deref;
 
@@ -44,7 +44,7 @@ use crate::{
 /// Settings of a connection.
 pub type Builder = seawall_client::Builder<Seawall>;
 
-/// A connection to Redis and everything built on it; a cheap clone.
+/// A connection to Redis and everything built on it; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -79,35 +79,35 @@ impl From<Handle> for Seawall {
 }
 
 impl Seawall {
-    /// Connects with the defaults; see [`Builder`] for what can be set.
+    /// Connects with the default settings; see [`Builder`] for the available settings.
     ///
     /// | URL | |
     /// | --- | --- |
     /// | `embedded:` | an engine inside this process, in memory |
     /// | `embedded:DIR` | the same, with its log in DIR |
     /// | `redis://host:port/db`, `rediss://…` | one server, the latter over TLS |
-    /// | `unix:/path` | one server, by its socket |
+    /// | `unix:/path` | one server, through its Unix socket |
     /// | `redis-sentinel://h1:p,h2:p/MASTER/db` | the primary that the sentinels name |
     /// | `redis-cluster://h1:p,h2:p` | a Cluster |
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a URL that makes no sense,
-    /// [`Error::Unavailable`](crate::Error::Unavailable) when nobody answers.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the URL is not valid,
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if no server answers.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
-    /// Makes the handle without waiting for Redis; see
+    /// Creates the handle without waiting for Redis; see
     /// [`Builder::connect_lazy`](seawall_client::Builder::connect_lazy).
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a URL that makes no sense, and outside a Tokio
+    /// [`Error::Invalid`](crate::Error::Invalid) if the URL is not valid, or outside a Tokio
     /// runtime.
     pub fn connect_lazy(url: &str) -> Result<Self> {
         Self::builder(url).connect_lazy()
     }
 
-    /// Begins a connection with settings of one's own.
+    /// Returns a builder for a connection with explicit settings.
     #[must_use]
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
@@ -116,13 +116,15 @@ impl Seawall {
 
 #[cfg(feature = "cache")]
 impl Seawall {
-    /// Begins a [`Cache`]. Caches of one name share their entries, in all processes; give all of them
-    /// the same settings.
+    /// Returns a builder for a [`Cache`].
+    ///
+    /// Caches with the same name share their entries, in all processes; all of them must have the
+    /// same settings.
     pub fn cache<K: CacheKey, V: CacheValue>(&self, name: &str) -> CacheBuilder<K, V> {
         Cache::builder(self, name)
     }
 
-    /// The hot keys of this handle's caches.
+    /// Returns the hot keys of this handle's caches.
     #[must_use]
     pub fn hot_keys(&self) -> HotKeys {
         HotKeys::of(self)
@@ -131,37 +133,37 @@ impl Seawall {
 
 #[cfg(feature = "lock")]
 impl Seawall {
-    /// A mutex by its name: [`Lock::new`].
+    /// Creates a mutex with this name: [`Lock::new`].
     #[must_use]
     pub fn lock(&self, name: impl KeyPart) -> Lock {
         Lock::new(self, name)
     }
 
-    /// A mutex that is handed over in the order in which it was asked for: [`Lock::fair`].
+    /// Creates a mutex that is granted in the order of the requests: [`Lock::fair`].
     #[must_use]
     pub fn fair_lock(&self, name: impl KeyPart) -> Lock {
         Lock::fair(self, name)
     }
 
-    /// A lock that many may hold for reading, or one for writing: [`RwLock::new`].
+    /// Creates a lock for many readers or one writer: [`RwLock::new`].
     #[must_use]
     pub fn rw_lock(&self, name: impl KeyPart) -> RwLock {
         RwLock::new(self, name)
     }
 
-    /// A semaphore with so many permits: [`Lock::semaphore`].
+    /// Creates a semaphore with this number of permits: [`Lock::semaphore`].
     #[must_use]
     pub fn semaphore(&self, name: impl KeyPart, permits: u32) -> Lock {
         Lock::semaphore(self, name, permits)
     }
 
-    /// Several mutexes that are held together or not at all: [`MultiLock::new`].
+    /// Creates a lock that holds several mutexes together or none of them: [`MultiLock::new`].
     #[must_use]
     pub fn multi_lock<K: KeyPart>(&self, names: impl IntoIterator<Item = K>) -> MultiLock {
         MultiLock::new(self, names)
     }
 
-    /// A mutex over these independent primaries: [`QuorumLock::new`].
+    /// Creates a mutex over these independent primaries: [`QuorumLock::new`].
     ///
     /// # Errors
     /// As [`QuorumLock::new`].
@@ -170,7 +172,7 @@ impl Seawall {
         QuorumLock::new(&handles, name)
     }
 
-    /// A door that opens when `count` participants have arrived: [`Latch::new`].
+    /// Creates a latch that opens when `count` participants have arrived: [`Latch::new`].
     #[must_use]
     pub fn latch(&self, name: impl KeyPart, count: u32) -> Latch {
         Latch::new(self, name, count)
@@ -188,7 +190,7 @@ impl Seawall {
         lock::optimistic(self, keys, body).await
     }
 
-    /// How many holds of this handle are being renewed.
+    /// Returns the number of holds of this handle that are being renewed.
     #[must_use]
     pub fn renewed_locks(&self) -> usize {
         lock::renewed_locks(self)
@@ -197,7 +199,9 @@ impl Seawall {
 
 #[cfg(feature = "limit")]
 impl Seawall {
-    /// Begins a [`Limiter`]: its name is part of its keys, its policy a [`Rate`](crate::limit::Rate) or a
+    /// Returns a builder for a [`Limiter`].
+    ///
+    /// The name is part of its keys; the policy is a [`Rate`](crate::limit::Rate) or a
     /// [`Window`](crate::limit::Window). All processes that use the name must use the same policy.
     #[must_use]
     pub fn limiter(&self, name: impl Into<String>, policy: impl Into<Policy>) -> LimiterBuilder {
@@ -207,7 +211,8 @@ impl Seawall {
 
 #[cfg(feature = "id")]
 impl Seawall {
-    /// Begins [`Ids`] of a name, such as `order`; names are independent of each other.
+    /// Returns a builder for [`Ids`] with a name, such as `order`; names are independent of each
+    /// other.
     #[must_use]
     pub fn ids(&self, name: impl Into<String>) -> IdsBuilder {
         Ids::builder(self, name)
@@ -216,7 +221,7 @@ impl Seawall {
 
 #[cfg(feature = "session")]
 impl Seawall {
-    /// Begins [`Sessions`] by their name.
+    /// Returns a builder for [`Sessions`] with this name.
     #[must_use]
     pub fn sessions<M: Member>(&self, name: impl Into<String>) -> SessionsBuilder<M> {
         Sessions::builder(self, name)
@@ -225,8 +230,10 @@ impl Seawall {
 
 #[cfg(feature = "bloom")]
 impl Seawall {
-    /// Begins a [`Bloom`] filter for so many keys. All who use the name may say another number: it counts
-    /// when a generation is created.
+    /// Returns a builder for a [`Bloom`] filter for `expected` keys.
+    ///
+    /// Processes that use the same name may pass different numbers: the number is used only when a
+    /// generation is created.
     #[must_use]
     pub fn bloom<K: KeyPart>(&self, name: impl Into<String>, expected: u64) -> BloomBuilder<K> {
         Bloom::builder(self, name, expected)
@@ -235,7 +242,7 @@ impl Seawall {
 
 #[cfg(feature = "jobs")]
 impl Seawall {
-    /// A [`Stream`] of `T` by its name.
+    /// Creates a [`Stream`] of `T` with this name.
     ///
     /// # Errors
     /// As [`Stream::new`].
@@ -246,7 +253,7 @@ impl Seawall {
         Stream::new(self, name)
     }
 
-    /// A stream whose entries are understood by `decode`: [`Stream::with_decoder`].
+    /// Creates a stream whose entries are decoded by `decode`: [`Stream::with_decoder`].
     ///
     /// # Errors
     /// As [`Stream::with_decoder`].
@@ -258,7 +265,7 @@ impl Seawall {
         Stream::with_decoder(self, name, decode)
     }
 
-    /// A stream on a key of one's own: [`Stream::at_key`].
+    /// Creates a stream with an explicit key: [`Stream::at_key`].
     ///
     /// # Errors
     /// As [`Stream::at_key`].
@@ -270,7 +277,8 @@ impl Seawall {
         Stream::at_key(self, key, decode)
     }
 
-    /// Begins a worker of a consumer group on one or several streams: [`WorkerBuilder::new`].
+    /// Returns a builder for a worker of a consumer group on one or several streams:
+    /// [`WorkerBuilder::new`].
     #[must_use]
     pub fn stream_worker<T>(
         &self,
@@ -280,13 +288,13 @@ impl Seawall {
         WorkerBuilder::new(self, group, streams)
     }
 
-    /// Begins a [`Delayed`] queue of `T` by its name.
+    /// Returns a builder for a [`Delayed`] queue of `T` with this name.
     #[must_use]
     pub fn delayed_queue<T>(&self, name: impl Into<String>) -> DelayedBuilder<T> {
         Delayed::builder(self, name)
     }
 
-    /// A simple queue of `T` by its name.
+    /// Creates a simple queue of `T` with this name.
     ///
     /// # Errors
     /// As [`ListQueue::new`].
@@ -294,7 +302,7 @@ impl Seawall {
         ListQueue::new(self, name)
     }
 
-    /// A [`Broadcast`] of `T` by its name.
+    /// Creates a [`Broadcast`] of `T` with this name.
     ///
     /// # Errors
     /// As [`Broadcast::new`].
@@ -305,13 +313,13 @@ impl Seawall {
 
 #[cfg(feature = "stock")]
 impl Seawall {
-    /// Begins a handle on the [`FlashSale`] with this id.
+    /// Returns a builder for a handle on the [`FlashSale`] with this id.
     #[must_use]
     pub fn flash_sale(&self, id: &(impl KeyPart + ?Sized)) -> FlashSaleBuilder {
         FlashSale::builder(self, id)
     }
 
-    /// The orders of a group of flash sales that wait for a decision; see
+    /// Returns the orders of a group of flash sales that wait for a decision; see
     /// [`FlashSaleBuilder::findable`].
     ///
     /// # Errors
@@ -320,7 +328,7 @@ impl Seawall {
         WaitingOrders::new(self, group)
     }
 
-    /// Begins an [`Inventory`] of one SKU.
+    /// Returns a builder for an [`Inventory`] of one SKU.
     #[must_use]
     pub fn inventory(&self, sku: &(impl KeyPart + ?Sized)) -> InventoryBuilder {
         Inventory::builder(self, sku)
@@ -329,32 +337,33 @@ impl Seawall {
 
 #[cfg(feature = "social")]
 impl Seawall {
-    /// [`Likes`] of one kind of thing; all who use the name must say the same [`Likes::spread`].
+    /// Creates [`Likes`] for one kind of object; all processes that use the name must set the same
+    /// [`Likes::spread`].
     #[must_use]
     pub fn likes<M: Member>(&self, name: impl Into<String>) -> Likes<M> {
         Likes::new(self, name)
     }
 
-    /// A [`Leaderboard`] by its name.
+    /// Creates a [`Leaderboard`] with this name.
     #[must_use]
     pub fn leaderboard<M: Member>(&self, name: impl Into<String>) -> Leaderboard<M> {
         Leaderboard::new(self, name)
     }
 
-    /// Begins [`Follows`] by their name.
+    /// Returns a builder for [`Follows`] with this name.
     #[must_use]
     pub fn follows<M: Member>(&self, name: impl Into<String>) -> FollowBuilder<M> {
         Follows::builder(self, name)
     }
 
-    /// An [`Inbox`] by its name.
+    /// Creates an [`Inbox`] with this name.
     #[must_use]
     pub fn inbox<M: Member>(&self, name: impl Into<String>) -> Inbox<M> {
         Inbox::new(self, name)
     }
 
-    /// Begins [`Timelines`] by their name; `load` reads a subject's members with their times from the
-    /// source: [`Timelines::builder`].
+    /// Returns a builder for [`Timelines`] with this name; `load` reads a subject's members with
+    /// their times from the source: [`Timelines::builder`].
     #[must_use]
     pub fn timelines<M, F, Fut, E>(&self, name: impl Into<String>, load: F) -> TimelineBuilder<M>
     where
@@ -366,26 +375,26 @@ impl Seawall {
         Timelines::builder(self, name, load)
     }
 
-    /// [`Places`] by their name.
+    /// Creates [`Places`] with this name.
     #[must_use]
     pub fn places<M: Member>(&self, name: impl Into<String>) -> Places<M> {
         Places::new(self, name)
     }
 
-    /// [`SignIns`] by their name.
+    /// Creates [`SignIns`] with this name.
     #[must_use]
     pub fn sign_ins<M: Member>(&self, name: impl Into<String>) -> SignIns<M> {
         SignIns::new(self, name)
     }
 
-    /// [`Visits`] by their name.
+    /// Creates [`Visits`] with this name.
     #[must_use]
     pub fn visits(&self, name: impl Into<String>) -> Visits {
         Visits::new(self, name)
     }
 
-    /// Begins an [`OrderIndex`] by its name; `source` reads a user's orders from the database:
-    /// [`OrderIndex::builder`].
+    /// Returns a builder for an [`OrderIndex`] with this name; `source` reads a user's orders from
+    /// the database: [`OrderIndex::builder`].
     #[must_use]
     pub fn order_index<M, F, Fut, E>(
         &self,
@@ -401,7 +410,7 @@ impl Seawall {
         OrderIndex::builder(self, name, source)
     }
 
-    /// A [`BucketedHash`] by its name.
+    /// Creates a [`BucketedHash`] with this name.
     ///
     /// # Errors
     /// As [`BucketedHash::new`].
@@ -413,7 +422,7 @@ impl Seawall {
         BucketedHash::new(self, name, buckets)
     }
 
-    /// A [`BucketedSet`] by its name.
+    /// Creates a [`BucketedSet`] with this name.
     ///
     /// # Errors
     /// As [`BucketedSet::new`].
@@ -421,7 +430,7 @@ impl Seawall {
         BucketedSet::new(self, name, buckets)
     }
 
-    /// A [`BucketedSortedSet`] by its name.
+    /// Creates a [`BucketedSortedSet`] with this name.
     ///
     /// # Errors
     /// As [`BucketedSortedSet::new`].
@@ -433,7 +442,7 @@ impl Seawall {
         BucketedSortedSet::new(self, name, buckets)
     }
 
-    /// A [`BucketedList`] by its name.
+    /// Creates a [`BucketedList`] with this name.
     ///
     /// # Errors
     /// As [`BucketedList::new`].
@@ -444,27 +453,28 @@ impl Seawall {
 
 #[cfg(feature = "inspect")]
 impl Seawall {
-    /// Begins a [`Survey`] of the keys: 10,000 keys a second, on replicas where there are any.
+    /// Creates a [`Survey`] of the keys: 10,000 keys a second, on replicas where there are any.
     pub fn survey(&self) -> Survey {
         Survey::new(self)
     }
 
-    /// Begins a look for hot keys, whoever uses them: [`HotSurvey::new`].
+    /// Creates a survey of hot keys, no matter which program uses them: [`HotSurvey::new`].
     pub fn hot_survey(&self) -> HotSurvey {
         HotSurvey::new(self)
     }
 
-    /// Begins a look at how evenly data and accesses lie on slots and nodes: [`SkewSurvey::new`].
+    /// Creates a survey of how evenly data and accesses are spread over slots and nodes:
+    /// [`SkewSurvey::new`].
     pub fn skew_survey(&self) -> SkewSurvey {
         SkewSurvey::new(self)
     }
 
-    /// Begins a deletion of all keys that match this pattern: [`Sweep::new`].
+    /// Creates a deletion of all keys that match this pattern: [`Sweep::new`].
     pub fn sweep(&self, pattern: impl Into<String>) -> Sweep {
         Sweep::new(self, pattern)
     }
 
-    /// Deletes these keys at a pace: [`unlink_keys`](crate::survey::unlink_keys).
+    /// Deletes these keys at a limited pace: [`unlink_keys`](crate::survey::unlink_keys).
     ///
     /// # Errors
     /// As [`unlink_keys`](crate::survey::unlink_keys).

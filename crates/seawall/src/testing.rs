@@ -1,4 +1,4 @@
-//! For tests of code that uses the toolkit (feature `testing`): time in your hands, faults on demand.
+//! Tools for tests of code that uses the toolkit (feature `testing`): a manual clock, and faults.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ pub use seawall_client::testing::FaultControl;
 
 use crate::{Result, Seawall};
 
-/// A private engine on a clock that is advanced by hand.
+/// A private engine on a clock that the test advances.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -31,36 +31,38 @@ impl TestServer {
     /// Starts an engine in memory.
     ///
     /// # Errors
-    /// When the engine cannot be started.
+    /// If the engine cannot be started.
     pub async fn start() -> Result<Self> {
         let test_server = seawall_client::testing::TestServer::start().await?;
         Ok(TestServer { seawall: test_server.handle().clone().into(), test_server })
     }
 
-    /// The handle to test with.
+    /// Returns the handle to test with.
     #[must_use]
     pub fn seawall(&self) -> &Seawall {
         &self.seawall
     }
 
-    /// The faults of that handle.
+    /// Returns the fault control of that handle.
     #[must_use]
     pub fn faults(&self) -> &FaultControl {
         self.test_server.faults()
     }
 
-    /// Moves time forward, here and in the engine, and lets whoever waited for it run.
+    /// Advances the time, here and in the engine, and lets the tasks run that waited for it.
     pub async fn advance(&self, by: Duration) {
         self.test_server.advance(by).await;
     }
 
-    /// Suspends the machine of the handle for this long, not that of the engine: timers stand still,
-    /// and whatever the engine keeps for a time gets older.
+    /// Suspends the machine of the handle for this long, but not that of the engine.
+    ///
+    /// Timers of the handle stand still, and everything that the engine keeps for a limited time
+    /// gets older.
     pub fn suspend(&self, by: Duration) {
         self.test_server.suspend(by);
     }
 
-    /// Ends the engine.
+    /// Stops the engine.
     pub async fn shutdown(self) {
         self.test_server.shutdown().await;
     }

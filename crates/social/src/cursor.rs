@@ -1,10 +1,10 @@
-//! Where one stopped in a list that is ordered by score, newest first.
+//! A position in a list that is ordered by score, newest first.
 //!
-//! A score alone does not say where one stopped when several items share it, and a score with an
-//! offset says it only until another item with that score arrives. [`Cursor`] names the last item
-//! seen by score *and* member, which is the order of a sorted set: what follows it is the same set
-//! of items, whatever arrived or left elsewhere. It needs no state in Redis, and the item that it
-//! names need not be there any more.
+//! A score alone is not a position if several items share it, and a score with an offset is one
+//! only until another item with that score arrives. [`Cursor`] names the last item seen by score
+//! *and* member, which is the order of a sorted set. The items after it are the same, whatever
+//! arrived or left elsewhere. It needs no state in Redis, and the item that it names may have been
+//! removed.
 //!
 //! [`Scroll`] is the pair of score and offset that clients of the documented route use.
 
@@ -22,7 +22,7 @@ static PAGE: Script = Script::new(include_str!("script/page.lua"));
 /// Longest member that a cursor names: an author and an item, each of whose bytes may be escaped.
 const MAX_NAMED_BYTES: usize = 8 * MAX_MEMBER_BYTES;
 
-/// The last item seen; a text of it can be given to clients.
+/// The last item seen; its text can be given to clients.
 ///
 /// ```
 /// use seawall::social::Cursor;
@@ -40,11 +40,11 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The item with this score and these bytes.
+    /// Creates a cursor at the item with this score and these bytes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the score is beyond ±[`MAX_SCORE`](super::MAX_SCORE) or the bytes are
-    /// too many.
+    /// [`Error::Invalid`] if the score is beyond ±[`MAX_SCORE`](super::MAX_SCORE) or there are too
+    /// many bytes.
     pub fn new(score: i64, member: &[u8]) -> Result<Self> {
         check_score(score)?;
         if member.is_empty() || member.len() > MAX_NAMED_BYTES {
@@ -57,7 +57,7 @@ impl Cursor {
         Cursor { score: item.1, member: item.0.clone() }
     }
 
-    /// The score of the item.
+    /// Returns the score of the item.
     #[must_use]
     pub fn score(&self) -> i64 {
         self.score
@@ -67,7 +67,7 @@ impl Cursor {
         &self.member
     }
 
-    /// Whether an item comes after this one: it is older, or as old with smaller bytes.
+    /// Returns `true` if an item comes after this one: it is older, or as old with smaller bytes.
     pub(super) fn is_before(&self, item: &(Vec<u8>, i64)) -> bool {
         (item.1, item.0.as_slice()) < (self.score, self.member.as_slice())
     }
@@ -105,25 +105,25 @@ fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Score and offset: where clients that know no [`Cursor`] stopped.
+/// Score and offset: a position for clients that do not use [`Cursor`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scroll {
-    /// Items of this score and smaller ones.
+    /// Largest score: items of this score and smaller ones follow.
     pub max: i64,
-    /// How many items of exactly that score have been seen.
+    /// Number of items of exactly that score that have been seen.
     pub offset: u64,
 }
 
 impl Scroll {
-    /// From the newest that is not younger than this.
+    /// Starts at the newest item with a score of at most `max`.
     #[must_use]
     pub fn from(max: i64) -> Self {
         Scroll { max, offset: 0 }
     }
 }
 
-/// The script that reads `count` items after a cursor, or the first ones; with a marker key, only if
-/// that says that the list is complete.
+/// Returns the script call that reads `count` items after a cursor, or the first ones. With a
+/// marker key it reads only if the marker says that the list is complete.
 pub(super) fn page_call(keys: &[&[u8]], cursor: Option<&Cursor>, count: usize) -> ScriptInvocation {
     let call = PAGE.on(keys).arg(count);
     match cursor {

@@ -1,7 +1,7 @@
 //! Days and months of the calendar, for keys and streaks.
 //!
-//! Which day it is depends on where one is, so nothing here asks a clock: the caller says the day, or
-//! a time with the offset of its zone. Proleptic Gregorian calendar, years 1970 to 9999.
+//! The current day depends on the time zone, so nothing here reads a clock: the caller passes the
+//! day, or a time with the offset of its zone. Proleptic Gregorian calendar, years 1970 to 9999.
 
 use std::{fmt, str::FromStr};
 
@@ -25,7 +25,7 @@ const LAST: i64 = 2_932_896;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day {
-    /// Since 1970-01-01; 0 to [`LAST`].
+    /// Days since 1970-01-01; 0 to [`LAST`].
     number: i64,
 }
 
@@ -37,51 +37,55 @@ pub struct Month {
 }
 
 impl Day {
-    /// The day of a time in seconds since the Unix epoch, where clocks are this many seconds ahead of
-    /// UTC. Times outside of 1970 to 9999 are the first or the last day.
+    /// Returns the day of a time in seconds since the Unix epoch, in a zone this many seconds ahead
+    /// of UTC.
+    ///
+    /// Times outside of 1970 to 9999 become the first or the last day.
     #[must_use]
     pub fn at(unix_seconds: i64, offset_seconds: i32) -> Self {
         let local = unix_seconds.saturating_add(i64::from(offset_seconds));
         Day { number: local.div_euclid(SECONDS_A_DAY).clamp(0, LAST) }
     }
 
-    /// The day after; the last day has itself.
+    /// Returns the day after; for the last day, the same day.
     #[must_use]
     pub fn next(self) -> Self {
         Day { number: (self.number + 1).min(LAST) }
     }
 
-    /// The day before; `None` before the first.
+    /// Returns the day before, or `None` for the first day.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         (self.number > 0).then(|| Day { number: self.number - 1 })
     }
 
-    /// How many days after `earlier` this is, both counted; 0 when it is before that.
+    /// Returns the number of days from `earlier` to this one, both included; 0 if `earlier` is
+    /// later.
     pub(super) fn days_from(self, earlier: Day) -> usize {
         usize::try_from(self.number - earlier.number + 1).unwrap_or(0)
     }
 
-    /// As people and databases write it: `2026-11-16`.
+    /// Returns it as `2026-11-16`, the form that people and databases use.
     #[must_use]
     pub fn dashed(self) -> String {
         let (month, day) = self.split();
         format!("{}-{day:02}", month.dashed())
     }
 
-    /// Its month.
+    /// Returns its month.
     #[must_use]
     pub fn month(self) -> Month {
         self.split().0
     }
 
-    /// The day of the month, from 1.
+    /// Returns the day of the month, from 1.
     #[must_use]
     pub fn of_month(self) -> u8 {
         self.split().1
     }
 
-    /// Year, month and day from a day's number, by cycles of 400 years that begin in March.
+    /// Computes year, month and day from the day's number, by cycles of 400 years that begin in
+    /// March.
     fn split(self) -> (Month, u8) {
         let shifted = self.number + 719_468;
         let cycle = shifted / 146_097;
@@ -97,10 +101,10 @@ impl Day {
 }
 
 impl Month {
-    /// A month by year and number.
+    /// Creates a month from year and number.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is no such month from 1970 to 9999.
+    /// [`Error::Invalid`] if there is no such month from 1970 to 9999.
     pub fn new(year: u16, month: u8) -> Result<Self> {
         if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
             return Err(Error::Invalid(format!("{year}-{month} is no month from 1970 to 9999")));
@@ -108,10 +112,10 @@ impl Month {
         Ok(Month { year, month })
     }
 
-    /// A day of it, from 1.
+    /// Returns a day of the month, from 1.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it has no such day.
+    /// [`Error::Invalid`] if the month has no such day.
     pub fn day(self, day: u8) -> Result<Day> {
         if day == 0 || day > self.days() {
             return Err(Error::Invalid(format!("{self} has no day {day}")));
@@ -125,13 +129,13 @@ impl Month {
         Ok(Day { number: number - 719_468 })
     }
 
-    /// As people write it: `2026-11`.
+    /// Returns it as `2026-11`.
     #[must_use]
     pub fn dashed(self) -> String {
         format!("{:04}-{:02}", self.year, self.month)
     }
 
-    /// How many days it has.
+    /// Returns the number of days of the month.
     #[must_use]
     pub fn days(self) -> u8 {
         let by = |years| self.year.is_multiple_of(years);
@@ -143,7 +147,7 @@ impl Month {
         }
     }
 
-    /// The month before; `None` before the first.
+    /// Returns the month before, or `None` for the first month.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         match (self.year, self.month) {
@@ -154,7 +158,7 @@ impl Month {
     }
 }
 
-/// As in keys: `20261116`.
+/// Formats as in keys: `20261116`.
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (month, day) = self.split();
@@ -162,7 +166,7 @@ impl fmt::Display for Day {
     }
 }
 
-/// `2026-11-16`, or as in keys: `20261116`.
+/// Parses `2026-11-16`, or the form in keys: `20261116`.
 impl FromStr for Day {
     type Err = Error;
 
@@ -185,7 +189,7 @@ impl FromStr for Day {
     }
 }
 
-/// `2026-11`, or as in keys: `202611`.
+/// Parses `2026-11`, or the form in keys: `202611`.
 impl FromStr for Month {
     type Err = Error;
 
@@ -205,7 +209,7 @@ impl FromStr for Month {
     }
 }
 
-/// As in keys: `202611`.
+/// Formats as in keys: `202611`.
 impl fmt::Display for Month {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}{:02}", self.year, self.month)

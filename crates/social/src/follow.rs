@@ -1,13 +1,13 @@
-//! Follow sets: whom somebody follows, one set each; the fans of somebody are the same the other way
-//! round, under another name.
+//! Follow sets: one set per user, with the users that this user follows. The fans of a user are the
+//! same structure in the other direction, under another name.
 //!
-//! With a source ([`FollowBuilder::source`]) the set is a copy of what the database says: it is
-//! rebuilt when Redis does not have it, by one process, and an absent set is never taken for an empty
-//! one (see `rebuild`). Write the database first and then call [`FollowsOf::follow`]: it is applied
-//! to a complete set, so that a rebuild which read the database a moment before cannot undo it. If it
-//! fails, [`FollowsOf::forget`] the set.
+//! With a source ([`FollowBuilder::source`]) the set is a copy of the database: one process
+//! rebuilds it if Redis does not have it, and an absent set is never treated as an empty one (see
+//! `rebuild`). Write the database first and then call [`FollowsOf::follow`]: it is applied to a
+//! complete set, so that a rebuild which read the database a moment before cannot undo it. If it
+//! fails, call [`FollowsOf::forget`].
 //!
-//! Without a source Redis is the truth, and an absent set is an empty one.
+//! Without a source Redis is the source of truth, and an absent set is an empty one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ static FOLLOW: Script = Script::new(include_str!("script/follow.lua"));
 type Source<M> = Arc<dyn Fn(M) -> BoxFuture<'static, Result<Vec<M>>> + Send + Sync>;
 
 impl<M: Member> Follows<M> {
-    /// Begins follow sets by their name.
+    /// Returns a builder for follow sets with this name.
     #[must_use]
     pub fn builder(handle: &Handle, name: impl Into<String>) -> FollowBuilder<M> {
         FollowBuilder {
@@ -52,21 +52,22 @@ pub struct FollowBuilder<M> {
 }
 
 impl<M: Member> FollowBuilder<M> {
-    /// How many somebody may follow; any number without it.
+    /// Sets how many others a user may follow. Default: no limit.
     #[must_use]
     pub fn limit(mut self, most: usize) -> Self {
         self.limit = most;
         self
     }
 
-    /// How long a set is believed before it is read from the source again; a day without it.
+    /// Sets how long a set is used before it is read from the source again. Default: one day.
     #[must_use]
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self
     }
 
-    /// Where a set comes from that Redis does not have: everybody whom this one follows.
+    /// Sets the source of a set that Redis does not have: `load` returns everyone this user
+    /// follows.
     #[must_use]
     pub fn source<F, Fut, E>(mut self, load: F) -> Self
     where
@@ -79,17 +80,17 @@ impl<M: Member> FollowBuilder<M> {
         self
     }
 
-    /// Builds them.
+    /// Builds the follow sets.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a lifetime below a second.
+    /// [`Error::Invalid`] if the lifetime is below a second.
     pub fn build(self) -> Result<Follows<M>> {
         check_lifetime(self.lifetime)?;
         Ok(Follows { inner: Arc::new(self) })
     }
 }
 
-/// Follow sets of everybody; a cheap clone.
+/// Follow sets of all users; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -109,35 +110,35 @@ pub struct Follows<M> {
     inner: Arc<FollowBuilder<M>>,
 }
 
-/// What following came to.
+/// Outcome of [`FollowsOf::follow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it may have been refused"]
 pub enum Follow {
-    /// By this call.
+    /// This call added the follow.
     Followed,
-    /// Was so before.
+    /// The user already followed the other one.
     Already,
-    /// Nobody follows oneself.
+    /// A user cannot follow itself.
     Oneself,
-    /// As many as are allowed are followed already.
+    /// The user already follows as many others as are allowed.
     Full,
 }
 
-/// What unfollowing came to.
+/// Outcome of [`FollowsOf::unfollow`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it says whether something has to follow, such as cleaning an inbox"]
 pub enum Unfollow {
-    /// By this call.
+    /// This call removed the follow.
     Unfollowed,
-    /// Was not followed.
+    /// The user did not follow the other one.
     NotFollowing,
 }
 
 impl<M: Member> Follows<M> {
-    /// Whom this one follows.
+    /// Returns the follow set of a user.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is no valid part of a key.
+    /// [`Error::Invalid`] if the user is not a valid part of a key.
     pub fn of(&self, who: &M) -> Result<FollowsOf<M>> {
         let key = self.inner.template.key_of(who)?;
         let keys = Rebuilt::new(Kind::Set, key, self.inner.lifetime);
@@ -145,7 +146,7 @@ impl<M: Member> Follows<M> {
     }
 }
 
-/// Whom one follows.
+/// The follow set of one user.
 pub struct FollowsOf<M> {
     inner: Arc<FollowBuilder<M>>,
     pub(super) who: M,
@@ -153,10 +154,10 @@ pub struct FollowsOf<M> {
 }
 
 impl<M: Member> FollowsOf<M> {
-    /// Follows somebody. May be repeated.
+    /// Follows another user. Safe to retry.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn follow(&self, whom: &M) -> Result<Follow> {
         if *whom == self.who {
             return Ok(Follow::Oneself);
@@ -170,10 +171,10 @@ impl<M: Member> FollowsOf<M> {
         }
     }
 
-    /// Ends following. May be repeated.
+    /// Unfollows another user. Safe to retry.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn unfollow(&self, whom: &M) -> Result<Unfollow> {
         match self.run(&self.call("unfollow").arg(0).arg(&*whom.to_member()?)).await? {
             1 => Ok(Unfollow::Unfollowed),
@@ -182,26 +183,27 @@ impl<M: Member> FollowsOf<M> {
         }
     }
 
-    /// How many one follows.
+    /// Returns how many others the user follows.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn count(&self) -> Result<u64> {
         self.run(&self.call("count").arg(0)).await
     }
 
-    /// Whether one follows this one.
+    /// Returns `true` if the user follows this one.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn is_following(&self, whom: &M) -> Result<bool> {
         Ok(self.following(std::slice::from_ref(whom)).await?.pop().unwrap_or_default())
     }
 
-    /// Which of these one follows: one answer each, in order. In slices of [`SLICE`].
+    /// Returns which of these the user follows: one answer each, in order. Asks in slices of
+    /// [`SLICE`].
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn following(&self, asked: &[M]) -> Result<Vec<bool>> {
         let mut answers = Vec::with_capacity(asked.len());
         for slice in asked.chunks(SLICE) {
@@ -214,22 +216,22 @@ impl<M: Member> FollowsOf<M> {
         Ok(answers)
     }
 
-    /// Forgets the copy in Redis; with a source it is read anew when it is needed. May be repeated.
+    /// Deletes the copy in Redis; with a source it is read again when it is needed. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
         self.keys.forget(self.inner.template.client()).await
     }
 
-    /// A script on this set; with the marker as a second key where there is a source.
+    /// Returns a script call on this set; if there is a source, with the marker as a second key.
     pub(super) fn call(&self, mode: &str) -> ScriptInvocation {
         let keys = [&self.keys.key, &self.keys.marker];
         let keys = if self.inner.source.is_some() { &keys[..] } else { &keys[..1] };
         FOLLOW.on(keys).arg(mode)
     }
 
-    /// Runs it on a complete set, which is rebuilt where needed.
+    /// Runs a script on a complete set; rebuilds the set if needed.
     pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<T> {
         let client = self.inner.template.client();
         let Some(source) = &self.inner.source else { return client.eval(call).await };
@@ -242,7 +244,7 @@ impl<M: Member> FollowsOf<M> {
         self.keys.complete(client, || client.eval::<Option<T>>(call), load).await
     }
 
-    /// Some of those whom one follows, by chance; fewer when there are not so many.
+    /// Returns up to `count` random followees.
     pub(super) async fn sample(&self, count: usize) -> Result<Vec<M>> {
         self.count().await?;
         let mut command = cmd("SRANDMEMBER");

@@ -1,9 +1,9 @@
-//! Where follow sets meet: whom two have in common, whom one might like to follow.
+//! Operations over several follow sets: common followees, and suggestions.
 //!
-//! Sets of different people lie in different slots, so no single command can intersect them on a
-//! Cluster, and on one server SINTER over large sets would hold up everybody else. So the smaller set
-//! is walked in steps and each step is asked of the larger one: bounded commands, the same on every
-//! topology. What changes while it is walked may or may not be seen.
+//! Sets of different users are in different slots, so no single command can intersect them on a
+//! Cluster, and on one server SINTER over large sets would block all other clients. So the smaller
+//! set is scanned in steps, and each step is looked up in the larger one: bounded commands, the
+//! same on every topology. Changes during the scan may or may not be seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,21 @@ use super::{
     template::{check_count, members},
 };
 
-/// What a step of a walk is asked for.
+/// Members per step of a scan.
 const STEP: usize = 500;
-/// Of how many whom one follows the follows are looked at for suggestions.
+/// Followees whose own followees are read for suggestions.
 const SUGGEST_FROM: usize = 32;
-/// How many of theirs.
+/// Followees that are read of each of them.
 const SUGGEST_EACH: usize = 64;
 
 impl<M: Member> FollowsOf<M> {
-    /// Whom both follow, in order of their ids; when there are more than `limit`, which is at most
-    /// [`SLICE`](super::SLICE), some of them.
+    /// Returns the users that both follow, in order of their ids.
+    ///
+    /// If there are more than `limit`, which is at most [`SLICE`](super::SLICE), some of them are
+    /// returned.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn common(&self, other: &FollowsOf<M>, limit: usize) -> Result<Vec<M>> {
         check_count(limit)?;
         let (ours, theirs) = (self.count().await?, other.count().await?);
@@ -43,22 +45,27 @@ impl<M: Member> FollowsOf<M> {
         Ok(common.into_iter().take(limit).collect())
     }
 
-    /// A step of a walk over everybody whom one follows: some of them, and where to go on; begin with
-    /// 0. Everybody who is there all the time comes at least once. For fan-out over large sets.
+    /// Returns one step of a scan over all followees: some of them, and where to continue. Start
+    /// with 0.
+    ///
+    /// Every followee that is present during the whole scan is returned at least once. Use it for
+    /// fan-out over large sets.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn walk(&self, place: u64) -> Result<(Vec<M>, Option<u64>)> {
         let call = self.call("scan").arg(place).arg(STEP);
         let (next, found): (u64, Vec<Vec<u8>>) = self.run(&call).await?;
         Ok((members(&found)?, (next != 0).then_some(next)))
     }
 
-    /// Whom one might like to follow: those whom most of a sample of one's followees follow, the most
-    /// common first. By chance, and only from what Redis has at hand: nothing is rebuilt for it.
+    /// Suggests users to follow: those that most of a random sample of the followees follow, most
+    /// common first.
+    ///
+    /// The followees' sets are read as far as Redis has them; none of them is rebuilt for it.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis or the source of this user's own set does not answer.
     pub async fn suggested(&self, count: usize) -> Result<Vec<M>> {
         check_count(count)?;
         let mut commands = Vec::new();

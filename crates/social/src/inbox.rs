@@ -1,15 +1,15 @@
-//! Inboxes: what the people one follows have posted, newest first, one sorted set a reader.
+//! Inboxes: the posts of a reader's followees, newest first, one sorted set per reader.
 //!
-//! A post is pushed into the inbox of every fan; those of authors with too many fans are pulled when
-//! a page is read ([`InboxOf::page_with`](super::InboxOf::page_with)) from the author's own list,
-//! which is the same structure under another name. Both are ordered by time and then by bytes, so
-//! that one [`Cursor`](super::Cursor) is a place in all of them at once.
+//! A post is pushed into the inbox of every fan. Posts of authors with too many fans are pulled
+//! when a page is read ([`InboxOf::page_with`](super::InboxOf::page_with)) from the author's own
+//! list, which is the same structure under another name. Both are ordered by time and then by
+//! bytes, so that one [`Cursor`](super::Cursor) is a position in all of them at once.
 //!
-//! The member is `author:item`, so that an author can be taken out of an inbox without asking
-//! anybody what the author wrote.
+//! The member is `author:item`, so that an author's posts can be removed from an inbox without
+//! asking the database which posts there are.
 //!
-//! Pushing is idempotent: the same post again changes nothing. It goes out in pipelines of
-//! [`FAN_OUT`] scripts, one for each server; fans whose server did not answer are handed back to be
+//! Pushing is idempotent: pushing the same post again changes nothing. It is sent in pipelines of
+//! [`FAN_OUT`] scripts, one for each server. Fans whose server did not answer are returned, to be
 //! tried again.
 
 use std::{marker::PhantomData, time::Duration};
@@ -31,15 +31,15 @@ use super::{
 
 /// Scripts in one pipeline.
 const FAN_OUT: usize = 500;
-/// What an inbox keeps unless told otherwise.
+/// Default number of posts that an inbox keeps.
 const KEEP: usize = 1000;
-/// The most that an inbox may keep.
+/// Largest number of posts that an inbox may keep.
 const MAX_KEEP: usize = 100_000;
 
 static PUSH: Script = Script::new(include_str!("script/push.lua"));
 
 impl<M: Member> Inbox<M> {
-    /// Inboxes by their name.
+    /// Creates inboxes with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Inbox<M> {
         Inbox {
@@ -51,7 +51,7 @@ impl<M: Member> Inbox<M> {
     }
 }
 
-/// Inboxes of all readers; a cheap clone.
+/// Inboxes of all readers; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -80,29 +80,29 @@ pub struct Inbox<M> {
 /// A post in an inbox.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Post<M> {
-    /// Who wrote it.
+    /// The author.
     pub author: M,
-    /// What was written.
+    /// The item.
     pub item: M,
-    /// When, in milliseconds.
+    /// The time, in milliseconds.
     pub time: i64,
 }
 
-/// What a push to many came to.
+/// Outcome of a push to many inboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "fans that could not be reached have to be tried again"]
 pub struct FanOut<M> {
-    /// How many inboxes have it.
+    /// Number of inboxes that accepted the call.
     pub reached: usize,
-    /// Whose inbox could not be reached; to be given to the same call again.
+    /// Fans whose inbox could not be reached; pass them to the same call again.
     pub missed: Vec<M>,
 }
 
 impl<M: Member> Inbox<M> {
-    /// How many posts an inbox keeps, the newest; 1,000 without it.
+    /// Sets how many of the newest posts an inbox keeps. Default: 1,000.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for 0, and beyond 100,000.
+    /// [`Error::Invalid`] if it is 0 or above 100,000.
     pub fn keep(mut self, newest: usize) -> Result<Self> {
         if newest == 0 || newest > MAX_KEEP {
             return Err(Error::Invalid(format!("keep is {newest}: 1 to {MAX_KEEP} are allowed")));
@@ -111,26 +111,26 @@ impl<M: Member> Inbox<M> {
         Ok(self)
     }
 
-    /// How long an inbox into which nothing is pushed is kept; for ever without it.
+    /// Sets how long an inbox is kept after its last push. Default: forever.
     #[must_use]
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = Some(time);
         self
     }
 
-    /// The inbox of one reader.
+    /// Returns the inbox of one reader.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the reader is no valid part of a key.
+    /// [`Error::Invalid`] if the reader is not a valid part of a key.
     pub fn of(&self, reader: &M) -> Result<InboxOf<M>> {
         Ok(InboxOf::new(self.clone(), self.template.key_of(reader)?))
     }
 
-    /// Puts a post into the inboxes of these fans. May be repeated.
+    /// Pushes a post into the inboxes of these fans. Safe to retry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a post that makes no sense, or a lifetime below a millisecond or above ten
-    /// years; nothing is sent then. What the servers do not take is in [`FanOut::missed`].
+    /// [`Error::Invalid`] if the post is not valid, or if the lifetime is below a millisecond or
+    /// above ten years; then nothing is sent. Fans whose server failed are in [`FanOut::missed`].
     pub async fn push(&self, post: &Post<M>, fans: &[M]) -> Result<FanOut<M>> {
         let member = post.encode()?;
         check_score(post.time)?;
@@ -149,7 +149,8 @@ impl<M: Member> Inbox<M> {
         Ok(done)
     }
 
-    /// Takes a post out of the inboxes of these fans, as when it is deleted. May be repeated.
+    /// Removes a post from the inboxes of these fans, for example when it is deleted. Safe to
+    /// retry.
     ///
     /// # Errors
     /// As [`Inbox::push`].
@@ -187,7 +188,7 @@ impl<M: Member> FanOut<M> {
 }
 
 impl<M: Member> Post<M> {
-    /// `author:item`, each so that it cannot be taken for the other.
+    /// Encodes `author:item`, each escaped so that the separator is unambiguous.
     pub(super) fn encode(&self) -> Result<Vec<u8>> {
         let mut member = KeyBuffer::default();
         member.push_part(&self.author.to_member()?);
@@ -206,7 +207,7 @@ impl<M: Member> Post<M> {
     }
 }
 
-/// The bytes before a member that are those of its author.
+/// Returns the prefix of all members of this author.
 pub(super) fn author_start(author: &impl Member) -> Result<Vec<u8>> {
     let mut start = KeyBuffer::default();
     start.push_part(&author.to_member()?);
@@ -214,7 +215,7 @@ pub(super) fn author_start(author: &impl Member) -> Result<Vec<u8>> {
     Ok(start.as_bytes().to_vec())
 }
 
-/// Undoes [`KeyBuffer::push_part`].
+/// Reverses [`KeyBuffer::push_part`].
 fn unescape(part: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part;

@@ -1,4 +1,4 @@
-//! Reading one inbox: pages, what is new, and taking out an author.
+//! Reading one inbox: pages, counts of new posts, and removing an author.
 //!
 //! ```text
 //!           newest                                     oldest
@@ -6,15 +6,15 @@
 //!                        └ cursor: the next page begins right behind it, whatever arrives in front
 //! ```
 //!
-//! A post that arrives late, with a time that the reader has already scrolled past, is in front of
-//! the cursor and is seen with the next look from the top; one behind it is seen when the reader
-//! gets there. Nothing is seen twice, and nothing that was there is left out.
+//! A post that arrives late, with a time that the reader has already scrolled past, is before the
+//! cursor and is seen with the next read from the top. A post after the cursor is seen when the
+//! reader gets there. No post is seen twice, and no post that was there is left out.
 //!
-//! [`InboxOf::scroll`] is the same with score and offset. By the documented rule the new offset
-//! counts the posts of this page that have the smallest time, *plus the old offset when that time is
-//! the one asked for*: without that addition, a page on which all posts share one time would be read
-//! for ever. Its limit: when a post with exactly the boundary's time arrives or leaves between two
-//! pages, the offset is off by one. A cursor has no such limit.
+//! [`InboxOf::scroll`] does the same with score and offset. By the documented rule the new offset
+//! is the number of posts on this page that have the smallest time, *plus the old offset if that
+//! time is the one asked for*: without that addition, a page on which all posts share one time
+//! would be read forever. Its limit: if a post with exactly the boundary's time arrives or leaves
+//! between two pages, the offset is off by one. A cursor has no such limit.
 
 use std::marker::PhantomData;
 
@@ -34,11 +34,11 @@ use super::{
 
 /// Most lists that are pulled for one page.
 const MAX_PULLED: usize = 1000;
-/// Most posts that are read for one page: lists times its size.
+/// Most posts that are read for one page: number of lists times its size.
 const MAX_READ: usize = 100_000;
 /// Scripts in one pipeline of pulled pages.
 const PULLED_AT_ONCE: usize = 100;
-/// What a step of a scan is asked for.
+/// `COUNT` of one step of a scan.
 const SCAN_STEP: usize = 500;
 
 /// The inbox of one reader.
@@ -52,19 +52,21 @@ pub struct InboxOf<M> {
 /// A page of an inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<M> {
-    /// Newest first.
+    /// Posts, newest first.
     pub posts: Vec<Post<M>>,
-    /// Where the next page begins; `None` when the end was reached.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
 }
 
 /// A page by score and offset: `{list, minTime, offset}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrollPage<M> {
-    /// Newest first.
+    /// Posts, newest first.
     pub posts: Vec<Post<M>>,
-    /// What to ask for next: the smallest time of this page and how many of it have been seen.
-    /// As asked when the page is empty.
+    /// What to ask for next: the smallest time of this page, and how many posts of that time have
+    /// been seen.
+    ///
+    /// If the page is empty, it is the same as in the call.
     pub next: Scroll,
 }
 
@@ -73,16 +75,17 @@ impl<M: Member> InboxOf<M> {
         InboxOf { inbox, key, member: PhantomData }
     }
 
-    /// The next posts after a cursor, or the newest.
+    /// Returns the next posts after a cursor, or the newest.
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Invalid`] for a page of 0 or more than [`SLICE`] posts.
+    /// If Redis does not answer; [`Error::Invalid`] for a page of 0 or more than [`SLICE`] posts.
     pub async fn page(&self, after: Option<&Cursor>, count: usize) -> Result<Page<M>> {
         self.page_with(&[], after, count).await
     }
 
-    /// The same, merged with lists that are not pushed but pulled: those of authors with many fans.
-    /// At most 1,000 of them, and 100,000 posts together; read in pipelines of 100.
+    /// Like [`InboxOf::page`], merged with lists that are pulled: those of authors with many fans.
+    ///
+    /// At most 1,000 lists, and 100,000 posts together; they are read in pipelines of 100.
     ///
     /// # Errors
     /// As [`InboxOf::page`].
@@ -115,7 +118,7 @@ impl<M: Member> InboxOf<M> {
         Ok(Page { posts: items.iter().map(Post::decode).collect::<Result<_>>()?, next })
     }
 
-    /// A page by score and offset.
+    /// Returns a page by score and offset.
     ///
     /// # Errors
     /// As [`InboxOf::page`].
@@ -124,7 +127,8 @@ impl<M: Member> InboxOf<M> {
         check_score(from.max)?;
         let mut command = cmd("ZREVRANGEBYSCORE");
         command.arg(&self.key).arg(from.max).arg("-inf").arg("WITHSCORES");
-        // No inbox is longer than this; what a client sends must not overflow the server's number.
+        // No inbox is longer than this; an offset from a client must not overflow the server's
+        // number.
         command.arg("LIMIT").arg(from.offset.min(self.inbox.keep as u64)).arg(count);
         let items = scored(self.inbox.template.client().send(&self.key, &command).await?)?;
         let next = match items.last() {
@@ -138,10 +142,10 @@ impl<M: Member> InboxOf<M> {
         Ok(ScrollPage { posts: items.iter().map(Post::decode).collect::<Result<_>>()?, next })
     }
 
-    /// How many posts are newer than this.
+    /// Returns the number of posts that are newer than this time.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn count_since(&self, time: i64) -> Result<u64> {
         check_score(time)?;
         let mut command = cmd("ZCOUNT");
@@ -149,19 +153,19 @@ impl<M: Member> InboxOf<M> {
         self.inbox.template.client().query(&self.key, &command).await
     }
 
-    /// How many posts there are.
+    /// Returns the number of posts.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
         self.inbox.template.client().query(&self.key, cmd("ZCARD").arg(&self.key)).await
     }
 
-    /// Takes out everything that an author wrote, as when one unfollows. Returns how many; may be
-    /// repeated.
+    /// Removes all posts of an author, for example after an unfollow, and returns their number.
+    /// Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer: some may be out.
+    /// If Redis does not answer: some may have been removed.
     pub async fn remove_author(&self, author: &M) -> Result<u64> {
         let client = self.inbox.template.client();
         let start = author_start(author)?;
@@ -187,16 +191,16 @@ impl<M: Member> InboxOf<M> {
         }
     }
 
-    /// Forgets the inbox. May be repeated.
+    /// Deletes the inbox. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn clear(&self) -> Result<()> {
         self.inbox.template.client().send(&self.key, cmd("UNLINK").arg(&self.key)).await.map(drop)
     }
 }
 
-/// Members and scores that alternate, as scripts and scans give them in either protocol.
+/// Parses alternating members and scores, as scripts and scans return them in either protocol.
 pub(super) fn flat(reply: Value) -> Result<Vec<(Vec<u8>, i64)>> {
     let flat: Vec<Vec<u8>> = redis::from_redis_value(reply)?;
     let pairs = flat.chunks_exact(2).map(|pair| {

@@ -1,18 +1,18 @@
 //! Leaderboards: scores, ranks, pages around a member, seasons.
 //!
-//! Ties are won by whoever was there first. A sorted set orders equal scores by their members'
-//! bytes, so the time stands in front of the member, counted down:
+//! Among equal scores the member that reached the score first wins. A sorted set orders equal
+//! scores by the bytes of their members, so each member is prefixed with the time, counted down:
 //!
 //! ```text
 //! board:{NAME:SEASON}     zset   hex(2^53-1 - µs of the change) member → score
 //! board:{NAME:SEASON}:m   hash   member → its entry above
-//! board:{NAME:SEASON}:s   zset   each score that somebody has, for dense ranks
+//! board:{NAME:SEASON}:s   zset   each score that a member has, for dense ranks
 //! ```
 //!
-//! The score itself stays what the caller said, so all whole numbers that a double keeps exactly can
-//! be scores (±[`MAX_SCORE`]). Packing the time into the score's low bits would save the hash, and
-//! leave 2^31 scores with ties to the second for a month's season; a board that is wrong in the
-//! second in which a game ends is wrong when everybody looks.
+//! The score itself is stored unchanged, so all whole numbers that a double represents exactly can
+//! be scores (±[`MAX_SCORE`]). Packing the time into the low bits of the score would save the hash,
+//! but leave only 2^31 scores with ties to the second for a month's season. A board that is wrong
+//! in the second in which a game ends is wrong when all users look at it.
 //!
 //! Invariant: the three keys change in one script and have one lifetime.
 
@@ -30,16 +30,16 @@ use super::template::{Template, beside, check_count, check_reference, check_scor
 
 /// The largest score, 2^53 − 1; the smallest is its negative.
 pub const MAX_SCORE: i64 = (1 << 53) - 1;
-/// For how long an increment is known by its reference.
+/// How long an increment is remembered for its reference.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// Digits of the time in front of a member.
+/// Digits of the time before a member.
 const TIME_DIGITS: usize = 14;
 
 static PUT: Script = Script::new(include_str!("script/board_put.lua"));
 static READ: Script = Script::new(include_str!("script/board_read.lua"));
 
 impl<M: Member> Leaderboard<M> {
-    /// A leaderboard by its name.
+    /// Creates a leaderboard with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Leaderboard<M> {
         Leaderboard {
@@ -51,7 +51,7 @@ impl<M: Member> Leaderboard<M> {
     }
 }
 
-/// A leaderboard with its seasons; a cheap clone.
+/// A leaderboard with its seasons; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -74,41 +74,41 @@ pub struct Leaderboard<M> {
     member: PhantomData<fn(M) -> M>,
 }
 
-/// Where a member stands.
+/// The standing of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing<M> {
-    /// Who.
+    /// The member.
     pub member: M,
-    /// With what score.
+    /// Its score.
     pub score: i64,
-    /// Its place in the list, from 1, no two alike: among equal scores the earlier one first.
+    /// Unique 1-based position in the list; among equal scores the earlier member comes first.
     pub position: u64,
-    /// Competition rank (1, 2, 2, 4): one more than there are better scores held.
+    /// Competition rank (1, 2, 2, 4): one more than the number of members with better scores.
     pub rank: u64,
-    /// Dense rank (1, 2, 2, 3): one more than there are different better scores.
+    /// Dense rank (1, 2, 2, 3): one more than the number of distinct better scores.
     pub dense_rank: u64,
 }
 
 impl<M: Member> Leaderboard<M> {
-    /// How long a season is kept, from its first score on; for ever without it.
+    /// Sets how long a season is kept, from its first score on. Default: forever.
     #[must_use]
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = Some(time);
         self
     }
 
-    /// Keeps the best so many and forgets the others; all of them without it.
+    /// Sets how many of the best members are kept; others are removed. Default: all.
     #[must_use]
     pub fn keep(mut self, best: usize) -> Self {
         self.keep = Some(best);
         self
     }
 
-    /// One season, or the one list of a board that has none.
+    /// Returns one season, or the only list of a board without seasons.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when its name is empty or too long, the lifetime is below a millisecond or above
-    /// ten years, or the number kept is 0.
+    /// [`Error::Invalid`] if the name is empty or too long, the lifetime is below a millisecond or
+    /// above ten years, or the number kept is 0.
     pub fn season(&self, name: &(impl KeyPart + ?Sized)) -> Result<Season<M>> {
         let millis = self.lifetime.map(|time| lifetime::millis("lifetime", time)).transpose()?;
         if self.keep == Some(0) {
@@ -138,16 +138,18 @@ pub struct Season<M> {
 }
 
 impl<M: Member> Season<M> {
-    /// Sets a score. The same score again keeps the time of the first. May be repeated. Returns the
-    /// score that stands.
+    /// Sets a score and returns the current score.
+    ///
+    /// Setting the same score again keeps the first time. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Invalid`] for a score beyond ±[`MAX_SCORE`].
+    /// If Redis does not answer; [`Error::Invalid`] if the score is beyond ±[`MAX_SCORE`].
     pub async fn set(&self, member: &M, score: i64) -> Result<i64> {
         self.put("set", member, score, "").await
     }
 
-    /// Sets a score if it is better than what is there. May be repeated. Returns the one that stands.
+    /// Sets a score if it is better than the current one, and returns the current score. Safe to
+    /// retry.
     ///
     /// # Errors
     /// As [`Season::set`].
@@ -155,12 +157,14 @@ impl<M: Member> Season<M> {
         self.put("best", member, score, "").await
     }
 
-    /// Adds to a score, once for each reference of this member, which is remembered for an hour.
-    /// Returns the score that stands; a repetition the one that stood after the first.
+    /// Adds to a score, once per reference of this member, and returns the current score.
+    ///
+    /// The reference is remembered for an hour. A retry returns the score that the first call
+    /// returned.
     ///
     /// # Errors
-    /// As [`Season::set`]; [`Error::Invalid`] also when the sum would leave ±[`MAX_SCORE`]: nothing
-    /// is changed then.
+    /// As [`Season::set`]; [`Error::Invalid`] also if the sum would be beyond ±[`MAX_SCORE`]:
+    /// nothing is changed then.
     pub async fn add(&self, member: &M, by: i64, reference: &str) -> Result<i64> {
         check_reference(reference)?;
         self.put("add", member, by, reference).await
@@ -185,10 +189,10 @@ impl<M: Member> Season<M> {
         })
     }
 
-    /// Takes a member out. May be repeated.
+    /// Removes a member. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn remove(&self, member: &M) -> Result<()> {
         let [board, entries, scores] = &self.keys;
         let call = PUT
@@ -202,45 +206,47 @@ impl<M: Member> Season<M> {
         self.template.client().run(&call).await.map(drop)
     }
 
-    /// The best so many, at most [`SLICE`](super::SLICE).
+    /// Returns the best `count` members, at most [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn top(&self, count: usize) -> Result<Vec<Standing<M>>> {
         self.page(0, count).await
     }
 
-    /// A page of the list, after `skip` places.
+    /// Returns a page of the list, after `skip` positions.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn page(&self, skip: u64, count: usize) -> Result<Vec<Standing<M>>> {
         check_count(count)?;
         let skip = skip.min(MAX_SCORE as u64);
         self.read(self.reading("page").arg(skip).arg(count)).await
     }
 
-    /// A member and its neighbours: up to `each_side` above and below. Empty when it is not there.
+    /// Returns a member and its neighbours: up to `each_side` above and below.
+    ///
+    /// Empty if the member is not on the board.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn around(&self, member: &M, each_side: usize) -> Result<Vec<Standing<M>>> {
         check_count(each_side.saturating_mul(2).saturating_add(1))?;
         self.read(self.reading("around").arg(&*member.to_member()?).arg(each_side)).await
     }
 
-    /// Where a member stands; `None` when it does not.
+    /// Returns the standing of a member, or `None` if it is not on the board.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn standing(&self, member: &M) -> Result<Option<Standing<M>>> {
         Ok(self.around(member, 0).await?.pop())
     }
 
-    /// How many there are.
+    /// Returns the number of members.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
         let board = &self.keys[0];
         self.template.client().query(board, redis::cmd("ZCARD").arg(board)).await
@@ -250,7 +256,8 @@ impl<M: Member> Season<M> {
         READ.on(&self.keys).arg(mode)
     }
 
-    /// The first of a page comes with its ranks; those of the others follow from the scores.
+    /// Runs the read script. The first entry comes with its ranks; the others follow from the
+    /// scores.
     async fn read(&self, call: ScriptInvocation) -> Result<Vec<Standing<M>>> {
         type Reply = (u64, u64, u64, Vec<(Vec<u8>, String)>);
         let (skipped, better, better_scores, entries): Reply =

@@ -1,24 +1,25 @@
-//! Small typed structures of a community, each over one key template.
+//! Small typed structures for a community, each over one key template.
 //!
 //! | | | in Redis |
 //! | --- | --- | --- |
-//! | [`Likes`] | who likes what, who was first | sorted set, member → ms |
+//! | [`Likes`] | the members that like an object, and the first ones | sorted set, member → ms |
 //! | [`Leaderboard`] | scores, ranks, pages around a member, seasons | sorted sets and a hash |
-//! | [`Follows`] | who follows whom, whom two have in common | set, rebuilt from a source |
-//! | [`Inbox`] | a feed that is scrolled while it grows | sorted set, post → ms |
-//! | [`Timelines`] | members by time, a copy of what a database says | sorted set, rebuilt from a source |
-//! | [`Places`] | what is near | geo set, rebuilt from a source |
-//! | [`SignIns`] | a calendar of days, and streaks | bitmap a month |
-//! | [`Visits`] | page views and different visitors | counter and HyperLogLog a day |
+//! | [`Follows`] | follow relations, and what two users have in common | set, rebuilt from a source |
+//! | [`Inbox`] | a feed that can be scrolled while it grows | sorted set, post → ms |
+//! | [`Timelines`] | members by time, a copy of database rows | sorted set, rebuilt from a source |
+//! | [`Places`] | places near a point | geo set, rebuilt from a source |
+//! | [`SignIns`] | a calendar of days, and streaks | one bitmap per month |
+//! | [`Visits`] | page views and distinct visitors | counter and HyperLogLog per day |
 //! | [`OrderIndex`] | the newest orders of a user, older ones from the source | sorted set, order → ms·1000 |
 //!
-//! A handle is made once for a template (`seawall.likes::<u64>("note")`) and gives a view of one
-//! subject (`likes.of(&42)?`): one key, or a few that share its slot. What must be atomic is one
-//! script in that slot; what spans subjects is cut into bounded pieces and works on a Cluster.
+//! A handle is created once for a template (`seawall.likes::<u64>("note")`) and returns a view of
+//! one subject (`likes.of(&42)?`): one key, or a few that share its slot. Everything that must be
+//! atomic is one script in that slot. Operations over several subjects are split into bounded
+//! pieces and work on a Cluster.
 //!
-//! Invariants: no command of ours carries more than [`SLICE`] members. Times are the server's. What
-//! can be repeated after a lost reply says so. A structure that has a source behind it never takes
-//! an absent key for an empty one (`rebuild`).
+//! Invariants: no command of this crate has more than [`SLICE`] members. Times are the server's.
+//! Operations that are safe to retry after a lost reply say so. A structure that has a source never
+//! treats an absent key as an empty collection (`rebuild`).
 
 pub mod bucketed;
 mod by_time;

@@ -1,17 +1,17 @@
-//! Likes: who likes a thing, since when, and who was first.
+//! Likes: the members that like an object, since when, and the first of them.
 //!
-//! One sorted set a thing, member → milliseconds of the server's clock. Whether somebody *newly*
-//! likes it is decided by what ZADD and ZREM changed, inside one script: a double click finds the
-//! member there and changes nothing, and the count is the set's own cardinality, never a number that
-//! is kept beside it.
+//! There is one sorted set per object, member → milliseconds of the server's clock. Whether a like
+//! is *new* is decided by what ZADD and ZREM changed, inside one script. A double click finds the
+//! member there and changes nothing. The count is the cardinality of the set, never a separate
+//! number.
 //!
-//! A thing with millions of likes is spread over several sets by [`Likes::spread`]: each member has
-//! one bucket, so the gate stays one command on one key, buckets lie on different primaries of a
-//! Cluster, the count is the sum of cardinalities and the first ones are merged from the first of
-//! each bucket. Deliberately absent: trimming. Whoever was trimmed away could like twice.
+//! [`Likes::spread`] spreads an object with millions of likes over several sets. Each member has
+//! one bucket, so a like is still one script on one key, and the buckets are on different primaries
+//! of a Cluster. The count is the sum of the cardinalities, and the first likes are merged from the
+//! first of each bucket. Deliberately absent: trimming. A member that was trimmed could like twice.
 //!
-//! [`LikesOf::toggle`] is the one operation that cannot simply be repeated; it carries a reference,
-//! under which the server remembers the outcome for [`REMEMBERED`].
+//! [`LikesOf::toggle`] is the only operation that is not safe to retry as it is. It has a
+//! reference, for which the server remembers the outcome for [`REMEMBERED`].
 
 use std::{collections::BinaryHeap, marker::PhantomData, time::Duration};
 
@@ -29,9 +29,9 @@ use super::{
     template::{Template, check_count, check_reference, check_score, remembered, scored},
 };
 
-/// For how long a toggle's outcome is known by its reference.
+/// How long the outcome of a toggle is remembered for its reference.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// How often a toggle is sent when no reply comes.
+/// Attempts of a toggle if no reply arrives.
 const TOGGLE_ATTEMPTS: usize = 3;
 /// Most buckets.
 const MAX_SPREAD: u16 = 1024;
@@ -39,14 +39,15 @@ const MAX_SPREAD: u16 = 1024;
 static SWITCH: Script = Script::new(include_str!("script/like.lua"));
 
 impl<M: Member> Likes<M> {
-    /// Likes of one kind of thing; all who use the name must say the same [`Likes::spread`].
+    /// Creates likes for one kind of object; all processes that use the name must set the same
+    /// [`Likes::spread`].
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Likes<M> {
         Likes { template: Template::new(handle, "like", name), spread: 1, member: PhantomData }
     }
 }
 
-/// Likes of one kind of thing; a cheap clone.
+/// Likes of one kind of object; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -67,32 +68,33 @@ pub struct Likes<M> {
     member: PhantomData<fn(M) -> M>,
 }
 
-/// Whether something was changed, or was so already.
+/// Outcome of [`LikesOf::like`] and of other changes that are safe to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it says whether a counter elsewhere has to follow"]
 pub enum Change {
-    /// It is so by this call.
+    /// This call made the change.
     Changed,
     /// It was so before.
     Unchanged,
 }
 
-/// What a toggle came to.
+/// Outcome of [`LikesOf::toggle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it says which way it went"]
 pub enum Toggle {
-    /// It is liked now.
+    /// The member likes it now.
     On,
-    /// It is not liked any more.
+    /// The member no longer likes it.
     Off,
 }
 
 impl<M: Member> Likes<M> {
-    /// Spreads each thing's likes over so many keys, 1 to 1,024; 1 without it. For things with more
-    /// than some ten thousand likes.
+    /// Sets the number of keys over which each object's likes are spread, 1 to 1,024. Default: 1.
+    ///
+    /// Use more than 1 for objects with more than about ten thousand likes.
     ///
     /// # Errors
-    /// [`Error::Invalid`] beyond these bounds.
+    /// [`Error::Invalid`] if the number is out of range.
     pub fn spread(mut self, keys: u16) -> Result<Self> {
         if keys == 0 || keys > MAX_SPREAD {
             return Err(Error::Invalid(format!(
@@ -103,10 +105,10 @@ impl<M: Member> Likes<M> {
         Ok(self)
     }
 
-    /// The likes of one thing.
+    /// Returns the likes of one object.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the subject is empty or too long.
+    /// [`Error::Invalid`] if the subject is empty or too long.
     pub fn of(&self, subject: &(impl KeyPart + ?Sized)) -> Result<LikesOf<M>> {
         let keys = match self.spread {
             1 => vec![self.template.key(subject)?],
@@ -117,10 +119,10 @@ impl<M: Member> Likes<M> {
         Ok(LikesOf { template: self.template.clone(), keys, member: PhantomData })
     }
 
-    /// Which of these things a member likes: one answer each, in order.
+    /// Returns which of these objects a member likes: one answer each, in order.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn liked_by<K: KeyPart>(&self, member: &M, subjects: &[K]) -> Result<Vec<bool>> {
         let bytes = member.to_member()?;
         let mut liked = Vec::with_capacity(subjects.len());
@@ -141,47 +143,50 @@ impl<M: Member> Likes<M> {
     }
 }
 
-/// The likes of one thing.
+/// The likes of one object.
 #[derive(Debug, Clone)]
 pub struct LikesOf<M> {
     template: Template,
-    /// One a bucket.
+    /// One key per bucket.
     keys: Vec<Vec<u8>>,
     member: PhantomData<fn(M) -> M>,
 }
 
 impl<M: Member> LikesOf<M> {
-    /// Likes it. May be repeated.
+    /// Adds a like. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn like(&self, member: &M) -> Result<Change> {
         change(self.switch(member, "like", "").await?)
     }
 
-    /// Takes a like back. May be repeated.
+    /// Removes a like. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn unlike(&self, member: &M) -> Result<Change> {
         change(self.switch(member, "unlike", "").await?)
     }
 
-    /// Turns it round, once: when a reply is lost it is asked again under the same reference.
+    /// Toggles a like, exactly once: if a reply is lost, the call is repeated with the same
+    /// reference.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn toggle(&self, member: &M) -> Result<Toggle> {
         let reference = format!("{:032x}", rand::random::<u128>());
         again(TOGGLE_ATTEMPTS, || self.toggle_once(member, &reference)).await
     }
 
-    /// Turns it round, once for each reference of this member: a client that names its click can repeat
-    /// it for five minutes and gets the first answer again.
+    /// Toggles a like once per reference of this member.
+    ///
+    /// A client that sends a reference with its click can retry for five minutes and gets the first
+    /// answer again.
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Invalid`] for a reference that is empty or longer than
-    /// 128 bytes.
+    /// If Redis does not answer; [`Error::Invalid`] if the reference is empty or longer than 128
+    /// bytes.
     pub async fn toggle_once(&self, member: &M, reference: &str) -> Result<Toggle> {
         check_reference(reference)?;
         match self.switch(member, "toggle", reference).await? {
@@ -203,10 +208,10 @@ impl<M: Member> LikesOf<M> {
         self.template.client().eval(&call).await
     }
 
-    /// How many like it.
+    /// Returns the number of likes.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
         let mut count = 0;
         for reply in self.each_bucket(|key| one_key("ZCARD", key)).await? {
@@ -215,11 +220,12 @@ impl<M: Member> LikesOf<M> {
         Ok(count)
     }
 
-    /// The first to like it, in order of time; those of one millisecond in order of their bytes. At
-    /// most [`SLICE`].
+    /// Returns the first members to like it, in order of time, at most [`SLICE`].
+    ///
+    /// Members of the same millisecond are ordered by their bytes.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn first(&self, count: usize) -> Result<Vec<M>> {
         check_count(count)?;
         let replies = self.each_bucket(|key| {
@@ -227,7 +233,7 @@ impl<M: Member> LikesOf<M> {
             command.arg(0).arg(count - 1).arg("WITHSCORES");
             command
         });
-        // The largest of the `count` smallest is on top, and leaves first.
+        // The largest of the `count` smallest is on top, and is removed first.
         let mut smallest = BinaryHeap::with_capacity(count + 1);
         for reply in replies.await? {
             for (member, time) in scored(reply)? {
@@ -240,10 +246,10 @@ impl<M: Member> LikesOf<M> {
         smallest.into_sorted_vec().iter().map(|(_, member)| M::from_member(member)).collect()
     }
 
-    /// Which of these like it: one answer each, in order.
+    /// Returns which of these members like it: one answer each, in order.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn among(&self, asked: &[M]) -> Result<Vec<bool>> {
         let mut liked = vec![false; asked.len()];
         for (slice, answers) in asked.chunks(SLICE).zip(liked.chunks_mut(SLICE)) {
@@ -270,11 +276,11 @@ impl<M: Member> LikesOf<M> {
         Ok(liked)
     }
 
-    /// Puts likes back that the database knows, with the times at which they were given; those that
-    /// are there keep theirs. May be repeated.
+    /// Restores likes from the database, with their times; likes that exist keep their times. Safe
+    /// to retry.
     ///
     /// # Errors
-    /// When Redis does not answer: some of them may be there.
+    /// If Redis does not answer: some of them may have been restored.
     pub async fn restore(&self, likes: &[(M, i64)]) -> Result<()> {
         for slice in likes.chunks(SLICE) {
             let mut commands: Vec<Option<Cmd>> = vec![None; self.keys.len()];
@@ -298,10 +304,10 @@ impl<M: Member> LikesOf<M> {
         Ok(())
     }
 
-    /// Forgets all of them, as when the thing is deleted. May be repeated.
+    /// Removes all likes, for example when the object is deleted. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn clear(&self) -> Result<()> {
         self.each_bucket(|key| one_key("UNLINK", key)).await.map(drop)
     }

@@ -1,7 +1,7 @@
-//! One list out of several, each ordered newest first.
+//! Merges several lists, each ordered newest first.
 //!
 //! A k-way merge with a heap of the lists' heads: `O(n log k)` for the `n` items that are taken,
-//! however long the lists are. What stands in several lists comes once.
+//! however long the lists are. An item that is in several lists is returned once.
 
 use std::collections::BinaryHeap;
 
@@ -9,11 +9,11 @@ use seawall_client::{error::Result, member::Member};
 
 use super::Post;
 
-/// Merges lists of posts that are ordered as inboxes are: by time, the newest first, and then by
-/// their bytes in Redis. At most `count` posts, none twice.
+/// Merges lists of posts that are ordered as inboxes are: by time, newest first, and then by their
+/// bytes in Redis. Returns at most `count` posts, each once.
 ///
 /// # Errors
-/// [`Error::Invalid`](seawall_client::Error::Invalid) for a member that Redis could not hold.
+/// [`Error::Invalid`](seawall_client::Error::Invalid) if a member cannot be stored in Redis.
 ///
 /// ```
 /// use seawall::social::{Post, merge};
@@ -31,7 +31,7 @@ pub fn merge<M: Member>(lists: &[Vec<Post<M>>], count: usize) -> Result<Vec<Post
     merge_encoded(lists.collect::<Result<_>>()?, count).iter().map(Post::decode).collect()
 }
 
-/// The same for members as they are in Redis, with their scores.
+/// Like [`merge`], for members as they are in Redis, with their scores.
 pub(super) fn merge_encoded(lists: Vec<Vec<(Vec<u8>, i64)>>, count: usize) -> Vec<(Vec<u8>, i64)> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let count_of_lists = lists.len();

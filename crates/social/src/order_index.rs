@@ -5,17 +5,17 @@
 //! orders:{NAME:USER}:ok   "count flag": how many the complete index has; flag 1: there are no others
 //! ```
 //!
-//! The rules that keep the list whole:
+//! The rules that keep the list complete:
 //!
-//! - **An order is added only to an index that is complete.** A ZADD onto a key that has expired would
-//!   make a list of one order, and hide the history behind it. The script that adds looks at the
-//!   marker first; where there is no complete index it takes the lease of a rebuild that may have
-//!   read the source too early, and adds nothing: the next reader reads the source.
-//! - **An empty list is a marker of 0**, in a key of its own. There is no placeholder in the list.
-//! - **A failed update is not forgotten**: it is tried [`ATTEMPTS`] times and then handed over to the
+//! - **An order is added only to a complete index.** A ZADD onto a key that has expired would
+//!   create a list of one order, and hide the history behind it. The script that adds reads the
+//!   marker first. If there is no complete index, it takes the lease away from a rebuild that may
+//!   have read the source too early, and adds nothing: the next reader reads the source.
+//! - **An empty list is a marker of 0**, in a separate key. There is no placeholder in the list.
+//! - **A failed update is not lost**: it is tried [`ATTEMPTS`] times and then passed to the
 //!   caller's queue. [`OrdersOf::audit`] finds what even that lost.
 //!
-//! The source is written first, always.
+//! The source is always written first.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,32 +33,32 @@ use super::{
     template::{Template, check_score, handles},
 };
 
-/// What an index keeps unless told otherwise.
+/// Default number of orders that an index keeps.
 const KEEP: usize = 500;
-/// How often an update is tried before it is handed over.
+/// Attempts of an update before it is handed over.
 const ATTEMPTS: u32 = 5;
-/// The pause after the first attempt; it doubles.
+/// Delay after the first attempt; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 type Source<M> =
     Arc<dyn Fn(M, Option<Order>, usize) -> BoxFuture<'static, Result<Vec<Order>>> + Send + Sync>;
 type HandOver<M> = Arc<dyn Fn(M, Order) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// An order, as lists know it.
+/// An order in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Order {
     /// Its id.
     pub id: u64,
-    /// When it was made, in milliseconds.
+    /// Creation time, in milliseconds.
     pub time: i64,
 }
 
 impl Order {
-    /// What it is ordered by: milliseconds, and the last three digits of the id.
+    /// Returns the score by which it is ordered: milliseconds, and the last three digits of the id.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a time before 1970 or after the year 2255, where the score would not be
-    /// exact.
+    /// [`Error::Invalid`] if the time is before 1970 or after the year 2255, where the score would
+    /// not be exact.
     pub fn score(&self) -> Result<i64> {
         let score = self.time.checked_mul(1000).map(|score| score + (self.id % 1000) as i64);
         let score = score.filter(|score| *score >= 0 && check_score(*score).is_ok());
@@ -67,7 +67,7 @@ impl Order {
         })
     }
 
-    /// Where it stands in a list.
+    /// Returns its position in a list.
     ///
     /// # Errors
     /// As [`Order::score`].
@@ -81,9 +81,11 @@ impl Order {
 }
 
 impl<M: Member> OrderIndex<M> {
-    /// Begins an order index by its name. `source` reads a user's orders from the database: at most
-    /// so many, older than the given one, the newest first: by time, the last three digits of the id,
-    /// and the id *as text*, as a sorted set orders them.
+    /// Returns a builder for an order index with this name.
+    ///
+    /// `source` reads a user's orders from the database: at most the given number, older than the
+    /// given order, newest first. The order is by time, then the last three digits of the id, then
+    /// the id *as text*, as a sorted set orders them.
     #[must_use]
     pub fn builder<F, Fut, E>(
         handle: &Handle,
@@ -117,21 +119,22 @@ pub struct OrderIndexBuilder<M> {
 }
 
 impl<M: Member> OrderIndexBuilder<M> {
-    /// How many orders an index keeps, the newest; 500 without it, 1,000 at most.
+    /// Sets how many of the newest orders an index keeps, at most 1,000. Default: 500.
     #[must_use]
     pub fn keep(mut self, newest: usize) -> Self {
         self.keep = newest;
         self
     }
 
-    /// How long an index is believed; a day without it.
+    /// Sets how long an index is used before it is read from the source again. Default: one day.
     #[must_use]
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self
     }
 
-    /// Who takes an update that Redis did not: a queue that calls [`OrdersOf::add`] again later.
+    /// Sets the function that takes an update that Redis did not accept: a queue that calls
+    /// [`OrdersOf::add`] again later.
     #[must_use]
     pub fn hand_over<F, Fut, E>(mut self, take: F) -> Self
     where
@@ -145,10 +148,11 @@ impl<M: Member> OrderIndexBuilder<M> {
         self
     }
 
-    /// Builds it.
+    /// Builds the index.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it keeps none or more than [`SLICE`], or lives less than a second.
+    /// [`Error::Invalid`] if it keeps no orders or more than [`SLICE`], or if the lifetime is below
+    /// a second.
     pub fn build(self) -> Result<OrderIndex<M>> {
         if self.keep == 0 || self.keep > SLICE {
             return Err(Error::Invalid(format!("keep is {}: 1 to {SLICE} are allowed", self.keep)));
@@ -158,14 +162,14 @@ impl<M: Member> OrderIndexBuilder<M> {
     }
 }
 
-/// Order lists of all users; a cheap clone.
+/// Order lists of all users; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
 /// use seawall::{Seawall, social::{Add, Order}};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
-/// // In real life: SELECT … WHERE user = ? AND older than `before` ORDER BY … LIMIT `count`.
+/// // In production: SELECT … WHERE user = ? AND older than `before` ORDER BY … LIMIT `count`.
 /// let source = |_user: u64, before: Option<Order>, _count: usize| async move {
 ///     let old = Order { id: 1001, time: 1_000 };
 ///     Ok::<_, std::io::Error>(if before.is_none() { vec![old] } else { vec![] })
@@ -182,31 +186,31 @@ pub struct OrderIndex<M> {
 }
 
 impl<M: Member> OrderIndex<M> {
-    /// The orders of one user.
+    /// Returns the orders of one user.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the user is no valid part of a key.
+    /// [`Error::Invalid`] if the user is not a valid part of a key.
     pub fn of(&self, user: &M) -> Result<OrdersOf<M>> {
         let keys = by_time::keys(self.inner.template.key_of(user)?, self.inner.lifetime);
         Ok(OrdersOf { inner: Arc::clone(&self.inner), user: user.clone(), keys })
     }
 }
 
-/// What adding an order to the index came to.
+/// Outcome of [`OrdersOf::add`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it may have been handed over"]
 pub enum Add {
-    /// It is in the list.
+    /// The order is in the list.
     Added,
-    /// It was there before, or is older than the oldest of those that are kept.
+    /// The order was in the list before, or is older than the oldest one kept.
     Already,
-    /// There is no complete list in Redis: the next reader reads the source, which has it.
+    /// Redis has no complete list: the next reader reads the source, which has the order.
     NotLoaded,
-    /// Redis did not take it; the queue has it.
+    /// Redis did not accept the order; the queue has it.
     HandedOver,
 }
 
-/// How a list compares with its source.
+/// Outcome of [`OrdersOf::audit`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
     /// Orders of the source that the list did not have.
@@ -223,11 +227,11 @@ pub struct OrdersOf<M> {
 }
 
 impl<M: Member> OrdersOf<M> {
-    /// Adds an order that the source has. Tried five times, then handed over. May be repeated.
+    /// Adds an order that the source has. It is tried five times, then handed over. Safe to retry.
     ///
     /// # Errors
-    /// When Redis took it in none of the attempts and there is nobody to hand it over to, or that
-    /// one failed too.
+    /// If Redis accepted none of the attempts and there is no function to hand it over to, or that
+    /// function failed, too.
     pub async fn add(&self, order: Order) -> Result<Add> {
         let (id, score) = (order.id.to_member()?, order.score()?);
         let call = by_time::put(&self.keys, &id, score, self.inner.keep);
@@ -257,16 +261,18 @@ impl<M: Member> OrdersOf<M> {
         Ok(Add::HandedOver)
     }
 
-    /// Compares the list with the source; where they differ the list is read anew. A list that Redis
-    /// does not have is right.
+    /// Compares the list with the source.
+    ///
+    /// If they differ the list is rebuilt from the source. A list that Redis does not have counts
+    /// as correct.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn audit(&self) -> Result<Audit> {
         let Some((_, listed)) = self.read(None, self.inner.keep).await? else {
             return Ok(Audit::default());
         };
-        // Read after the list: an order that came in between is missing in it and no surplus.
+        // Read after the list: an order added in between is then missing in the list, not surplus.
         let source = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
         let listed: Vec<u64> = listed.iter().map(|order| order.id).collect();
         let known: Vec<u64> = source.iter().take(self.inner.keep).map(|order| order.id).collect();
@@ -282,15 +288,15 @@ impl<M: Member> OrdersOf<M> {
         Ok(audit)
     }
 
-    /// Forgets the list in Redis; the next reader reads the source. May be repeated.
+    /// Deletes the list in Redis; the next reader reads the source. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
         self.keys.forget(self.inner.template.client()).await
     }
 
-    /// The newest of the source, as they go into Redis.
+    /// Returns the newest orders of the source, as they are written to Redis.
     pub(super) async fn snapshot(&self) -> Result<Snapshot> {
         let mut orders = (self.inner.source)(self.user.clone(), None, self.inner.keep).await?;
         let whole = orders.len() < self.inner.keep;

@@ -1,4 +1,4 @@
-//! Pages of an order list: from Redis as far as it reaches, from the source behind that.
+//! Pages of an order list: from Redis as far as the index reaches, from the source beyond that.
 
 use redis::Value;
 use seawall_client::{
@@ -11,21 +11,22 @@ use super::{Cursor, Order, OrdersOf, cursor::page_call, inbox_box::flat, templat
 /// A page of orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderPage {
-    /// Newest first.
+    /// Orders, newest first.
     pub orders: Vec<Order>,
-    /// Where the next page begins; `None` when the end was reached.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
-    /// How many of them came from the source.
+    /// Number of orders that came from the source.
     pub from_source: usize,
 }
 
 impl<M: Member> OrdersOf<M> {
-    /// The next orders after a cursor, or the newest. What the index does not reach comes from the
-    /// source.
+    /// Returns the next orders after a cursor, or the newest.
+    ///
+    /// Orders that are not in the index come from the source.
     ///
     /// # Errors
-    /// When Redis or the source does not answer; [`Error::Invalid`] for a page of 0 or more than
-    /// [`SLICE`](super::SLICE), or a cursor that names no order.
+    /// If Redis or the source does not answer; [`Error::Invalid`] for a page of 0 or more than
+    /// [`SLICE`](super::SLICE), or a cursor that does not name an order.
     pub async fn page(&self, after: Option<&Cursor>, count: usize) -> Result<OrderPage> {
         check_count(count)?;
         let after_order = after.map(named).transpose()?;
@@ -38,7 +39,7 @@ impl<M: Member> OrdersOf<M> {
             let wanted = count - orders.len();
             let mut older = (self.inner.source)(self.user.clone(), before, wanted).await?;
             older.truncate(wanted);
-            // A source that counts ties another way must not make an order come twice.
+            // A source that orders ties differently must not make an order appear twice.
             let last = before.map(|order| order.cursor()).transpose()?;
             for order in older {
                 let item = (order.id.to_member()?.into_owned(), order.score()?);
@@ -55,10 +56,10 @@ impl<M: Member> OrdersOf<M> {
         Ok(OrderPage { orders, next, from_source })
     }
 
-    /// How many orders the index has; reads the source when there is none.
+    /// Returns the number of orders in the index; reads the source if there is no index.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn indexed(&self) -> Result<usize> {
         let client = self.inner.template.client();
         let keep = self.inner.keep;
@@ -66,7 +67,7 @@ impl<M: Member> OrdersOf<M> {
         Ok(read.await?.1.len())
     }
 
-    /// What a complete index says, and whether there are no orders beside it.
+    /// Returns the orders of a complete index, and whether the source has no others.
     pub(super) async fn read(
         &self,
         after: Option<&Cursor>,
@@ -80,7 +81,7 @@ impl<M: Member> OrdersOf<M> {
     }
 }
 
-/// The order that a cursor names.
+/// Returns the order that a cursor names.
 fn named(cursor: &Cursor) -> Result<Order> {
     let strange = |_| Error::Invalid("the cursor names no order".into());
     let id = u64::from_member(cursor.member()).map_err(strange)?;

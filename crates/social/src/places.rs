@@ -1,12 +1,13 @@
-//! Places: what is near, the nearest first.
+//! Places: what is near a point, nearest first.
 //!
-//! A geo set for each kind of thing. A search is ordered by the server and cut there; a page is the
-//! tail of a longer answer, since GEOSEARCH knows no offset, so pages reach as far as the nearest
-//! [`REACH`] places. Who needs more makes the circle smaller or the kinds finer.
+//! There is one geo set per kind of place. The server orders and limits a search. GEOSEARCH has no
+//! offset, so a page is the tail of a longer reply, and pages reach only the nearest [`REACH`]
+//! places. For more, use a smaller circle or finer kinds.
 //!
-//! The set is an index beside a database, so it can name what is not there any more:
-//! [`Nearby::resolve`] skips such members and hands them over for repair. With a source
-//! ([`PlacesIn::source`]) it is read from there when Redis does not have it, and can be compared.
+//! The set is an index beside a database, so it can name places that no longer exist:
+//! [`Nearby::resolve`] skips such members and returns them for repair. With a source
+//! ([`PlacesIn::source`]) the set is read from there if Redis does not have it, and can be
+//! compared.
 
 use std::marker::PhantomData;
 
@@ -23,22 +24,22 @@ use super::{
     template::Template,
 };
 
-/// How many of the nearest places pages reach.
+/// Number of the nearest places that pages reach.
 const REACH: usize = 1000;
-/// The largest latitude that a geo set takes.
+/// The largest latitude that a geo set accepts.
 const MAX_LATITUDE: f64 = 85.051_128_78;
-/// The largest circle that makes sense, in metres: half way round.
+/// The largest useful radius, in metres: half the circumference of the earth.
 const MAX_RADIUS: f64 = 20_100_000.0;
 
 impl<M: Member> Places<M> {
-    /// Places by their name.
+    /// Creates places with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Places<M> {
         Places { template: Template::new(handle, "geo", name), member: PhantomData }
     }
 }
 
-/// Places of all kinds; a cheap clone.
+/// Places of all kinds; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -65,17 +66,17 @@ pub struct Places<M> {
 /// A point on the map.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Degrees east, ±180; both are the same meridian, and a place may be added and looked for on
+    /// Degrees east, ±180. Both are the same meridian, and a place may be added and searched on
     /// either.
     pub longitude: f64,
-    /// Degrees north, ±85.05112878: what a geo set takes.
+    /// Degrees north, ±85.05112878: the range of a geo set.
     pub latitude: f64,
 }
 
 impl Point {
     pub(super) fn check(self) -> Result<Self> {
         let Point { longitude, latitude } = self;
-        // Written so that what is no number is refused too.
+        // Written so that NaN is refused, too.
         if !(longitude.abs() <= 180.0 && latitude.abs() <= MAX_LATITUDE) {
             return Err(Error::Invalid(format!(
                 "({longitude}, {latitude}) is not on the map: ±180, ±{MAX_LATITUDE} are allowed"
@@ -84,10 +85,12 @@ impl Point {
         Ok(self.on_the_grid())
     }
 
-    /// The same point where a geo set has a cell for it. Its cells go from -180 up to and without 180:
-    /// servers take 180 for the cell behind the last one, which no search from the other side looks
-    /// at, although searches do go round the earth everywhere else. By their own formula, because
-    /// rounding takes what is next to 180 there, too.
+    /// Returns the same point where a geo set has a cell for it.
+    ///
+    /// The cells go from -180 up to but not including 180. Servers put 180 into the cell after the
+    /// last one, which no search from the other side reads, although searches do go round the earth
+    /// everywhere else. The check uses the servers' own formula, because rounding puts values next
+    /// to 180 there, too.
     pub(super) fn on_the_grid(self) -> Self {
         let longitude =
             if (self.longitude + 180.0) / 360.0 >= 1.0 { -180.0 } else { self.longitude };
@@ -98,33 +101,33 @@ impl Point {
 /// A place that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Place<M> {
-    /// What is there.
+    /// The member.
     pub member: M,
-    /// How far away, in metres.
+    /// Its distance, in metres.
     pub metres: f64,
 }
 
-/// A page of places, the nearest first.
+/// A page of places, nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nearby<M> {
-    /// Empty past the end.
+    /// The places; empty past the end.
     pub places: Vec<Place<M>>,
 }
 
-/// Places with what the database knows about them.
+/// Places with their data from the database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved<T, M> {
-    /// What is there, with its distance in metres, the nearest first.
+    /// The data of each place, with its distance in metres, nearest first.
     pub found: Vec<(T, f64)>,
-    /// Members that nobody knows any more: give them to [`PlacesIn::remove`].
+    /// Members that the database does not know: pass them to [`PlacesIn::remove`].
     pub dangling: Vec<M>,
 }
 
 impl<M: Member> Places<M> {
-    /// The places of one kind.
+    /// Returns the places of one kind.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the kind is empty or too long.
+    /// [`Error::Invalid`] if the kind is empty or too long.
     pub fn kind(&self, kind: &(impl KeyPart + ?Sized)) -> Result<PlacesIn<M>> {
         let keys = Rebuilt::new(Kind::GeoSet, self.template.key(kind)?, LIFETIME);
         Ok(PlacesIn { template: self.template.clone(), keys, source: None })
@@ -138,14 +141,14 @@ pub struct PlacesIn<M> {
     pub(super) source: Option<Source<M>>,
 }
 
-/// Most places in one command: each takes three words, and a script gets them all at once.
+/// Most places in one command: each takes three arguments, and a script gets them all at once.
 const PLACES_AT_ONCE: usize = 250;
 
 impl<M: Member> PlacesIn<M> {
-    /// Puts places on the map, or moves them. May be repeated.
+    /// Adds places, or moves them. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer: some of them may be there. [`Error::Invalid`] for a point that is
+    /// If Redis does not answer: some of them may have been added. [`Error::Invalid`] if a point is
     /// not on the map.
     pub async fn add(&self, places: &[(M, Point)]) -> Result<()> {
         for slice in places.chunks(PLACES_AT_ONCE) {
@@ -160,10 +163,10 @@ impl<M: Member> PlacesIn<M> {
         Ok(())
     }
 
-    /// Takes places off the map; how many were on it. May be repeated.
+    /// Removes places and returns how many existed. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn remove(&self, members: &[M]) -> Result<u64> {
         let mut removed = 0;
         for slice in members.chunks(PLACES_AT_ONCE) {
@@ -177,12 +180,13 @@ impl<M: Member> PlacesIn<M> {
         Ok(removed)
     }
 
-    /// Those within `metres` of a point, the nearest first: the places `page.start` to `page.end` of
-    /// that list, `0..10` being the first ten. Past the end it is empty.
+    /// Returns the places within `metres` of a point, nearest first.
+    ///
+    /// `page` selects a part of that list: `0..10` is the first ten. Past the end it is empty.
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Invalid`] for a radius that is no distance on earth, and
-    /// for pages beyond the nearest 1,000.
+    /// If Redis does not answer; [`Error::Invalid`] if the radius is not a distance on earth, or
+    /// the page is beyond the nearest 1,000.
     pub async fn nearby(
         &self,
         centre: Point,
@@ -216,10 +220,11 @@ impl<M: Member> PlacesIn<M> {
         Ok(Nearby { places: places.collect::<Result<_>>()? })
     }
 
-    /// How far two of them are apart, in metres; `None` when one is not on the map.
+    /// Returns the distance between two places in metres, or `None` if one of them is not in the
+    /// set.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn distance(&self, pair: [&M; 2]) -> Result<Option<f64>> {
         let mut command = cmd("GEODIST");
         let [one, other] = pair;
@@ -227,21 +232,23 @@ impl<M: Member> PlacesIn<M> {
         self.run(&command).await
     }
 
-    /// How many there are.
+    /// Returns the number of places.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn count(&self) -> Result<u64> {
         self.run(cmd("ZCARD").arg(&self.keys.key)).await
     }
 }
 
 impl<M: Member> Nearby<M> {
-    /// Puts what the database knows in the place of the members: `load` gets all of them at once and
-    /// answers for each, in order. Those without an answer are skipped and reported.
+    /// Replaces the members by their data from the database.
+    ///
+    /// `load` gets all members at once and returns one answer for each, in order. Members without
+    /// an answer are skipped and reported.
     ///
     /// # Errors
-    /// What `load` says, and [`Error::Source`] when it answers for another number of members.
+    /// The error of `load`, and [`Error::Source`] if it returns another number of answers.
     pub async fn resolve<T, Fut, E>(
         self,
         load: impl FnOnce(Vec<M>) -> Fut,

@@ -1,8 +1,8 @@
-//! Places that are a copy of what a database says.
+//! Places that are a copy of database rows.
 //!
-//! With a source every command runs on a complete set or not at all (`rebuild`): a set that Redis
-//! does not have (it was new, came back empty, or evicted it) is read from the source by one
-//! process, and is never taken for a town without shops. Write the database first and then
+//! With a source every command runs on a complete set or not at all (`rebuild`). A set that Redis
+//! does not have (Redis is new, lost its data, or evicted the set) is read from the source by one
+//! process, and is never treated as an empty one. Write the database first and then call
 //! [`PlacesIn::add`] or [`PlacesIn::remove`]; if that fails, [`PlacesIn::audit`] finds it later.
 
 use std::{collections::HashMap, fmt, sync::Arc};
@@ -20,9 +20,9 @@ use super::{
     rebuild::{Rank, Snapshot, source_error},
 };
 
-/// Members that one look of an audit compares.
+/// Members that one step of an audit compares.
 const COMPARED_AT_ONCE: usize = 250;
-/// Degrees that a geo set may round: its cells are half as large.
+/// Degrees by which a geo set may round: its cells are half as large.
 const ROUNDING: f64 = 1e-5;
 
 static PLACE: Script = Script::new(include_str!("script/place.lua"));
@@ -31,20 +31,20 @@ static PLACE: Script = Script::new(include_str!("script/place.lua"));
 pub(super) type Source<M> =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<(M, Point)>>> + Send + Sync>;
 
-/// How a set differed from its source.
+/// Outcome of [`PlacesIn::audit`]: how a set differed from its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a difference means that an update was lost"]
 pub struct PlacesAudit<M> {
-    /// In the source alone.
+    /// Only in the source.
     pub missing: Vec<M>,
-    /// In the set alone.
+    /// Only in the set.
     pub surplus: Vec<M>,
-    /// Somewhere else.
+    /// At different positions.
     pub moved: Vec<M>,
 }
 
 impl<M> PlacesAudit<M> {
-    /// Whether they agreed.
+    /// Returns `true` if they agreed.
     #[must_use]
     pub fn is_right(&self) -> bool {
         self.missing.is_empty() && self.surplus.is_empty() && self.moved.is_empty()
@@ -58,8 +58,10 @@ impl<M> Default for PlacesAudit<M> {
 }
 
 impl<M: Member> PlacesIn<M> {
-    /// Where these places come from when Redis does not have them: `load` reads all of this kind.
-    /// Every process that changes the set must name a source, too.
+    /// Sets the source of these places, for when Redis does not have them: `load` reads all of this
+    /// kind.
+    ///
+    /// Every process that changes the set must set a source, too.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -67,7 +69,7 @@ impl<M: Member> PlacesIn<M> {
     ///
     /// let seawall = Seawall::connect("embedded:").await?;
     /// let pier = Point { longitude: 120.15, latitude: 30.26 };
-    /// // In real life: select id, x, y from shop where type_id = 1.
+    /// // In production: select id, x, y from shop where type_id = 1.
     /// let table = move || async move { Ok::<_, std::io::Error>(vec![(7_u64, pier)]) };
     /// let shops = seawall.places::<u64>("shop").kind(&1)?.source(table);
     /// assert_eq!(shops.nearby(pier, 1_000.0, 0..10).await?.places[0].member, 7);
@@ -84,17 +86,19 @@ impl<M: Member> PlacesIn<M> {
         self
     }
 
-    /// Compares with the source; where they differ the set is forgotten, and the next one who needs
-    /// it reads the source. A set that Redis does not have is right.
+    /// Compares the set with the source.
+    ///
+    /// If they differ the set is deleted, and the next caller that needs it reads the source. A set
+    /// that Redis does not have counts as correct.
     ///
     /// # Errors
-    /// When Redis or the source does not answer; [`Error::Invalid`] without a source.
+    /// If Redis or the source does not answer; [`Error::Invalid`] without a source.
     pub async fn audit(&self) -> Result<PlacesAudit<M>> {
         let Some(source) = &self.source else {
             return Err(Error::Invalid("places without a source cannot be compared".into()));
         };
         let Some(mut listed) = self.listed().await? else { return Ok(PlacesAudit::default()) };
-        // Read after the set: what came in between is missing in it and no surplus.
+        // Read after the set: a place added in between is then missing in the set, not surplus.
         let known = source().await?;
         let mut audit = PlacesAudit::default();
         for (member, point) in &known {
@@ -111,15 +115,15 @@ impl<M: Member> PlacesIn<M> {
         Ok(audit)
     }
 
-    /// Forgets the set in Redis; with a source it is read anew when it is needed. May be repeated.
+    /// Deletes the set in Redis; with a source it is read again when it is needed. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
         self.keys.forget(self.template.client()).await
     }
 
-    /// Runs a command on the set: on a complete one, which is rebuilt where needed, with a source.
+    /// Runs a command on the set; with a source only on a complete one, which is rebuilt if needed.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         let client = self.template.client();
         let Some(source) = &self.source else { return client.query(&self.keys.key, command).await };
@@ -128,7 +132,7 @@ impl<M: Member> PlacesIn<M> {
         self.keys.complete(client, || self.attempt(&call), load).await
     }
 
-    /// One attempt; nothing when the set is not complete.
+    /// Makes one attempt; returns `None` if the set is not complete.
     async fn attempt<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<Option<T>> {
         let (complete, reply): (u8, Option<Value>) =
             match <[Value; 2]>::try_from(self.template.client().eval::<Vec<Value>>(call).await?) {
@@ -141,7 +145,7 @@ impl<M: Member> PlacesIn<M> {
         }
     }
 
-    /// A command, to be run by the script.
+    /// Returns the script call that runs a command.
     fn call(&self, command: &Cmd) -> ScriptInvocation {
         let keys = [&self.keys.key, &self.keys.marker, &self.keys.lease];
         let words = command.args_iter().enumerate().filter(|(index, _)| *index != KEY_WORD);
@@ -151,7 +155,7 @@ impl<M: Member> PlacesIn<M> {
         })
     }
 
-    /// Everything in the set, with where it is; nothing when it is not complete.
+    /// Returns everything in the set with its position, or `None` if the set is not complete.
     async fn listed(&self) -> Result<Option<HashMap<M, Point>>> {
         let mut listed = HashMap::new();
         for start in (0..).step_by(COMPARED_AT_ONCE) {
@@ -180,7 +184,7 @@ impl<M: Member> PlacesIn<M> {
     }
 }
 
-/// Where a command has its key.
+/// Index of the key in a command.
 const KEY_WORD: usize = 1;
 
 fn close(there: Point, known: Point) -> bool {
@@ -189,7 +193,7 @@ fn close(there: Point, known: Point) -> bool {
         && (one.latitude - other.latitude).abs() < ROUNDING
 }
 
-/// What the source says, as it goes into Redis.
+/// Returns the places of the source, as they are written to Redis.
 fn snapshot<M: Member>(places: Vec<(M, Point)>) -> Result<Snapshot> {
     let mut members = Vec::with_capacity(places.len());
     for (member, point) in places {

@@ -1,22 +1,22 @@
-//! A collection that is rebuilt from its source when Redis does not have it.
+//! A collection that is rebuilt from its source if Redis does not have it.
 //!
-//! An absent key says nothing: the set may be empty, expired, evicted or lost. So a marker in a key
-//! of its own says how many members the complete collection has, and every script that reads or
-//! changes the collection compares. There is no placeholder *in* the collection, which every count
-//! and page would have to know of.
+//! An absent key has no meaning by itself: the set may be empty, expired, evicted or lost. So a
+//! marker in a separate key says how many members the complete collection has, and every script
+//! that reads or changes the collection compares the two. There is no placeholder *in* the
+//! collection, which every count and page would have to skip.
 //!
 //! ```text
 //! KIND:{NAME:SUBJECT}          the collection
 //! KIND:{NAME:SUBJECT}:ok       "count flag": how many members it has when it is complete
-//! KIND:{NAME:SUBJECT}:lease    who rebuilds it
+//! KIND:{NAME:SUBJECT}:lease    token of the process that rebuilds it
 //! KIND:{NAME:SUBJECT}:new:T    what is being built
 //! ```
 //!
-//! One process rebuilds, by a lease; the others look again. What it has read is published by one
-//! script, and only while the lease is its own: a change that came meanwhile takes the lease away,
-//! since the source may have been read before it.
+//! One process rebuilds, holding a lease; the others poll. One script publishes what was read, and
+//! only while the process still holds the lease: a concurrent change takes the lease away, since
+//! the source may have been read before that change.
 //!
-//! Invariant: marker and collection agree, or nobody believes the collection.
+//! Invariant: marker and collection agree, or no script uses the collection.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ use seawall_client::{
 
 use super::{Point, SLICE, template::beside};
 
-/// How long a collection is believed, unless told otherwise.
+/// Default time for which a collection is used.
 pub(super) const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// How long a rebuild may take before another process may begin one.
 const LEASE: Duration = Duration::from_secs(5);
-/// How long a caller waits for a collection to be there.
+/// How long a caller waits for a complete collection.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Pauses between looks while somebody else rebuilds.
+/// Delays between polls while another process rebuilds.
 const PAUSE_MS: std::ops::Range<u64> = 10..50;
 /// Commands in one pipeline.
 const SLICES_AT_ONCE: usize = 16;
@@ -45,18 +45,18 @@ static TAKE: Script = Script::new(include_str!("script/take.lua"));
 static PUBLISH: Script = Script::new(include_str!("script/publish.lua"));
 static UNLEASE: Script = Script::new(include_str!("script/unlease.lua"));
 
-/// What stands before a member in the command that adds it.
+/// What precedes a member in the command that adds it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Rank {
     /// Nothing, in a set.
     None,
     /// Its score, in a sorted set.
     Score(i64),
-    /// Where it is, in a geo set.
+    /// Its position, in a geo set.
     At(Point),
 }
 
-/// What the source says: every member once, or the collection would never fit its count.
+/// The contents of the source: every member once, or the collection would never match its count.
 pub(super) struct Snapshot {
     members: Vec<(Rank, Vec<u8>)>,
     /// One digit that the structure keeps beside the count.
@@ -64,7 +64,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of a member that is named twice the first.
+    /// Creates a snapshot. If a member occurs twice, the first one counts.
     pub(super) fn new(mut members: Vec<(Rank, Vec<u8>)>, flag: u8) -> Self {
         members.sort_by(|(_, one), (_, other)| one.cmp(other));
         members.dedup_by(|(_, later), (_, first)| later == first);
@@ -72,12 +72,12 @@ impl Snapshot {
     }
 }
 
-/// What a collection is.
+/// The type of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Set,
     SortedSet,
-    /// A sorted set by where its members are.
+    /// A sorted set by the positions of its members.
     GeoSet,
 }
 
@@ -98,7 +98,7 @@ impl Kind {
     }
 }
 
-/// Answers of `take.lua`.
+/// Replies of `take.lua`.
 struct Taken;
 
 impl Taken {
@@ -112,7 +112,7 @@ pub(super) struct Rebuilt {
     pub(super) key: Vec<u8>,
     pub(super) marker: Vec<u8>,
     pub(super) lease: Vec<u8>,
-    /// How long it is believed at most.
+    /// Longest time for which it is used.
     lifetime: Duration,
     kind: Kind,
 }
@@ -122,8 +122,8 @@ impl Rebuilt {
         Rebuilt { marker: beside(&key, ":ok"), lease: beside(&key, ":lease"), key, lifetime, kind }
     }
 
-    /// Runs an operation that says `None` as long as the collection is not complete, and rebuilds
-    /// the collection until it is.
+    /// Runs an operation that returns `None` while the collection is not complete, and rebuilds the
+    /// collection until it is.
     pub(super) async fn complete<T, Op, Load>(
         &self,
         client: &Client,
@@ -148,7 +148,7 @@ impl Rebuilt {
         }
     }
 
-    /// Rebuilds it, or waits a moment when somebody else does.
+    /// Rebuilds the collection, or waits a moment while another process does.
     async fn build<Load>(&self, client: &Client, load: &impl Fn() -> Load) -> Result<()>
     where
         Load: Future<Output = Result<Snapshot>>,
@@ -157,7 +157,7 @@ impl Rebuilt {
         let take = TAKE.on(&[&self.key, &self.marker, &self.lease]).arg(&token);
         match client.eval(&take.arg(LEASE.as_millis() as u64).arg(self.kind.count())).await? {
             Taken::OURS => {}
-            // Somebody else was quicker.
+            // Another process was quicker.
             Taken::COMPLETE => return Ok(()),
             _ => {
                 let pause = Duration::from_millis(rand::rng().random_range(PAUSE_MS));
@@ -170,7 +170,7 @@ impl Rebuilt {
             Err(error) => Err(error),
         };
         if built.is_err() {
-            // So that the next one need not wait for the lease to end.
+            // So that the next process need not wait for the lease to expire.
             let _ = client.run(&UNLEASE.on(&[&self.lease]).arg(&token)).await;
         }
         built
@@ -207,11 +207,12 @@ impl Rebuilt {
             .arg(snapshot.flag)
             .arg(self.lifetime.as_millis() as u64)
             .arg(self.kind.count());
-        // Refused: a change came meanwhile. The caller sees that it is not complete and comes again.
+        // Refused after a concurrent change: the caller sees an incomplete collection and tries
+        // again.
         client.run(&call).await.map(drop)
     }
 
-    /// Forgets the collection, so that the next reader rebuilds it. May be repeated.
+    /// Deletes the collection, so that the next reader rebuilds it. Safe to retry.
     pub(super) async fn forget(&self, client: &Client) -> Result<()> {
         let mut command = cmd("UNLINK");
         command.arg(&self.marker).arg(&self.key).arg(&self.lease);
@@ -219,7 +220,7 @@ impl Rebuilt {
     }
 }
 
-/// Refuses a lifetime in which hardly anybody could be answered.
+/// Refuses a lifetime that is too short to be useful.
 pub(super) fn check_lifetime(time: Duration) -> Result<()> {
     if time < Duration::from_secs(1) {
         return Err(Error::Invalid("a lifetime below a second would rebuild for ever".into()));
@@ -227,7 +228,7 @@ pub(super) fn check_lifetime(time: Duration) -> Result<()> {
     lifetime::millis("lifetime", time).map(drop)
 }
 
-/// The caller's error, as ours.
+/// Converts the caller's error.
 pub(super) fn source_error(error: impl std::fmt::Display) -> Error {
     Error::Source(error.to_string().into())
 }

@@ -1,12 +1,12 @@
-//! Sign-ins: a bit a day, a bitmap a month, and how many days in a row.
+//! Sign-ins: one bit per day, one bitmap per month, and streaks.
 //!
 //! ```text
 //! sign:{NAME:USER}:202611   bit 0 is the 1st: signed on 1, 2 and 4 begins 1101… (BITFIELD GET u4 0 = 13)
 //! sign:{NAME:USER}:ok       only with a record elsewhere: see `sign_follow`
 //! ```
 //!
-//! All months of one user share a slot, so that a year is one MGET of 12 keys with 4 bytes each, and
-//! counting goes on here, where a month's first day is no end: a streak crosses months and years.
+//! All months of one user share a slot, so that a year is one MGET of 12 keys with 4 bytes each.
+//! Streaks are counted in this process, so a streak can cross months and years.
 
 use std::marker::PhantomData;
 
@@ -28,14 +28,14 @@ const MONTHS_AT_ONCE: usize = 12;
 const LONGEST_MONTHS: usize = 1200;
 
 impl<M: Member> SignIns<M> {
-    /// Sign-ins by their name.
+    /// Creates sign-ins with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> SignIns<M> {
         SignIns { template: Template::new(handle, "sign", name), member: PhantomData }
     }
 }
 
-/// Sign-ins of everybody; a cheap clone.
+/// Sign-ins of all users; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -46,7 +46,7 @@ impl<M: Member> SignIns<M> {
 /// for day in ["2026-12-30", "2026-12-31", "2027-01-01"] {
 ///     assert_eq!(ann.sign(day.parse()?).await?, Sign::Signed);
 /// }
-/// // Not signed yet on the 2nd: the streak still stands.
+/// // Not signed in yet on the 2nd: the streak is not broken.
 /// assert_eq!(ann.streak("2027-01-02".parse()?).await?, 3);
 /// assert_eq!(ann.streak("2027-01-03".parse()?).await?, 0);
 /// # seawall.shutdown().await; Ok(()) }
@@ -57,21 +57,21 @@ pub struct SignIns<M> {
     member: PhantomData<fn(M) -> M>,
 }
 
-/// What signing in came to.
+/// Outcome of [`SignInsOf::sign`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it says whether there is something to reward"]
 pub enum Sign {
-    /// By this call.
+    /// This call signed in.
     Signed,
-    /// Was so before.
+    /// The day was signed before.
     Already,
 }
 
 impl<M: Member> SignIns<M> {
-    /// The sign-ins of one user.
+    /// Returns the sign-ins of one user.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the user is no valid part of a key.
+    /// [`Error::Invalid`] if the user is not a valid part of a key.
     pub fn of(&self, user: &M) -> Result<SignInsOf> {
         Ok(SignInsOf { key: self.template.key_of(user)?, template: self.template.clone() })
     }
@@ -84,7 +84,7 @@ pub struct SignInsOf {
     pub(super) key: Vec<u8>,
 }
 
-/// A month's days.
+/// The signed days of a month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar {
     month: Month,
@@ -93,10 +93,10 @@ pub struct Calendar {
 }
 
 impl SignInsOf {
-    /// Signs in on a day; also for one that is past. May be repeated.
+    /// Signs in on a day, which may be in the past. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn sign(&self, day: Day) -> Result<Sign> {
         let key = self.month_key(day.month());
         let mut command = cmd("SETBIT");
@@ -107,11 +107,13 @@ impl SignInsOf {
         }
     }
 
-    /// How many days in a row up to today, or up to yesterday if today is not signed yet. One round
-    /// trip for each year that the streak is long.
+    /// Returns the number of consecutive signed days up to today, or up to yesterday if today is
+    /// not signed yet.
+    ///
+    /// It takes one round trip for each year of the streak.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn streak(&self, today: Day) -> Result<u32> {
         let mut months = Vec::with_capacity(MONTHS_AT_ONCE);
         let mut next = Some(today.month());
@@ -125,7 +127,7 @@ impl SignInsOf {
             let calendar = months[read % MONTHS_AT_ONCE];
             let mut days = calendar.run_until(last.of_month());
             if read == 0 && days == 0 {
-                // Not signed today: what counts ends yesterday.
+                // Today is not signed: the streak ends yesterday.
                 let Some(yesterday) = today.previous() else { break };
                 last = yesterday;
                 if yesterday.month() == month {
@@ -148,10 +150,10 @@ impl SignInsOf {
         Ok(streak)
     }
 
-    /// The days of a month.
+    /// Returns the signed days of a month.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn calendar(&self, month: Month) -> Result<Calendar> {
         let key = self.month_key(month);
         let bytes: Option<Vec<u8>> =
@@ -159,10 +161,11 @@ impl SignInsOf {
         Ok(Calendar::new(month, bytes.as_deref()))
     }
 
-    /// The days of up to twelve months, back from this one, which comes first. One round trip.
+    /// Returns the signed days of up to twelve months, going back from this one, which comes first.
+    /// It takes one round trip.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn back_from(&self, month: Month) -> Result<Vec<Calendar>> {
         let mut months = vec![month];
         while let Some(before) = months.last().and_then(|month| month.previous()) {
@@ -183,11 +186,10 @@ impl SignInsOf {
         Ok(read.map(|(month, bytes)| Calendar::new(*month, bytes.as_deref())).collect())
     }
 
-    /// Puts a month's days back that the database knows; days that are signed stay so. May be
-    /// repeated.
+    /// Restores days from the database; days that are signed stay signed. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn restore(&self, days: &[Day]) -> Result<()> {
         for slice in days.chunks(super::SLICE) {
             let commands = slice.iter().map(|day| {
@@ -214,12 +216,12 @@ impl Calendar {
         for (to, from) in four.iter_mut().zip(bytes.unwrap_or_default()) {
             *to = *from;
         }
-        // What lies behind the month's end is not ours.
+        // Bits after the month's end are not days.
         let ours = u32::MAX << (32 - u32::from(month.days()));
         Calendar { month, bits: u32::from_be_bytes(four) & ours }
     }
 
-    /// A month with these days signed, from 1; days that it does not have are left out.
+    /// Creates a month with these days signed, from 1; days that it does not have are left out.
     #[must_use]
     pub fn of(month: Month, days: impl IntoIterator<Item = u8>) -> Self {
         let days = days.into_iter().filter(|day| (1..=month.days()).contains(day));
@@ -227,36 +229,37 @@ impl Calendar {
         Calendar { month, bits }
     }
 
-    /// Which month it is.
+    /// Returns the month.
     #[must_use]
     pub fn month(&self) -> Month {
         self.month
     }
 
-    /// Whether this day of the month is signed.
+    /// Returns `true` if this day of the month is signed.
     #[must_use]
     pub fn is_signed(&self, day: u8) -> bool {
         (1..=31).contains(&day) && self.bits >> (32 - u32::from(day)) & 1 == 1
     }
 
-    /// How many days are signed.
+    /// Returns the number of signed days.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.bits.count_ones()
     }
 
-    /// The signed days of the month.
+    /// Returns the signed days of the month.
     pub fn signed(&self) -> impl Iterator<Item = u8> + '_ {
         (1..=self.month.days()).filter(|day| self.is_signed(*day))
     }
 
-    /// The first day that is not signed; `None` when all are.
+    /// Returns the first day that is not signed, or `None` if all are.
     #[must_use]
     pub fn first_unsigned(&self) -> Option<u8> {
         (1..=self.month.days()).find(|day| !self.is_signed(*day))
     }
 
-    /// The first `days` days as a number, the 1st in front: what `BITFIELD GET u{days} 0` says.
+    /// Returns the first `days` days as a number, the 1st as the highest bit: the same as `BITFIELD
+    /// GET u{days} 0`.
     #[must_use]
     pub fn leading(&self, days: u8) -> u32 {
         match days {
@@ -265,7 +268,7 @@ impl Calendar {
         }
     }
 
-    /// How many days in a row end with this one.
+    /// Returns the number of consecutive signed days that end with this one.
     fn run_until(&self, day: u8) -> u8 {
         (1..=day).rev().take_while(|day| self.is_signed(*day)).count() as u8
     }

@@ -1,4 +1,4 @@
-//! A key template: `PREFIXkind:{name:subject}`, and what all structures do with one.
+//! A key template: `PREFIXkind:{name:subject}`, and the functions that all structures share.
 
 use redis::Value;
 use seawall_client::{
@@ -9,7 +9,7 @@ use seawall_client::{
     member::Member,
 };
 
-/// The longest reference of a repeatable change.
+/// Longest reference of an idempotent change.
 const MAX_REFERENCE_BYTES: usize = 128;
 
 /// The keys of one structure.
@@ -25,12 +25,12 @@ impl Template {
         Template { handle: handle.clone(), kind, name: name.into() }
     }
 
-    /// The key of a subject. Whatever is appended to it lies in the same slot.
+    /// Returns the key of a subject. A key with a suffix appended to it is in the same slot.
     pub(super) fn key(&self, subject: &(impl KeyPart + ?Sized)) -> Result<Vec<u8>> {
         self.handle.key(self.kind, &(self.name.as_str(), subject))
     }
 
-    /// The key of a subject that is a member itself.
+    /// Returns the key of a subject that is a member itself.
     pub(super) fn key_of(&self, subject: &impl Member) -> Result<Vec<u8>> {
         self.key(&*subject.to_member()?)
     }
@@ -40,8 +40,8 @@ impl Template {
     }
 }
 
-/// Clones and texts of handles on collections with a source, whatever their members are: settings,
-/// the handle over them, and the view of one subject.
+/// Implements `Debug` for a collection with a source, for any member type: its settings, the handle
+/// over all subjects, and the view of one subject. Also implements `Clone` for the handle.
 macro_rules! handles {
     ($settings:ident, $all:ident, $one:ident) => {
         impl<M> Clone for $all<M> {
@@ -74,13 +74,14 @@ macro_rules! handles {
 }
 pub(super) use handles;
 
-/// A key beside `key`, in its slot.
+/// Returns a key beside `key`, in its slot.
 pub(super) fn beside(key: &[u8], suffix: &str) -> Vec<u8> {
     [key, suffix.as_bytes()].concat()
 }
 
-/// The key beside `key` under which the outcome of one member's reference is remembered: two members
-/// may well use the same one, such as the match that both have won points in.
+/// Returns the key beside `key` that remembers the outcome for one member's reference.
+///
+/// Two members may use the same reference, such as the match in which both have won points.
 pub(super) fn remembered(key: &[u8], kind: &str, member: &[u8], reference: &str) -> Vec<u8> {
     let mut name = KeyBuffer::starting_with(&beside(key, kind));
     name.push_part(member);
@@ -89,7 +90,7 @@ pub(super) fn remembered(key: &[u8], kind: &str, member: &[u8], reference: &str)
     name.as_bytes().to_vec()
 }
 
-/// Refuses a reference that names nothing or too much.
+/// Refuses a reference that is empty or too long.
 pub(super) fn check_reference(reference: &str) -> Result<()> {
     if reference.is_empty() || reference.len() > MAX_REFERENCE_BYTES {
         return Err(Error::Invalid(format!("a reference has 1 to {MAX_REFERENCE_BYTES} bytes")));
@@ -97,18 +98,18 @@ pub(super) fn check_reference(reference: &str) -> Result<()> {
     Ok(())
 }
 
-/// Members out of a reply that is a list of them.
+/// Parses members from a reply that is a list of them.
 pub(super) fn members<M: Member>(reply: &[Vec<u8>]) -> Result<Vec<M>> {
     reply.iter().map(|bytes| M::from_member(bytes)).collect()
 }
 
-/// Members with their scores, out of `WITHSCORES` in either protocol.
+/// Parses members with their scores, from `WITHSCORES` in either protocol.
 pub(super) fn scored(reply: Value) -> Result<Vec<(Vec<u8>, i64)>> {
     let pairs: Vec<(Vec<u8>, f64)> = redis::from_redis_value(reply)?;
     Ok(pairs.into_iter().map(|(member, score)| (member, score as i64)).collect())
 }
 
-/// Refuses a page size that is none or too large.
+/// Refuses a page size that is zero or too large.
 pub(super) fn check_count(count: usize) -> Result<()> {
     if count == 0 || count > super::SLICE {
         return Err(Error::Invalid(format!(

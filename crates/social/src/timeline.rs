@@ -1,18 +1,19 @@
-//! Timelines: members by time, one sorted set a subject, each a copy of what a database says.
+//! Timelines: members by time, one sorted set per subject, each a copy of database rows.
 //!
-//! Who likes a note since when, what lies in a reader's inbox, what an author wrote last: the same
-//! structure. Redis answers quickly, the source is the truth: a set that Redis does not have is read
-//! from it by one process, and an absent set is never taken for an empty one (see `rebuild`).
+//! The users that like a note and since when, a reader's inbox, an author's latest posts: all are
+//! the same structure. Redis answers quickly, the source is the truth. One process reads a set that
+//! Redis does not have from the source, and an absent set is never treated as an empty one (see
+//! `rebuild`).
 //!
-//! Write the source first, then [`TimelineOf::put`] or [`TimelineOf::remove`]. These touch only a
-//! complete set: where there is none they end a rebuild that may have read the source too early, and
-//! the next reader reads it anew. If they fail, [`TimelineOf::forget`] the set as soon as Redis
-//! answers. Changes of one member have to come in the order of the source's; a lock around both does
-//! that.
+//! Write the source first, then call [`TimelineOf::put`] or [`TimelineOf::remove`]. These change
+//! only a complete set. If there is none, they end a rebuild that may have read the source too
+//! early, and the next reader reads the source again. If they fail, call [`TimelineOf::forget`] as
+//! soon as Redis answers. Changes of one member must come in the same order as in the source; a
+//! lock around both writes ensures that.
 //!
-//! With [`TimelineBuilder::keep`] the newest are kept, and [`Newest::end`] says whether something
-//! older is left to the source. What is older than the oldest that is kept is not added: it would hide
-//! what lies between.
+//! With [`TimelineBuilder::keep`] only the newest members are kept, and [`Newest::end`] says
+//! whether the source has older ones. A member that is older than the oldest one kept is not added:
+//! it would hide the members in between.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +34,7 @@ use super::{
     template::{Template, check_count, check_score, handles, members},
 };
 
-/// The most that may be kept.
+/// Largest number of members that may be kept.
 const MAX_KEEP: usize = 100_000;
 /// Scripts in one pipeline.
 const FAN_OUT: usize = 500;
@@ -41,9 +42,10 @@ const FAN_OUT: usize = 500;
 type Source<M> = Arc<dyn Fn(M) -> BoxFuture<'static, Result<Vec<(M, i64)>>> + Send + Sync>;
 
 impl<M: Member> Timelines<M> {
-    /// Begins timelines by their name. `load` reads a subject's members with their times from the
-    /// source: all of them, or with [`TimelineBuilder::keep`] at least one more than are kept, if
-    /// there are so many.
+    /// Returns a builder for timelines with this name.
+    ///
+    /// `load` reads a subject's members with their times from the source: all of them, or with
+    /// [`TimelineBuilder::keep`] at least one more than are kept, if there are that many.
     #[must_use]
     pub fn builder<F, Fut, E>(
         handle: &Handle,
@@ -75,24 +77,24 @@ pub struct TimelineBuilder<M> {
 }
 
 impl<M: Member> TimelineBuilder<M> {
-    /// How many are kept, the newest; all without it.
+    /// Sets how many of the newest members are kept. Default: all.
     #[must_use]
     pub fn keep(mut self, newest: usize) -> Self {
         self.keep = newest;
         self
     }
 
-    /// How long a set is believed before it is read from the source again; a day without it.
+    /// Sets how long a set is used before it is read from the source again. Default: one day.
     #[must_use]
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self
     }
 
-    /// Builds them.
+    /// Builds the timelines.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a lifetime below a second, and for keeping more than 100,000.
+    /// [`Error::Invalid`] if the lifetime is below a second, or more than 100,000 are kept.
     pub fn build(self) -> Result<Timelines<M>> {
         check_lifetime(self.lifetime)?;
         if self.keep > MAX_KEEP {
@@ -103,7 +105,7 @@ impl<M: Member> TimelineBuilder<M> {
     }
 }
 
-/// Timelines of all subjects; a cheap clone.
+/// Timelines of all subjects; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -126,30 +128,31 @@ pub struct Timelines<M> {
     inner: Arc<TimelineBuilder<M>>,
 }
 
-/// Members of a timeline, the newest first; those of one millisecond in falling order of their bytes.
+/// Members of a timeline, newest first; members of the same millisecond are in descending order of
+/// their bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Newest<M> {
     /// Members and their times.
     pub members: Vec<(M, i64)>,
-    /// Whether the source has nothing older either.
+    /// Whether the source has no older members either.
     pub end: bool,
 }
 
 impl<M: Member> Timelines<M> {
-    /// The timeline of one subject.
+    /// Returns the timeline of one subject.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is no valid part of a key.
+    /// [`Error::Invalid`] if the subject is not a valid part of a key.
     pub fn of(&self, subject: &M) -> Result<TimelineOf<M>> {
         let keys = self.keys(subject)?;
         Ok(TimelineOf { inner: Arc::clone(&self.inner), subject: subject.clone(), keys })
     }
 
-    /// Puts a member into the timelines of many subjects, where they are complete. May be repeated.
+    /// Adds a member to the timelines of many subjects, where they are complete. Safe to retry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what makes no sense; nothing is sent then. What the servers do not take
-    /// is in [`FanOut::missed`].
+    /// [`Error::Invalid`] if an argument is not valid; then nothing is sent. Subjects whose server
+    /// failed are in [`FanOut::missed`].
     pub async fn put_all(&self, subjects: &[M], member: &M, millis: i64) -> Result<FanOut<M>> {
         check_score(millis)?;
         let bytes = member.to_member()?.into_owned();
@@ -157,7 +160,7 @@ impl<M: Member> Timelines<M> {
         self.fan_out(subjects, |keys| put(keys, &bytes, millis, keep)).await
     }
 
-    /// Takes a member out of the timelines of many subjects. May be repeated.
+    /// Removes a member from the timelines of many subjects. Safe to retry.
     ///
     /// # Errors
     /// As [`Timelines::put_all`].
@@ -180,11 +183,12 @@ impl<M: Member> Timelines<M> {
         Ok(done)
     }
 
-    /// In which of these subjects' timelines a member is: one answer each, in order; `None` where
-    /// Redis has no complete one. Nothing is rebuilt for it.
+    /// Returns which of these subjects' timelines have a member: one answer each, in order.
+    ///
+    /// The answer is `None` if Redis has no complete timeline. Nothing is rebuilt.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn known(&self, member: &M, subjects: &[M]) -> Result<Vec<Option<bool>>> {
         let bytes = member.to_member()?.into_owned();
         let mut answers = Vec::with_capacity(subjects.len());
@@ -214,21 +218,21 @@ pub struct TimelineOf<M> {
 }
 
 impl<M: Member> TimelineOf<M> {
-    /// Puts a member in, after the source has it; unchanged where there is no complete timeline. May
-    /// be repeated.
+    /// Adds a member, after the source has it. Unchanged if there is no complete timeline. Safe to
+    /// retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn put(&self, member: &M, millis: i64) -> Result<Change> {
         check_score(millis)?;
         let put = put(&self.keys, &member.to_member()?, millis, self.inner.keep);
         self.change(&put).await
     }
 
-    /// Takes a member out, after the source has lost it. May be repeated.
+    /// Removes a member, after the source has removed it. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn remove(&self, member: &M) -> Result<Change> {
         self.change(&call(&self.keys, "remove").arg(&*member.to_member()?)).await
     }
@@ -241,10 +245,11 @@ impl<M: Member> TimelineOf<M> {
         }
     }
 
-    /// Which of these are in it: one answer each, in order; at most [`SLICE`](super::SLICE).
+    /// Returns which of these members it has: one answer each, in order; at most
+    /// [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn has(&self, asked: &[M]) -> Result<Vec<bool>> {
         check_count(asked.len())?;
         let mut call = call(&self.keys, "has");
@@ -255,37 +260,37 @@ impl<M: Member> TimelineOf<M> {
         Ok(found.iter().map(|score| *score != Value::Nil).collect())
     }
 
-    /// How many there are, of those that are kept.
+    /// Returns the number of members, of those that are kept.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn count(&self) -> Result<u64> {
         self.run(&call(&self.keys, "count")).await
     }
 
-    /// How many are newer than this, of those that are kept.
+    /// Returns the number of members that are newer than this time, of those that are kept.
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn count_since(&self, millis: i64) -> Result<u64> {
         check_score(millis)?;
         self.run(&call(&self.keys, "since").arg(millis)).await
     }
 
-    /// The first ones in order of time, at most [`SLICE`](super::SLICE).
+    /// Returns the first members in order of time, at most [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn first(&self, count: usize) -> Result<Vec<M>> {
         check_count(count)?;
         let found: Vec<Vec<u8>> = self.run(&call(&self.keys, "first").arg(count)).await?;
         members(&found)
     }
 
-    /// The newest ones that are not younger than `max`; at most [`SLICE`](super::SLICE).
+    /// Returns the newest members with a time of at most `max`, at most [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// When Redis or the source does not answer.
+    /// If Redis or the source does not answer.
     pub async fn newest(&self, max: i64, count: usize) -> Result<Newest<M>> {
         check_count(count)?;
         check_score(max)?;
@@ -297,15 +302,15 @@ impl<M: Member> TimelineOf<M> {
         Ok(Newest { members: members.collect::<Result<_>>()?, end })
     }
 
-    /// Forgets the copy; it is read from the source when it is needed again. May be repeated.
+    /// Deletes the copy; it is read from the source when it is needed again. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn forget(&self) -> Result<()> {
         self.keys.forget(self.inner.template.client()).await
     }
 
-    /// The newest of the source, as they go into Redis.
+    /// Returns the newest members of the source, as they are written to Redis.
     async fn snapshot(&self) -> Result<Snapshot> {
         let mut found = (self.inner.source)(self.subject.clone()).await?;
         found.sort_unstable_by(|(a, at), (b, bt)| bt.cmp(at).then_with(|| b.cmp(a)));
@@ -317,7 +322,7 @@ impl<M: Member> TimelineOf<M> {
         by_time::snapshot(found, keep == 0 || read <= keep)
     }
 
-    /// Runs a script on a complete timeline, which is rebuilt where needed.
+    /// Runs a script on a complete timeline; rebuilds the timeline if needed.
     async fn run<T: FromRedisValue>(&self, call: &ScriptInvocation) -> Result<T> {
         let client = self.inner.template.client();
         self.keys.complete(client, || client.eval::<Option<T>>(call), || self.snapshot()).await

@@ -1,16 +1,16 @@
-//! Visits: how many pages were viewed (PV) and by how many different visitors (UV), by day.
+//! Visits: page views (PV) and distinct visitors (UV), per day.
 //!
 //! ```text
 //! visits:{NAME:SUBJECT}:pv:20261116   counter
 //! visits:{NAME:SUBJECT}:uv:20261116   HyperLogLog, 12 KB at most, 0.81 % standard error
 //! ```
 //!
-//! A range is a union, not a sum: who comes on two days is one visitor. PFCOUNT over several keys
-//! makes that union, and needs them in one slot: so all days of a subject share its hash tag, and
-//! subjects spread over the Cluster.
+//! A range is a union, not a sum: a visitor that comes on two days counts once. PFCOUNT over
+//! several keys computes that union, and needs them in one slot. So all days of a subject share its
+//! hash tag, and subjects spread over the Cluster.
 //!
-//! UV may be repeated after a lost reply, PV may not: it counts what arrived, and is never sent twice
-//! from here.
+//! UV is safe to retry after a lost reply, PV is not: it counts every call that arrives, and is
+//! never sent twice from here.
 
 use std::time::Duration;
 
@@ -34,14 +34,14 @@ const MAX_DAYS: usize = 400;
 static VISIT: Script = Script::new(include_str!("script/visit.lua"));
 
 impl Visits {
-    /// Visits by their name.
+    /// Creates visits with this name.
     #[must_use]
     pub fn new(handle: &Handle, name: impl Into<String>) -> Visits {
         Visits { template: Template::new(handle, "visits", name), lifetime: None }
     }
 }
 
-/// Visits of all subjects; a cheap clone.
+/// Visits of all subjects; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -64,18 +64,18 @@ pub struct Visits {
 }
 
 impl Visits {
-    /// How long a day is kept after its last visit; for ever without it.
+    /// Sets how long a day is kept after its last visit. Default: forever.
     #[must_use]
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = Some(time);
         self
     }
 
-    /// The visits of one subject: a page, a shop, the whole site.
+    /// Returns the visits of one subject: a page, a shop, the whole site.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the subject is empty or too long, or the lifetime is below a millisecond
-    /// or above ten years.
+    /// [`Error::Invalid`] if the subject is empty or too long, or the lifetime is below a
+    /// millisecond or above ten years.
     pub fn of(&self, subject: &(impl KeyPart + ?Sized)) -> Result<VisitsOf> {
         let lifetime = self.lifetime.map(|time| lifetime::millis("lifetime", time));
         let lifetime_millis = lifetime.transpose()?.unwrap_or(0);
@@ -96,12 +96,12 @@ impl VisitsOf {
     /// Counts one view by a visitor.
     ///
     /// # Errors
-    /// When Redis does not answer: it may have been counted.
+    /// If Redis does not answer: the view may have been counted.
     pub async fn visit(&self, day: Day, visitor: &impl Member) -> Result<()> {
         self.visit_all(day, std::slice::from_ref(visitor)).await
     }
 
-    /// Counts one view by each of these, in slices of [`SLICE`].
+    /// Counts one view by each of these visitors, in slices of [`SLICE`].
     ///
     /// # Errors
     /// As [`VisitsOf::visit`], for some of them.
@@ -117,10 +117,10 @@ impl VisitsOf {
         Ok(())
     }
 
-    /// Different visitors in these days, counted once in all of them: about 0.8 % off.
+    /// Returns the number of distinct visitors over these days, with an error of about 0.8 %.
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Invalid`] for more than 400 days.
+    /// If Redis does not answer; [`Error::Invalid`] for more than 400 days.
     pub async fn visitors(&self, days: std::ops::RangeInclusive<Day>) -> Result<u64> {
         match self.over(days, "PFCOUNT", "uv")? {
             None => Ok(0),
@@ -128,7 +128,7 @@ impl VisitsOf {
         }
     }
 
-    /// Views in these days.
+    /// Returns the number of views on these days.
     ///
     /// # Errors
     /// As [`VisitsOf::visitors`].
@@ -138,7 +138,7 @@ impl VisitsOf {
         Ok(counts.into_iter().flatten().sum())
     }
 
-    /// A command over a range of days; `None` when there is no day in it.
+    /// Returns a command over a range of days, or `None` if the range is empty.
     fn over(
         &self,
         days: std::ops::RangeInclusive<Day>,

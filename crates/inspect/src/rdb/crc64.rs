@@ -1,6 +1,7 @@
-//! The checksum at the end of an RDB file: CRC-64 with Jones' polynomial, reflected, from zero to zero.
+//! The checksum at the end of an RDB file: CRC-64 with Jones' polynomial, reflected, initial value
+//! and final XOR zero.
 //!
-//! Eight bytes a step by eight tables, because it is taken over every byte of the file.
+//! It takes eight bytes per step with eight tables, because it covers every byte of the file.
 
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
 
@@ -32,7 +33,7 @@ const fn tables() -> [[u64; 256]; 8] {
     tables
 }
 
-/// The checksum of what came before and these bytes.
+/// Continues a checksum with these bytes.
 pub(super) fn update(mut crc: u64, bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {

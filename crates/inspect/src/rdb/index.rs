@@ -1,35 +1,36 @@
-//! How many nodes a server's radix tree over stream ids has, counted from the ids as they pass by.
+//! Counts the nodes of a server's radix tree over stream ids, from the ids as they are read.
 //!
-//! A server indexes the pieces of a stream and the pending entries of each group and consumer by their
-//! ids, and `MEMORY USAGE` counts a quarter of a KiB for each node of those trees: with many pending
-//! entries they are most of a stream. How many nodes there are depends on the ids. A few that lie far
-//! apart have two nodes each, thousands that were added in the same second share nearly all of theirs.
+//! A server indexes the pieces of a stream and the pending entries of each group and consumer by
+//! their ids, and `MEMORY USAGE` counts a quarter of a KiB for each node of those trees: with many
+//! pending entries they are most of a stream. The number of nodes depends on the ids. A few ids
+//! that are far apart have two nodes each; thousands that were added in the same second share
+//! nearly all of theirs.
 //!
-//! A tree has a node for each id, one wherever ids part, and one for each run of bytes between those.
-//! Ids stand in the file in their order, so each is compared with the one before alone, and the only
-//! thing remembered is where the last one parted from earlier ones: a mark for each of its bytes.
+//! A tree has a node for each id, one wherever ids diverge, and one for each run of bytes between
+//! those. Ids are in order in the file, so each is only compared with the one before. The only
+//! state is where the last id diverged from earlier ones: a mark for each of its bytes.
 //!
-//! What is not in order (a damaged file) gives a wrong count and does no other harm.
+//! Ids out of order (a damaged file) give a wrong count and do no other harm.
 
 /// The bytes of an id.
 pub(super) const ID: usize = 16;
 
-/// The nodes of one tree.
+/// Counts the nodes of one tree.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ids: u64,
     nodes: u64,
     last: [u8; ID],
-    /// At which bytes of the last id others part from it; from the root down.
+    /// The bytes of the last id at which other ids diverge from it; from the root down.
     parted: [bool; ID],
 }
 
 impl Index {
-    /// Takes the next id, greater than all before.
+    /// Adds the next id, greater than all before.
     pub(super) fn add(&mut self, id: [u8; ID]) {
         if self.ids > 0 {
             let parts = self.last.iter().zip(&id).position(|(one, other)| one != other);
-            // The same once more: the tree does not change.
+            // The same id again: the tree does not change.
             let Some(parts) = parts else { return };
             let below = self.count_below(parts + 1);
             self.nodes += u64::from(below > parts + 1);
@@ -39,8 +40,9 @@ impl Index {
         self.last = id;
     }
 
-    /// Counts the nodes of the last id from this byte on, which no later id can change: its end, where
-    /// others parted from it, and the runs of bytes between those. At which byte the first of them is.
+    /// Counts the nodes of the last id from this byte on, which no later id can change: its end,
+    /// the bytes at which others diverged from it, and the runs of bytes between those. Returns the
+    /// byte of the first of them.
     fn count_below(&mut self, from: usize) -> usize {
         let mut below = ID;
         self.nodes += 1;
@@ -53,19 +55,19 @@ impl Index {
         below
     }
 
-    /// How many ids there are.
+    /// Returns the number of ids.
     pub(super) fn ids(&self) -> u64 {
         self.ids
     }
 
-    /// How many nodes their tree has.
+    /// Returns the number of nodes of their tree.
     pub(super) fn nodes(mut self) -> u64 {
         if self.ids == 0 {
-            // The root is always there.
+            // The root always exists.
             return 1;
         }
         let first = self.count_below(0);
-        // What all have in common.
+        // The prefix that all ids have in common.
         self.nodes + u64::from(first > 0)
     }
 }
@@ -94,12 +96,12 @@ mod tests {
         assert_eq!(nodes([(1, 1), (1, 2)]), 4);
         // Seven in common; eight to each of the ends.
         assert_eq!(nodes([(1, 0), (2, 0)]), 6);
-        // They part at once.
+        // They diverge at the first byte.
         assert_eq!(nodes([(1 << 56, 0), (2 << 56, 0)]), 5);
-        // 256 ends below one byte; with one more the byte before parts as well.
+        // 256 ends below one byte; with one more the byte before diverges as well.
         assert_eq!(nodes((0..256).map(|number| (1, number))), 258);
         assert_eq!(nodes((0..257).map(|number| (1, number))), 261);
-        // (1, 0) and (1, 1) lie below one node, (3, 0) beside it.
+        // (1, 0) and (1, 1) are below one node, (3, 0) beside it.
         assert_eq!(nodes([(1, 0), (1, 1), (3, 0)]), 8);
     }
 }

@@ -1,4 +1,4 @@
-//! LZF, the compression inside RDB files: literal runs and references to what was written before.
+//! LZF, the compression in RDB files: literal runs and references to earlier output.
 //!
 //! ```text
 //! 000LLLLL <L+1 bytes>                 literals
@@ -6,7 +6,8 @@
 //! 111ooooo LLLLLLLL oooooooo           the same with 7+L
 //! ```
 
-/// Expands `input` onto `out`, which is cleared first, up to `limit` bytes; `None` when it is damaged.
+/// Expands `input` into `out`, which is cleared first, up to `limit` bytes. Returns `None` if the
+/// input is damaged.
 pub(super) fn expand(input: &[u8], limit: usize, out: &mut Vec<u8>) -> Option<()> {
     out.clear();
     let mut input = input.iter().copied();

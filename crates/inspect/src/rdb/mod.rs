@@ -1,18 +1,19 @@
-//! Big keys from an RDB file, without a server.
+//! Finds big keys in an RDB file, without a server.
 //!
-//! A reader of our own, because what we need is less than what others do: members and bytes of each
-//! key, passed over in one stream without building a value, in the memory of one packed piece. The
-//! crate `rdb` 0.4 decodes every value and leaves out streams, `librdb` needs a C library.
+//! A separate reader, because it needs less than other readers provide: members and bytes of each
+//! key, read in one pass without building a value, in the memory of one packed piece. The crate
+//! `rdb` 0.4 decodes every value and does not support streams, `librdb` needs a C library.
 //!
 //! ```text
 //! "REDIS" or "VALKEY", version; then records of an opcode or of a type, key and value; 0xff; CRC-64
 //! ```
 //!
-//! It reads what Redis 2.4 to 8.0 and Valkey 7 to 9.0 write ([`NEWEST_REDIS`], [`NEWEST_VALKEY`]). A
-//! newer version may have anything in it, so it is refused. Whatever is wrong with a file, what was
-//! read before it is in the report, and the error says at which byte it is.
+//! It reads what Redis 2.4 to 8.0 and Valkey 7 to 9.0 write ([`NEWEST_REDIS`], [`NEWEST_VALKEY`]).
+//! A newer version may contain anything, so it is refused. Whatever is wrong with a file, the
+//! report has everything that was read before, and the error names the byte.
 //!
-//! Deliberately absent: values. Sizes are estimates of what a server with jemalloc needs (`size.rs`).
+//! Deliberately absent: values. Sizes are estimates of what a server with jemalloc needs
+//! (`size.rs`).
 
 mod crc64;
 mod index;
@@ -35,42 +36,42 @@ use super::{
     report::{Asked, Collector, Measured},
 };
 
-/// The newest version of Redis' files that is read: that of Redis 7.4 and 8.0.
+/// The newest supported version of Redis' files: that of Redis 7.4 and 8.0.
 pub const NEWEST_REDIS: u32 = 12;
-/// The newest version of Valkey's own files that is read: that of Valkey 9.0.
+/// The newest supported version of Valkey's own files: that of Valkey 9.0.
 pub const NEWEST_VALKEY: u32 = 80;
 /// Bytes of a key that are kept.
 const MAX_KEY: usize = 64 << 10;
-/// How many keys are read between two looks at who watches.
+/// Keys that are read between two calls of `watch`.
 const WATCH_EVERY: u64 = 1_024;
 
 /// Why a file could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RdbError {
-    /// The operating system says no.
+    /// An error of the operating system.
     #[error("cannot read on: {0}")]
     Io(io::Error),
-    /// It does not begin as an RDB file does.
+    /// The file does not begin like an RDB file.
     #[error("this is no RDB file: it does not begin with REDIS or VALKEY and a version")]
     NotRdb,
-    /// A newer one than we know.
+    /// The version of the file is too new.
     #[error("RDB version {found} of {maker} is newer than {newest}, the newest that is read here")]
     Version {
-        /// Who wrote it.
+        /// The program that wrote the file.
         maker: &'static str,
-        /// What the file says.
+        /// The version of the file.
         found: u32,
-        /// What is known.
+        /// The newest supported version.
         newest: u32,
     },
-    /// It ends too early.
+    /// The file ends too early.
     #[error("the file is cut off at byte {offset}")]
     Truncated {
-        /// Its length.
+        /// Length of the file.
         offset: u64,
     },
-    /// It has something in it that cannot be.
+    /// The file has invalid contents.
     #[error("the file is damaged before byte {offset}: {what}")]
     Corrupt {
         /// How far it was read.
@@ -78,22 +79,22 @@ pub enum RdbError {
         /// What was found.
         what: String,
     },
-    /// Everything was read, but a byte somewhere is wrong.
+    /// Everything was read, but the checksum does not match.
     #[error(
         "the file is damaged: its checksum at byte {offset} is {stored:#018x}, its bytes have \
          {computed:#018x}"
     )]
     Checksum {
-        /// Where the checksum stands.
+        /// Position of the checksum.
         offset: u64,
-        /// What the file says.
+        /// The checksum in the file.
         stored: u64,
-        /// What it should say.
+        /// The checksum of the bytes.
         computed: u64,
     },
 }
 
-/// Who wrote a file: from some version on the same numbers mean different things.
+/// The program that wrote a file: from some version on the same numbers mean different things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maker {
     Redis,
@@ -104,15 +105,15 @@ enum Maker {
 #[derive(Debug)]
 #[must_use]
 pub enum RdbEnd {
-    /// Everything was read, and the checksum is right (or was switched off by who wrote it).
+    /// Everything was read, and the checksum is right (or was disabled when the file was written).
     Complete,
-    /// Whoever watched had enough.
+    /// `watch` stopped the reading.
     Interrupted,
-    /// It could not be read on; the report has what came before.
+    /// Reading failed; the report has what came before.
     Failed(RdbError),
 }
 
-/// Looks through RDB files for big keys.
+/// Surveys RDB files for big keys.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -134,13 +135,13 @@ pub struct RdbSurvey {
     pattern: Option<Vec<u8>>,
 }
 
-/// How far reading is.
+/// Progress of reading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RdbProgress {
-    /// Bytes of the file.
+    /// Bytes that were read.
     pub bytes: u64,
-    /// Keys that were seen.
+    /// Keys that were found.
     pub keys: u64,
 }
 
@@ -151,43 +152,44 @@ impl Default for RdbSurvey {
 }
 
 impl RdbSurvey {
-    /// With the defaults of a survey.
+    /// Creates a survey with the default settings.
     pub fn new() -> Self {
         let thresholds = Thresholds::default();
         RdbSurvey { thresholds, separator: b':', top: 20, kind: None, pattern: None }
     }
 
-    /// When a key is big.
+    /// Sets the thresholds above which a key is big.
     pub fn thresholds(mut self, thresholds: Thresholds) -> Self {
         self.thresholds = thresholds;
         self
     }
 
-    /// What ends a prefix; `:` without it.
+    /// Sets the byte that ends a prefix. Default: `:`.
     pub fn separator(mut self, separator: u8) -> Self {
         self.separator = separator;
         self
     }
 
-    /// How many of the largest keys the report names; 20 without it, at most [`MAX_TOP`].
+    /// Sets how many of the largest keys the report names, at most [`MAX_TOP`]. Default: 20.
     pub fn top(mut self, keys: usize) -> Self {
         self.top = keys.min(MAX_TOP);
         self
     }
 
-    /// Only keys of this type.
+    /// Restricts the survey to keys of this type.
     pub fn kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Only keys that match this pattern, as `SCAN` would understand it.
+    /// Restricts the survey to keys that match this `SCAN` pattern.
     pub fn matching(mut self, pattern: impl Into<Vec<u8>>) -> Self {
         self.pattern = Some(pattern.into());
         self
     }
 
-    /// Reads a file to its end, or as far as it goes, and tells `watch` now and then how far it is.
+    /// Reads a file to its end, or as far as possible, and regularly calls `watch` with the
+    /// progress.
     pub fn read(
         &self,
         name: &str,
@@ -226,7 +228,7 @@ impl RdbSurvey {
     }
 }
 
-/// One file that is being read.
+/// A file that is being read.
 struct Reading<'a, R> {
     survey: &'a RdbSurvey,
     source: Source<R>,
@@ -235,14 +237,14 @@ struct Reading<'a, R> {
     maker: Maker,
     version: u32,
     database: u32,
-    /// When the file was written: what lifetimes are told from.
+    /// When the file was written: lifetimes are relative to that time.
     written_millis: u64,
     keys: u64,
     key: Vec<u8>,
     scratch: Vec<u8>,
 }
 
-/// What stood before a key.
+/// The records before a key.
 #[derive(Default, Clone, Copy)]
 struct Before {
     expires_millis: Option<u64>,
@@ -305,11 +307,11 @@ impl<R: Read> Reading<'_, R> {
     fn opcode(&mut self, opcode: u8, before: &mut Before) -> Result<(), RdbError> {
         let source = &mut self.source;
         match opcode {
-            // Which slot the next keys are of, and how many.
+            // The slot of the next keys, and their number.
             244 => (0..3).try_for_each(|_| source.length().map(drop)),
             245 => source.skip_string().map(drop),
             247 => {
-                // A module's name and moment, then what it wrote.
+                // A module's name and moment, then its data.
                 (0..3).try_for_each(|_| source.length().map(drop))?;
                 value::module(source).map(drop)
             }
@@ -372,7 +374,7 @@ impl<R: Read> Reading<'_, R> {
         Ok(())
     }
 
-    /// The checksum, from version 5 on; zero where it was switched off.
+    /// Checks the checksum, which exists from version 5 on; zero if it was disabled.
     fn end(&mut self) -> Result<(), RdbError> {
         if self.version < 5 {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Counting the entries of the packed encodings: listpack, ziplist, intset, zipmap.
+//! Counts the entries of the packed encodings: listpack, ziplist, intset, zipmap.
 //!
-//! Each has its count in its first bytes; only counts that did not fit there take a walk.
+//! Each has its count in its first bytes; only counts that do not fit there need a walk.
 
 use super::source::Count;
 
@@ -15,7 +15,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Walks over all entries, if these are all bytes.
+/// Walks over all entries, if `bytes` is the whole collection.
 fn walked(whole: Option<u32>, bytes: &[u8], walk: impl Fn(&[u8]) -> Option<u64>) -> Count {
     match whole {
         None => Count::Damaged,
@@ -50,7 +50,7 @@ fn walk_listpack(bytes: &[u8]) -> Option<u64> {
             0xf4 => 9,
             _ => return None,
         };
-        // The entry's length stands behind it once more, seven bits a byte.
+        // The entry is followed by its length once more, seven bits per byte.
         let back = match length {
             0..128 => 1,
             128..16_384 => 2,
@@ -109,7 +109,7 @@ pub(super) fn zipmap(bytes: &[u8]) -> Count {
     match bytes.first() {
         None => Count::Damaged,
         Some(pairs @ 0..=253) => Count::Entries(u64::from(*pairs)),
-        // How long it is stands nowhere: sixteen bytes cannot hold so many pairs.
+        // The total length is not stored: sixteen bytes cannot hold this many pairs.
         Some(_) if bytes.len() <= 16 => Count::NeedsAll,
         Some(_) => walk_zipmap(bytes).map_or(Count::Damaged, Count::Entries),
     }

@@ -1,14 +1,14 @@
-//! What a value takes in a server's memory, estimated from its encoding in the file.
+//! Estimates the memory of a value in a server from its encoding in the file.
 //!
-//! The figures are those of a 64-bit redis-server 7.0 with jemalloc, which is what `MEMORY USAGE`
-//! adds up there: exact for strings and packed values, within a few percent for tables, whose number
-//! of buckets depends on how they grew. A stream's indexes are only estimated by the server, by their
-//! nodes, which `index.rs` counts; what a running server keeps spare in a stream's last piece, up to
-//! 4 KiB, is not in a file.
+//! The figures are those of a 64-bit redis-server 7.0 with jemalloc, as `MEMORY USAGE` adds them
+//! up: exact for strings and packed values, within a few percent for tables, whose number of
+//! buckets depends on how they grew. The server itself only estimates a stream's indexes by their
+//! nodes, which `index.rs` counts. The spare space of a running server in a stream's last piece, up
+//! to 4 KiB, is not in a file.
 
 use super::index::Index;
 
-/// A value's own header.
+/// Header of a value.
 const OBJECT: u64 = 16;
 /// An entry of a hash table.
 const ENTRY: u64 = 24;
@@ -28,10 +28,10 @@ const STREAM_ID: u64 = 16;
 const GROUP: u64 = 40;
 const CONSUMER: u64 = 24;
 const PENDING: u64 = 24;
-/// The longest string that lies in one piece with its header.
+/// The longest string that shares one allocation with its header.
 const EMBEDDED: u64 = 44;
 
-/// What the allocator gives for so many bytes.
+/// Returns what the allocator uses for this number of bytes.
 pub(super) fn allocated(bytes: u64) -> u64 {
     match bytes {
         0..=8 => 8,
@@ -44,7 +44,7 @@ pub(super) fn allocated(bytes: u64) -> u64 {
     }
 }
 
-/// A string as a key, a field or a member.
+/// Returns the size of a string as a key, a field or a member.
 pub(super) fn text(length: u64) -> u64 {
     let head = match length {
         0..32 => 1,
@@ -55,12 +55,12 @@ pub(super) fn text(length: u64) -> u64 {
     allocated(length.saturating_add(head + 1))
 }
 
-/// A key and its place in the table of all keys.
+/// Returns the size of a key and its entry in the keyspace.
 pub(super) fn key(length: u64) -> u64 {
     ENTRY + text(length)
 }
 
-/// A value that is one string.
+/// Returns the size of a value that is one string.
 pub(super) fn string(length: u64, integer: bool) -> u64 {
     match length {
         _ if integer => OBJECT,
@@ -69,7 +69,7 @@ pub(super) fn string(length: u64, integer: bool) -> u64 {
     }
 }
 
-/// A value in one packed piece.
+/// Returns the size of a value in one packed piece.
 pub(super) fn packed(length: u64) -> u64 {
     OBJECT + allocated(length)
 }
@@ -78,37 +78,38 @@ fn buckets(entries: u64) -> u64 {
     8 * entries.max(4).checked_next_power_of_two().unwrap_or(entries)
 }
 
-/// A set or hash of so many entries, whose texts take so much.
+/// Returns the size of a set or hash with `entries` entries and texts of this size.
 pub(super) fn table(entries: u64, texts: u64) -> u64 {
     OBJECT + TABLE + buckets(entries) + entries * ENTRY + texts
 }
 
-/// A sorted set of so many members, whose texts take so much.
+/// Returns the size of a sorted set with `members` members and texts of this size.
 pub(super) fn sorted(members: u64, texts: u64) -> u64 {
     table(members, texts) + SORTED_SET + SKIP_LIST + SKIP_HEAD + members * SKIP_NODE
 }
 
-/// A list in pieces that take so much.
+/// Returns the size of a list with `pieces` pieces of this total size.
 pub(super) fn list(pieces: u64, packs: u64) -> u64 {
     OBJECT + QUICK_LIST + pieces * QUICK_NODE + packs
 }
 
-/// A radix tree over stream ids.
+/// Returns the size of a radix tree over stream ids.
 fn tree(index: Index) -> u64 {
     index.ids() * STREAM_ID + index.nodes() * INDEX_NODE
 }
 
-/// A stream's own part: its pieces, which take so much, by their first ids.
+/// Returns the size of a stream without its groups: its pieces of this total size, and their index.
 pub(super) fn stream(pieces: Index, packs: u64) -> u64 {
     OBJECT + STREAM + tree(pieces) + packs
 }
 
-/// A consumer group with its pending entries. The server does not count its name.
+/// Returns the size of a consumer group with its pending entries. The server does not count its
+/// name.
 pub(super) fn group(pending: Index) -> u64 {
     GROUP + pending.ids() * PENDING + tree(pending)
 }
 
-/// A consumer with those of them that are its own.
+/// Returns the size of a consumer with its own pending entries.
 pub(super) fn consumer(name: u64, pending: Index) -> u64 {
     CONSUMER + name + tree(pending)
 }

@@ -1,14 +1,14 @@
 //! The bytes of an RDB file in order, with their offset and their checksum.
 //!
-//! Invariant: nothing is allocated for what a length merely claims; what is kept grows with the bytes
-//! that are really there.
+//! Invariant: nothing is allocated because of a claimed length alone; buffers grow with the bytes
+//! that actually arrive.
 
 use std::io::{self, Read};
 
 use super::{RdbError, crc64, lzf};
 
 const BUFFER: usize = 256 << 10;
-/// A string is kept in steps of this, as its bytes arrive.
+/// A string grows in steps of this size, as its bytes arrive.
 const STEP: usize = 1 << 20;
 /// A compressed string may not claim to be longer than a string can be in Redis.
 const MAX_STRING: u64 = 512 << 20;
@@ -18,16 +18,16 @@ pub(super) struct Source<R> {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// Where in the buffer the checksum stands.
+    /// Position in the buffer up to which the checksum is computed.
     summed: usize,
     crc: u64,
-    /// Of the first byte of the buffer.
+    /// Offset of the first byte of the buffer.
     base: u64,
-    /// For strings that have to be looked into.
+    /// Buffer for compressed strings whose contents are needed.
     squeezed: Vec<u8>,
 }
 
-/// A length, or how the string that follows is encoded.
+/// A length, or the encoding of the string that follows.
 pub(super) enum Length {
     Plain(u64),
     Int(i64),
@@ -40,7 +40,7 @@ impl<R: Read> Source<R> {
         Source { input, buffer, start: 0, end: 0, summed: 0, crc: 0, base: 0, squeezed: Vec::new() }
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes that were read.
     pub(super) fn offset(&self) -> u64 {
         self.base + self.start as u64
     }
@@ -49,7 +49,7 @@ impl<R: Read> Source<R> {
         RdbError::Corrupt { offset: self.offset(), what: what.into() }
     }
 
-    /// The checksum of everything up to here.
+    /// Returns the checksum of everything up to here.
     pub(super) fn checksum(&mut self) -> u64 {
         self.crc = crc64::update(self.crc, &self.buffer[self.summed..self.start]);
         self.summed = self.start;
@@ -106,7 +106,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Appends so many bytes.
+    /// Appends this number of bytes.
     fn append(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<(), RdbError> {
         let mut left = bytes;
         out.reserve(bytes.min(STEP as u64) as usize);
@@ -122,7 +122,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// A length or the kind of an encoded string.
+    /// Reads a length or the kind of an encoded string.
     fn header(&mut self) -> Result<Length, RdbError> {
         let first = self.byte()?;
         Ok(match first >> 6 {
@@ -150,7 +150,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The two lengths of a compressed string: in the file, and expanded.
+    /// Reads the two lengths of a compressed string: in the file, and expanded.
     fn squeezed_lengths(&mut self) -> Result<(u64, u64), RdbError> {
         let (squeezed, whole) = (self.length()?, self.length()?);
         if whole > MAX_STRING || squeezed > MAX_STRING {
@@ -159,7 +159,7 @@ impl<R: Read> Source<R> {
         Ok((squeezed, whole))
     }
 
-    /// Passes over a string: what it is, and its length.
+    /// Skips a string. Returns its kind and its length.
     pub(super) fn skip_string(&mut self) -> Result<Skipped, RdbError> {
         match self.header()? {
             Length::Plain(length) => {
@@ -175,7 +175,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Reads a string, at most `keep` bytes of it; its whole length.
+    /// Reads a string, at most `keep` bytes of it. Returns its whole length.
     pub(super) fn string(&mut self, keep: usize, out: &mut Vec<u8>) -> Result<u64, RdbError> {
         out.clear();
         match self.header()? {
@@ -207,8 +207,10 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Reads a packed collection: its length, and how many entries `count` sees in it. `count` is given
-    /// the first bytes, and all of them when it could not tell from those.
+    /// Reads a packed collection. Returns its length, and the number of entries that `count` finds
+    /// in it.
+    ///
+    /// `count` gets the first bytes, and all bytes if the first ones are not enough.
     pub(super) fn packed(
         &mut self,
         count: impl Fn(&[u8]) -> Count,
@@ -262,18 +264,18 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// A string that was passed over.
+/// A string that was skipped.
 pub(super) struct Skipped {
     pub(super) length: u64,
-    /// Kept as a number.
+    /// Stored as a number.
     pub(super) integer: bool,
 }
 
-/// What a look at a packed collection says.
+/// Result of counting a packed collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
     Entries(u64),
-    /// Its head does not tell; all of it has to be walked over.
+    /// The first bytes are not enough; all of them are needed.
     NeedsAll,
     Damaged,
 }

@@ -1,4 +1,4 @@
-//! Passing over the value of a key: how many members it has, and what it takes.
+//! Skips the value of a key, and determines its members and its memory.
 //!
 //! | Type in the file | |
 //! | --- | --- |
@@ -9,8 +9,8 @@
 //! | 4, 9, 13, 16 | hash: table, zipmap, ziplist, listpack |
 //! | 22, 24 / 23, 25 | hash with lifetimes of fields (Redis 7.4): table / listpack of triples |
 //! | 22 in a Valkey file | hash with lifetimes of fields (Valkey 9): table |
-//! | 15, 19, 21 | stream, with what 7.0 and 7.2 added |
-//! | 7 | a module's value, which says itself where it ends |
+//! | 15, 19, 21 | stream, with the additions of 7.0 and 7.2 |
+//! | 7 | a module's value, which contains its own end mark |
 
 use std::io::Read;
 
@@ -22,16 +22,16 @@ use super::{
 };
 use crate::Kind;
 
-/// What is known of a value without having built it.
+/// What is known about a value without building it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub(super) kind: Kind,
     pub(super) members: u64,
-    /// Without its key.
+    /// Memory without the key.
     pub(super) bytes: u64,
 }
 
-/// Where a module's value or auxiliary data ends.
+/// The end mark of a module's value or auxiliary data.
 const MODULE_END: u64 = 0;
 
 pub(super) fn read<R: Read>(
@@ -73,7 +73,7 @@ pub(super) fn read<R: Read>(
         22 if maker == Maker::Redis => lifetimes(source),
         23 if maker == Maker::Redis => one_pack(source, Kind::Hash, 3, packed::listpack, scratch),
         24 if maker == Maker::Redis => {
-            source.skip(8)?; // The soonest end of a field.
+            source.skip(8)?; // The earliest expiry of a field.
             lifetimes(source)
         }
         25 if maker == Maker::Redis => {
@@ -84,7 +84,7 @@ pub(super) fn read<R: Read>(
     }
 }
 
-/// One packed piece with so many entries for each member.
+/// Reads one packed piece with this number of entries per member.
 fn one_pack<R: Read>(
     source: &mut Source<R>,
     kind: Kind,
@@ -102,13 +102,14 @@ enum Tail {
     Nothing,
     /// A double of eight bytes.
     Score,
-    /// A number as text, behind its length in one byte; three lengths stand for NaN and infinities.
+    /// A number as text, after its length in one byte; three length values stand for NaN and the
+    /// infinities.
     TextScore,
     /// A time in milliseconds.
     Lifetime,
 }
 
-/// Entries of so many texts each.
+/// Reads entries of this number of texts each.
 fn table<R: Read>(
     source: &mut Source<R>,
     kind: Kind,
@@ -137,7 +138,7 @@ fn table<R: Read>(
     Ok(Value { kind, members, bytes })
 }
 
-/// Fields with a lifetime before each.
+/// Reads fields, each with its lifetime before it.
 fn lifetimes<R: Read>(source: &mut Source<R>) -> Result<Value, RdbError> {
     let members = source.length()?;
     let mut texts = 0u64;
@@ -161,7 +162,7 @@ fn plain_list<R: Read>(source: &mut Source<R>) -> Result<Value, RdbError> {
     Ok(Value { kind: Kind::List, members, bytes: size::list(pieces, bytes + 2 * members) })
 }
 
-/// Whether each piece of a list says what it is.
+/// Whether each piece of a list is tagged with its encoding.
 #[derive(Clone, Copy, PartialEq)]
 enum Pieces {
     Packs,
@@ -191,7 +192,7 @@ fn quick_list<R: Read>(
     Ok(Value { kind: Kind::List, members, bytes: size::list(pieces, packs) })
 }
 
-/// What later versions put into a stream.
+/// What later versions added to a stream.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Added {
     Nothing,
@@ -244,7 +245,7 @@ fn stream<R: Read>(
     Ok(Value { kind: Kind::Stream, members, bytes })
 }
 
-/// Passes over what a module wrote: the bytes it took in the file.
+/// Skips a module's data. Returns its size in the file.
 pub(super) fn module<R: Read>(source: &mut Source<R>) -> Result<u64, RdbError> {
     let start = source.offset();
     loop {

@@ -1,9 +1,9 @@
-//! Messages for everybody who listens at the moment, over the pub/sub connection of the handle.
+//! Messages to all current listeners, over the pub/sub connection of the handle.
 //!
-//! Publishing is fire and forget: whoever does not listen hears nothing, and a connection that breaks
-//! loses what was said meanwhile. What a listener can be sure of is that it is told: messages are
-//! numbered, and a gap, a reconnect or a mailbox that ran over is a [`Heard::Missed`] in its place.
-//! So it fits what can be looked up again, such as "the settings changed".
+//! Publishing is fire and forget: a process that does not listen receives nothing, and a broken
+//! connection loses the messages sent meanwhile. A listener always learns of a loss: messages are
+//! numbered, and a gap, a reconnect or a full mailbox appears in the sequence as [`Heard::Missed`].
+//! So it suits news that a listener can look up again, such as "the settings changed".
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -16,23 +16,23 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::decode::decode;
 
-/// Longest message that is accepted: every listener gets every byte of it.
+/// Longest accepted message: every listener receives all of its bytes.
 const MAX_PAYLOAD_BYTES: usize = 1 << 16;
 
 static PUBLISH: Script = Script::new(include_str!("script/publish.lua"));
 
 impl<T> Broadcast<T> {
-    /// A broadcast of `T` by its name.
+    /// Creates a broadcast of `T` with this name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge name.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<Broadcast<T>> {
         let key = handle.key("broadcast", name.as_ref())?;
         Ok(Broadcast { client: handle.client().clone(), key: key.into(), payload: PhantomData })
     }
 }
 
-/// Messages for everybody who listens; a cheap clone.
+/// Sends messages to all current listeners; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -47,31 +47,32 @@ impl<T> Broadcast<T> {
 /// ```
 pub struct Broadcast<T> {
     client: Client,
-    /// The counter's key, and the channel's name.
+    /// Key of the message counter, and name of the channel.
     key: Arc<[u8]>,
     payload: PhantomData<fn() -> T>,
 }
 
-/// What a listener hears.
+/// What a listener receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard<T> {
     /// A message.
     Message(T),
-    /// Messages may have been missed here: so many, or it is not known how many. Look for yourself.
+    /// Messages may have been missed at this point. The number is given if it is known. The
+    /// listener should reload the state it cares about.
     Missed(Option<u64>),
-    /// A message that cannot be understood.
+    /// A message that cannot be decoded, with the reason.
     Unreadable(String),
 }
 
 impl<T> Broadcast<T> {
-    /// Listens from now on: what is published after this returns is heard, or missed with a word.
+    /// Subscribes. Every message published after this returns is received or reported as missed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the server cannot be reached.
+    /// [`Error::Unavailable`] if the server cannot be reached.
     pub async fn listen(&self) -> Result<Listener<T>> {
         let mut subscription = self.client.pubsub().join(&self.key);
         if !subscription.joined_live() {
-            // Its first word is that it begins: nothing was missed before that.
+            // The first event confirms the subscription: nothing was missed before it.
             let limit = self.client.response_timeout();
             match tokio::time::timeout(limit, begun(&mut subscription)).await {
                 Ok(true) => {}
@@ -87,12 +88,13 @@ impl<T> Broadcast<T> {
 }
 
 impl<T: Serialize> Broadcast<T> {
-    /// Says something; returns how many connections were told, which on a Cluster are those of one
-    /// node.
+    /// Publishes a message and returns the number of connections that received it.
+    ///
+    /// On a Cluster only the connections of one node are counted.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a message that is too long. After [`Error::Indeterminate`] it may have
-    /// been said.
+    /// [`Error::Invalid`] if the message is too long. After [`Error::Indeterminate`] it may have
+    /// been published.
     pub async fn publish(&self, message: &T) -> Result<u64> {
         let body = serde_json::to_vec(message)
             .map_err(|error| Error::Invalid(format!("the message cannot be written: {error}")))?;
@@ -106,18 +108,18 @@ impl<T: Serialize> Broadcast<T> {
     }
 }
 
-/// One who listens.
+/// Receives the messages of a [`Broadcast`].
 pub struct Listener<T> {
     subscription: Subscription,
-    /// The number of the last message.
+    /// Number of the last message.
     last: Option<u64>,
-    /// A message that was heard after a gap.
+    /// A message that was received after a gap and is returned after the gap.
     waiting: Option<Heard<T>>,
     payload: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Listener<T> {
-    /// What is heard next; `None` when the handle was shut down.
+    /// Returns the next message or gap, or `None` after the handle was shut down.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -125,7 +127,7 @@ impl<T: DeserializeOwned> Listener<T> {
         if let Some(waiting) = self.waiting.take() {
             return Some(waiting);
         }
-        // Each turn but the last is an interruption, whose end will be heard.
+        // Every iteration but the last is an interruption, and its end is an event, too.
         loop {
             match self.subscription.next().await? {
                 Event::Interrupted => {}
@@ -145,7 +147,7 @@ impl<T: DeserializeOwned> Listener<T> {
         };
         let missed = match self.last {
             Some(last) if number == last + 1 => return self.noted(number, heard),
-            // The counter began anew: nobody knows what was said meanwhile.
+            // The counter restarted: the number of missed messages is unknown.
             Some(last) if number <= last => None,
             Some(last) => Some(number - last - 1),
             None => return self.noted(number, heard),
@@ -161,9 +163,9 @@ impl<T: DeserializeOwned> Listener<T> {
     }
 }
 
-/// Waits for the first confirmation; false when the handle was shut down.
+/// Waits for the first confirmation. Returns `false` if the handle was shut down.
 async fn begun(subscription: &mut Subscription) -> bool {
-    // Each turn but the last is an attempt that the server interrupted.
+    // Every iteration but the last is an attempt that the server interrupted.
     loop {
         match subscription.next().await {
             Some(Event::Resumed) => return true,

@@ -1,8 +1,9 @@
-//! Reading payloads.
+//! Decodes payloads.
 //!
-//! A payload is whatever somebody put into Redis, and how it is read is the caller's: a `Deserialize`
-//! that panics at one payload is treated as one that refuses it. Otherwise that payload would end the
-//! loop that claims for all the others, again after every restart.
+//! A payload may have been written by any program, and its `Deserialize` implementation is the
+//! caller's. If that implementation panics on a payload, the payload is treated as undecodable.
+//! Otherwise one such payload would end the loop that claims all the others, again after every
+//! restart.
 
 use std::{
     any::Any,
@@ -11,9 +12,9 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-/// Reads a payload, or says why it cannot be read.
+/// Decodes a payload, or returns the reason why it cannot be decoded.
 pub(super) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
-    // Nothing of ours is shared with the decoder: the bytes are only read.
+    // Unwind safe: the decoder shares no state with this crate and only reads the bytes.
     match catch_unwind(AssertUnwindSafe(|| serde_json::from_slice(json))) {
         Ok(read) => read.map_err(|error: serde_json::Error| error.to_string()),
         Err(panic) => Err(format!("its decoder panicked: {}", words(&*panic))),

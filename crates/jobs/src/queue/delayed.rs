@@ -1,13 +1,13 @@
-//! A queue of items that become due at a time.
+//! A queue of items that become due at a set time.
 //!
-//! An item waits in a sorted set by the millisecond at which it is due, is leased to one consumer at a
-//! time, and ends by an acknowledgement or among the dead. All of that is decided by scripts on the
-//! server's clock. A lease has a token that is larger than all before it in the shard, whatever they were
-//! for, so that a consumer whose lease ended cannot settle what another one has by now, also when the item
-//! was cancelled and added again meanwhile.
+//! An item waits in a sorted set, scored by the millisecond at which it is due. It is leased to one
+//! consumer at a time, and ends with an acknowledgement or as a dead letter. Scripts decide all of
+//! that by the server's clock. A lease has a token that is larger than every earlier token of the
+//! shard, for any item. So a consumer whose lease expired cannot settle an item that another
+//! consumer has by now, even if the item was cancelled and added again meanwhile.
 //!
-//! All keys of a queue lie in one slot; a queue that is too much for one node is split in shards, each
-//! in a slot of its own, and an item's id decides which.
+//! All keys of a queue are in one slot. A queue that is too large for one node is split into
+//! shards, each in its own slot; the item's id selects the shard.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -27,16 +27,16 @@ use super::{
     worker::DelayedWorkerBuilder,
 };
 
-/// Most shards that a queue can have.
+/// Largest number of shards of a queue.
 pub const MAX_SHARDS: usize = 256;
-/// Longest id and payload that are accepted.
+/// Longest accepted id and payload.
 const MAX_ID_BYTES: usize = 1_024;
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
-/// Items of one call at most.
+/// Most items of one call.
 const MAX_AT_ONCE: usize = 1_000;
 
 impl<T> Delayed<T> {
-    /// Begins a delayed queue of `T` by its name.
+    /// Returns a builder for a delayed queue of `T` with this name.
     #[must_use]
     pub fn builder(handle: &Handle, name: impl Into<String>) -> DelayedBuilder<T> {
         DelayedBuilder {
@@ -53,7 +53,7 @@ impl<T> Delayed<T> {
     }
 }
 
-/// Settings of a [`Delayed`]; all processes that use the queue must use the same.
+/// Settings of a [`Delayed`]; all processes that use the queue must use the same settings.
 #[derive(Debug)]
 pub struct DelayedBuilder<T> {
     handle: Handle,
@@ -64,43 +64,47 @@ pub struct DelayedBuilder<T> {
 }
 
 impl<T> DelayedBuilder<T> {
-    /// In how many parts the queue is split; 1 without it. Order by due time holds within a shard. The
-    /// number cannot be changed while there are items.
+    /// Sets the number of shards. Default: 1.
+    ///
+    /// Items are ordered by due time only within a shard. The number cannot be changed while the
+    /// queue has items.
     #[must_use]
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = count;
         self
     }
 
-    /// How long a consumer may keep an item without a sign of life; 30 s without it.
+    /// Sets how long a consumer may keep an item without extending its lease. Default: 30 seconds.
     #[must_use]
     pub fn lease_ttl(mut self, time: Duration) -> Self {
         self.policy.lease = time;
         self
     }
 
-    /// After how many attempts an item is dead. Default: 5. Attempts that failed count, and attempts whose
-    /// lease ended while the item was handed out alone. A claim whose reply was lost is no attempt, and a
-    /// consumer that dies with several items in hand counts for none of them: each of them is then
-    /// handed out alone.
+    /// Sets the number of attempts after which an item is dead. Default: 5.
+    ///
+    /// An attempt counts if it failed, or if its lease expired while the item was handed out alone.
+    /// A claim whose reply was lost is not an attempt. A consumer that dies with several items in
+    /// progress counts for none of them: each of them is then handed out alone.
     #[must_use]
     pub fn max_attempts(mut self, count: u64) -> Self {
         self.policy.attempts = count;
         self
     }
 
-    /// For how long the id of a finished item cannot be added again, so that repeating an `add` whose
-    /// reply was lost does not do the work twice; 5 min without it.
+    /// Sets how long the id of a finished item cannot be added again. Default: 5 minutes.
+    ///
+    /// Within this time, retrying an `add` whose reply was lost does not do the work twice.
     #[must_use]
     pub fn dedup_ttl(mut self, time: Duration) -> Self {
         self.policy.remember = time;
         self
     }
 
-    /// Builds it.
+    /// Builds the queue.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense.
+    /// [`Error::Invalid`] names the setting that is out of range.
     pub fn build(self) -> Result<Delayed<T>> {
         if self.shards == 0 || self.shards > MAX_SHARDS {
             return Err(Error::Invalid(format!("shards must be from 1 to {MAX_SHARDS}")));
@@ -127,14 +131,15 @@ impl<T> DelayedBuilder<T> {
     }
 }
 
-/// A queue of items that become due at a time; a cheap clone. See the [module](super) for an example.
+/// A queue of items that become due at a set time; cheap to clone. See the [module](super) for an
+/// example.
 pub struct Delayed<T> {
     pub(super) handle: Handle,
     pub(super) core: Arc<Core>,
     payload: PhantomData<fn() -> T>,
 }
 
-/// What a worker knows of a queue: everything but the handle, which its tasks must not keep alive.
+/// A worker's view of a queue: everything but the handle, which its tasks must not keep alive.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) name: String,
@@ -165,8 +170,11 @@ impl Core {
         self.shards[job.shard].give_back(item, after, back, reason).await
     }
 
-    /// Notes that what was claimed is begun, if it has to be alone; false when it is lost. What cannot
-    /// be noted is not counted, and is handed out alone again if its lease ends.
+    /// Records that the claimed item is begun, if it must run alone. Returns `false` if its lease
+    /// is lost.
+    ///
+    /// If the attempt cannot be recorded it is not counted, and the item is handed out alone again
+    /// when its lease expires.
     async fn note(&self, shard: usize, claimed: &[Claimed]) -> bool {
         let Some(alone) = claimed.first().filter(|claimed| claimed.attempts.alone) else {
             return true;
@@ -180,8 +188,9 @@ impl Core {
         }
     }
 
-    /// Decodes what was claimed; what cannot be decoded is dead at once. Never fails: an error of one
-    /// item must not drop its neighbours, which are leased by now.
+    /// Decodes claimed items; an item that cannot be decoded is dead at once.
+    ///
+    /// Never fails: an error of one item must not drop the others, which are leased by now.
     pub(super) async fn open<T: DeserializeOwned>(
         &self,
         shard: usize,
@@ -201,7 +210,8 @@ impl Core {
                         back,
                         &reason,
                     );
-                    // An item that could not be given back comes again when its lease ends.
+                    // An item that could not be given back is handed out again when its lease
+                    // expires.
                     if let Err(error) = given.await {
                         tracing::debug!(queue = self.name, id, %error, "not among the dead yet");
                     }
@@ -213,7 +223,7 @@ impl Core {
 }
 
 impl<T> Delayed<T> {
-    /// The queue's name.
+    /// Returns the queue's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
@@ -222,23 +232,24 @@ impl<T> Delayed<T> {
     /// Finishes a job.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send). Safe to retry.
     pub async fn ack(&self, job: &Job<T>) -> Result<Acked> {
         let shard = &self.core.shards[job.shard];
         let outcome = shard.ack(&[(&job.id, job.token)], self.core.policy).await?;
         outcome.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
     }
 
-    /// Gives a job back for another attempt after this time, or to the dead if it was the last one.
+    /// Gives a job back for another attempt after this delay, or as a dead letter if it was the
+    /// last one.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Given::Lost`].
+    /// As [`Client::send`](seawall_client::Client::send). A retry returns [`Given::Lost`].
     pub async fn nack(&self, job: &Job<T>, after: Duration, reason: &str) -> Result<Given> {
         let back = Back::Counted { limit: self.core.policy.attempts };
         self.core.give_back(job, after, back, reason).await
     }
 
-    /// Gives a job back for another attempt after this time, without counting this one.
+    /// Gives a job back for another attempt after this delay, without counting this attempt.
     ///
     /// # Errors
     /// As [`Delayed::nack`].
@@ -246,7 +257,7 @@ impl<T> Delayed<T> {
         self.core.give_back(job, after, Back::Free, "").await
     }
 
-    /// Gives a job to the dead, with a reason.
+    /// Makes a job a dead letter, with a reason.
     ///
     /// # Errors
     /// As [`Delayed::nack`].
@@ -254,42 +265,43 @@ impl<T> Delayed<T> {
         self.core.give_back(job, Duration::ZERO, Back::Dead, reason).await
     }
 
-    /// Extends a job's lease to this time from now.
+    /// Extends a job's lease, so that it expires this long from now.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send). Safe to retry.
     pub async fn extend(&self, job: &Job<T>, lease: Duration) -> Result<Acked> {
         let outcome = self.core.shards[job.shard].extend(&[(&job.id, job.token)], lease).await?;
         Ok(if outcome == [true] { Acked::Done } else { Acked::Lost })
     }
 
-    /// Removes an item that waits or is dead.
+    /// Removes an item that is waiting or dead.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Changed::Unknown`].
+    /// As [`Client::send`](seawall_client::Client::send). A retry returns [`Changed::Unknown`].
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Cancel).await
     }
 
-    /// Makes an item that waits due after this time from now.
+    /// Makes a waiting item due after this delay from now.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send). Safe to retry.
     pub async fn reschedule(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Move(after)).await
     }
 
-    /// Gives a dead item all of its attempts again, the first after this time from now.
+    /// Makes a dead item due after this delay from now, with all of its attempts again.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); repeated, it says [`Changed::Unknown`].
+    /// As [`Client::send`](seawall_client::Client::send). A retry returns [`Changed::Unknown`].
     pub async fn revive(&self, id: impl AsRef<str>, after: Duration) -> Result<Changed> {
         self.core.shard(id.as_ref())?.change(id.as_ref(), Change::Revive(after)).await
     }
 
-    /// Dead items, those of a shard that died first before its others, at most so many of each shard (and
-    /// never more than a thousand). Shards are asked at once; those that fail are named by
-    /// [`DeadItems::failed`].
+    /// Returns dead items, at most `count` of each shard (and never more than a thousand of each).
+    ///
+    /// Within a shard the items that died first come first. All shards are asked at the same time;
+    /// those that fail are listed in [`DeadItems::failed`].
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send), if all shards fail.
@@ -299,7 +311,9 @@ impl<T> Delayed<T> {
         Ok(DeadItems { items: answers.into_iter().flatten().collect(), failed })
     }
 
-    /// How many items are where. Shards are asked at once; those that fail are named by
+    /// Returns the number of items in each state.
+    ///
+    /// All shards are asked at the same time; those that fail are listed in
     /// [`DelayedStatus::failed`] and not counted.
     ///
     /// # Errors
@@ -316,7 +330,7 @@ impl<T> Delayed<T> {
         Ok(status)
     }
 
-    /// Begins a worker on this queue.
+    /// Returns a builder for a worker on this queue.
     #[must_use]
     pub fn worker(&self) -> DelayedWorkerBuilder<T> {
         DelayedWorkerBuilder::new(self)
@@ -324,12 +338,14 @@ impl<T> Delayed<T> {
 }
 
 impl<T: Serialize> Delayed<T> {
-    /// Adds an item that becomes due after this time, by the server's clock. An id that is in the
-    /// queue, or was finished lately, is not added again.
+    /// Adds an item that becomes due after this delay, by the server's clock.
+    ///
+    /// An id that is in the queue, or was finished within [`DelayedBuilder::dedup_ttl`], is not
+    /// added again.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an id or payload that is too long; else as
-    /// [`Client::send`](seawall_client::Client::send): it can be repeated.
+    /// [`Error::Invalid`] if the id or payload is too long; otherwise as
+    /// [`Client::send`](seawall_client::Client::send). Safe to retry.
     pub async fn add(&self, id: impl AsRef<str>, payload: &T, after: Duration) -> Result<Added> {
         let id = id.as_ref();
         let shard = self.core.shard(id)?;
@@ -337,11 +353,12 @@ impl<T: Serialize> Delayed<T> {
         added.first().copied().ok_or_else(|| Error::unexpected("no answer for an item"))
     }
 
-    /// Adds several items, one round trip for each shard and thousand, or megabyte; an outcome for each,
-    /// in order.
+    /// Adds several items and returns an outcome for each, in order.
+    ///
+    /// It takes one round trip per shard for each thousand items, or each megabyte.
     ///
     /// # Errors
-    /// As [`Delayed::add`]; those before may have been added. It can be repeated.
+    /// As [`Delayed::add`]; earlier items may have been added. Safe to retry.
     pub async fn add_all(&self, items: &[(String, T, Duration)]) -> Result<Vec<Added>> {
         let mut parts: Vec<Vec<usize>> = vec![Vec::new(); self.core.shards.len()];
         for (index, (id, _, _)) in items.iter().enumerate() {
@@ -351,7 +368,7 @@ impl<T: Serialize> Delayed<T> {
         let mut outcomes = vec![Added::Now; items.len()];
         for (shard, indexes) in self.core.shards.iter().zip(parts) {
             let mut indexes = indexes.into_iter().peekable();
-            // Each turn takes at least one.
+            // Each iteration takes at least one.
             while indexes.peek().is_some() {
                 let (mut batch, mut places, mut bytes) = (Vec::new(), Vec::new(), 0);
                 while batch.len() < MAX_AT_ONCE
@@ -375,25 +392,28 @@ impl<T: Serialize> Delayed<T> {
 }
 
 impl<T: DeserializeOwned> Delayed<T> {
-    /// Takes up to so many items that are due (and never more than a thousand, or a megabyte of payloads
-    /// of a shard), each under a lease. What is due beyond that is said by [`Claim::next_in`].
+    /// Claims up to `count` due items, each with a lease.
     ///
-    /// Shards are asked one after the other. One that fails is skipped and named by
-    /// [`Claim::failed`]; once jobs are in hand, the others are waited for no longer than a quarter of
-    /// the lease.
+    /// A claim never returns more than a thousand items, or a megabyte of payloads of one shard. If
+    /// more items are due, [`Claim::next_in`] says so.
     ///
-    /// An item whose lease ended is handed out alone, whatever `count` is: handle it with nothing else at
-    /// work, and its neighbours are not blamed if it ends the process.
+    /// Shards are asked one after the other. A shard that fails is skipped and reported in
+    /// [`Claim::failed`]. Once a shard has returned jobs, the call waits for the others no longer
+    /// than a quarter of the lease.
+    ///
+    /// An item whose lease expired is handed out alone, whatever `count` is. If the caller handles
+    /// it while no other handler runs, no other item is blamed if this one ends the process.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send), if a shard failed and no other had anything due. When the
-    /// reply is lost, what was taken comes back when its lease ends; that is no attempt.
+    /// As [`Client::send`](seawall_client::Client::send), if a shard failed and no other shard had
+    /// due items. If the reply is lost, the claimed items are handed out again when their lease
+    /// expires; that is not an attempt.
     pub async fn claim(&self, count: usize) -> Result<Claim<T>> {
         let count = count.min(MAX_AT_ONCE);
         let mut claim = Claim { jobs: Vec::new(), next_in: None, failed: None };
-        // Another shard first each time: none of them starves.
+        // Start with a random shard, so that none of them starves.
         let first = rand::random_range(0..self.core.shards.len());
-        // Set once jobs are in hand: they must not wait for a shard that hangs.
+        // Set once a shard has returned jobs: they must not wait for a shard that hangs.
         let mut until: Option<Instant> = None;
         for turn in 0..self.core.shards.len() {
             let number = (first + turn) % self.core.shards.len();
@@ -407,7 +427,7 @@ impl<T: DeserializeOwned> Delayed<T> {
                 None => claiming.await,
                 Some(until) => tokio::time::timeout_at(until, claiming)
                     .await
-                    // What it took is leased.
+                    // Whatever that shard handed out stays leased.
                     .unwrap_or_else(|_| Err(too_slow(self.core.policy.lease / 4))),
             };
             match claimed {
@@ -418,7 +438,7 @@ impl<T: DeserializeOwned> Delayed<T> {
                         claim.jobs.extend(self.core.open(number, claimed).await);
                     }
                     if alone && !claim.jobs.is_empty() {
-                        // Other shards may have something.
+                        // Other shards may have due items.
                         claim.due_in((turn + 1 < self.core.shards.len()).then_some(Duration::ZERO));
                         break;
                     }
@@ -429,7 +449,7 @@ impl<T: DeserializeOwned> Delayed<T> {
                 }
             }
             if until.is_none() && !claim.jobs.is_empty() {
-                // Real time: what is waited for is the network.
+                // Real time: the wait is for the network.
                 until = Instant::now().checked_add(self.core.policy.lease / 4);
             }
         }
@@ -437,7 +457,7 @@ impl<T: DeserializeOwned> Delayed<T> {
             Some(error) if claim.jobs.is_empty() => Err(error),
             None => Ok(claim),
             Some(error) => {
-                // Whatever that shard has may be due.
+                // Every item of that shard may be due.
                 claim.due_in(Some(Duration::ZERO));
                 Ok(Claim { failed: Some(error), ..claim })
             }
@@ -445,7 +465,7 @@ impl<T: DeserializeOwned> Delayed<T> {
     }
 }
 
-/// What shards answered, and which did not; an error if nobody did.
+/// Splits replies into answers and failed shards; returns an error if no shard answered.
 fn answered<T>(replies: Vec<Result<T>>) -> Result<(Vec<T>, Vec<FailedShard>)> {
     let (mut answers, mut failed) = (Vec::with_capacity(replies.len()), Vec::new());
     for (shard, reply) in replies.into_iter().enumerate() {
@@ -460,7 +480,7 @@ fn answered<T>(replies: Vec<Result<T>>) -> Result<(Vec<T>, Vec<FailedShard>)> {
     Ok((answers, failed))
 }
 
-/// A shard did not answer for this long, or less, while jobs of others were in hand.
+/// Error of a shard that did not answer within this time while other shards' jobs were waiting.
 fn too_slow(waited: Duration) -> Error {
     Error::Indeterminate { waited, cause: "a shard is too slow".into() }
 }

@@ -1,4 +1,4 @@
-//! What a delayed queue hands out, and its answers.
+//! The jobs that a delayed queue hands out, and the outcomes of its calls.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use seawall_client::error::Error;
 
 use super::shard::Attempts;
 
-/// An item in a consumer's hands, under a lease.
+/// An item that is leased to a consumer.
 #[derive(Debug, Clone)]
 pub struct Job<T> {
     pub(super) shard: usize,
@@ -17,47 +17,51 @@ pub struct Job<T> {
 }
 
 impl<T> Job<T> {
-    /// The item's id: what names it through every attempt. A handler that writes it under a unique key
-    /// in its own transaction applies the item once, however often it is handed out.
+    /// Returns the item's id, which stays the same through every attempt.
+    ///
+    /// A handler that writes the id under a unique key in its own transaction applies the item
+    /// once, even if the item is handed out several times.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How often it was begun, this time included; 1 the first time. An upper bound: an item whose lease
-    /// ended may not have been begun.
+    /// Returns the 1-based number of this attempt.
+    ///
+    /// It is an upper bound: an item whose lease expired may never have reached a handler.
     #[must_use]
     pub fn attempt(&self) -> u64 {
         self.attempts.number()
     }
 
-    /// What was added.
+    /// Returns the payload.
     #[must_use]
     pub fn payload(&self) -> &T {
         &self.payload
     }
 
-    /// What was added, to keep.
+    /// Consumes the job and returns the payload.
     #[must_use]
     pub fn into_payload(self) -> T {
         self.payload
     }
 }
 
-/// What [`Delayed::claim`](super::Delayed::claim) found.
+/// Outcome of [`Delayed::claim`](super::Delayed::claim).
 #[derive(Debug)]
 pub struct Claim<T> {
-    /// What is due, the earliest first; each is under a lease from now on.
+    /// Due items, earliest first; each is leased from now on.
     pub jobs: Vec<Job<T>>,
-    /// How long until something more is due or a lease ends, by the server's clock; nothing when the
-    /// queue is empty. Zero if a shard failed.
+    /// Time until the next item is due or the next lease expires, by the server's clock.
+    ///
+    /// `None` if the queue is empty. Zero if a shard failed.
     pub next_in: Option<Duration>,
-    /// Error of the first shard that failed, while others had jobs.
+    /// Error of the first shard that failed, if other shards returned jobs.
     pub failed: Option<Error>,
 }
 
 impl<T> Claim<T> {
-    /// Notes when a shard has something more.
+    /// Lowers `next_in` to the time at which a shard has its next item.
     pub(super) fn due_in(&mut self, next: Option<Duration>) {
         self.next_in = match (self.next_in, next) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -66,87 +70,90 @@ impl<T> Claim<T> {
     }
 }
 
-/// What became of an item that was to be added.
+/// Outcome of [`Delayed::add`](super::Delayed::add).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Added {
-    /// It is there now.
+    /// The item was added.
     Now,
-    /// There was one of its id before; nothing was changed.
+    /// An item with this id already exists; nothing was changed.
     Before(JobState),
 }
 
-/// Where an item is.
+/// State of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// It waits until it is due, or until a consumer is free.
+    /// The item is waiting until it is due, or until a consumer is free.
     Waiting,
-    /// A consumer has it in hand.
+    /// A consumer holds the item's lease.
     Leased,
-    /// It failed too often.
+    /// The item failed too often and is a dead letter.
     Dead,
-    /// It was finished lately.
+    /// The item was finished within the deduplication time.
     Finished,
 }
 
-/// What became of an item that was done.
+/// Outcome of [`Delayed::ack`](super::Delayed::ack) and
+/// [`Delayed::extend`](super::Delayed::extend).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Acked {
-    /// It is finished.
+    /// The call succeeded.
     Done,
-    /// Its lease had ended and somebody else has it: it will be done once more.
+    /// The lease expired and another consumer has the item, so it will be handled again.
     Lost,
 }
 
-/// What became of an item that was given back.
+/// Outcome of giving a job back, as with [`Delayed::nack`](super::Delayed::nack).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Given {
-    /// It waits for its next attempt.
+    /// The item is waiting for its next attempt.
     Waiting,
-    /// That was its last attempt: it is among the dead.
+    /// That was the last attempt: the item is a dead letter.
     Dead,
-    /// Its lease had ended and somebody else has it, or had.
+    /// The lease expired, and another consumer has or had the item.
     Lost,
 }
 
-/// What became of a wish to cancel, move or revive an item.
+/// Outcome of cancelling, rescheduling or reviving an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Changed {
-    /// It is done.
+    /// The change was made.
     Done,
-    /// A consumer has the item in hand: too late, or too early.
+    /// A consumer holds the item's lease, so the item cannot be changed now.
     Leased,
-    /// The item is among the dead: it can be revived or cancelled.
+    /// The item is a dead letter: it can be revived or cancelled.
     Dead,
-    /// There is no such item, or not where it would have to be.
+    /// No such item exists, or it is not in a state that allows this change.
     Unknown,
 }
 
 /// An item that failed too often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dead {
-    /// Its id.
+    /// The item's id.
     pub id: String,
-    /// Why it died.
+    /// Reason of the failure.
     pub reason: String,
-    /// How many attempts counted since it was added or revived: those that failed, the last one included,
-    /// and those whose lease ended while the item was handed out alone. 0 when it was never handed out, as
-    /// for an item that cannot be decoded.
+    /// Number of attempts that count since the item was added or revived.
+    ///
+    /// Counted are attempts that failed, including the last one, and attempts whose lease expired
+    /// while the item was handed out alone. It is 0 if the item never reached a handler, for
+    /// example because it cannot be decoded.
     pub attempts: u64,
-    /// What was added, as it is in Redis.
+    /// The payload, as stored in Redis.
     pub payload: Vec<u8>,
 }
 
-/// What [`Delayed::dead`](super::Delayed::dead) found.
+/// Outcome of [`Delayed::dead`](super::Delayed::dead).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct DeadItems {
-    /// The dead of the shards that answered.
+    /// Dead items of the shards that answered.
     pub items: Vec<Dead>,
-    /// The shards that did not.
+    /// Shards that did not answer.
     pub failed: Vec<FailedShard>,
 }
 
@@ -154,22 +161,22 @@ pub struct DeadItems {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FailedShard {
-    /// Its number, from 0.
+    /// Index of the shard, from 0.
     pub shard: usize,
-    /// Why.
+    /// Why the shard failed.
     pub error: Error,
 }
 
-/// How many items are where, in the shards that answered.
+/// Number of items in each state, summed over the shards that answered.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct DelayedStatus {
-    /// Those that wait, due or not.
+    /// Items that are waiting, due or not.
     pub waiting: u64,
-    /// Those in consumers' hands.
+    /// Items that are leased to consumers.
     pub leased: u64,
-    /// Those that failed too often.
+    /// Items that failed too often.
     pub dead: u64,
-    /// The shards that did not answer, and are not counted.
+    /// Shards that did not answer; their items are not counted.
     pub failed: Vec<FailedShard>,
 }

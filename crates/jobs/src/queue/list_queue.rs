@@ -1,15 +1,16 @@
-//! The simple queue: a list, and for each consumer a list of what it has in hand.
+//! The simple queue: one list, plus one list per consumer for the elements it has taken.
 //!
-//! One script takes the oldest element, puts it into the consumer's own list and notes the consumer's
-//! name; `LREM` ends it. So nothing is ever in hand under a name that is not noted, and a name whose list
-//! is empty can be forgotten at any moment. (`BLMOVE` alone cannot do that: one that was sent before its
-//! consumer was forgotten, and arrives after it, moves an element where nobody looks.) Whoever finds the
-//! queue empty waits at a bell, a second list with one entry for each element; a lost entry costs a
-//! second.
+//! One script takes the oldest element, moves it into the consumer's own list, and records the
+//! consumer's name. `LREM` finishes the element. So every taken element belongs to a recorded name,
+//! and a name whose list is empty can be removed at any time. (`BLMOVE` alone cannot do that: if it
+//! is sent before its consumer is removed and arrives after, it moves an element into a list that
+//! no process reads.) A consumer that finds the queue empty blocks on the bell, a second list with
+//! one entry per element. A lost bell entry delays the consumer by one second.
 //!
-//! A consumer that comes back under its name finds what it had; what one that stays away had is put back
-//! by [`ListQueue::recover`]. There is no count of attempts, no limit and no delay: whoever needs
-//! these has the [stream](crate::stream) or [`Delayed`](super::Delayed).
+//! A consumer that restarts under the same name gets back the elements it had taken.
+//! [`ListQueue::recover`] puts back the elements of a consumer that does not return. There is no
+//! count of attempts, no limit and no delay: use the [stream](crate::stream) or
+//! [`Delayed`](super::Delayed) for these.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -30,15 +31,16 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::decode::decode;
 
-/// Longest payload that is accepted.
+/// Longest accepted payload.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
-/// Digits of the mark that tells equal payloads apart, and the colon after it.
+/// Length of the mark that makes equal payloads distinct: its digits and the colon after it.
 const MARK: usize = 17;
-/// Elements and consumers that one call of [`ListQueue::recover`] handles at a time.
+/// Most elements and consumers that one call of [`ListQueue::recover`] handles at a time.
 const AT_ONCE: usize = 1_000;
-/// Entries of the bell at most: more consumers than this do not wait at one list.
+/// Most entries in the bell; no queue is expected to have more blocked consumers than this.
 const MAX_RINGS: usize = 1_000;
-/// Longest wait at the bell before [`ListConsumer::take`] looks again, and says that it is alive.
+/// Longest block on the bell before [`ListConsumer::take`] looks again and reports that it is
+/// alive.
 const BEAT: Duration = Duration::from_secs(1);
 
 static PUSH: Script = Script::new(include_str!("script/push.lua"));
@@ -48,10 +50,10 @@ static SILENT: Script = Script::new(include_str!("script/silent.lua"));
 static RECOVER: Script = Script::new(include_str!("script/recover.lua"));
 
 impl<T> ListQueue<T> {
-    /// A simple queue of `T` by its name.
+    /// Creates a simple queue of `T` with this name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge name.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<ListQueue<T>> {
         let key = handle.key("list", name.as_ref())?;
         handle.needs_every_key("queues");
@@ -62,7 +64,7 @@ impl<T> ListQueue<T> {
     }
 }
 
-/// A list with a list in hand for each consumer; a cheap clone.
+/// A FIFO list with one list of taken elements per consumer; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -98,19 +100,24 @@ impl Keys {
     }
 }
 
-/// What became of an element that was done.
+/// Outcome of [`ListConsumer::finish`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Finished {
-    /// It is gone.
+    /// The element is removed.
     Done,
-    /// It was not in hand any more. It was put back meanwhile, because nothing was heard of this
-    /// consumer, and another will do it, or has; or an earlier call that failed had finished it.
+    /// The element was no longer in this consumer's list.
+    ///
+    /// Either [`ListQueue::recover`] put it back because this consumer was silent for too long, and
+    /// another consumer will handle or has handled it; or an earlier `finish` that returned an
+    /// error did remove it.
     PutBack,
 }
 
-/// An element in a consumer's hands. One that is dropped before it is finished is returned by a later
-/// [`ListConsumer::take`] of the same consumer.
+/// An element that a consumer has taken.
+///
+/// If it is dropped before it is finished, a later [`ListConsumer::take`] of the same consumer
+/// returns it again.
 #[derive(Debug)]
 pub struct Taken<T> {
     element: Vec<u8>,
@@ -127,7 +134,7 @@ struct Held {
 #[derive(Debug, Default)]
 struct HeldTable {
     elements: HashSet<Vec<u8>>,
-    /// Whether some were dropped unfinished since the consumer's list was last read.
+    /// Whether elements were dropped unfinished since the consumer's list was last read.
     dropped: bool,
 }
 
@@ -145,13 +152,13 @@ impl<T> Drop for Taken<T> {
 }
 
 impl<T> Taken<T> {
-    /// What was pushed.
+    /// Returns the payload.
     #[must_use]
     pub fn payload(&self) -> &T {
         &self.payload
     }
 
-    /// What names this element through every delivery.
+    /// Returns the element's reference, which stays the same through every delivery.
     #[must_use]
     pub fn reference(&self) -> &str {
         std::str::from_utf8(&self.element[..MARK - 1]).unwrap_or_default()
@@ -159,7 +166,7 @@ impl<T> Taken<T> {
 }
 
 impl<T> ListQueue<T> {
-    /// How many elements wait.
+    /// Returns the number of waiting elements.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -167,7 +174,7 @@ impl<T> ListQueue<T> {
         self.keys.client.query(&self.keys.list, cmd("LLEN").arg(&self.keys.list)).await
     }
 
-    /// Whether no elements wait.
+    /// Returns `true` if no elements are waiting.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -175,10 +182,10 @@ impl<T> ListQueue<T> {
         Ok(self.len().await? == 0)
     }
 
-    /// A consumer under a name that no other running one has.
+    /// Creates a consumer. No other running consumer may have the same name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge name.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn consumer(&self, name: impl Into<String>) -> Result<ListConsumer<T>> {
         let name = name.into();
         Ok(ListConsumer {
@@ -193,13 +200,15 @@ impl<T> ListQueue<T> {
         })
     }
 
-    /// Puts back what consumers had in hand that have not been heard of for this long; returns how
-    /// many elements that were. A consumer is heard of when it takes or [beats](ListConsumer::beat),
-    /// and about every second while it waits; `silence` must be longer than it is at work without either,
-    /// or what it has in hand is done twice.
+    /// Puts back the elements of consumers that have been silent for `silence`, and returns their
+    /// number.
+    ///
+    /// A consumer is not silent while it calls `take` or [`beat`](ListConsumer::beat); a blocked
+    /// `take` reports about every second. `silence` must be longer than a consumer works without
+    /// either call, or the elements it has taken are handled twice.
     ///
     /// # Errors
-    /// As [`Client::send`]; it can be repeated.
+    /// As [`Client::send`]. Safe to retry.
     pub async fn recover(&self, silence: Duration) -> Result<u64> {
         let keys = &self.keys;
         let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX).min(1 << 50);
@@ -220,11 +229,11 @@ impl<T> ListQueue<T> {
 }
 
 impl<T: Serialize> ListQueue<T> {
-    /// Adds an element behind all others.
+    /// Appends an element at the end of the queue.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a payload that cannot be written or is too long. After
-    /// [`Error::Indeterminate`] it may have been added.
+    /// [`Error::Invalid`] if the payload cannot be encoded or is too long. After
+    /// [`Error::Indeterminate`] the element may have been added.
     pub async fn push(&self, payload: &T) -> Result<()> {
         let mut element = format!("{:016x}:", rand::random::<u64>()).into_bytes();
         serde_json::to_writer(&mut element, payload)
@@ -248,21 +257,24 @@ pub struct ListConsumer<T> {
     in_hand: Vec<u8>,
     connection: Option<DedicatedConnection>,
     held: Arc<Held>,
-    /// Elements of our list that nobody was told of yet.
+    /// Elements of this consumer's list that were not returned to the caller yet.
     found: VecDeque<Vec<u8>>,
-    /// Whether our list may have elements that nobody was told of: an earlier run took them, or a
-    /// reply was lost.
+    /// Whether this consumer's list may have elements that were not returned to the caller: an
+    /// earlier run took them, or a reply was lost.
     unsure: bool,
     payload: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> ListConsumer<T> {
-    /// Takes the oldest element; waits this long for one. What an earlier run under this name had in
-    /// hand comes first, and so does what this one dropped unfinished.
+    /// Takes the oldest element, waiting up to `wait` for one.
+    ///
+    /// Elements that an earlier run under this name took and did not finish come first, and so do
+    /// elements that the caller dropped unfinished.
     ///
     /// # Errors
-    /// As [`Client::send`]; what was taken when a reply was lost is returned by the next call. An
-    /// element that cannot be understood is [`Error::Unexpected`] once and stays in hand.
+    /// As [`Client::send`]. If a reply was lost, the next call returns the element that was taken.
+    /// An element that cannot be decoded is reported once as [`Error::Unexpected`] and stays in the
+    /// consumer's list.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped: the next call finds what was taken.
@@ -302,11 +314,11 @@ impl<T: DeserializeOwned> ListConsumer<T> {
 }
 
 impl<T> ListConsumer<T> {
-    /// Ends an element.
+    /// Finishes an element and removes it.
     ///
     /// # Errors
-    /// As [`Client::send`]: the element may be finished or not. Call it again, or drop `taken` to have an
-    /// element that is not finished returned by a later [`take`](Self::take).
+    /// As [`Client::send`]: the element may be finished or not. Call it again, or drop `taken`: an
+    /// element that is not finished is then returned by a later [`take`](Self::take).
     pub async fn finish(&mut self, taken: &Taken<T>) -> Result<Finished> {
         let mut remove = cmd("LREM");
         remove.arg(&self.in_hand).arg(1).arg(&taken.element);
@@ -315,7 +327,7 @@ impl<T> ListConsumer<T> {
         Ok(if removed == 1 { Finished::Done } else { Finished::PutBack })
     }
 
-    /// Says that this consumer is alive, as whoever is long at one element must.
+    /// Reports that this consumer is alive; a consumer that works long on one element must call it.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -324,10 +336,10 @@ impl<T> ListConsumer<T> {
         Ok(())
     }
 
-    /// Looks for elements in our list that nobody was told of, the oldest first.
+    /// Finds elements of this consumer's list that were not returned to the caller, oldest first.
     async fn find(&mut self) -> Result<()> {
         self.unsure = true;
-        // From here on: what is dropped while the list is read is looked for by the next call.
+        // Reset before reading: an element dropped during the read is found by the next call.
         self.held.table().dropped = false;
         let range = cmd("LRANGE").arg(&self.in_hand).arg(0).arg(-1).to_owned();
         let all: Vec<Vec<u8>> = self.keys.client.query(&self.in_hand, &range).await?;
@@ -341,21 +353,21 @@ impl<T> ListConsumer<T> {
     async fn take_one(&mut self) -> Result<Option<Vec<u8>>> {
         let keys = &self.keys;
         let lists = [&keys.list, &self.in_hand, &keys.consumers, &keys.bell];
-        // Until the reply is here, something may be in our list that nobody knows of.
+        // Until the reply arrives, the list may have an element that this process does not know of.
         self.unsure = true;
         let element = keys.client.eval(&TAKE.on(&lists).arg(&self.name)).await?;
         self.unsure = false;
         Ok(element)
     }
 
-    /// Waits until the bell rings, no longer than this.
+    /// Waits on the bell, at most for `time`.
     async fn wait(&mut self, time: Duration) -> Result<()> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.keys.client.dedicated(&self.keys.list).await?,
         };
         let mut listen = cmd("BLPOP");
-        // Zero would be for ever.
+        // Redis: a timeout of 0 would block forever.
         listen.arg(&self.keys.bell).arg(time.as_secs_f64().max(0.001));
         let limit = time.saturating_add(self.keys.client.response_timeout());
         connection.send::<Value>(&listen, limit).await?;

@@ -1,12 +1,12 @@
-//! Queues beside the [stream](crate::stream): for later, for one consumer at a time, for everybody.
+//! Queues besides the [stream](crate::stream): delayed items, simple lists, and broadcasts.
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Delayed`] | items that become due at a time; leases, attempts, dead letters, cancel and reschedule |
-//! | [`ListQueue`] | the simple list: first in, first out, with a list for what each consumer has in hand |
-//! | [`Broadcast`] | every listener hears every message, unless it missed it, and then it is told so |
+//! | [`Delayed`] | items that become due at a set time, with leases, attempts, dead letters, cancel and reschedule |
+//! | [`ListQueue`] | a simple FIFO list, with one list per consumer for the elements it has taken |
+//! | [`Broadcast`] | every listener receives every message, or is told that it missed some |
 //!
-//! Which to use when, and what each of them may lose: `docs/queues.md`.
+//! `docs/queues.md` explains which one to use when, and what each of them may lose.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -30,8 +30,8 @@
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
 //!
-//! Deliberately absent: priorities (use several queues), and moving an item from one queue to another
-//! in one step (they may lie on different nodes).
+//! Deliberately absent: priorities (use several queues), and moving an item from one queue to
+//! another in one step (they may be on different nodes).
 
 mod broadcast;
 mod decode;

@@ -1,4 +1,4 @@
-//! One part of a delayed queue: its keys, all in one slot, and the scripts over them.
+//! One shard of a delayed queue: its keys, all in one slot, and the scripts over them.
 
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use seawall_client::{
 
 use super::job::{Acked, Added, Changed, Dead, Given, JobState};
 
-/// Payloads of one command at most, unless one alone is larger: others wait for the server meanwhile.
+/// Most payload bytes in one command, unless a single payload is larger: the server handles nothing
+/// else meanwhile.
 pub(super) const MAX_BYTES_AT_ONCE: usize = 1 << 20;
-/// Ended leases that one claim looks at.
+/// Expired leases that one claim looks at.
 const LEASES_AT_ONCE: usize = 256;
 
 static ADD: Script = Script::new(include_str!("script/add.lua"));
@@ -24,7 +25,7 @@ static NACK: Script = Script::new(include_str!("script/nack.lua"));
 static EXTEND: Script = Script::new(include_str!("script/extend.lua"));
 static CHANGE: Script = Script::new(include_str!("script/change.lua"));
 
-/// The keys of one part.
+/// The keys of one shard.
 #[derive(Debug)]
 pub(super) struct Shard {
     client: Client,
@@ -39,7 +40,7 @@ pub(super) struct Shard {
     pub(super) channel: Vec<u8>,
 }
 
-/// How long, how often.
+/// Lease time, attempt limit and deduplication time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeliveryPolicy {
     pub(super) lease: Duration,
@@ -55,17 +56,17 @@ pub(super) struct Claimed {
     pub(super) payload: Vec<u8>,
 }
 
-/// Attempts at an item under a lease, the present one included.
+/// Attempts at a leased item, including the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Attempts {
-    /// Those that count, or will when this one fails.
+    /// Attempts that count, or will count if the current one fails.
     pub(super) counted: u64,
-    /// Whether an earlier one was begun, perhaps, and never ended: this one has to be alone.
+    /// Whether an earlier attempt may have begun and never ended: the current one must run alone.
     pub(super) alone: bool,
 }
 
 impl Attempts {
-    /// How manieth attempt this is: an upper bound.
+    /// Returns the 1-based number of this attempt, as an upper bound.
     pub(super) fn number(self) -> u64 {
         self.counted + u64::from(self.alone)
     }
@@ -74,19 +75,19 @@ impl Attempts {
 /// How an item is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Back {
-    /// For another attempt; dead after this many.
+    /// For another attempt; dead after `limit` attempts.
     Counted { limit: u64 },
-    /// For another attempt, as if this had not been one.
+    /// For another attempt, without counting this one.
     Free,
-    /// For another attempt; this one was not begun.
+    /// For another attempt; the handler was not called.
     Unbegun,
-    /// For good.
+    /// As a dead letter.
     Dead,
-    /// For good; this one was not begun.
+    /// As a dead letter; the handler was not called.
     Unread,
 }
 
-/// What is to happen to an item in nobody's hands.
+/// A change to an item that is not leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Cancel,
@@ -135,8 +136,10 @@ impl Shard {
         outcomes.into_iter().map(added).collect()
     }
 
-    /// What is due, and how long until the next is; an item that has to be alone only if it may be, and
-    /// then nothing else.
+    /// Claims due items, and returns the time until the next one is due.
+    ///
+    /// An item that must run alone is returned only if `alone` allows it, and then as the only
+    /// item.
     pub(super) async fn claim(
         &self,
         count: usize,
@@ -167,7 +170,7 @@ impl Shard {
         Ok((claimed.collect(), u64::try_from(wait).ok().map(Duration::from_millis)))
     }
 
-    /// Notes that an item is begun alone; false when its lease is lost.
+    /// Records that an item is begun alone. Returns `false` if its lease is lost.
     pub(super) async fn begin(&self, (id, token): (&str, u64), attempts: Attempts) -> Result<bool> {
         let call = BEGIN.on(&[&self.leased, &self.tokens, &self.notes]);
         let call = call.arg(id).arg(token).arg(attempts.counted);
@@ -216,7 +219,7 @@ impl Shard {
         })
     }
 
-    /// Extends leases from now on; false for those that are lost.
+    /// Extends leases from now on. Returns `false` for each lease that is lost.
     pub(super) async fn extend(&self, items: &[(&str, u64)], lease: Duration) -> Result<Vec<bool>> {
         let keys = [&self.leased, &self.tokens];
         let call = pairs(EXTEND.on(&keys).arg(millis(lease)), items);
@@ -243,7 +246,7 @@ impl Shard {
         })
     }
 
-    /// How many wait, are leased, are dead.
+    /// Returns the number of waiting, leased and dead items.
     pub(super) async fn counts(&self) -> Result<[u64; 3]> {
         let count = |key: &Vec<u8>| (key.clone(), cmd("ZCARD").arg(key).to_owned());
         let commands = vec![count(&self.waiting), count(&self.leased), count(&self.dead)];
@@ -254,7 +257,7 @@ impl Shard {
         Ok(counts)
     }
 
-    /// The dead, those that died first before the others.
+    /// Returns dead items; those that died first come first.
     pub(super) async fn dead(&self, count: usize) -> Result<Vec<Dead>> {
         if count == 0 {
             return Ok(Vec::new());
@@ -302,7 +305,7 @@ fn strange(outcome: &str) -> Error {
     Error::unexpected(format!("{outcome:?} is not an answer of the queue's"))
 }
 
-/// Whole milliseconds, and never so many that a Lua number could not hold the sum with the time.
+/// Converts to whole milliseconds, capped so that a Lua number can hold the sum with the time.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
 }

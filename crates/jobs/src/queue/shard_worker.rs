@@ -1,16 +1,17 @@
-//! The loop that takes what is due, hands it to a handler, and settles it.
+//! The loop that claims due items, hands them to a handler, and settles them.
 //!
-//! One task for each shard does all the talking to Redis; handlers run in tasks of their own. It
-//! claims when something is due by the server's word, when a message says that something earlier was
-//! added, and in any case every so often: a lost message costs at most that. Leases of what is in hand
-//! are extended at a third of their time.
+//! One task per shard does all communication with Redis; handlers run in their own tasks. The task
+//! claims when the server said that something is due, when a message says that an earlier item was
+//! added, and at least once per poll interval: a lost message costs at most that. Leases of items
+//! in progress are extended after a third of their time.
 //!
-//! An item whose lease ended may have ended its consumer. It is begun alone, as in the stream's worker: no
-//! other handler of the worker is at work, the attempt is noted in Redis before it begins, and nothing
-//! else begins before it is settled.
+//! An item whose lease expired may have ended its consumer. It is begun alone, as in the stream's
+//! worker: no other handler of the worker runs, the attempt is recorded in Redis before it begins,
+//! and nothing else begins before the item is settled.
 //!
-//! A claim reserves permits for what it may bring, but only for a moment: a shard that hangs gives them
-//! back to the others. What it brings later waits under its lease until permits are free.
+//! A claim reserves permits for the items it may return, but only for a moment: a shard that hangs
+//! releases them to the others. Items that it returns later wait under their lease until permits
+//! are free.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -39,37 +40,37 @@ use crate::stream::{
     handler_pool::{HandlerPool, Permit},
 };
 
-/// How long a claim under way keeps its permits from other shards.
+/// How long a claim in progress keeps its permits from other shards.
 const SEATS_KEPT_FOR: Duration = Duration::from_millis(50);
-/// Items that one claim takes, and one call settles or extends, at most.
+/// Most items that one claim takes, and that one call settles or extends.
 const AT_ONCE: usize = 64;
-/// Longest pause between two attempts at an item that failed.
+/// Longest delay between two attempts at an item that failed.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// Pauses after Redis did not answer: doubled up to the longer one.
+/// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Attempts to settle what is left when the worker ends.
+/// Attempts to settle the remaining items when the worker ends.
 const LAST_ATTEMPTS: usize = 3;
 
-/// What is called for each item.
+/// The function that is called for each item.
 pub(super) type Handler<T> = Arc<dyn Fn(Job<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// What became of an item.
+/// Result of an item.
 struct Completion {
     id: String,
     token: u64,
     attempts: Attempts,
     said: Said,
-    /// Who waits until it is settled is told when this is dropped.
+    /// Dropped when the item is settled, which wakes the task that waits for it.
     _settled: Option<oneshot::Sender<()>>,
 }
 
 enum Said {
-    /// By its handler.
+    /// The handler returned this outcome.
     Outcome(Outcome),
-    /// It was not begun: again after this time.
+    /// No handler was called; the item is due again after this delay.
     Unbegun(Duration),
-    /// It cannot be decoded, and was not begun.
+    /// The item cannot be decoded, and no handler was called.
     Unread(String),
 }
 
@@ -84,11 +85,11 @@ pub(super) struct ShardWorker<T> {
     messages: Subscription,
     say: mpsc::UnboundedSender<Completion>,
     hear: mpsc::UnboundedReceiver<Completion>,
-    /// Items in hand, with their tokens.
+    /// Leased items, with their tokens.
     held: HashMap<String, u64>,
-    /// Items in hand that wait for a permit, at most those of one claim.
+    /// Leased items that wait for a permit, at most those of one claim.
     without_permit: VecDeque<Job<T>>,
-    /// Verdicts that Redis has not taken yet.
+    /// Completions that Redis has not accepted yet.
     open: Vec<Completion>,
     claim_at: Moment,
     extend_at: Moment,
@@ -96,7 +97,7 @@ pub(super) struct ShardWorker<T> {
     pause: Duration,
 }
 
-/// What woke the task up.
+/// The event that woke the task.
 enum Woken {
     Verdicts,
     Permit(Option<Permit>),
@@ -137,10 +138,10 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         }
     }
 
-    /// Works until it is told to stop and has finished, or was not waited for any longer.
+    /// Works until it is told to stop and has finished, or until the drain timeout has passed.
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut completions = Vec::new();
-        // The moment until which what is in hand is waited for, once the worker is told to stop.
+        // Once the worker is told to stop: the moment until which it waits for items in progress.
         let mut until: Option<Moment> = None;
         loop {
             let now = self.clock.now();
@@ -198,7 +199,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         }
     }
 
-    /// Takes what is due, as much as there are free hands.
+    /// Claims due items, as many as there are free permits.
     async fn claim(&mut self, permit: Permit) {
         let mut permits = vec![permit];
         while permits.len() < AT_ONCE
@@ -210,7 +211,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         let core = Arc::clone(&self.core);
         let claiming = core.shards[self.shard].claim(count, true, core.policy);
         tokio::pin!(claiming);
-        // Real time: what is waited for is the network.
+        // Real time: the wait is for the network.
         let claimed = match tokio::time::timeout(SEATS_KEPT_FOR, &mut claiming).await {
             Ok(claimed) => claimed,
             Err(_) => {
@@ -229,7 +230,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             for alone in claimed {
                 self.begin_alone(alone);
             }
-            // There may be more behind it.
+            // More due items may follow it.
             self.claim_at = self.clock.now();
             return;
         }
@@ -244,14 +245,14 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         self.claim_at = self.clock.now() + wait.min(self.settings.poll);
     }
 
-    /// Begins the first of those that waited for a permit.
+    /// Begins the first of the items that waited for a permit.
     async fn begin_waiting(&mut self, permit: Permit) {
         if let Some(job) = self.without_permit.pop_front() {
             self.begin(job, permit).await;
         }
     }
 
-    /// Gives back what no handler has begun, without counting it.
+    /// Gives back the items that no handler has begun, without counting an attempt.
     fn give_back_unseated(&mut self) {
         for Job { id, token, attempts, .. } in self.without_permit.drain(..) {
             let said = Said::Unbegun(Duration::ZERO);
@@ -259,7 +260,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         }
     }
 
-    /// Begins an item with nothing else at work.
+    /// Begins an item while no other handler runs.
     fn begin_alone(&mut self, claimed: Claimed) {
         self.held.insert(claimed.id.clone(), claimed.token);
         let lone = Lone {
@@ -270,7 +271,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             handler: Arc::clone(&self.handler),
             say: self.say.clone(),
         };
-        // In a task of its own: what is in hand has to be extended meanwhile.
+        // In its own task: leases must be extended meanwhile.
         tokio::spawn(async move { lone.begin(claimed).await });
     }
 
@@ -280,13 +281,13 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         let handler = Arc::clone(&self.handler);
         // Called inside the task, so that a panic before the first await is caught, too.
         self.pool.work(permit, async move { handler(job).await }, move |outcome| {
-            // The task ends after its handlers, or lets them go.
+            // The receiving task ends after its handlers, or after it has dropped them.
             let said = Said::Outcome(outcome);
             let _ = say.send(Completion { id, token, attempts, said, _settled: None });
         });
     }
 
-    /// Carries out completions; those that Redis does not take are kept.
+    /// Settles completions; those that Redis does not accept are kept.
     async fn settle(&mut self) {
         let open = std::mem::take(&mut self.open);
         let (done, back): (Vec<_>, Vec<_>) = open.into_iter().partition(Completion::is_done);
@@ -358,7 +359,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         }
     }
 
-    /// Extends the leases of what is in hand.
+    /// Extends the leases of items in progress.
     async fn extend(&mut self) {
         let held: Vec<(&str, u64)> =
             self.held.iter().map(|(id, token)| (id.as_str(), *token)).collect();
@@ -387,7 +388,7 @@ impl Completion {
     }
 }
 
-/// What it takes to begin an item alone.
+/// State that is needed to begin an item alone.
 struct Lone<T> {
     core: Arc<Core>,
     shard: usize,
@@ -398,7 +399,8 @@ struct Lone<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Lone<T> {
-    /// Begins it when no other handler is at work, and keeps others from beginning until it is settled.
+    /// Begins the item once no other handler runs, and keeps others from beginning until it is
+    /// settled.
     async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
         let Some(turn) = self.pool.turn(&self.clock).await else { return };
         let shard = &self.core.shards[self.shard];
@@ -406,15 +408,15 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
         let (settled, ended) = oneshot::channel();
         let say = self.say;
         let mut settled = Some(settled);
-        // The shard's task ends after its handlers, or lets them go.
+        // The shard's task ends after its handlers, or after it has dropped them.
         let mut tell = move |id: String, said: Said| {
             let _ = say.send(Completion { id, token, attempts, said, _settled: settled.take() });
         };
         if !ours {
-            // Giving it back says that it is lost.
+            // Giving it back reports that the lease is lost.
             return tell(id, Said::Unbegun(Duration::ZERO));
         }
-        // Not before: its decoder may be what ends the process.
+        // Decoded only now: the decoder itself may be what ends the process.
         let payload = match decode(&payload) {
             Ok(payload) => payload,
             Err(why) => {
@@ -429,14 +431,14 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
     }
 }
 
-/// Forgets an item, unless it was handed to this worker once more after its lease had ended.
+/// Forgets an item, unless this worker claimed it again after its lease had expired.
 fn let_go(held: &mut HashMap<String, u64>, completion: &Completion) {
     if held.get(&completion.id) == Some(&completion.token) {
         held.remove(&completion.id);
     }
 }
 
-/// Parts of a list that one call can take.
+/// Splits a list into parts that fit one call.
 fn chunks(mut list: Vec<Completion>) -> Vec<Vec<Completion>> {
     let mut parts = Vec::new();
     while !list.is_empty() {

@@ -1,4 +1,4 @@
-//! A worker of a delayed queue: its settings, and how it starts and ends.
+//! The worker of a delayed queue: its settings, start and shutdown.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::stream::{Outcome, handler_pool::HandlerPool};
 
-/// Largest concurrency that is accepted: each item in hand is memory here and a lease to extend.
+/// Largest accepted concurrency: each leased item costs memory here and a lease to extend.
 const MOST: usize = 100_000;
 
 #[derive(Debug, Clone)]
@@ -51,30 +51,33 @@ impl<T> DelayedWorkerBuilder<T> {
         }
     }
 
-    /// How many handlers run at once; 16 without it.
+    /// Sets the number of handlers that run at once. Default: 16.
     #[must_use]
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.settings.concurrency = handlers;
         self
     }
 
-    /// How often the queue is looked at when no message comes; 1 s without it.
+    /// Sets how often the worker polls the queue when no message wakes it. Default: 1 second.
     #[must_use]
     pub fn poll_interval(mut self, pause: Duration) -> Self {
         self.settings.poll = pause;
         self
     }
 
-    /// The pause after the first failure of an item ([`Outcome::Failed`], a panic); it doubles with
-    /// each further one up to a minute. 1 s without it.
+    /// Sets the delay after an item's first failure ([`Outcome::Failed`] or a panic). Default: 1
+    /// second.
+    ///
+    /// The delay doubles with each further failure, up to one minute.
     #[must_use]
     pub fn retry_delay(mut self, pause: Duration) -> Self {
         self.settings.retry_delay = pause;
         self
     }
 
-    /// How long [`DelayedWorker::stop`] waits for what is in hand; 10 s without it. What is not
-    /// finished then comes back when its lease ends.
+    /// Sets how long [`DelayedWorker::stop`] waits for items in progress. Default: 10 seconds.
+    ///
+    /// Items that are not finished by then are handed out again when their lease expires.
     #[must_use]
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
         self.settings.drain_timeout = limit;
@@ -83,11 +86,11 @@ impl<T> DelayedWorkerBuilder<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
-    /// Starts the worker; `handler` is called for each item.
+    /// Starts the worker, which calls `handler` for each item.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense. Redis being away is no error: the
-    /// worker waits for it.
+    /// [`Error::Invalid`] names the setting that is out of range. An unavailable Redis is not an
+    /// error: the worker waits for it.
     pub fn run<F, R>(self, handler: F) -> Result<DelayedWorker>
     where
         F: Fn(Job<T>) -> R + Send + Sync + 'static,
@@ -138,7 +141,9 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
     }
 }
 
-/// A worker at work. Dropping it stops it in the background; [`DelayedWorker::stop`] waits for the end.
+/// A running worker.
+///
+/// Dropping it stops it in the background; [`DelayedWorker::stop`] waits until it has stopped.
 #[must_use = "a worker that is dropped stops"]
 pub struct DelayedWorker {
     stop: watch::Sender<bool>,
@@ -146,10 +151,10 @@ pub struct DelayedWorker {
 }
 
 impl DelayedWorker {
-    /// Takes nothing more, finishes what is in hand (no longer than the drain limit), ends.
+    /// Stops claiming, waits for items in progress up to the drain timeout, and ends.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        // When the runtime is gone nobody can say, and nothing is left to wait for.
+        // An error means that the runtime is gone, and then there is nothing left to wait for.
         let _ = self.ended.clone().wait_for(|ended| *ended).await;
     }
 }

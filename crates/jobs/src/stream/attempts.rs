@@ -1,9 +1,10 @@
-//! Counts the attempts at an entry, in the one number that Redis keeps of a pending entry.
+//! Counts the attempts at an entry, in the one number that Redis keeps for a pending entry.
 //!
-//! An attempt counts when its handler has ended without success, or when it was begun *alone* and its
-//! process ended with it. A delivery by itself counts for nothing: its reply may have been lost. Nor
-//! does a handler that was begun together with others and never ended: any of them may have ended the
-//! process. Such an entry is handed out alone the next time, which is noted before it begins.
+//! An attempt counts if its handler ended without success, or if it was begun *alone* and its
+//! process ended with it. A delivery alone does not count, because its reply may have been lost.
+//! Nor does a handler that was begun together with others and never ended: any of them may have
+//! ended the process. Such an entry is handed out alone the next time, which is recorded before it
+//! begins.
 //!
 //! ```text
 //!  counter of the pending list    1        delivered for the first time; nothing is known
@@ -11,14 +12,15 @@
 //!                                 2k + 3   its last attempt has ended, after k that count
 //! ```
 //!
-//! Invariant: an entry that may be at work, or may have ended its process, is never at `2k + 3`.
+//! Invariant: an entry that may be in progress, or may have ended its process, is never at `2k +
+//! 3`.
 
-/// What is known of the last attempt.
+/// What is known about the last attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// There was none, as far as this worker knows.
     None,
-    /// It may have been begun, and has not ended.
+    /// It may have begun, and has not ended.
     Open,
     /// It has ended.
     Ended,
@@ -32,10 +34,10 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Of an entry that was delivered for the first time.
+    /// Attempts at an entry that was delivered for the first time.
     pub(super) const FIRST: Attempts = Attempts { counted: 0, last: Last::None };
 
-    /// Reads the counter of the pending list.
+    /// Decodes the counter of the pending list.
     pub(super) fn from_counter(counter: u64) -> Self {
         match counter {
             0 | 1 => Self::FIRST,
@@ -44,7 +46,7 @@ impl Attempts {
         }
     }
 
-    /// Writes the counter of the pending list.
+    /// Encodes the counter of the pending list.
     pub(super) fn counter(self) -> u64 {
         match self.last {
             Last::None => 1,
@@ -53,37 +55,38 @@ impl Attempts {
         }
     }
 
-    /// Whether the entry has to be handed out alone: an attempt was begun, perhaps, and never ended.
+    /// Returns `true` if the entry must run alone: its last attempt may have begun and never ended.
     pub(super) fn is_unexplained(self) -> bool {
         self.last == Last::Open
     }
 
-    /// Attempts that count.
+    /// Returns the number of attempts that count.
     pub(super) fn counted(self) -> u64 {
         self.counted
     }
 
-    /// Attempts so far, those that do not count for the limit included: an upper bound.
+    /// Returns the number of attempts, including one that does not count for the limit: an upper
+    /// bound.
     pub(super) fn number(self) -> u64 {
         self.counted + u64::from(self.is_unexplained())
     }
 
-    /// Begun alone: it counts from now on.
+    /// Returns the attempts after one was begun alone, which counts from now on.
     pub(super) fn begun_alone(self) -> Self {
         Attempts { counted: self.counted.saturating_add(1), last: Last::Open }
     }
 
-    /// Ended after it was begun together with others, and counts.
+    /// Returns the attempts after one that was begun together with others ended, and counts.
     pub(super) fn ended_together(self) -> Self {
         Attempts { counted: self.counted.saturating_add(1), last: Last::Ended }
     }
 
-    /// Ended, without counting anything more.
+    /// Returns the attempts after one ended, without counting it.
     pub(super) fn ended(self) -> Self {
         Attempts { last: Last::Ended, ..self }
     }
 
-    /// Ended after it was begun alone, and is not to count after all.
+    /// Returns the attempts after one that was begun alone ended and does not count after all.
     pub(super) fn uncounted(self) -> Self {
         Attempts { counted: self.counted.saturating_sub(1), last: Last::Ended }
     }

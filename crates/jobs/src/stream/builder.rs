@@ -14,34 +14,34 @@ use super::{
     worker::Worker,
 };
 
-/// Largest batch and concurrency that are accepted: each entry in hand is memory here and a line in
-/// the group's pending list.
+/// Largest accepted batch and concurrency: each entry in flight costs memory here and a line in the
+/// group's pending list.
 const MOST: usize = 100_000;
 
-/// Longer than anybody waits; more would be no number for Redis.
+/// Upper bound for `claim_idle`; a longer time would not be a valid number for Redis.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Where a group begins that did not exist.
+/// Where a new group begins to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Start {
     /// At the stream's first entry.
     #[default]
     Beginning,
-    /// With what is appended from now on.
+    /// With entries that are appended from now on.
     Now,
 }
 
-/// What is kept of a stream beyond what some group has not settled yet.
+/// How much of a stream is kept besides the entries that some group has not settled yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Retention {
-    /// Nothing: settled entries go.
+    /// Nothing: settled entries are dropped.
     #[default]
     Unsettled,
-    /// So many of the newest entries.
+    /// This number of the newest entries.
     Newest(u64),
-    /// What was appended within this time.
+    /// Entries that were appended within this time.
     For(Duration),
     /// Everything: the stream is never trimmed.
     All,
@@ -50,7 +50,7 @@ pub enum Retention {
 /// A handler of one entry.
 pub(super) type Each<T> = Arc<dyn Fn(Delivery<T>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// How entries are handled.
+/// How entries are handed to the handler: one by one or in batches.
 pub(super) enum Handler<T> {
     Each(Each<T>),
     Batch(Arc<dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync>),
@@ -65,12 +65,12 @@ impl<T> Clone for Handler<T> {
     }
 }
 
-/// What all parts of a worker know.
+/// Settings that all parts of a worker share.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) group: String,
     pub(super) consumer: String,
-    /// Whether the consumer's name was made up for this run.
+    /// Whether the consumer's name was generated for this run.
     pub(super) passing: bool,
     pub(super) start: Start,
     pub(super) batch: usize,
@@ -84,8 +84,10 @@ pub(super) struct Settings {
 }
 
 impl<T> WorkerBuilder<T> {
-    /// Begins a worker of a consumer group on one or several streams. On a Cluster streams of
-    /// different names lie on different nodes; the worker reads all of them at once.
+    /// Returns a builder for a worker of a consumer group on one or several streams.
+    ///
+    /// On a Cluster, streams with different names are on different nodes; the worker reads all of
+    /// them at once.
     #[must_use]
     pub fn new(
         handle: &Handle,
@@ -119,9 +121,11 @@ pub struct WorkerBuilder<T> {
 }
 
 impl<T> WorkerBuilder<T> {
-    /// What this worker is called in its group: no two running ones may share a name, and the same
-    /// name after a restart goes on at once with what the last run left pending. Without it a name is
-    /// made up, and what a crashed run left is taken over after [`WorkerBuilder::claim_idle`].
+    /// Sets the worker's consumer name in its group. Default: a generated name.
+    ///
+    /// No two running workers may share a name. A worker that restarts under the same name
+    /// continues at once with the entries that its last run left pending. With a generated name,
+    /// the entries of a crashed run are taken over after [`WorkerBuilder::claim_idle`].
     #[must_use]
     pub fn consumer(mut self, name: impl Into<String>) -> Self {
         self.settings.consumer = name.into();
@@ -129,71 +133,78 @@ impl<T> WorkerBuilder<T> {
         self
     }
 
-    /// Where the group begins if it does not exist; at the stream's first entry without it.
+    /// Sets where the group begins if it does not exist. Default: at the stream's first entry.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.settings.start = start;
         self
     }
 
-    /// How many entries are read at once (over all streams that share a connection); 64 without it.
+    /// Sets the number of entries per read, over all streams that share a connection. Default: 64.
     #[must_use]
     pub fn batch_size(mut self, entries: usize) -> Self {
         self.settings.batch = entries;
         self
     }
 
-    /// How many handlers run at once; 16 without it. With 1, entries are begun in their order (those
-    /// that are tried again come later).
+    /// Sets the number of handlers that run at once. Default: 16.
+    ///
+    /// With 1, entries are begun in their order, except that retries come later.
     #[must_use]
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.settings.concurrency = handlers;
         self
     }
 
-    /// After how long without a sign of life an entry is taken from its worker; 30 s without it. A
-    /// handler may take longer: its worker renews what it has in hand.
+    /// Sets the idle time after which an entry is taken over from its worker. Default: 30 seconds.
+    ///
+    /// A handler may take longer: its worker renews the entries it has in flight.
     #[must_use]
     pub fn claim_idle(mut self, idle: Duration) -> Self {
         self.settings.claim_idle = idle.min(NEVER);
         self
     }
 
-    /// After how many attempts an entry is parked. Default: 5. Attempts that failed count, and attempts
-    /// whose process died while nothing else was at work. A delivery whose reply was lost is no attempt,
-    /// and a process that dies with several entries in hand counts for none of them: each of them is
-    /// then begun alone.
+    /// Sets the number of attempts after which an entry is parked. Default: 5.
+    ///
+    /// An attempt counts if it failed, or if its process died while no other handler ran. A
+    /// delivery whose reply was lost is not an attempt. A process that dies with several entries in
+    /// flight counts for none of them: each of them is then begun alone.
     #[must_use]
     pub fn max_attempts(mut self, deliveries: u64) -> Self {
         self.settings.deliveries = deliveries;
         self
     }
 
-    /// The pause after the first failure of an entry ([`Outcome::Failed`], a panic); it doubles with
-    /// each further one up to a minute. 1 s without it.
+    /// Sets the delay after an entry's first failure ([`Outcome::Failed`] or a panic). Default: 1
+    /// second.
+    ///
+    /// The delay doubles with each further failure, up to one minute.
     #[must_use]
     pub fn retry_delay(mut self, pause: Duration) -> Self {
         self.settings.retry_delay = pause;
         self
     }
 
-    /// What is kept of the streams; only what is not settled without it.
+    /// Sets how much of the streams is kept. Default: only entries that are not settled.
     #[must_use]
     pub fn retention(mut self, keep: Retention) -> Self {
         self.settings.retention = keep;
         self
     }
 
-    /// How many parked entries are kept for each stream: beyond it the oldest are *dropped*. All of
-    /// them without it.
+    /// Sets the number of dead letters that are kept per stream. Default: all.
+    ///
+    /// Beyond this number the oldest dead letters are *dropped*.
     #[must_use]
     pub fn max_dead_letters(mut self, entries: u64) -> Self {
         self.settings.max_dead_letters = entries;
         self
     }
 
-    /// How long [`Worker::stop`] waits for what is in hand; 10 s without it. What is not finished
-    /// then stays pending.
+    /// Sets how long [`Worker::stop`] waits for entries in flight. Default: 10 seconds.
+    ///
+    /// Entries that are not finished by then stay pending.
     #[must_use]
     pub fn drain_timeout(mut self, limit: Duration) -> Self {
         self.settings.drain_timeout = limit;
@@ -236,11 +247,11 @@ impl<T> WorkerBuilder<T> {
 }
 
 impl<T: Send + 'static> WorkerBuilder<T> {
-    /// Starts the worker; `handler` is called for each entry.
+    /// Starts the worker, which calls `handler` for each entry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense. Redis being away is no error: the
-    /// worker waits for it.
+    /// [`Error::Invalid`] names the setting that is out of range. An unavailable Redis is not an
+    /// error: the worker waits for it.
     pub fn run<F, R>(self, handler: F) -> Result<Worker>
     where
         F: Fn(Delivery<T>) -> R + Send + Sync + 'static,
@@ -250,9 +261,11 @@ impl<T: Send + 'static> WorkerBuilder<T> {
         self.start_with(&Handler::Each(Arc::new(each)))
     }
 
-    /// Starts the worker; `handler` is called with up to a batch of entries, for one transaction over
-    /// all of them. Its outcome is that of each of them; after a failure of several, which counts for none
-    /// of them, each is tried by itself, so that one bad entry does not hold up its neighbours.
+    /// Starts the worker, which calls `handler` with up to a batch of entries, for one transaction
+    /// over all of them.
+    ///
+    /// The outcome applies to each of the entries. The failure of several entries counts for none
+    /// of them: each is then tried by itself, so that one bad entry does not hold up the others.
     ///
     /// # Errors
     /// As [`WorkerBuilder::run`].

@@ -1,7 +1,7 @@
-//! Entries that could not be handled: listed, driven again, or thrown away.
+//! Entries that could not be handled: list, redrive or discard them.
 //!
-//! They lie in a stream of their own beside the first one, with their reason, attempts and original
-//! id, and stay there until somebody decides.
+//! They are stored in a separate stream beside the original one, with their reason, attempts and
+//! original id, and stay there until they are redriven or discarded.
 
 use redis::{Value, cmd};
 use seawall_client::{
@@ -15,9 +15,9 @@ use super::{
     producer::Stream,
 };
 
-/// Entries of one listing at most.
+/// Most entries of one listing.
 const PAGE: usize = 1_000;
-/// Fields that stand before the entry's own.
+/// Number of fields before the entry's own fields.
 const HEAD: usize = 4;
 
 static REDRIVE: Script = Script::new(include_str!("script/redrive.lua"));
@@ -25,35 +25,38 @@ static REDRIVE: Script = Script::new(include_str!("script/redrive.lua"));
 /// An entry that was parked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// What it is called among the parked ones.
+    /// Id of the dead letter.
     pub id: EntryId,
-    /// What it was called in its stream.
+    /// Id that the entry had in its stream.
     pub original: EntryId,
     /// The group that parked it.
     pub group: String,
-    /// Why.
+    /// Why it was parked.
     pub reason: String,
-    /// How many attempts counted: those that ended without success, the last one included, and those that
-    /// ended their process while nothing else was at work. 0 when no handler was begun, as for an entry
-    /// that cannot be decoded. With [`max_attempts`](super::WorkerBuilder::max_attempts) `n` it is `n`
-    /// at most.
+    /// Number of attempts that count.
+    ///
+    /// Counted are attempts that ended without success, including the last one, and attempts that
+    /// ended their process while no other handler ran. It is 0 if no handler was called, for
+    /// example because the entry cannot be decoded. With
+    /// [`max_attempts`](super::WorkerBuilder::max_attempts) `n` it is at most `n`.
     pub attempts: u64,
-    /// What was appended.
+    /// The fields that were appended.
     pub fields: Fields,
 }
 
-/// What became of a parked entry that was to be driven again.
+/// Outcome of [`Stream::redrive`] for one dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Redriven {
-    /// It is in its stream again, under this id; it keeps its reference.
+    /// The entry is in its stream again, with this id; it keeps its reference.
     As(EntryId),
-    /// It is not among the parked ones, or not any more.
+    /// There is no such dead letter, or no longer.
     NotFound,
 }
 
 impl<T> Stream<T> {
-    /// Dead letters after this one (or from the first), the oldest first, a thousand at most.
+    /// Returns the dead letters after this one (or from the first), oldest first, at most a
+    /// thousand.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -69,7 +72,7 @@ impl<T> Stream<T> {
         listed.into_iter().map(|entry| parse(entry.id, entry.fields.unwrap_or_default())).collect()
     }
 
-    /// How many are parked.
+    /// Returns the number of dead letters.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -77,19 +80,21 @@ impl<T> Stream<T> {
         self.client().query(&self.core.parked, cmd("XLEN").arg(&self.core.parked)).await
     }
 
-    /// What a parked entry says, if it can be understood.
+    /// Decodes the payload of a dead letter.
     ///
     /// # Errors
-    /// The text says why it cannot.
+    /// The text says why the payload cannot be decoded.
     pub fn read_dead_letter(&self, parked: &DeadLetter) -> Result<T, String> {
         self.core.decode(&parked.fields)
     }
 
-    /// Appends parked entries to the stream again and takes them out of the parked ones, each in one
-    /// step. All groups of the stream see them, under their old references.
+    /// Appends dead letters to the stream again and removes them from the dead letters, each in one
+    /// step.
+    ///
+    /// All groups of the stream receive them, with their old references.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send). Safe to retry.
     pub async fn redrive(&self, ids: &[EntryId]) -> Result<Vec<Redriven>> {
         let mut outcomes = Vec::with_capacity(ids.len());
         for some in ids.chunks(PAGE) {
@@ -108,10 +113,10 @@ impl<T> Stream<T> {
         Ok(outcomes)
     }
 
-    /// Throws parked entries away; returns how many there were.
+    /// Deletes dead letters and returns how many existed.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); it can be repeated.
+    /// As [`Client::send`](seawall_client::Client::send). Safe to retry.
     pub async fn discard_dead_letters(&self, ids: &[EntryId]) -> Result<u64> {
         let mut gone = 0;
         for some in ids.chunks(PAGE) {

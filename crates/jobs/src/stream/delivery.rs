@@ -1,13 +1,13 @@
-//! What a handler is given, and what it answers.
+//! The delivery that a handler receives, and the outcome that it returns.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::entry::{EntryId, Fields};
 
-/// The field that holds the reference of an entry that has one of its own.
+/// The field that holds the reference of an entry that was appended with one.
 pub(super) const REFERENCE: &str = "seawall-ref";
 
-/// One entry in a handler's hands.
+/// One entry, delivered to a handler.
 #[derive(Debug, Clone)]
 pub struct Delivery<T> {
     pub(super) stream: Arc<str>,
@@ -18,40 +18,43 @@ pub struct Delivery<T> {
 }
 
 impl<T> Delivery<T> {
-    /// What was appended.
+    /// Returns the payload.
     #[must_use]
     pub fn payload(&self) -> &T {
         &self.payload
     }
 
-    /// What was appended, to keep.
+    /// Consumes the delivery and returns the payload.
     #[must_use]
     pub fn into_payload(self) -> T {
         self.payload
     }
 
-    /// The stream's name.
+    /// Returns the stream's name.
     #[must_use]
     pub fn stream(&self) -> &str {
         &self.stream
     }
 
-    /// The entry's id in the stream.
+    /// Returns the entry's id in the stream.
     #[must_use]
     pub fn id(&self) -> EntryId {
         self.id
     }
 
-    /// How often it was begun, this time included; 1 the first time. An upper bound: an entry whose
-    /// worker died may not have been begun there.
+    /// Returns the 1-based number of this attempt.
+    ///
+    /// It is an upper bound: an entry whose worker died may never have reached a handler there.
     #[must_use]
     pub fn attempt(&self) -> u64 {
         self.attempt
     }
 
-    /// What names this entry through every delivery, also after it was parked and driven again: a
-    /// handler that writes it under a unique key in its own transaction applies the entry once,
-    /// however often it is delivered.
+    /// Returns the entry's reference, which stays the same through every delivery, even after the
+    /// entry was parked and redriven.
+    ///
+    /// A handler that writes the reference under a unique key in its own transaction applies the
+    /// entry once, even if the entry is delivered several times.
     #[must_use]
     pub fn reference(&self) -> String {
         match &self.reference {
@@ -61,34 +64,34 @@ impl<T> Delivery<T> {
     }
 }
 
-/// The reference that an entry carries.
+/// Returns the reference that an entry carries.
 pub(super) fn reference(fields: &Fields) -> Option<String> {
     fields.get(REFERENCE).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// What became of a delivery. A panic of the handler is [`Outcome::Failed`].
+/// Outcome of a delivery. A panic of the handler counts as [`Outcome::Failed`].
 ///
 /// ```
 /// use seawall::stream::Outcome;
 ///
-/// // What returns a result can be a handler's last line.
+/// // A handler can end with a `Result`.
 /// let outcome = Outcome::from(Err::<(), _>("the card was refused"));
 /// assert!(matches!(outcome, Outcome::Failed(_)));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Committed: it is acknowledged.
+    /// Committed: the entry is acknowledged.
     Done,
-    /// Not yet: again after this time. It counts as an attempt.
+    /// Retry after this delay. It counts as an attempt.
     Retry(Duration),
-    /// Not yet, and that is not the entry's fault (the database is away): again after this time,
-    /// without counting.
+    /// Retry after this delay, without counting an attempt: the cause is not the entry (the
+    /// database is unavailable, for example).
     Postpone(Duration),
-    /// It failed: again after a pause that grows with the attempts. The text is the reason that the
-    /// parked entry carries if this was the last attempt.
+    /// Failed: retry after a delay that grows with the attempts. If this was the last attempt, the
+    /// entry is parked with this text as the reason.
     Failed(String),
-    /// It can never succeed: parked at once, with this reason.
+    /// Can never succeed: the entry is parked at once, with this reason.
     Park(String),
 }
 

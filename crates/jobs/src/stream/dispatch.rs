@@ -1,9 +1,9 @@
-//! The part of a worker that begins handlers, in the order in which entries came.
+//! The part of a worker that begins handlers, in the order in which entries arrived.
 //!
-//! An entry whose last attempt was begun, perhaps, and never ended may have ended its process. It is
-//! begun alone: no other handler of the worker is at work, the attempt is noted in Redis before it
-//! begins, and nothing else begins before it is settled. So the death of a process is blamed on the one
-//! entry that was at work, and its neighbours pay with a delay.
+//! If the last attempt at an entry may have begun and never ended, the entry may have ended its
+//! process. It is begun alone: no other handler of the worker runs, the attempt is recorded in
+//! Redis before it begins, and nothing else begins before it is settled. So the death of a process
+//! is blamed on the one entry that was running, and the other entries only suffer a delay.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,31 +26,31 @@ use super::{
     intake::{GroupConsumer, Taken},
 };
 
-/// Entries whose handlers share a task at most.
+/// Most entries whose handlers share a task.
 const TOGETHER: usize = 32;
 
 /// An entry that was given to a handler.
 pub(super) struct Holding {
     pub(super) place: Place,
-    /// As they were when the handler began.
+    /// Attempts at the time when the handler began.
     pub(super) attempts: Attempts,
     pub(super) began: Began,
-    /// Its room among those in hand, given back when it is settled.
+    /// Its room among the entries in flight, released when it is settled.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 /// How a handler began.
 pub(super) enum Began {
-    /// It did not.
+    /// It did not begin.
     Not,
-    /// Beside others.
+    /// Beside other handlers.
     Together,
-    /// With nothing else at work; whoever waits for its end is told when this is dropped.
+    /// While no other handler ran; dropping the sender wakes the task that waits for the end.
     Alone(#[expect(dead_code, reason = "held for its end")] oneshot::Sender<()>),
 }
 
 impl Holding {
-    /// How manieth attempt this is, or was the last: an upper bound.
+    /// Returns the 1-based number of this attempt, or of the last one, as an upper bound.
     pub(super) fn number(&self) -> u64 {
         match self.began {
             Began::Together => self.attempts.counted() + 1,
@@ -58,7 +58,7 @@ impl Holding {
         }
     }
 
-    /// The attempts after this one failed.
+    /// Returns the attempts after this one failed.
     pub(super) fn failed(&self) -> Attempts {
         match self.began {
             Began::Not => self.attempts,
@@ -67,7 +67,7 @@ impl Holding {
         }
     }
 
-    /// The attempts after this one ended without counting.
+    /// Returns the attempts after this one ended without counting.
     pub(super) fn postponed(&self) -> Attempts {
         match self.began {
             Began::Not => self.attempts,
@@ -77,7 +77,7 @@ impl Holding {
     }
 }
 
-/// What became of entries.
+/// The outcome of one or more entries.
 pub(super) struct Completion {
     pub(super) of: SmallVec<[Holding; 1]>,
     pub(super) outcome: Outcome,
@@ -89,12 +89,12 @@ pub(super) struct Dispatcher<T> {
     pub(super) handler: Handler<T>,
     pub(super) inbox: mpsc::UnboundedReceiver<Vec<Taken>>,
     pub(super) completions: mpsc::UnboundedSender<Completion>,
-    /// Tasks over which the entries of one read are spread.
+    /// Number of tasks over which the entries of one read are spread.
     pub(super) tasks: usize,
 }
 
 impl<T: Send + 'static> Dispatcher<T> {
-    /// Begins what comes until nothing more can come, or the handler pool was let go.
+    /// Begins entries until the senders are gone or the handler pool was abandoned.
     pub(super) async fn run(mut self) {
         while let Some(list) = self.inbox.recv().await {
             let (alone, list): (Vec<_>, Vec<_>) =
@@ -114,8 +114,9 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// Begins a handler with nothing else at work, and waits until its entry is settled; `None` once the
-    /// handler pool was let go.
+    /// Begins a handler while no other runs, and waits until its entry is settled.
+    ///
+    /// Returns `None` once the handler pool was abandoned.
     async fn begin_alone(&self, taken: Taken) -> Option<()> {
         let Some(mut taken) = self.admit(taken) else { return Some(()) };
         let place = taken.place;
@@ -144,8 +145,9 @@ impl<T: Send + 'static> Dispatcher<T> {
         Some(())
     }
 
-    /// Begins a handler for each entry, a share of them in one task: there are tasks for every core, and
-    /// a handler that does not wait costs none of its own.
+    /// Begins a handler for each entry, several entries in one task.
+    ///
+    /// There are tasks for every core, and a handler that does not wait costs no extra task.
     async fn begin_each(&self, list: Vec<Taken>, handler: &Each<T>) -> Option<()> {
         let share = list.len().div_ceil(self.tasks).min(TOGETHER);
         let mut opened = list.into_iter().filter_map(|taken| self.open_together(taken));
@@ -164,8 +166,8 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// Entries that are new go together; those that were tried before go one by one, so that one that always
-    /// fails fails alone.
+    /// Begins new entries together in batches, and entries that were tried before one by one, so
+    /// that an entry that always fails does so alone.
     async fn begin_batches(
         &self,
         list: Vec<Taken>,
@@ -187,7 +189,7 @@ impl<T: Send + 'static> Dispatcher<T> {
         Some(())
     }
 
-    /// Waits for a place and begins a handler; `None` once the handler pool was let go.
+    /// Waits for a place and begins a handler. Returns `None` once the handler pool was abandoned.
     async fn begin(
         &self,
         of: SmallVec<[Holding; 1]>,
@@ -206,11 +208,11 @@ impl<T: Send + 'static> Dispatcher<T> {
         self.open(self.admit(taken)?, Began::Together)
     }
 
-    /// An entry that is there and has attempts left; any other gets its completion here.
+    /// Returns an entry that exists and has attempts left; any other is completed here.
     fn admit(&self, taken: Taken) -> Option<Taken> {
         let limit = self.consumer.settings.deliveries;
         let outcome = match (&taken.fields, taken.attempts) {
-            // Somebody deleted it: there is nothing left to handle.
+            // The entry was deleted: there is nothing left to handle.
             (None, _) => Outcome::Done,
             (Some(_), attempts) if attempts.counted() < limit => return Some(taken),
             (Some(_), attempts) if attempts.is_unexplained() => Outcome::Park(format!(
@@ -225,13 +227,13 @@ impl<T: Send + 'static> Dispatcher<T> {
         None
     }
 
-    /// Decodes an entry; one that cannot be decoded gets its completion here.
+    /// Decodes an entry; one that cannot be decoded is completed here.
     fn open(&self, taken: Taken, began: Began) -> Option<(Holding, Delivery<T>)> {
         let Taken { place, attempts, fields, room } = taken;
         let holding = Holding { place, attempts, began, room };
         let fields = fields.unwrap_or_default();
         let stream = &self.consumer.streams[place.stream];
-        // It is the caller's, and what it is given may be anybody's.
+        // The decoder is the caller's code, and its input may come from any program.
         let decoded = catch_unwind(AssertUnwindSafe(|| stream.decode(&fields)))
             .unwrap_or_else(|_| Err("its decoder panicked".to_owned()));
         match decoded {
@@ -247,7 +249,7 @@ impl<T: Send + 'static> Dispatcher<T> {
             }
             Err(why) => {
                 let outcome = Outcome::Park(format!("not understood: {why}"));
-                // No handler has begun: it is no attempt.
+                // No handler has begun, so it is not an attempt.
                 let (attempts, room) = (holding.postponed(), holding.room);
                 let unbegun = Holding { place, attempts, began: Began::Not, room };
                 let _ = self.completions.send(Completion { of: smallvec![unbegun], outcome });
@@ -256,7 +258,7 @@ impl<T: Send + 'static> Dispatcher<T> {
         }
     }
 
-    /// A completion on an entry that no handler has begun.
+    /// Completes an entry that no handler has begun.
     fn settle(&self, taken: Taken, outcome: Outcome) {
         let Taken { place, attempts, room, .. } = taken;
         let holding = Holding { place, attempts, began: Began::Not, room };
@@ -264,7 +266,7 @@ impl<T: Send + 'static> Dispatcher<T> {
     }
 }
 
-/// A handler's future; it may panic before that exists.
+/// Calls a handler; the call may panic before it returns a future.
 fn call(handler: impl FnOnce() -> BoxFuture<'static, Outcome>) -> BoxFuture<'static, Outcome> {
     catch_unwind(AssertUnwindSafe(handler)).unwrap_or_else(|_| {
         let failed = Outcome::Failed("the handler panicked".to_owned());

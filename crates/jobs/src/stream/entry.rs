@@ -1,11 +1,12 @@
-//! Entries of a stream as Redis sends them: ids, fields, and the shapes of its replies.
+//! Entries of a stream as Redis sends them: ids, fields, and the formats of its replies.
 
 use std::{fmt, str::FromStr};
 
 use redis::{RedisWrite, ToRedisArgs, Value};
 use seawall_client::error::{Error, Result};
 
-/// The id of an entry: milliseconds of the server's clock, and a number within them.
+/// Id of an entry: milliseconds of the server's clock, and a sequence number within the
+/// millisecond.
 ///
 /// ```
 /// use seawall::stream::EntryId;
@@ -22,16 +23,16 @@ pub struct EntryId {
 }
 
 impl EntryId {
-    /// Before every entry.
+    /// The id before every entry.
     pub(super) const ZERO: EntryId = EntryId { millis: 0, sequence: 0 };
 
-    /// When it was appended, by the server's clock.
+    /// Returns the time at which the entry was appended, by the server's clock.
     #[must_use]
     pub const fn millis(self) -> u64 {
         self.millis
     }
 
-    /// Its number within that millisecond.
+    /// Returns the sequence number within that millisecond.
     #[must_use]
     pub const fn sequence(self) -> u64 {
         self.sequence
@@ -79,7 +80,7 @@ impl FromStr for EntryId {
 
 impl ToRedisArgs for EntryId {
     fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
-        // Two numbers of 20 digits at most, and a dash.
+        // Two numbers of at most 20 digits, and a dash.
         let mut text = smallvec::SmallVec::<[u8; 48]>::new();
         text.extend_from_slice(itoa::Buffer::new().format(self.millis).as_bytes());
         text.push(b'-');
@@ -88,8 +89,8 @@ impl ToRedisArgs for EntryId {
     }
 }
 
-/// The field that holds all of an entry's fields where they are too many for a script: each word as its
-/// length, a colon and itself.
+/// The field that holds all fields of an entry that has too many for a script. Each word is stored
+/// as its length, a colon and the word.
 pub(super) const PACKED: &str = "seawall-packed";
 
 /// The fields of an entry, in the order in which they were appended.
@@ -97,18 +98,18 @@ pub(super) const PACKED: &str = "seawall-packed";
 pub struct Fields(Vec<Vec<u8>>);
 
 impl Fields {
-    /// The value of a field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter().find(|(field, _)| *field == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// Names and values.
+    /// Iterates over names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1]))
     }
 
-    /// The first `pairs` fields, and the others.
+    /// Splits off everything after the first `pairs` fields.
     pub(super) fn split_off(mut self, pairs: usize) -> (Fields, Fields) {
         let rest = self.0.split_off((pairs * 2).min(self.0.len()));
         (self, Fields(rest))
@@ -127,7 +128,7 @@ impl Fields {
     }
 }
 
-/// Takes the words out of a packed field, which is always the last one.
+/// Unpacks the words of a packed field, which is always the last field.
 fn unpacked(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     if let [.., name, packed] = &*words
         && name == PACKED.as_bytes()
@@ -139,7 +140,7 @@ fn unpacked(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     words
 }
 
-/// `None` for what is not packed, and only called so.
+/// Returns `None` if the bytes are not packed, even if the field has that name.
 fn unpack(mut packed: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     while !packed.is_empty() {
@@ -152,7 +153,7 @@ fn unpack(mut packed: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
-/// An entry; without fields when it is gone from the stream.
+/// An entry; it has no fields if it was deleted from the stream.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) id: EntryId,
@@ -185,7 +186,7 @@ pub(super) fn entries(value: Value) -> Result<Vec<Entry>> {
         let [id_value, fields]: [Value; 2] = exactly(value)?;
         Ok(Entry { id: id(id_value)?, fields: Fields::from_value(fields)? })
     };
-    // A pending entry that is gone is nothing at all in some replies of Redis 6.2.
+    // Redis: some replies of 6.2 contain nil for a pending entry that was deleted.
     array(value)?.into_iter().filter(|value| *value != Value::Nil).map(entry).collect()
 }
 
@@ -198,7 +199,7 @@ pub(super) fn by_stream(value: Value) -> Result<Vec<(Vec<u8>, Vec<Entry>)>> {
     array(value)?.into_iter().map(stream).collect()
 }
 
-/// `[[id, attempts, fields], …]`: what our own scripts hand out.
+/// `[[id, attempts, fields], …]`: the reply of this crate's scripts.
 pub(super) fn counted(value: Value) -> Result<Vec<(Entry, u64)>> {
     let entry = |value| {
         let [id_value, attempts, fields]: [Value; 3] = exactly(value)?;
@@ -208,7 +209,7 @@ pub(super) fn counted(value: Value) -> Result<Vec<(Entry, u64)>> {
     array(value)?.into_iter().map(entry).collect()
 }
 
-/// A list of so many items.
+/// Parses a list of exactly `N` items.
 pub(super) fn exactly<const N: usize>(value: Value) -> Result<[Value; N]> {
     array(value)?.try_into().map_err(|list: Vec<Value>| {
         Error::unexpected(format!("a list of {} instead of {N}", list.len()))

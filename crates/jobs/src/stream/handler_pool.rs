@@ -1,6 +1,6 @@
-//! Handlers at work: no more at once than allowed, panics caught, and all let go at the end.
+//! Runs handlers: limits how many run at once, catches panics, and drops all handlers at the end.
 //!
-//! Shared by the stream worker and the delayed queue's.
+//! Shared by the workers of streams and of delayed queues.
 
 mod alone;
 
@@ -20,20 +20,20 @@ pub(crate) struct HandlerPool {
 #[derive(Debug)]
 struct Inner {
     places: Arc<Semaphore>,
-    /// How many there are.
+    /// Total number of places.
     all: u32,
-    /// Whose turn it is to be begun alone.
+    /// Held by the handler that is begun alone.
     turns: Arc<Semaphore>,
-    /// Turns true when handlers are not waited for any longer.
+    /// Becomes `true` when the worker no longer waits for handlers.
     abandoned: watch::Sender<bool>,
 }
 
-/// A place at work, or all of them; free again when it is dropped.
+/// One place for a handler, or all of them; released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit(OwnedSemaphorePermit);
 
 impl Permit {
-    /// One place of those that it holds; `None` when it holds none.
+    /// Splits off one of the places that it holds. Returns `None` if it holds none.
     fn split(&mut self) -> Option<Permit> {
         self.0.split(1).map(Permit)
     }
@@ -47,19 +47,21 @@ impl HandlerPool {
         HandlerPool { inner: Arc::new(Inner { places, all, turns, abandoned }) }
     }
 
-    /// Waits for a place; `None` once all were let go.
+    /// Waits for a place. Returns `None` once the pool was abandoned.
     pub(crate) async fn permit(&self) -> Option<Permit> {
         Arc::clone(&self.inner.places).acquire_owned().await.ok().map(Permit)
     }
 
-    /// A place, if one is free now and nobody waits for it.
+    /// Returns a place if one is free now and no task waits for it.
     pub(crate) fn permit_at_once(&self) -> Option<Permit> {
         Arc::clone(&self.inner.places).try_acquire_owned().ok().map(Permit)
     }
 
-    /// Runs handlers in one task, begun in their order and side by side as far as there are places, and
-    /// hands their outcomes to `then`: those that were done at once together, the others one by one. A
-    /// handler that never waits costs neither a task nor a place of its own.
+    /// Runs handlers in one task and passes their outcomes to `then`.
+    ///
+    /// Handlers begin in their order and run concurrently as far as there are places. The jobs of
+    /// handlers that were done at once are passed together, the others one by one. A handler that
+    /// never waits costs neither a task nor an extra place.
     pub(crate) fn work_through<J: Send + 'static, W: Send + 'static>(
         &self,
         permit: Permit,
@@ -92,7 +94,7 @@ impl HandlerPool {
                 Some(permit) => permit,
                 None => {
                     tell(&mut done, &then);
-                    // One of ours is waiting, or its place would be free.
+                    // A job of this task is waiting, or its place would be free.
                     tokio::select! {
                         Some((permit, job, outcome)) = waiting.next() => {
                             then(vec![job], outcome);
@@ -128,8 +130,9 @@ impl HandlerPool {
         }
     }
 
-    /// Runs a handler in a task of its own and hands its outcome to `then`; nothing when it is let go
-    /// before it ends.
+    /// Runs a handler in its own task and passes its outcome to `then`.
+    ///
+    /// `then` is not called if the pool is abandoned before the handler ends.
     pub(crate) fn work(
         &self,
         permit: Permit,
@@ -150,32 +153,32 @@ impl HandlerPool {
         });
     }
 
-    /// Lets go of all handlers: they are dropped where they stand.
+    /// Abandons all handlers: they are dropped at their current await point.
     pub(crate) fn abandon(&self) {
         self.inner.places.close();
         self.inner.turns.close();
         self.inner.abandoned.send_replace(true);
     }
 
-    /// Whether all handlers were let go.
+    /// Returns `true` if the pool was abandoned.
     fn is_let_go(&self) -> bool {
         self.inner.places.is_closed()
     }
 
     async fn abandoned(&self) {
-        // The sender lives in `self`: waiting cannot fail.
+        // The sender is part of `self`: waiting cannot fail.
         let _ = self.inner.abandoned.subscribe().wait_for(|gone| *gone).await;
     }
 }
 
-/// Hands over what was done at once.
+/// Passes on the jobs that were done at once.
 fn tell<J>(done: &mut Vec<J>, then: impl Fn(Vec<J>, Outcome)) {
     if !done.is_empty() {
         then(std::mem::take(done), Outcome::Done);
     }
 }
 
-/// An outcome, also of a handler that panicked.
+/// Returns the outcome of a handler, also of one that panicked.
 fn settled(caught: Result<Outcome, Box<dyn Any + Send>>) -> Outcome {
     caught.unwrap_or_else(|panic| {
         Outcome::Failed(format!("the handler panicked: {}", words(&*panic)))
@@ -204,7 +207,7 @@ mod tests {
 
     type Told = (Vec<usize>, Outcome);
 
-    /// Jobs by number, and where they are told of.
+    /// A callback for jobs by number, and the channel that receives what it is called with.
     fn told() -> (impl Fn(Vec<usize>, Outcome) + Clone, mpsc::UnboundedReceiver<Told>) {
         let (sender, told) = mpsc::unbounded_channel();
         let then = move |jobs, outcome| sender.send((jobs, outcome)).expect("somebody listens");

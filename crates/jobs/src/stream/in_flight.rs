@@ -1,8 +1,9 @@
-//! What a worker has in its hands: delivered, and not settled yet.
+//! Tracks entries that are delivered but not yet settled.
 //!
-//! Redis may deliver an entry that is in hand once more (after a lost reply everything pending is
-//! looked at again; a fail-over may have forgotten a delivery): it is begun only when it is not here.
-//! The table is also what is renewed, so that others leave it alone however long a handler takes.
+//! Redis may deliver an entry in flight again: after a lost reply the worker goes through
+//! everything pending, and a fail-over may have lost a delivery. Such an entry is begun only if it
+//! is not in this table. The table also says what to renew, so that other workers do not take over
+//! an entry whose handler takes long.
 
 use std::{
     collections::HashMap,
@@ -18,16 +19,16 @@ use super::entry::EntryId;
 /// An entry of one of the worker's streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// Which of the streams.
+    /// Index of the stream.
     pub(super) stream: usize,
     pub(super) id: EntryId,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// Since when nobody told Redis that it is being worked on.
+    /// Time of the delivery or of the last renewal.
     since: Moment,
-    /// Whether it waits for its next attempt.
+    /// Whether the entry waits for its next attempt.
     waiting: bool,
 }
 
@@ -35,7 +36,7 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct InFlightEntries {
     held: Mutex<Table>,
-    /// Told when nothing is being worked on.
+    /// Notified when no handler works on an entry.
     idle: Notify,
 }
 
@@ -46,7 +47,7 @@ struct Table {
 }
 
 impl InFlightEntries {
-    /// Takes those of these entries that are not in hand.
+    /// Adds these entries, except those that are in flight already, and returns the added ones.
     pub(super) fn take<E>(
         &self,
         entries: Vec<E>,
@@ -68,12 +69,12 @@ impl InFlightEntries {
         entries.into_iter().filter(|entry| fresh(entry)).collect()
     }
 
-    /// Notes that an entry waits for its next attempt.
+    /// Marks an entry as waiting for its next attempt.
     pub(super) fn rest(&self, place: Place) {
         self.mark(place, true);
     }
 
-    /// Notes that an entry that waited is at work again.
+    /// Marks a waiting entry as in progress again.
     pub(super) fn resume(&self, place: Place) {
         self.mark(place, false);
     }
@@ -93,7 +94,7 @@ impl InFlightEntries {
         }
     }
 
-    /// Lets go of entries that are settled, or another worker's.
+    /// Removes entries that are settled, or belong to another worker.
     pub(super) fn release(&self, places: impl IntoIterator<Item = Place>) {
         let mut table = self.table();
         for place in places {
@@ -108,7 +109,7 @@ impl InFlightEntries {
         }
     }
 
-    /// What has not been renewed for this long; it counts as renewed now.
+    /// Returns entries that were not renewed for this long, and marks them as renewed now.
     pub(super) fn to_renew(&self, older_than: Duration, now: Moment) -> Vec<Place> {
         let mut table = self.table();
         let mut due = Vec::new();
@@ -121,15 +122,15 @@ impl InFlightEntries {
         due
     }
 
-    /// How many entries are being worked on, and how many wait for another attempt.
+    /// Returns the number of entries in progress, and of those that wait for another attempt.
     pub(super) fn count(&self) -> (usize, usize) {
         let table = self.table();
         (table.active, table.entries.len() - table.active)
     }
 
-    /// Waits until nothing is being worked on.
+    /// Waits until no entry is in progress.
     pub(super) async fn idle(&self) {
-        // Each turn but the first follows a notification.
+        // Every iteration but the first follows a notification.
         loop {
             let told = self.idle.notified();
             tokio::pin!(told);

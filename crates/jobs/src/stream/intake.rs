@@ -1,7 +1,7 @@
-//! What a worker says to Redis about its streams: read, claim, take again, renew, settle.
+//! The commands of a worker on its streams: read, claim, retake, renew, settle.
 //!
-//! One [`GroupConsumer`] is a group of streams that one connection can read: all of a worker's on a single
-//! server, those of one slot on a Cluster.
+//! One [`GroupConsumer`] is a group of streams that one connection can read: all streams of the
+//! worker on a single server, those of one slot on a Cluster.
 
 use std::{
     sync::{
@@ -29,12 +29,12 @@ use super::{
     status::{self, Meter},
 };
 
-/// Entries that one call takes again or renews at most.
+/// Most entries that one call retakes or renews.
 pub(super) const AT_ONCE: usize = 256;
-/// How often, at most and at least, a worker looks for what others left behind.
+/// Longest and shortest interval at which a worker looks for entries that others left behind.
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
 const LOOK_OFTEN: Duration = Duration::from_millis(20);
-/// After how long without a word a consumer that holds nothing is forgotten.
+/// Silence after which a consumer without pending entries is removed.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 
 static CLAIM: Script = Script::new(include_str!("script/claim.lua"));
@@ -43,7 +43,7 @@ static RENEW: Script = Script::new(include_str!("script/renew.lua"));
 static PARK: Script = Script::new(include_str!("script/park.lua"));
 static FORGET: Script = Script::new(include_str!("script/forget_consumers.lua"));
 
-/// Streams that are read together, and what is in hand of them.
+/// Streams that are read together, and their entries in flight.
 pub(super) struct GroupConsumer<T> {
     pub(super) client: Client,
     pub(super) clock: Clock,
@@ -51,11 +51,11 @@ pub(super) struct GroupConsumer<T> {
     pub(super) streams: Vec<Arc<Core<T>>>,
     pub(super) in_flight: InFlightEntries,
     pub(super) meter: Arc<Meter>,
-    /// How many entries of each stream one read brings at most.
+    /// Most entries of each stream in one read.
     pub(super) each: usize,
-    /// Room for entries in hand.
+    /// Capacity for entries in flight.
     pub(super) room: Arc<Semaphore>,
-    /// Whether the groups were made once.
+    /// Whether the groups were created once.
     began: AtomicBool,
 }
 
@@ -63,19 +63,19 @@ pub(super) struct GroupConsumer<T> {
 pub(super) struct Taken {
     pub(super) place: Place,
     pub(super) attempts: Attempts,
-    /// Nothing when the entry is gone.
+    /// `None` if the entry was deleted.
     pub(super) fields: Option<Fields>,
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// What a worker knows of the attempts at an entry that it takes once more.
+/// What a worker knows about the attempts at an entry that it retakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
-    /// All of them.
+    /// These attempts.
     These(Attempts),
-    /// What Redis says: this run has not begun it.
+    /// What Redis has recorded: this run has not begun the entry.
     InRedis,
-    /// What Redis says, but an earlier run under this name may have begun it.
+    /// What Redis has recorded, but an earlier run under this name may have begun the entry.
     OfAnEarlierRun,
 }
 
@@ -102,23 +102,26 @@ impl<T> GroupConsumer<T> {
         }
     }
 
-    /// How many entries one read brings at most.
+    /// Returns the most entries that one read returns.
     pub(super) fn page(&self) -> u32 {
         u32::try_from(self.each * self.streams.len()).unwrap_or(u32::MAX)
     }
 
-    /// How often the reader looks for what others left behind, and how long a read waits.
+    /// Returns the interval between looks for abandoned entries, which is also how long a read
+    /// blocks.
     pub(super) fn poll_interval(&self) -> Duration {
         (self.settings.claim_idle / 2).clamp(LOOK_OFTEN, LOOK_SELDOM)
     }
 
-    /// After how long what is in hand is renewed.
+    /// Returns the time after which entries in flight are renewed.
     pub(super) fn renew_after(&self) -> Duration {
         self.settings.claim_idle / 3
     }
 
-    /// Makes the groups that do not exist. Only the first time may they begin with what is new: a
-    /// stream that was deleted under us is read from its beginning.
+    /// Creates missing groups.
+    ///
+    /// A group may start with new entries only the first time: a stream that was deleted while the
+    /// worker runs is read from its beginning.
     pub(super) async fn ensure_groups(&self) -> Result<()> {
         let first = !self.began.load(Ordering::Relaxed);
         let start = if first && self.settings.start == Start::Now { "$" } else { "0" };
@@ -133,7 +136,8 @@ impl<T> GroupConsumer<T> {
             match reply {
                 Ok(_) => {}
                 Err(error) if error.is_code("BUSYGROUP") => {}
-                // Refused without a look whether the group is there. Workers are who makes room.
+                // Redis: with OOM the command is refused before it checks whether the group exists.
+                // The worker must go on, because workers free memory.
                 Err(error) if error.is_code("OOM") && self.has_group(&stream.key).await? => {}
                 Err(error) => return Err(error),
             }
@@ -147,7 +151,7 @@ impl<T> GroupConsumer<T> {
         Ok(status::find_group(groups, &self.settings.group)?.is_some())
     }
 
-    /// The command that waits for new entries.
+    /// Returns the command that waits for new entries.
     pub(super) fn read_command(&self) -> Cmd {
         let mut read = cmd("XREADGROUP");
         read.arg("GROUP").arg(&self.settings.group).arg(&self.settings.consumer);
@@ -163,7 +167,7 @@ impl<T> GroupConsumer<T> {
         read
     }
 
-    /// The entries of a read's reply.
+    /// Parses the reply of a read.
     pub(super) fn sort(&self, reply: Value) -> Result<Vec<Taken>> {
         let mut taken = Vec::new();
         for (key, entries) in entry::by_stream(reply)? {
@@ -181,7 +185,7 @@ impl<T> GroupConsumer<T> {
         Ok(taken)
     }
 
-    /// Ids after this one that are pending under our name.
+    /// Returns ids after this one that are pending under this consumer's name.
     pub(super) async fn own(&self, stream: usize, after: EntryId) -> Result<Vec<EntryId>> {
         let key = &self.streams[stream].key;
         let mut pending = cmd("XPENDING");
@@ -191,7 +195,7 @@ impl<T> GroupConsumer<T> {
         rows.into_iter().filter_map(|row| row.into_iter().next()).map(entry::id).collect()
     }
 
-    /// Takes over what was left behind, from a cursor on; the next cursor, zero at the end.
+    /// Takes over abandoned entries from a cursor on. Returns the next cursor, zero at the end.
     pub(super) async fn claim(
         &self,
         stream: usize,
@@ -208,8 +212,10 @@ impl<T> GroupConsumer<T> {
         Ok((entry::id(cursor)?, taken_from(stream, entry::counted(taken)?)))
     }
 
-    /// Takes entries that are ours once more; without those that are not ours any longer. Each comes
-    /// with what is known of its attempts.
+    /// Retakes entries that are pending under this consumer's name, each with what is known of its
+    /// attempts.
+    ///
+    /// Entries that now belong to another consumer or are settled are left out.
     pub(super) async fn retake(
         &self,
         stream: usize,
@@ -229,8 +235,9 @@ impl<T> GroupConsumer<T> {
         Ok(taken_from(stream, entry::counted(self.client.run(&call).await?)?))
     }
 
-    /// Says that entries are being worked on, and notes the attempts of those that come with them;
-    /// returns those that are not ours any longer.
+    /// Renews entries in progress, and records the attempts that are given with them.
+    ///
+    /// Returns the entries that now belong to another consumer or are settled.
     pub(super) async fn renew(
         &self,
         stream: usize,
@@ -247,7 +254,7 @@ impl<T> GroupConsumer<T> {
         lost.into_iter().map(|id| Ok(Place { stream, id: entry::id(id)? })).collect()
     }
 
-    /// The acknowledgement of these entries of one stream.
+    /// Returns the acknowledgement of these entries, all of one stream.
     pub(super) fn acknowledgement(&self, places: &[Place]) -> (Vec<u8>, Cmd) {
         let key = &self.streams[places[0].stream].key;
         let mut ack = cmd("XACK");
@@ -258,7 +265,7 @@ impl<T> GroupConsumer<T> {
         (key.clone(), ack)
     }
 
-    /// Parks an entry; false when it is not ours any longer.
+    /// Parks an entry. Returns `false` if it belongs to another consumer or is settled.
     pub(super) async fn park(&self, place: Place, reason: &str, attempts: u64) -> Result<bool> {
         let stream = &self.streams[place.stream];
         let call = PARK
@@ -273,7 +280,7 @@ impl<T> GroupConsumer<T> {
         Ok(self.client.eval::<u64>(&call).await? == 1)
     }
 
-    /// Shows in the metrics where the group stands. Failing at it is no reason to stop.
+    /// Shows the group's state in the metrics. A failure is not fatal.
     pub(super) async fn show(&self) {
         for stream in &self.streams {
             match status::ask(stream, &self.settings.group).await {
@@ -283,7 +290,7 @@ impl<T> GroupConsumer<T> {
         }
     }
 
-    /// Forgets consumers that are long gone, or this one.
+    /// Removes consumers that have been silent for long, and the consumer `also`.
     pub(super) async fn forget_consumers(&self, also: Option<&str>) -> Result<()> {
         let silence = FORGET_AFTER.max(self.settings.claim_idle.saturating_mul(10));
         for stream in &self.streams {

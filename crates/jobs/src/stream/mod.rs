@@ -1,9 +1,10 @@
-//! Streams with workers: every entry is handled at least once, and parked rather than lost.
+//! Streams with workers: every entry is handled at least once, and is parked rather than lost.
 //!
-//! A [`Stream`] is appended to; a [`Worker`] of a consumer group hands its entries to a handler and
-//! acknowledges each one after the handler has returned [`Outcome::Done`]. What a dead worker held is
-//! taken over after a while, what fails is tried again, what fails too often goes to the parked ones
-//! with its reason. Guarantees and their edges: `docs/streams.md`.
+//! Producers append to a [`Stream`]. A [`Worker`] of a consumer group hands the entries to a
+//! handler, and acknowledges each entry after the handler has returned [`Outcome::Done`]. Entries
+//! of a dead worker are taken over after a while. Entries that fail are retried. Entries that fail
+//! too often are parked as dead letters, with the reason. An entry is settled once it is
+//! acknowledged or parked. Guarantees and their limits: `docs/streams.md`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -27,7 +28,7 @@
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
 //!
-//! How a worker is put together, for each group of streams that one connection can read:
+//! The parts of a worker, for each group of streams that one connection can read:
 //!
 //! ```text
 //!  reader ──entries──▶ dispatcher ──spawns──▶ handlers ──completions──▶ settler ──XACK, park──▶ Redis
@@ -36,9 +37,12 @@
 //! ```
 //!
 //! Invariants: an entry is in the group's pending list from its delivery until its handler has
-//! committed; an acknowledgement is only ever sent for a completion; parking and acknowledging are one
-//! step; an entry that may have ended its process is begun alone (`attempts.rs`, `dispatch.rs`). Deliberately absent: exactly-once delivery, which does not exist. Exactly-once *effects* are
-//! the handler's transaction over [`Delivery::reference`].
+//! committed; an acknowledgement is only ever sent for a completion; parking and acknowledging are
+//! one step; an entry that may have ended its process is begun alone (`attempts.rs`,
+//! `dispatch.rs`).
+//!
+//! Deliberately absent: exactly-once delivery, which does not exist. For exactly-once *effects* the
+//! handler stores [`Delivery::reference`] in its own transaction.
 
 mod attempts;
 mod builder;

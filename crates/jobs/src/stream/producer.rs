@@ -1,7 +1,7 @@
-//! A stream by its name: appending to it, and dropping what everybody has settled.
+//! A stream by its name: appending to it, and dropping entries that every group has settled.
 //!
-//! The payload is JSON in one field, so that `redis-cli XRANGE` shows it. Entries that something else
-//! appended (a script, another program) are read through [`Seawall::stream_with`].
+//! The payload is JSON in one field, so that `redis-cli XRANGE` shows it. Entries that a script or
+//! another program appended are read through [`Stream::with_decoder`].
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use super::{
     status::{self, StreamStatus},
 };
 
-/// Longest payload that is accepted: what is bigger belongs elsewhere, with its address in the entry.
+/// Longest accepted payload: store larger data elsewhere, with its address in the entry.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
-/// For how long [`Stream::append_once`] knows a reference.
+/// How long [`Stream::append_once`] remembers a reference.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 /// The field that holds the payload.
 const DATA: &str = "data";
-/// Entries that one step of trimming drops at most, and that it looks at to count them.
+/// Most entries that one trimming step drops, and most that it reads to count them.
 const TRIM_STEP: usize = 10_000;
 const TRIM_LOOK: usize = 500;
-/// Steps of one call of [`Stream::trim`].
+/// Most steps of one call of [`Stream::trim`].
 const TRIM_STEPS: usize = 64;
 
 static APPEND_ONCE: Script = Script::new(include_str!("script/append_once.lua"));
@@ -39,10 +39,10 @@ static TRIM: Script = Script::new(include_str!("script/trim.lua"));
 type Decode<T> = dyn Fn(&Fields) -> Result<T, String> + Send + Sync;
 
 impl<T> Stream<T> {
-    /// A stream of `T` by its name.
+    /// Creates a stream of `T` with this name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge name.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn new(handle: &Handle, name: impl AsRef<str>) -> Result<Self>
     where
         T: DeserializeOwned,
@@ -53,11 +53,13 @@ impl<T> Stream<T> {
         })
     }
 
-    /// A stream whose entries are understood by `decode`: for what scripts or other programs append.
-    /// An entry for which it returns an error is parked, with the error as the reason.
+    /// Creates a stream whose entries are decoded by `decode`, for entries of scripts or other
+    /// programs.
+    ///
+    /// An entry for which `decode` returns an error is parked, with the error as the reason.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge name.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn with_decoder(
         handle: &Handle,
         name: impl AsRef<str>,
@@ -67,11 +69,13 @@ impl<T> Stream<T> {
         Ok(Stream::on(handle, name.as_ref(), key, Arc::new(decode)))
     }
 
-    /// As [`Stream::with_decoder`], on a key of one's own instead of one that is made of the name.
-    /// The key needs a hash tag (`orders:{sale:3}`): parked entries lie in the same slot.
+    /// Like [`Stream::with_decoder`], with an explicit key instead of one that is derived from the
+    /// name.
+    ///
+    /// The key needs a hash tag (`orders:{sale:3}`): dead letters are stored in the same slot.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key without a hash tag.
+    /// [`Error::Invalid`] if the key has no hash tag.
     pub fn at_key(
         handle: &Handle,
         key: impl AsRef<[u8]>,
@@ -101,13 +105,13 @@ impl<T> Stream<T> {
     }
 }
 
-/// A stream of `T`; a cheap clone. See the [module](super) for an example.
+/// A stream of `T`; cheap to clone. See the [module](super) for an example.
 pub struct Stream<T> {
     handle: Handle,
     pub(super) core: Arc<Core<T>>,
 }
 
-/// What a worker knows of a stream: everything but the handle, which its tasks must not keep alive.
+/// A worker's view of a stream: everything but the handle, which its tasks must not keep alive.
 pub(super) struct Core<T> {
     pub(super) client: Client,
     pub(super) name: Arc<str>,
@@ -116,18 +120,18 @@ pub(super) struct Core<T> {
     decode: Arc<Decode<T>>,
 }
 
-/// What [`Stream::append_once`] did.
+/// Outcome of [`Stream::append_once`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Appended {
-    /// It was appended under this id.
+    /// The entry was appended with this id.
     Now(EntryId),
-    /// It had been appended before, under this id.
+    /// The entry had been appended before, with this id.
     Before(EntryId),
 }
 
 impl Appended {
-    /// The entry's id, whenever it was appended.
+    /// Returns the entry's id in either case.
     #[must_use]
     pub fn id(self) -> EntryId {
         match self {
@@ -137,13 +141,13 @@ impl Appended {
 }
 
 impl<T> Stream<T> {
-    /// The stream's name.
+    /// Returns the stream's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
     }
 
-    /// The stream's key in Redis, for scripts that append to it.
+    /// Returns the stream's key in Redis, for scripts that append to it.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         &self.core.key
@@ -153,13 +157,15 @@ impl<T> Stream<T> {
         &self.core.client
     }
 
-    /// Begins a worker of a group on this stream alone; see [`Seawall::stream_worker`] for several.
+    /// Returns a builder for a worker of a group on this stream alone.
+    ///
+    /// See [`WorkerBuilder::new`] for several streams.
     #[must_use]
     pub fn worker(&self, group: impl Into<String>) -> WorkerBuilder<T> {
         WorkerBuilder::new(&self.handle, group, [self.clone()])
     }
 
-    /// How many entries the stream has, settled ones included.
+    /// Returns the number of entries in the stream, including settled ones.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -167,7 +173,7 @@ impl<T> Stream<T> {
         self.client().query(&self.core.key, cmd("XLEN").arg(&self.core.key)).await
     }
 
-    /// Whether the stream has no entries.
+    /// Returns `true` if the stream has no entries.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -175,7 +181,7 @@ impl<T> Stream<T> {
         Ok(self.len().await? == 0)
     }
 
-    /// Where a group stands on this stream: for operators, and for alarms on lag.
+    /// Returns the state of a group on this stream, for operators and for alarms on lag.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -183,12 +189,14 @@ impl<T> Stream<T> {
         status::ask(&self.core, group).await
     }
 
-    /// Drops what every group has settled, except what is to be kept. An entry that some group has
-    /// not been delivered, or has pending, is never dropped; while there is no group, nothing is.
-    /// Returns how many were dropped.
+    /// Drops entries that every group has settled, except those that `keep` keeps, and returns
+    /// their number.
+    ///
+    /// An entry that some group has pending, or that was not delivered to it yet, is never dropped.
+    /// While there is no group, nothing is dropped.
     ///
     /// # Errors
-    /// As [`Client::send`]; it can be repeated.
+    /// As [`Client::send`]. Safe to retry.
     pub async fn trim(&self, keep: Retention) -> Result<u64> {
         self.core.trim(keep).await
     }
@@ -228,18 +236,18 @@ impl<T: Serialize> Stream<T> {
     /// Appends an entry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a payload that cannot be written or is too long. After
-    /// [`Error::Indeterminate`] it may have been appended: whoever repeats it should use
+    /// [`Error::Invalid`] if the payload cannot be encoded or is too long. After
+    /// [`Error::Indeterminate`] the entry may have been appended: a caller that retries should use
     /// [`Stream::append_once`].
     pub async fn append(&self, payload: &T) -> Result<EntryId> {
         let reply = self.client().send(&self.core.key, &self.addition(payload)?).await?;
         entry::id(reply)
     }
 
-    /// Appends several entries in one round trip; an outcome for each, in order.
+    /// Appends several entries in one round trip and returns an outcome for each, in order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when one of them cannot be written: then none is sent.
+    /// [`Error::Invalid`] if one of them cannot be encoded: then none is sent.
     pub async fn append_all(&self, payloads: &[T]) -> Result<Vec<Result<EntryId>>> {
         let commands = payloads
             .iter()
@@ -249,11 +257,12 @@ impl<T: Serialize> Stream<T> {
         Ok(replies.into_iter().map(|reply| entry::id(reply?)).collect())
     }
 
-    /// Appends an entry under a reference: repeated within a day, it has no further effect. Handlers
-    /// see the reference as part of [`Delivery::reference`](super::Delivery::reference).
+    /// Appends an entry with a reference; repeating the call within a day has no further effect.
+    ///
+    /// Handlers see the reference as part of [`Delivery::reference`](super::Delivery::reference).
     ///
     /// # Errors
-    /// As [`Stream::append`]; it can be repeated.
+    /// As [`Stream::append`]. Safe to retry.
     pub async fn append_once(
         &self,
         reference: &(impl KeyPart + ?Sized),

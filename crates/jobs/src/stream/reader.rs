@@ -1,11 +1,11 @@
-//! The part of a worker that brings entries in.
+//! The part of a worker that reads entries.
 //!
-//! Whenever its connection is opened anew it makes the groups that are missing and goes once through
-//! what is pending under its own name: an earlier run was killed, or a reply was lost. Then it waits
-//! for new entries, and every so often looks for what other workers left behind.
+//! Whenever its connection is opened anew, the reader creates missing groups and goes once through
+//! the entries that are pending under its own name: an earlier run was killed, or a reply was lost.
+//! Then it waits for new entries, and regularly looks for entries that other workers left behind.
 //!
-//! What an earlier run, or another worker, left may have been begun. What is pending after the first
-//! time through, and not in hand, was not: the reply that delivered it was lost.
+//! Entries that an earlier run or another worker left may have been begun. Entries that are pending
+//! after the first pass and not in flight were not begun: the reply that delivered them was lost.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ use super::{
     intake::{GroupConsumer, Known, Taken},
 };
 
-/// Pauses after Redis did not answer: doubled up to the longer one.
+/// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pages of claims in one look, for each stream.
+/// Pages that one look claims, for each stream.
 const CLAIM_PAGES: usize = 16;
-/// How often the metrics are brought up to date, and consumers of the past forgotten.
+/// How often the metrics are updated, and how often old consumers are removed.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 
@@ -34,17 +34,17 @@ pub(super) struct Reader<T> {
     consumer: Arc<GroupConsumer<T>>,
     dispatch: mpsc::UnboundedSender<Vec<Taken>>,
     stop: watch::Receiver<bool>,
-    /// Where the next look begins, for each stream.
+    /// Cursor at which the next look begins, for each stream.
     cursors: Vec<EntryId>,
     look_at: Moment,
     show_at: Moment,
     forget_at: Moment,
-    /// How many entries had been settled when the streams were last trimmed.
+    /// Number of settled entries when the streams were last trimmed.
     trimmed_at: u64,
     pause: Duration,
-    /// Whether a read may have been carried out whose reply nobody saw.
+    /// Whether the server may have carried out a read whose reply was lost.
     unsure: bool,
-    /// Whether everything that an earlier run left was taken.
+    /// Whether everything that an earlier run left has been taken.
     settled_in: bool,
 }
 
@@ -108,7 +108,7 @@ impl<T> Reader<T> {
         self.consumer.ensure_groups().await?;
         let mut connection = self.consumer.client.dedicated(&self.consumer.streams[0].key).await?;
         let patience = self.consumer.client.response_timeout();
-        // Without the right to ask, the end of a read is waited for.
+        // Without permission for `CLIENT ID`, the end of a blocking read is awaited instead.
         let client_id = connection.send::<u64>(redis::cmd("CLIENT").arg("ID"), patience).await.ok();
         self.go_through_own(Pages::All).await?;
         self.settled_in = true;
@@ -139,7 +139,8 @@ impl<T> Reader<T> {
                 };
                 match in_time {
                     Some(reply) => reply,
-                    // Dropped now, it could still be carried out with nobody to see the reply.
+                    // If the read were dropped now, the server could still carry it out and the
+                    // reply would be lost.
                     None => {
                         self.interrupt(client_id).await;
                         reading.await?
@@ -152,7 +153,7 @@ impl<T> Reader<T> {
         }
     }
 
-    /// Ends the wait of a read; its reply comes at once.
+    /// Unblocks a blocking read, so that its reply arrives at once.
     async fn interrupt(&self, client_id: Option<u64>) {
         let Some(client_id) = client_id else { return };
         let mut unblock = redis::cmd("CLIENT");
@@ -163,8 +164,10 @@ impl<T> Reader<T> {
         }
     }
 
-    /// Goes through what is pending under our name and not in hand: once, by id, not until it is
-    /// empty, because what fails stays pending.
+    /// Goes through the entries that are pending under this consumer's name and not in flight.
+    ///
+    /// It goes through them once, by id, and not until none is left: entries that fail stay
+    /// pending.
     async fn go_through_own(&mut self, pages: Pages) -> Result<()> {
         for stream in 0..self.consumer.streams.len() {
             let mut after = EntryId::ZERO;
@@ -188,7 +191,7 @@ impl<T> Reader<T> {
         Ok(())
     }
 
-    /// Begins entries once more that were put in hand a moment ago.
+    /// Begins entries again that were put in flight a moment ago.
     async fn take_again(
         &self,
         stream: usize,
@@ -209,7 +212,7 @@ impl<T> Reader<T> {
         Ok(())
     }
 
-    /// Passes entries on, except those that are in hand already; returns how many.
+    /// Passes entries on, except those that are in flight already; returns their number.
     fn hand_over(&self, entries: Vec<Taken>, mut room: OwnedSemaphorePermit) -> usize {
         if entries.is_empty() {
             return 0;
@@ -222,7 +225,7 @@ impl<T> Reader<T> {
         count
     }
 
-    /// What has to be done every so often. Only what entries depend on is a reason to begin anew.
+    /// Does the regular work. Only failures that affect entries end the session.
     async fn look(&mut self) -> Result<()> {
         let consumer = Arc::clone(&self.consumer);
         for stream in 0..consumer.streams.len() {
@@ -243,7 +246,7 @@ impl<T> Reader<T> {
         Ok(())
     }
 
-    /// Takes over what was left behind, as far as there is room.
+    /// Takes over entries that were left behind, as far as there is room.
     async fn claim(&mut self, stream: usize) -> Result<()> {
         let each = u32::try_from(self.consumer.each).unwrap_or(u32::MAX);
         for _ in 0..CLAIM_PAGES {
@@ -261,7 +264,7 @@ impl<T> Reader<T> {
         Ok(())
     }
 
-    /// Drops what is settled, if anything was since the last time. Failing at it is no reason to stop.
+    /// Drops settled entries, if any were settled since the last time. A failure is not fatal.
     async fn trim(&mut self) {
         let counts = self.consumer.meter.counts();
         let settled = counts.handled + counts.dead_letters;
@@ -277,7 +280,7 @@ impl<T> Reader<T> {
         }
     }
 
-    /// Waits a little, longer each time; true when it is told to stop meanwhile.
+    /// Waits a little, longer each time. Returns `true` if it is told to stop meanwhile.
     async fn rest(&mut self) -> bool {
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST_PAUSE);
@@ -285,13 +288,13 @@ impl<T> Reader<T> {
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            // Real time: what is waited for is the network.
+            // Real time: the wait is for the network.
             () = tokio::time::sleep(pause) => false,
         }
     }
 }
 
-/// How far to go through what is pending.
+/// How far to go through the pending entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pages {
     One,

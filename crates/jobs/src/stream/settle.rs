@@ -1,11 +1,12 @@
-//! The part of a worker that carries out completions: acknowledge, park, try again, and renew meanwhile.
+//! The part of a worker that settles entries: acknowledges, parks, retries, and renews meanwhile.
 //!
-//! Acknowledgements that come while one is under way go together in the next: the busier, the larger.
-//! What Redis did not answer is sent again until it does; all of it may be repeated. An entry keeps
-//! its room among those in hand until it is settled, so a Redis that is away stops the reading.
+//! Acknowledgements that arrive while one is being sent go together in the next, so batches grow
+//! with the load. A command that Redis did not answer is sent again until it does; all of them are
+//! safe to repeat. An entry keeps its room among the entries in flight until it is settled, so an
+//! unavailable Redis stops the reading.
 //!
-//! An attempt that ended without success is noted in Redis at once, not only when the next one begins:
-//! whoever has the entry after this process knows that it was not the entry's fault.
+//! An attempt that ended without success is recorded in Redis at once, not only when the next one
+//! begins. If this process dies, the next worker then knows that the entry did not cause it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,22 +21,23 @@ use super::{
     intake::{AT_ONCE, GroupConsumer, Known, Taken},
 };
 
-/// Verdicts and acknowledgements that go together at most.
+/// Most completions and acknowledgements that are handled together.
 const MOST: usize = 1_024;
-/// Entries that may wait for another attempt without taking room among those in hand.
+/// Entries that may wait for another attempt without taking room among the entries in flight.
 const MAX_WAITING: usize = 4_096;
-/// Longest pause between two attempts at an entry that failed.
+/// Longest delay between two attempts at an entry that failed.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
-/// Pauses after Redis did not answer: doubled up to the longer one.
+/// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Attempts to settle what is left when the worker ends.
+/// Attempts to settle the remaining entries when the worker ends.
 const LAST_ATTEMPTS: usize = 3;
 
-/// What Redis has not been told of an attempt that has ended.
+/// An attempt that has ended and is not recorded in Redis yet.
 struct Note {
     attempts: Attempts,
-    /// Nothing else begins after one that was begun alone before its end is known to Redis.
+    /// After an attempt that was begun alone, nothing else begins before its end is recorded in
+    /// Redis.
     _began: Began,
 }
 
@@ -49,17 +51,17 @@ pub(super) struct Settler<T> {
     consumer: Arc<GroupConsumer<T>>,
     inbox: mpsc::UnboundedReceiver<Completion>,
     again: mpsc::UnboundedSender<Vec<Taken>>,
-    /// Turns true when no more attempts are begun.
+    /// Becomes `true` when no more attempts are begun.
     stop: watch::Receiver<bool>,
-    /// Turns true when all handlers have ended.
+    /// Becomes `true` when all handlers have ended.
     finish: watch::Receiver<bool>,
     acks: Vec<Holding>,
     parks: Vec<(Holding, String)>,
-    /// Attempts that Redis has not been told of.
+    /// Attempts that are not recorded in Redis yet.
     notes: BTreeMap<Place, Note>,
     waiting: BTreeMap<(Moment, Place), Waiting>,
     renew_at: Moment,
-    /// Not before this is anything sent that failed.
+    /// Commands that failed are not sent again before this time.
     not_before: Moment,
     pause: Duration,
 }
@@ -89,7 +91,7 @@ impl<T> Settler<T> {
         }
     }
 
-    /// Carries out completions until the end.
+    /// Settles completions until the worker ends.
     pub(super) async fn run(mut self) {
         let clock = self.consumer.clock.clone();
         let mut finish = self.finish.clone();
@@ -120,12 +122,12 @@ impl<T> Settler<T> {
         }
     }
 
-    /// Whether Redis has to be told something.
+    /// Returns `true` if there is something to send to Redis.
     fn has_work(&self) -> bool {
         !self.acks.is_empty() || !self.parks.is_empty() || !self.notes.is_empty()
     }
 
-    /// When something has to be done although no completion comes.
+    /// Returns the time at which there is something to do even if no completion arrives.
     fn wake_at(&self) -> Moment {
         let mut wake = self.renew_at;
         if self.has_work() {
@@ -139,7 +141,8 @@ impl<T> Settler<T> {
         wake
     }
 
-    /// What is left when all handlers have ended; what cannot be settled now stays pending.
+    /// Settles the rest when all handlers have ended; entries that cannot be settled now stay
+    /// pending.
     async fn end(mut self) {
         while let Ok(completion) = self.inbox.try_recv() {
             self.sort(completion);
@@ -156,7 +159,7 @@ impl<T> Settler<T> {
     /// Decides what a completion means for each of its entries.
     fn sort(&mut self, completion: Completion) {
         let limit = self.consumer.settings.deliveries;
-        // Of several that failed together nobody knows which it was: each is tried by itself next.
+        // If several entries failed together, the cause is unknown: each is tried by itself next.
         let together = completion.of.len() > 1;
         for holding in completion.of {
             let failed = if together { holding.postponed() } else { holding.failed() };
@@ -196,7 +199,7 @@ impl<T> Settler<T> {
         self.waiting.insert((due, place), Waiting { attempts, room });
     }
 
-    /// Acknowledges and parks what is to be.
+    /// Sends the waiting acknowledgements and parks the waiting entries.
     async fn settle(&mut self) {
         let mut failed = self.acknowledge().await;
         for (holding, reason) in std::mem::take(&mut self.parks) {
@@ -227,11 +230,11 @@ impl<T> Settler<T> {
         self.reckon(failed);
     }
 
-    /// Notes attempts that have ended; true when something has to be sent again.
+    /// Records attempts that have ended. Returns `true` if something has to be sent again.
     async fn note(&mut self) -> bool {
         let notes: Vec<_> =
             self.notes.iter().map(|(place, note)| (*place, Some(note.attempts))).collect();
-        // By place, so those of a stream are together.
+        // Ordered by place, so the entries of a stream are together.
         for group in notes.chunk_by(|one, other| one.0.stream == other.0.stream) {
             for some in group.chunks(AT_ONCE) {
                 match self.consumer.renew(some[0].0.stream, some).await {
@@ -249,7 +252,7 @@ impl<T> Settler<T> {
         false
     }
 
-    /// Acknowledges; true when something has to be sent again.
+    /// Acknowledges. Returns `true` if something has to be sent again.
     async fn acknowledge(&mut self) -> bool {
         if self.acks.is_empty() {
             return false;
@@ -294,7 +297,7 @@ impl<T> Settler<T> {
         failed
     }
 
-    /// Begins once more what is due.
+    /// Begins the retries that are due.
     async fn begin_again(&mut self) {
         let now = self.consumer.clock.now();
         let mut due: Vec<Vec<(Place, Waiting)>> = Vec::new();
@@ -324,11 +327,11 @@ impl<T> Settler<T> {
                                 taken.room = waiting.room;
                                 self.consumer.in_flight.resume(place);
                             }
-                            // Another worker's by now, or gone.
+                            // It belongs to another worker by now, or was deleted.
                             None => self.consumer.in_flight.release([place]),
                         }
                     }
-                    // Once the dispatcher has ended, so has this.
+                    // If the dispatcher has ended, so has this task.
                     let _ = self.again.send(taken);
                 }
                 Err(error) => {
@@ -345,7 +348,7 @@ impl<T> Settler<T> {
         }
     }
 
-    /// Says what is still being worked on, so that others leave it alone.
+    /// Renews entries in progress, so that other workers do not take them over.
     async fn renew(&mut self) {
         let places = self
             .consumer
@@ -363,8 +366,9 @@ impl<T> Settler<T> {
         }
     }
 
-    /// Entries that another worker has taken over: what waits is theirs to try. What a handler is at
-    /// goes on, and its acknowledgement counts.
+    /// Forgets entries that another worker has taken over: their retries belong to that worker.
+    ///
+    /// A handler that is running goes on, and its acknowledgement counts.
     fn let_go(&mut self, lost: &[Place]) {
         if lost.is_empty() {
             return;
@@ -386,7 +390,7 @@ impl<T> Settler<T> {
     }
 }
 
-/// Gives the room of settled entries back, together: each time the semaphore is locked.
+/// Releases the room of settled entries together, because each release locks the semaphore.
 fn make_room(settled: Vec<Holding>) {
     let mut rooms = settled.into_iter().filter_map(|holding| holding.room);
     if let Some(mut all) = rooms.next() {

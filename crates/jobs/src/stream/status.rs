@@ -1,4 +1,4 @@
-//! Where a worker and its group stand: counted here, asked of Redis, shown as metrics.
+//! The state of a worker and its group: counted here, queried from Redis, and shown as metrics.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use seawall_client::error::{Error, Result};
 
 use super::producer::Core;
 
-/// What a worker did since it started.
+/// Counts of a worker since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {
@@ -21,17 +21,17 @@ pub struct Counts {
     pub retried: u64,
     /// Entries that were parked.
     pub dead_letters: u64,
-    /// Entries that were taken over from others, or from an earlier run of this worker.
+    /// Entries that were taken over from other workers, or from an earlier run of this worker.
     pub taken_over: u64,
 }
 
-/// Where a worker stands.
+/// State of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Each of its streams.
+    /// State of each of its streams.
     pub streams: Vec<StreamStatus>,
-    /// What this worker did.
+    /// Counts of this worker.
     pub counts: Counts,
     /// Entries that it is working on.
     pub in_hand: usize,
@@ -39,26 +39,27 @@ pub struct Status {
     pub waiting: usize,
 }
 
-/// Where a group stands on one stream.
+/// State of a group on one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamStatus {
     /// The stream's name.
     pub stream: String,
-    /// Entries in the stream, settled ones included.
+    /// Entries in the stream, including settled ones.
     pub length: u64,
-    /// Entries that the group has not been delivered; unknown before Redis 7.0, and after entries
-    /// were deleted from the middle.
+    /// Entries that were not delivered to the group yet.
+    ///
+    /// Unknown before Redis 7.0, and after entries were deleted from the middle of the stream.
     pub lag: Option<u64>,
-    /// Entries that were delivered and not settled, by all workers.
+    /// Entries that were delivered to any worker and not settled.
     pub pending: u64,
-    /// Workers that the group knows, dead ones included.
+    /// Workers that the group knows, including dead ones.
     pub consumers: u64,
     /// Dead letters.
     pub dead_letters: u64,
 }
 
-/// Asks Redis.
+/// Queries Redis.
 pub(super) async fn ask<T>(stream: &Core<T>, group: &str) -> Result<StreamStatus> {
     let key = || stream.key.clone();
     let commands = vec![
@@ -88,7 +89,7 @@ pub(super) async fn ask<T>(stream: &Core<T>, group: &str) -> Result<StreamStatus
     Ok(status)
 }
 
-/// What `XINFO GROUPS` says about this group; `None` when there is no such group, or no stream yet.
+/// Returns the group's part of `XINFO GROUPS`, or `None` if the group or the stream does not exist.
 pub(super) fn find_group(
     groups: Result<Value>,
     group: &str,
@@ -156,7 +157,7 @@ impl Meter {
         }
     }
 
-    /// Shows what Redis said of a stream.
+    /// Sets the gauges of a stream from its status.
     pub(super) fn show(&self, status: &StreamStatus) {
         let set = |name: &'static str, value: u64| {
             let labels = [("group", self.group.clone()), ("stream", status.stream.clone())];

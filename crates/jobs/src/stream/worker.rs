@@ -1,4 +1,4 @@
-//! A running worker: put together, asked, and taken apart in order.
+//! A running worker: its start, its status, and its shutdown in order.
 
 use std::{fmt, num::NonZero, sync::Arc};
 
@@ -24,29 +24,31 @@ use super::{
     status::{self, Counts, Meter, Status, StreamStatus},
 };
 
-/// A worker at work. Dropping it stops it in the background; [`Worker::stop`] waits for the end.
+/// A running worker.
+///
+/// Dropping it stops it in the background; [`Worker::stop`] waits until it has stopped.
 #[must_use = "a worker that is dropped stops"]
 pub struct Worker {
     stop: watch::Sender<bool>,
-    /// Turns true when handlers are not waited for.
+    /// Becomes `true` when the worker must not wait for handlers.
     cut: watch::Sender<bool>,
     ended: watch::Receiver<Option<Drained>>,
     posts: Vec<Arc<dyn Standing>>,
     meter: Arc<Meter>,
 }
 
-/// How a worker ended.
+/// Outcome of [`Worker::stop`] and [`Worker::abandon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Drained {
-    /// Everything that it had in hand is settled.
+    /// Everything that was in flight is settled.
     Clean,
-    /// So many entries were not finished or wait for another attempt: they stay pending, for the next
-    /// run under the same name or for other workers.
+    /// This many entries were not finished or wait for another attempt. They stay pending, for the
+    /// next run under the same name or for other workers.
     Pending(usize),
 }
 
-/// What can be asked of a post, whatever its payloads are.
+/// The status of a group of streams, independent of its payload type.
 trait Standing: Send + Sync {
     fn streams(&self) -> BoxFuture<'_, Result<Vec<StreamStatus>>>;
     fn in_hand(&self) -> (usize, usize);
@@ -65,7 +67,7 @@ impl<T: Send + 'static> Standing for GroupConsumer<T> {
     }
 }
 
-/// The tasks of one post.
+/// The tasks of one group of streams.
 struct Tasks<T> {
     consumer: Arc<GroupConsumer<T>>,
     reader: JoinHandle<()>,
@@ -121,13 +123,13 @@ impl Worker {
         worker
     }
 
-    /// Stops reading, finishes what is in hand (no longer than the drain limit), acknowledges, ends.
+    /// Stops reading, waits for entries in flight up to the drain timeout, acknowledges, and ends.
     pub async fn stop(self) -> Drained {
         self.end().await
     }
 
-    /// Ends at once: handlers are dropped where they stand, and what they had stays pending, as if the
-    /// process had died.
+    /// Ends at once: handlers are dropped at their current await point, and their entries stay
+    /// pending, as if the process had died.
     pub async fn abandon(self) -> Drained {
         self.cut.send_replace(true);
         self.end().await
@@ -137,17 +139,17 @@ impl Worker {
         self.stop.send_replace(true);
         let mut ended = self.ended.clone();
         let drained = ended.wait_for(Option::is_some).await.ok().and_then(|drained| *drained);
-        // The runtime is gone when nobody can say: nothing was settled after that.
+        // An error means that the runtime is gone: nothing was settled after that.
         drained.unwrap_or(Drained::Pending(0))
     }
 
-    /// What this worker did so far.
+    /// Returns the counts of this worker since it started.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.meter.counts()
     }
 
-    /// Where this worker and its group stand: lag, pending, parked.
+    /// Returns the state of this worker and its group: lag, pending entries, dead letters.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -164,7 +166,7 @@ impl Worker {
     }
 }
 
-/// Which streams one connection can read.
+/// Groups the streams that one connection can read.
 fn together<T>(handle: &Handle, streams: Vec<Stream<T>>) -> Vec<Vec<Stream<T>>> {
     if handle.client().topology() != Topology::Cluster {
         return vec![streams];
@@ -226,7 +228,7 @@ async fn asked_to_stop(stop: &watch::Sender<bool>, mut stopping: watch::Receiver
     stop.send_replace(true);
 }
 
-/// Takes the worker apart: readers first, then handlers, then what settles.
+/// Shuts the worker down: readers first, then handlers, then the settlers.
 async fn drain<T>(
     mut tasks: Vec<Tasks<T>>,
     settings: &Settings,
@@ -241,7 +243,7 @@ async fn drain<T>(
             tasks.consumer.in_flight.idle().await;
         }
     };
-    // A worker that was dropped cannot be cut off any more.
+    // A worker that was dropped can no longer be abandoned.
     let cut = async {
         if cut_off.wait_for(|cut| *cut).await.is_err() {
             std::future::pending::<()>().await;
@@ -267,7 +269,7 @@ async fn drain<T>(
         let (active, waiting) = tasks.consumer.in_flight.count();
         left += active + waiting;
         if active + waiting == 0 {
-            // What was shown last may be of a time when there was still something to do.
+            // The gauges may still show a time when there was work left.
             tasks.consumer.show().await;
         }
         if settings.passing

@@ -1,7 +1,7 @@
-//! Which generation answers: one hash in Redis, remembered in the process.
+//! Which generation is in use: one hash in Redis, cached in the process.
 //!
-//! What is remembered may be old. Nothing rests on it: a part that is gone or marked says so, and the
-//! hash is read again.
+//! The cached copy may be outdated. Correctness does not depend on it: a missing or marked part
+//! reveals that, and the hash is read again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,11 +25,11 @@ pub(super) struct Generation {
 /// The hash, as it was read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Control {
-    /// Which one answers; none before the first build.
+    /// The generation in use; none before the first build.
     pub(super) current: Option<Generation>,
-    /// Which one is being built.
+    /// The generation that is being built.
     pub(super) next: Option<Generation>,
-    /// Which one is being taken away.
+    /// The generation that is being removed.
     pub(super) old: Option<Generation>,
 }
 
@@ -49,13 +49,13 @@ impl Control {
         })
     }
 
-    /// Everything that takes additions.
+    /// Returns all generations that keys are added to.
     pub(super) fn all(&self) -> impl Iterator<Item = Generation> {
         [self.current, self.next, self.old].into_iter().flatten()
     }
 }
 
-/// Where a filter's keys are, and what is known of its hash.
+/// The keys of a filter, and the cached copy of its hash.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) handle: Handle,
@@ -82,7 +82,7 @@ impl Place {
         (0..generation.shape.parts).map(|part| self.part(generation, part)).collect()
     }
 
-    /// What is known; read when nothing is.
+    /// Returns the cached hash; reads it if there is none.
     pub(super) async fn control(&self) -> Result<Arc<Control>> {
         match self.known.load_full() {
             Some(known) if known.current.is_some() => Ok(known),

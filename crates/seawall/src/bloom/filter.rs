@@ -1,4 +1,4 @@
-//! Adding and asking.
+//! Adding and querying keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,17 +24,19 @@ use super::{
 
 /// Keys in one script: each sets or reads up to 32 bits.
 const KEYS_AT_ONCE: usize = 100;
-/// Scripts in one pipeline: what a server works off in a moment.
+/// Scripts in one pipeline: few enough for a server to finish quickly.
 const CALLS_AT_ONCE: usize = 8;
-/// How often what is known of the generations may turn out old in one call.
+/// How often the cached generations may turn out to be outdated in one call.
 const ROUNDS: usize = 8;
 
 static SET: Script = Script::new(include_str!("script/set.lua"));
 static GET: Script = Script::new(include_str!("script/get.lua"));
 
 impl<K: KeyPart> Bloom<K> {
-    /// Begins a Bloom filter for so many keys. All who use the name may say another number: it counts
-    /// when a generation is created.
+    /// Returns a builder for a Bloom filter for `expected` keys.
+    ///
+    /// Processes that use the same name may pass different numbers: the number is used only when a
+    /// generation is created.
     #[must_use]
     pub fn builder(handle: &Handle, name: impl Into<String>, expected: u64) -> BloomBuilder<K> {
         BloomBuilder {
@@ -58,7 +60,8 @@ pub struct BloomBuilder<K> {
 }
 
 impl<K: KeyPart> BloomBuilder<K> {
-    /// Which part of keys that were never added may pass; 0.01 without it (1.2 bytes a key).
+    /// Sets the share of absent keys that may be reported as possible. Default: 0.01 (1.2 bytes per
+    /// key).
     #[must_use]
     pub fn false_positives(mut self, part: f64) -> Self {
         self.false_positives = part;
@@ -68,7 +71,7 @@ impl<K: KeyPart> BloomBuilder<K> {
     /// Builds the handle; nothing is sent.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense.
+    /// [`Error::Invalid`] names the setting that is out of range.
     pub fn build(self) -> Result<Bloom<K>> {
         let shape = Shape::new(self.expected, self.false_positives)?;
         let over_full =
@@ -86,7 +89,7 @@ impl<K: KeyPart> BloomBuilder<K> {
     }
 }
 
-/// A Bloom filter in Redis; a cheap clone.
+/// A Bloom filter in Redis; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -97,7 +100,7 @@ impl<K: KeyPart> BloomBuilder<K> {
 /// assert_eq!(shops.contains(&7).await?, Answer::Possible, "never built, so it denies nothing");
 ///
 /// let _ = shops.rebuild(10_000, |sink: BloomSink<u64>| async move {
-///     // In real life: page through the primary keys of a table.
+///     // In production: page through the primary keys of a table.
 ///     sink.add_many(&(1..=100).collect::<Vec<_>>()).await
 /// }).await?;
 /// assert_eq!(shops.contains(&7).await?, Answer::Possible);
@@ -113,45 +116,46 @@ pub(super) struct Inner {
     pub(super) place: Place,
     pub(super) shape: Shape,
     pub(super) false_positives: f64,
-    /// The generation of which it was said that it is too full.
+    /// The last generation for which a warning said that it is too full.
     warned: AtomicU64,
     over_full: metrics::Counter,
 }
 
-/// What a filter says of a key.
+/// Outcome of [`Bloom::contains`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Answer {
-    /// It was never added.
+    /// The key was never added.
     Absent,
-    /// It may have been added; or there is no filter that could tell.
+    /// The key may have been added, or there is no filter that could tell.
     Possible,
 }
 
-/// What adding a key came to.
+/// Outcome of [`Bloom::add`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a filter that was never built takes no keys"]
 pub enum Insert {
-    /// It was not there.
+    /// The key was not in the filter.
     New,
-    /// It was there, or others together set all of its bits.
+    /// The key was in the filter, or other keys together had set all of its bits.
     Known,
     /// There is no filter: it was never built, or Redis has lost it.
     Unbuilt,
 }
 
 impl<K: KeyPart> Bloom<K> {
-    /// Adds a key; write the source first. One round trip, two now and then while it is rebuilt. May
-    /// be repeated.
+    /// Adds a key; write the source first.
+    ///
+    /// It takes one round trip, and sometimes two during a rebuild. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer: it may be in some generations.
+    /// If Redis does not answer: the key may have been added to some generations.
     pub async fn add(&self, key: &K) -> Result<Insert> {
         let mut inserted = self.add_bytes(&[key.to_key()?]).await?;
         inserted.pop().ok_or_else(|| Error::unexpected("no answer for a key"))
     }
 
-    /// Adds many keys, in pipelines: an answer for each, in order. May be repeated.
+    /// Adds many keys in pipelines, and returns an outcome for each, in order. Safe to retry.
     ///
     /// # Errors
     /// As [`Bloom::add`], for some of them.
@@ -164,16 +168,16 @@ impl<K: KeyPart> Bloom<K> {
         Ok(inserted)
     }
 
-    /// Asks for a key, in one round trip.
+    /// Queries a key in one round trip.
     ///
     /// # Errors
-    /// When Redis does not answer: let the key pass.
+    /// If Redis does not answer: the caller should treat the key as possible.
     pub async fn contains(&self, key: &K) -> Result<Answer> {
         let answers = self.contains_bytes(&[key.to_key()?]).await?;
         answers.first().copied().ok_or_else(|| Error::unexpected("no answer for a key"))
     }
 
-    /// Asks for many keys, in pipelines: an answer for each, in order.
+    /// Queries many keys in pipelines, and returns an answer for each, in order.
     ///
     /// # Errors
     /// As [`Bloom::contains`].
@@ -227,7 +231,8 @@ impl<K: KeyPart> Bloom<K> {
             if wanted.is_empty() {
                 break;
             }
-            // The generation that answers comes last: who sees the key there can rely on the others.
+            // The current generation comes last: a key that is there is in the other generations,
+            // too.
             let mut stale = false;
             for generation in wanted.into_iter().rev() {
                 let set = self.inner.set(generation, keys).await?;
@@ -246,12 +251,12 @@ impl<K: KeyPart> Bloom<K> {
     }
 }
 
-/// What adding keys to one generation came to.
+/// Outcome of adding keys to one generation.
 pub(super) struct Set {
     inserted: Vec<Insert>,
     /// The next generations that its parts name.
     marks: BTreeSet<u64>,
-    /// Whether all parts were there.
+    /// Whether all parts existed.
     pub(super) complete: bool,
 }
 
@@ -281,7 +286,7 @@ impl Inner {
         Ok(set)
     }
 
-    /// Runs a script on the parts that these keys lie in; each reply with the places of its keys.
+    /// Runs a script on the parts of these keys; returns each reply with the indexes of its keys.
     async fn run(
         &self,
         script: &'static Script,
@@ -316,9 +321,9 @@ impl Inner {
         Ok(replies)
     }
 
-    /// Says once for each generation that it holds more than it was made for.
+    /// Warns once per generation if it holds more keys than it was sized for.
     fn watch_growth(&self, generation: Generation, count: u64) {
-        // Parts are never quite equal: the hash spreads keys by chance.
+        // Some slack: the hash does not spread keys quite evenly over the parts.
         let most = generation.shape.expected_in_part();
         if count > most + most / 20 + 64
             && self.warned.fetch_max(generation.number, Ordering::Relaxed) < generation.number

@@ -1,4 +1,4 @@
-//! A Bloom filter in Redis: says of a key that it was never added, or that it may have been.
+//! A Bloom filter in Redis: tells that a key was never added, or that it may have been added.
 //!
 //! ```text
 //! bloom:{NAME}            hash     which generation answers, which one is being built, their shapes
@@ -10,30 +10,31 @@
 //!   └──────┴────────┴───────────────────┴────────────────┴─────────┴───────────
 //! ```
 //!
-//! A key's hash chooses a part, and all of its bits lie in that part: adding and asking is one script
-//! on one key, parts lie on different primaries of a Cluster, and many keys at once are one pipeline
-//! a server.
+//! A key's hash selects a part, and all of its bits are in that part. So adding or querying a key
+//! is one script on one key, parts can be on different primaries of a Cluster, and many keys at
+//! once take one pipeline per server.
 //!
-//! **Rebuilt without a gap.** A Bloom filter cannot forget, so it is built anew from the source now
-//! and then, while it is in use. The one rule is that nothing which was added is ever denied:
+//! **Rebuilt while in use.** A Bloom filter cannot remove keys, so it is regularly rebuilt from the
+//! source, while it is in use. The one rule is that a key that was added is never reported absent:
 //!
-//! 1. A generation is created beside the one in use. Then every part in use gets a mark that names
-//!    it. Only then is the source read.
-//! 2. Whoever adds to a marked part learns of the new generation by the reply, and adds there too
-//!    before answering. So what was added before the mark is in the source (write that first), and
-//!    what is added after it is in both.
-//! 3. One field of the hash is flipped. Adding goes on in both until the old parts are gone: a process
-//!    that has not noticed yet asks parts that are complete, or finds none and looks at the hash.
+//! 1. A new generation is created beside the one in use. Then every part in use gets a mark that
+//!    names the new generation. Only then is the source read.
+//! 2. A process that adds to a marked part learns of the new generation from the reply, and adds
+//!    there, too, before it returns. So a key that was added before the mark is in the source
+//!    (callers write the source first), and a key that is added after it is in both generations.
+//! 3. One field of the hash is switched. Keys are added to both generations until the old parts are
+//!    gone. A process that has not noticed the switch queries parts that are complete, or finds
+//!    none and reads the hash.
 //!
-//! Generations are numbered by the server's clock, so that a number is never used again, even when the
-//! hash was lost and a process still remembers what it said.
+//! Generations are numbered by the server's clock. So a number is never used again, even if the
+//! hash was lost and a process still remembers what it contained.
 //!
-//! A part that is missing although it should be there (evicted, lost) denies nothing: everything may
-//! be, until a rebuild. A filter that was never built denies nothing either.
+//! If a part is missing (evicted or lost), none of its keys is reported absent until a rebuild. The
+//! same holds for a filter that was never built.
 //!
-//! How it relates to the cache's filter ([`KeyFilter`](seawall_cache::KeyFilter)): that one lives in
-//! each process, answers in nanoseconds and is kept up by the cache's messages. This one is shared,
-//! costs a round trip, needs no cache and survives restarts. They hash with the same function.
+//! Difference from the cache's filter ([`KeyFilter`](seawall_cache::KeyFilter)): that one is in
+//! each process, answers in nanoseconds and is updated by the cache's messages. This one is shared,
+//! costs a round trip, needs no cache and survives restarts. Both use the same hash function.
 
 mod control;
 mod filter;

@@ -1,4 +1,5 @@
-//! Creating a filter, and building it anew while it is in use; see the module for why no key is lost.
+//! Creates a filter, and rebuilds it while it is in use; the module docs explain why no key is
+//! lost.
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -18,9 +19,9 @@ use super::{
     shape::Shape,
 };
 
-/// How long a build may go without a sign of life before another may begin.
+/// How long a build may go without extending its lease before another may begin.
 const LEASE: Duration = Duration::from_secs(60);
-/// Commands in one pipeline over parts.
+/// Commands over parts in one pipeline.
 const PARTS_AT_ONCE: usize = 64;
 /// Keys of a sink's call that are sent together.
 const KEYS_AT_ONCE: usize = 5000;
@@ -30,42 +31,44 @@ static TURN: Script = Script::new(include_str!("script/turn.lua"));
 static CREATE: Script = Script::new(include_str!("script/create.lua"));
 static MARK: Script = Script::new(include_str!("script/mark.lua"));
 
-/// What a rebuild came to.
+/// Outcome of [`Bloom::rebuild`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "somebody else may be building"]
 pub enum Rebuild {
-    /// The new generation answers.
+    /// The new generation is in use.
     Done {
-        /// Its number.
+        /// Number of the generation.
         generation: u64,
     },
-    /// Somebody else is building.
+    /// Another build is in progress.
     Busy {
-        /// When that one has failed, if it gives no sign of life.
+        /// Time after which that build's lease expires, if it is not extended.
         retry_after: Duration,
     },
-    /// It took too long without a key being added, or Redis lost a part: the old one still answers.
+    /// The lease expired because no key was added for too long, or Redis lost a part. The old
+    /// generation stays in use.
     Lost,
 }
 
-/// What creating an empty filter came to.
+/// Outcome of [`Bloom::create`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "somebody else may be building"]
 pub enum Created {
-    /// It is there and empty.
+    /// The filter exists and is empty.
     Created,
-    /// There was one.
+    /// A filter already existed.
     Already,
-    /// Somebody else is building it.
+    /// Another build is in progress.
     Busy,
 }
 
 impl<K: KeyPart> Bloom<K> {
-    /// Creates an empty filter where there is none: right when nothing exists yet. Where something
-    /// does, [`Bloom::rebuild`] it.
+    /// Creates an empty filter if there is none: correct if the source has no keys yet.
+    ///
+    /// If the source has keys, use [`Bloom::rebuild`].
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn create(&self) -> Result<Created> {
         let none = |_: BloomSink<K>| async { Ok::<_, Error>(()) };
         match self.generation("create", self.inner.shape, none).await? {
@@ -75,15 +78,16 @@ impl<K: KeyPart> Bloom<K> {
         }
     }
 
-    /// Builds the filter anew for so many keys, from a closure that streams all of them, while the
-    /// old one answers.
+    /// Rebuilds the filter for `expected` keys, from a closure that streams all of them.
+    ///
+    /// The old filter answers meanwhile.
     ///
     /// # Errors
-    /// When Redis does not answer, or what `stream` says as [`Error::Source`]: the old one still
-    /// answers.
+    /// If Redis does not answer, or [`Error::Source`] with the error of `stream`: the old filter
+    /// stays in use.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the old one in use; another build can begin a minute later.
+    /// Dropping the future leaves the old filter in use; another build can begin a minute later.
     pub async fn rebuild<F, Fut, E>(&self, expected: u64, stream: F) -> Result<Rebuild>
     where
         F: FnOnce(BloomSink<K>) -> Fut,
@@ -122,8 +126,9 @@ impl<K: KeyPart> Bloom<K> {
         let build = Build { inner, token, generation: Generation { number, shape } };
         let built = build.run(&Control::read(&before)?, stream).await;
         if !matches!(built, Ok(Rebuild::Done { .. })) {
-            // Best effort: what stays is taken away by the next build. If it is not ours to abandon,
-            // the flip may have happened and its reply been lost: then these parts answer.
+            // Best effort: the next build removes what remains. If this build cannot be abandoned,
+            // the switch may have happened although its reply was lost: then these parts are in
+            // use.
             if let Ok(true) = build.turn("abandon").await {
                 let _ = inner.unlink(build.generation).await;
             }
@@ -133,7 +138,7 @@ impl<K: KeyPart> Bloom<K> {
     }
 }
 
-/// One build under way.
+/// A build in progress.
 struct Build<'a> {
     inner: &'a Arc<Inner>,
     token: String,
@@ -148,7 +153,7 @@ impl Build<'_> {
         Fut: Future<Output = Result<(), E>>,
         E: fmt::Display,
     {
-        // What builds that failed have left.
+        // Parts that failed builds have left.
         for stale in [before.next, before.old].into_iter().flatten() {
             self.inner.unlink(stale).await?;
         }
@@ -228,7 +233,7 @@ impl Inner {
     }
 }
 
-/// Where the source's keys go while a filter is built; a cheap clone.
+/// Receives the source's keys while a filter is built; cheap to clone.
 pub struct BloomSink<K> {
     inner: Arc<Inner>,
     token: Arc<str>,
@@ -250,10 +255,10 @@ impl<K: KeyPart> BloomSink<K> {
         }
     }
 
-    /// Adds keys that exist; a few thousand at a time are best.
+    /// Adds keys that exist; pass a few thousand at a time.
     ///
     /// # Errors
-    /// When Redis does not answer, or the build was lost to another one.
+    /// If Redis does not answer, or another build has taken over.
     pub async fn add_many(&self, keys: &[K]) -> Result<()> {
         for slice in keys.chunks(KEYS_AT_ONCE) {
             let slice: Vec<_> = slice.iter().map(KeyPart::to_key).collect::<Result<_>>()?;

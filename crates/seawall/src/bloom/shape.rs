@@ -1,7 +1,7 @@
-//! How large a filter is, and where a key's bits are.
+//! The size of a filter, and the positions of a key's bits.
 //!
-//! Both are part of what lies in Redis: processes of different versions share a filter, so the hash
-//! (XXH3, whose output is fixed) and the walk below never change under the magic `SWB1`.
+//! Both are part of the format in Redis. Processes of different versions share a filter, so the
+//! hash (XXH3, whose output is fixed) and the walk below never change under the magic `SWB1`.
 
 use std::{fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Bits before those of the filter.
 pub(super) const HEADER_BITS: u64 = 256;
-/// Bits of a filter's part: with its header 512 KB.
+/// Most bits of one part: 512 KB with its header.
 const MAX_PART_BITS: u64 = 512 * 1024 * 8 - HEADER_BITS;
 /// Most parts: 2 GB.
 const MAX_PARTS: u64 = 4096;
@@ -21,15 +21,15 @@ const MAX_HASHES: u32 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) parts: u32,
-    /// Of one part.
+    /// Bits of one part.
     pub(super) bits: u64,
-    /// Of one key.
+    /// Bits of one key.
     pub(super) hashes: u32,
-    /// For how many keys it was made.
+    /// Number of keys that it is sized for.
     pub(super) expected: u64,
 }
 
-/// Where a key's bits are: the part, and where the walk through it begins and how it steps.
+/// Position of a key's bits: the part, and the start and step of the walk through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spot {
     pub(super) part: u32,
@@ -38,7 +38,7 @@ pub(super) struct Spot {
 }
 
 impl Shape {
-    /// The smallest that holds so many keys at this rate of false positives.
+    /// Returns the smallest shape for this number of keys and this rate of false positives.
     pub(super) fn new(expected: u64, false_positives: f64) -> Result<Self> {
         if expected == 0 {
             return Err(Error::Invalid("bloom: expected is 0, nothing would fit".into()));
@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// How many keys each part was made for.
+    /// Returns the number of keys that each part is sized for.
     pub(super) fn expected_in_part(&self) -> u64 {
         self.expected.div_ceil(u64::from(self.parts))
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_same_for_ever() {
-        // The published value of XXH3 for no bytes at all.
+        // The published value of XXH3 for an empty input.
         assert_eq!(xxh3_128_with_seed(b"", 0), 0x99aa_06d3_0147_98d8_6001_c324_468d_497f);
         let shape = Shape::new(10_000_000, 0.01).unwrap();
         assert_eq!(shape.spot(b"42"), Spot { part: 17, start: 3236897169, step: 303549224 });

@@ -1,36 +1,37 @@
-//! How a filter stands: what it holds, how full it is, what it would let pass.
+//! The state of a filter: its keys, how full it is, and its rate of false positives.
 
 use redis::cmd;
 use seawall_client::{KeyPart, error::Result};
 
 use super::{Bloom, control::Generation, shape::HEADER_BITS};
 
-/// Parts that are looked at in one pipeline: BITCOUNT reads each of them whole.
+/// Parts that are read in one pipeline: BITCOUNT reads all of a part.
 const PARTS_AT_ONCE: usize = 8;
 
-/// How a filter stands.
+/// State of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BloomStatus {
-    /// Rises with every build; 0 when there is none.
+    /// Number of the generation, which rises with every build; 0 if there is none.
     pub generation: u64,
-    /// Whether another one is being built.
+    /// Whether another generation is being built.
     pub rebuilding: bool,
-    /// For how many keys it was made.
+    /// Number of keys that it is sized for.
     pub expected: u64,
-    /// How many keys were new when they were added; a few less than the truth.
+    /// Number of keys that were new when they were added; slightly less than the true number.
     pub items: u64,
-    /// In how many keys its bits lie.
+    /// Number of Redis keys that hold its bits.
     pub parts: u32,
-    /// How many of them are missing: then nothing of theirs is denied.
+    /// Number of missing parts; keys of a missing part are never reported absent.
     pub missing_parts: u32,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Which part of absent keys pass, measured by the bits that are set.
+    /// Share of absent keys that are reported as possible, measured by the bits that are set.
     pub false_positives: f64,
 }
 
 impl BloomStatus {
-    /// Whether it holds more keys than it was made for, and lets more pass than was asked for.
+    /// Returns `true` if it holds more keys than it is sized for; its rate of false positives is
+    /// then higher than configured.
     #[must_use]
     pub fn is_over_full(&self) -> bool {
         self.items > self.expected
@@ -38,10 +39,10 @@ impl BloomStatus {
 }
 
 impl<K: KeyPart> Bloom<K> {
-    /// How the filter stands. Reads all of its bits on the server, a few parts at a time.
+    /// Returns the state of the filter. Reads all of its bits on the server, a few parts at a time.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn status(&self) -> Result<BloomStatus> {
         let place = &self.inner.place;
         let control = place.refresh().await?;
@@ -75,14 +76,14 @@ impl<K: KeyPart> Bloom<K> {
                 }
             }
         }
-        // Each key asks one part, all parts alike.
+        // Each key reads one part, and all parts are equally likely.
         status.false_positives = passing / f64::from(current.shape.parts);
         metrics::gauge!("seawall_bloom_false_positive_ratio", "filter" => place.name.clone())
             .set(status.false_positives);
         Ok(status)
     }
 
-    /// Items and bits that are set of these parts.
+    /// Returns the items and the set bits of these parts.
     async fn look(&self, parts: &[Vec<u8>]) -> Result<Vec<Option<(u64, u64)>>> {
         let mut commands = Vec::with_capacity(2 * parts.len());
         for key in parts {
@@ -106,7 +107,7 @@ impl<K: KeyPart> Bloom<K> {
     }
 }
 
-/// Which part of absent keys a part with so many bits set lets pass.
+/// Returns the share of absent keys that pass in a part with this number of set bits.
 fn chance(generation: Generation, ones: u64) -> f64 {
     let density = ones as f64 / generation.shape.bits as f64;
     density.powi(i32::try_from(generation.shape.hashes).unwrap_or(i32::MAX))

@@ -2,11 +2,11 @@
 
 const MILLIS_A_DAY: i64 = 86_400_000;
 
-/// The day of a time in milliseconds since the Unix epoch.
+/// Returns the day of a time in milliseconds since the Unix epoch.
 pub(super) fn day(unix_millis: i64) -> String {
     let mut left = unix_millis.max(0) / MILLIS_A_DAY;
     let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    // Whole cycles of 400 years first, so that the walk below is short.
+    // Whole cycles of 400 years first, so that the loop below is short.
     let mut year = 1970 + left / 146_097 * 400;
     left %= 146_097;
     while left >= 365 + i64::from(leap(year)) {

@@ -1,4 +1,4 @@
-//! The id itself: a positive 64-bit number that survives JSON.
+//! The id: a positive 64-bit number that survives JSON.
 //!
 //! JavaScript and many JSON parsers read numbers as doubles and round beyond 2^53; these ids are
 //! larger. So they are written as strings, and read from strings or numbers.
@@ -16,7 +16,7 @@ use seawall_client::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// 2022-01-01 00:00 UTC, as a Unix time: what the time in an id counts from.
+/// The epoch of the time in an id: 2022-01-01 00:00 UTC, as a Unix time.
 pub const EPOCH_SECONDS: u64 = 1_640_995_200;
 
 /// A unique 64-bit id whose sign bit is 0.
@@ -32,13 +32,13 @@ pub const EPOCH_SECONDS: u64 = 1_640_995_200;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u64);
 
-/// What an id of [`Ids`](super::Ids) is made of.
+/// The parts of an id of [`Ids`](super::Ids).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdParts {
     /// The second at which its segment was taken, by the server's clock.
     pub time: SystemTime,
-    /// Its place within that second.
+    /// Sequence number within that second.
     pub sequence: u32,
 }
 
@@ -49,19 +49,19 @@ impl Id {
         Id(bits & i64::MAX as u64)
     }
 
-    /// The number, as databases have it.
+    /// Returns the number as a signed integer, the type that databases use.
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         self.0.cast_signed()
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// Takes it apart as an id of [`Ids`](super::Ids).
+    /// Decodes it as an id of [`Ids`](super::Ids).
     #[must_use]
     pub fn decode(self) -> IdParts {
         IdParts {

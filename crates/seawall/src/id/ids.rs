@@ -1,15 +1,15 @@
-//! Ids from Redis: taken in segments, fetched ahead.
+//! Ids from Redis: taken in segments, fetched ahead of need.
 //!
-//! Redis keeps one *mark* for a name, the first id that is free, and moves it on by a segment at a
-//! time. The mark is never behind the server's clock: the sequence begins at the fraction of the
-//! second, as if time itself counted in 2^-32 s. That is the floor outside the counter: when the
-//! mark is lost (an older snapshot, a fail-over that lost writes, FLUSHALL), the next segment begins
-//! at the present time, and everything that was handed out before lies behind it. A plain counter
-//! would begin again and repeat what it gave in the same second.
+//! Redis keeps one *mark* per name, the first free id, and advances it by a segment at a time. The
+//! mark is never behind the server's clock: the sequence begins at the fraction of the second, as
+//! if time counted in units of 2^-32 s. So uniqueness does not depend on the counter alone: if the
+//! mark is lost (an older snapshot, a fail-over that lost writes, FLUSHALL), the next segment
+//! begins at the current time, which is after everything that was handed out before. A plain
+//! counter would restart and repeat the ids of the same second.
 //!
-//! A fetch whose reply was lost left a gap and nothing else; fetching again is always safe.
+//! A fetch whose reply was lost only leaves a gap; fetching again is always safe.
 //!
-//! Deliberately absent: ids without gaps. Those need a transaction with what they number.
+//! Deliberately absent: ids without gaps. Those need a transaction with the rows that they number.
 
 use std::{
     fmt,
@@ -34,19 +34,19 @@ use super::{
 
 static SEGMENT: Script = Script::new(include_str!("segment.lua"));
 
-/// Largest segment that may be asked for.
+/// Largest segment that may be requested.
 const MAX_SEGMENT: u64 = 1 << 20;
-/// A fetch is tried so often before those who wait are told.
+/// Attempts of a fetch before the waiting callers get the error.
 const FETCH_ATTEMPTS: u32 = 2;
-/// After this long the time alone is far beyond any mark.
+/// Lifetime of the mark: after this time the clock alone is far beyond any mark.
 const MARK_SECONDS: u64 = 2 * 86_400;
 /// How long the counts of past days can be read.
 const DAY_COUNT_SECONDS: u64 = 8 * 86_400;
 
-/// Ids of one name; a cheap clone.
+/// Ids of one name; cheap to clone.
 ///
-/// Ids of one `Ids` and its clones rise strictly in the order of the calls; ids of different ones
-/// are unique, and rise with the time of their segments.
+/// Ids of one `Ids` and its clones rise strictly in the order of the calls. Ids of different
+/// instances are unique, and rise with the time of their segments.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -74,7 +74,7 @@ struct Inner {
 }
 
 impl Ids {
-    /// Begins ids of a name, such as `order`; names are independent of each other.
+    /// Returns a builder for ids with a name, such as `order`; names are independent of each other.
     #[must_use]
     pub fn builder(handle: &Handle, name: impl Into<String>) -> IdsBuilder {
         IdsBuilder {
@@ -98,33 +98,36 @@ pub struct IdsBuilder {
 }
 
 impl IdsBuilder {
-    /// The smallest segment, and the one to begin with; 64 without it. Segments then grow and shrink
-    /// so that one lasts about a second.
+    /// Sets the smallest segment, which is also the first one. Default: 64.
+    ///
+    /// Segments then grow and shrink so that one lasts about a second.
     #[must_use]
     pub fn smallest_segment(mut self, ids: u64) -> Self {
         self.smallest = ids;
         self
     }
 
-    /// The largest segment; 65,536 without it.
+    /// Sets the largest segment. Default: 65,536.
     #[must_use]
     pub fn largest_segment(mut self, ids: u64) -> Self {
         self.largest = ids;
         self
     }
 
-    /// How far the time in an id may lie behind the time at which it was handed out; 10 s without
-    /// it. A segment that is older is put aside and used only while Redis is away.
+    /// Sets how far the time in an id may be behind the time at which it is handed out. Default: 10
+    /// seconds.
+    ///
+    /// An older segment is put aside and used only while Redis is unavailable.
     #[must_use]
     pub fn freshness(mut self, limit: Duration) -> Self {
         self.freshness = limit;
         self
     }
 
-    /// Builds it; nothing is fetched yet.
+    /// Builds the ids; nothing is fetched yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense.
+    /// [`Error::Invalid`] names the setting that is out of range.
     pub fn build(self) -> Result<Ids> {
         let (smallest, largest) = (self.smallest, self.largest);
         if smallest == 0 || smallest > largest || largest > MAX_SEGMENT {
@@ -155,14 +158,14 @@ impl IdsBuilder {
 }
 
 impl Ids {
-    /// The next id; usually without a round trip.
+    /// Returns the next id, usually without a round trip.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when nothing is in hand and Redis cannot be reached;
-    /// [`Error::Refused`] when it answers with an error.
+    /// [`Error::Unavailable`] if no id is left in this process and Redis cannot be reached;
+    /// [`Error::Refused`] if Redis answers with an error.
     ///
     /// # Cancel safety
-    /// Nothing is lost but perhaps one id: the fetch goes on by itself, and others are served.
+    /// At most one id is lost: the fetch goes on in the background, and other callers are served.
     pub async fn next(&self) -> Result<Id> {
         let now = self.inner.handle.clock().now();
         let (taken, order) = self.inner.supply().next(now);
@@ -177,8 +180,10 @@ impl Ids {
         Ok(id)
     }
 
-    /// How many ids all processes together have taken today (by the server's day, UTC), those in
-    /// hand included.
+    /// Returns the number of ids that all processes together have taken today (by the server's day,
+    /// UTC).
+    ///
+    /// Ids that processes have fetched and not handed out yet are included.
     ///
     /// # Errors
     /// As [`Client::query`](seawall_client::Client::query).
@@ -189,7 +194,7 @@ impl Ids {
         Ok(taken.unwrap_or(0))
     }
 
-    /// Waits for one's turn: those who came before are served before.
+    /// Waits in line: callers are served in the order in which they arrived.
     #[tracing::instrument(level = "debug", name = "id", skip_all, fields(name = %self.inner.name))]
     async fn wait(&self, place: oneshot::Receiver<Result<Id>>) -> Result<Id> {
         place.await.unwrap_or(Err(Error::Closed))
@@ -201,7 +206,7 @@ impl Inner {
         self.supply.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries an order out, in the background: it outlives whoever wanted it.
+    /// Runs a fetch in the background: it goes on if the caller that needed it is dropped.
     fn fetch(self: &Arc<Self>, order: Order) {
         let mut delivery = Delivery { inner: Arc::clone(self), segment: None };
         self.handle.spawn(async move {
@@ -215,7 +220,8 @@ impl Inner {
         loop {
             match self.ask(order).await {
                 Err(error) if error.is_outage() && attempt < FETCH_ATTEMPTS => attempt += 1,
-                // No id came of it, whatever happened over there: to the caller that is "not sent".
+                // The caller got no id, whatever happened on the server: for the caller that is
+                // "not sent".
                 Err(Error::Indeterminate { cause, .. }) => return Err(Error::Unavailable(cause)),
                 result => return result,
             }
@@ -248,7 +254,7 @@ impl Inner {
     }
 }
 
-/// The end of a fetch, which is reported whatever becomes of its task.
+/// The end of a fetch, which is reported even if its task is dropped.
 struct Delivery {
     inner: Arc<Inner>,
     segment: Option<Result<Segment>>,

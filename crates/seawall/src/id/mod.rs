@@ -1,8 +1,8 @@
-//! Ids: 64-bit numbers that are unique everywhere and rise with time.
+//! Ids: 64-bit numbers that are globally unique and rise with time.
 //!
-//! [`Ids`] take theirs from Redis in segments, so that most of them cost no round trip; a process
-//! needs no number of its own. [`Snowflake`] needs no Redis, but each process needs a worker number
-//! that no other has. What is promised, and what is not: `docs/ids.md`.
+//! [`Ids`] are taken from Redis in segments, so that most of them cost no round trip; a process
+//! needs no worker number. [`Snowflake`] needs no Redis, but each process needs a worker number
+//! that no other process has. `docs/ids.md` says what is guaranteed and what is not.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {

@@ -1,18 +1,18 @@
--- Takes a run of ids that nobody else gets, at or after the present time.
+-- Takes a run of ids, at or after the current time, that no other caller gets.
 --
 -- KEYS[1]  the mark: "SECOND SEQUENCE", the first id that is still free
--- KEYS[2]  how many ids were taken on this day
+-- KEYS[2]  number of ids taken on this day
 -- ARGV[1]  epoch     Unix second that the ids count from
--- ARGV[2]  count     how many ids
+-- ARGV[2]  count     number of ids
 -- ARGV[3]  second    \ the first id after everything that the caller ever got;
--- ARGV[4]  sequence  / 0 0 when it has none
+-- ARGV[4]  sequence  / 0 0 if it has none
 -- ARGV[5]  lifetime of the mark, seconds
 -- ARGV[6]  lifetime of the day's count, seconds
 -- Returns  {second, sequence} of the first id; the others follow in the same second
 --
 -- Atomic because two callers that read the same mark would take the same ids. The mark is never
--- behind the server's time (the sequence begins at the fraction of the second), so that losing it
--- brings no id back: what was taken before lies behind the time that it is now.
+-- behind the server's time (the sequence begins at the fraction of the second). So losing it
+-- repeats no id: all ids taken before are behind the current time.
 
 local SEQUENCES = 4294967296
 
@@ -37,8 +37,8 @@ if held then
   end
   not_before(tonumber(held_second), tonumber(held_sequence))
 end
--- What the caller has and this server does not know of, because writes were lost. No margin is
--- added to it: ids ahead of the clock are the ones that the clock cannot protect.
+-- Ids that the caller has and this server does not know of, because writes were lost. No margin is
+-- added: the clock cannot protect ids that are ahead of it.
 not_before(tonumber(ARGV[3]), tonumber(ARGV[4]))
 
 if sequence + count > SEQUENCES then

@@ -1,9 +1,10 @@
 //! Ids without Redis: time, a worker number, and a sequence.
 //!
-//! The time is that of the machine, but never goes back: it is the later of the wall clock and of
-//! what the monotonic clock has counted since the start. All state is one atomic number, the last
-//! `milliseconds · 4096 + sequence` that was given away; taking one is "the next, or the present
-//! time, whichever is larger". Who gets a place in a millisecond that is still to come waits for it.
+//! The time is that of the machine, but never goes back: it is the later of the wall clock and the
+//! time that the monotonic clock has counted since the start. All state is one atomic number, the
+//! last `milliseconds · 4096 + sequence` that was handed out. Taking an id is "the next number, or
+//! the current time, whichever is larger". A caller that gets a number in a future millisecond
+//! waits for that millisecond.
 
 use std::{
     fmt,
@@ -24,7 +25,7 @@ const SEQUENCE_BITS: u32 = 12;
 const MAX_WORKER: u16 = (1 << WORKER_BITS) - 1;
 const MAX_MILLIS: u64 = (1 << 41) - 1;
 
-/// Makes ids without Redis; a cheap clone. No two processes may have the same worker number.
+/// Generates ids without Redis; cheap to clone. No two processes may have the same worker number.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -50,28 +51,28 @@ struct Inner {
     last: AtomicU64,
 }
 
-/// What a snowflake is made of.
+/// The parts of a snowflake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnowflakeParts {
-    /// The millisecond of its making.
+    /// The millisecond at which it was generated.
     pub time: SystemTime,
-    /// Who made it.
+    /// Worker number of the process that generated it.
     pub worker: u16,
-    /// Its place within the millisecond.
+    /// Sequence number within the millisecond.
     pub sequence: u16,
 }
 
 impl Snowflake {
-    /// A maker with this worker number, 0 to 1023.
+    /// Creates a generator with this worker number, 0 to 1023.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number outside of that.
+    /// [`Error::Invalid`] if the number is out of range.
     pub fn new(worker: u16) -> Result<Self> {
         Self::with_clock(worker, Clock::system())
     }
 
-    /// The same on a clock of one's own.
+    /// Like [`Snowflake::new`], with an explicit clock.
     ///
     /// # Errors
     /// As [`Snowflake::new`].
@@ -101,8 +102,10 @@ impl Snowflake {
         Ok(Snowflake { inner: Arc::new(inner) })
     }
 
-    /// Goes on after this id: for a process that knows the last id of its predecessor, and does not
-    /// trust the wall clock in between.
+    /// Continues after this id.
+    ///
+    /// For a process that knows the last id of its predecessor, and does not trust the wall clock
+    /// in between.
     #[must_use]
     pub fn after(self, last: Id) -> Self {
         let bits = last.as_u64();
@@ -112,14 +115,14 @@ impl Snowflake {
         self
     }
 
-    /// The next id; larger than all before. Waits only when the 4096 ids of a millisecond are used
-    /// up.
+    /// Returns the next id, larger than all before. Waits only if the 4096 ids of a millisecond are
+    /// used up.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the machine's clock is outside the 69 years of the ids.
+    /// [`Error::Unavailable`] if the machine's clock is outside the 69 years of the ids.
     ///
     /// # Cancel safety
-    /// An id whose time was waited for is lost; nothing else.
+    /// An id whose time the caller was waiting for is lost; nothing else.
     pub async fn next(&self) -> Result<Id> {
         let inner = &*self.inner;
         let place = inner.take_place();
@@ -138,7 +141,7 @@ impl Snowflake {
         Ok(Id::from_bits(bits | sequence))
     }
 
-    /// Takes a snowflake apart.
+    /// Decodes a snowflake.
     #[must_use]
     pub fn decode(id: Id) -> SnowflakeParts {
         let bits = id.as_u64();
@@ -152,7 +155,7 @@ impl Snowflake {
 }
 
 impl Inner {
-    /// Milliseconds since the epoch; never less than before.
+    /// Returns milliseconds since the epoch; never less than before.
     fn millis(&self) -> u64 {
         let counted = self.clock.now().since(self.started_at).as_millis();
         let counted = self.started_millis + u64::try_from(counted).unwrap_or(u64::MAX >> 1);
@@ -163,7 +166,7 @@ impl Inner {
         let now = self.millis().min(MAX_MILLIS + 1) << SEQUENCE_BITS;
         let take = |last: u64| Some((last + 1).max(now));
         let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        // The closure never declines, so both arms hold the number before.
+        // The closure never returns `None`, so both arms hold the previous number.
         let (Ok(last) | Err(last)) = last;
         (last + 1).max(now)
     }

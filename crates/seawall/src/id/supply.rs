@@ -1,9 +1,9 @@
-//! What is in hand: the segment in use, the one fetched ahead, and how much to fetch next.
+//! The ids in this process: the segment in use, the one fetched ahead, and how much to fetch next.
 //!
 //! Plain state without I/O. Invariants: segments are used in the order in which they were fetched,
-//! and each begins at or after `floor`, the end of the one before: ids rise strictly. While somebody
-//! waits, nothing usable is in hand and a fetch is under way: what it brings is handed to those who
-//! wait, in the order in which they came, so that nobody who comes later is quicker.
+//! and each begins at or after `floor`, the end of the one before, so ids rise strictly. While a
+//! caller waits, there is no usable id and a fetch is in progress. The fetched ids go to the
+//! waiting callers in the order in which they arrived, so that no later caller overtakes them.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 
 use super::{ident::Id, segment::Segment};
 
-/// What a segment should last for.
+/// Time that a segment should last.
 const LASTING: Duration = Duration::from_secs(1);
-/// After a fetch that failed, the next one ahead of need waits this long.
+/// Delay after a failed fetch before the next one ahead of need.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -28,19 +28,19 @@ pub(super) struct Supply {
     largest: u64,
     freshness: Duration,
     fetching: bool,
-    /// Those who wait, the first one first; who went away is passed over.
+    /// Waiting callers, in order of arrival; callers that were dropped are skipped.
     line: VecDeque<oneshot::Sender<Result<Id>>>,
     retry_at: Moment,
 }
 
-/// An id, or a place in the line of those who wait for one.
+/// An id, or a place in the line of waiting callers.
 #[derive(Debug)]
 pub(super) enum Taken {
     Now(Id),
     Later(oneshot::Receiver<Result<Id>>),
 }
 
-/// What a fetch has to ask for.
+/// The request of a fetch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
     pub(super) count: u64,
@@ -63,7 +63,7 @@ impl Supply {
         }
     }
 
-    /// What a caller gets, and the fetch that this makes necessary; the caller carries it out.
+    /// Returns an id or a place in line, and the fetch that the caller must run, if one is needed.
     pub(super) fn next(&mut self, now: Moment) -> (Taken, Option<Order>) {
         match self.take(now) {
             Some(id) => (Taken::Now(id), self.order_ahead(now)),
@@ -75,7 +75,7 @@ impl Supply {
         }
     }
 
-    /// The next id, unless there is none or all in hand are too old.
+    /// Returns the next id, unless there is none or all are too old.
     fn take(&mut self, now: Moment) -> Option<Id> {
         let fresh = |segment: &Segment| now.since(segment.asked) < self.freshness;
         match &self.current {
@@ -90,7 +90,7 @@ impl Supply {
         self.current.as_mut()?.take()
     }
 
-    /// The next id, however old.
+    /// Returns the next id, however old.
     fn take_any(&mut self) -> Option<Id> {
         if self.current.as_ref().is_none_or(Segment::is_spent) {
             self.current = self.spare.take();
@@ -98,13 +98,13 @@ impl Supply {
         self.current.as_mut()?.take()
     }
 
-    /// Begins a fetch when the segment in use runs low; the caller carries it out.
+    /// Starts a fetch if the segment in use runs low; the caller must run it.
     fn order_ahead(&mut self, now: Moment) -> Option<Order> {
         let low = self.current.as_ref().is_none_or(Segment::is_low);
         (low && self.spare.is_none() && now >= self.retry_at).then(|| self.order()).flatten()
     }
 
-    /// Begins a fetch because somebody waits; none while one is under way.
+    /// Starts a fetch because a caller waits; returns `None` while one is in progress.
     fn order(&mut self) -> Option<Order> {
         if self.fetching {
             return None;
@@ -114,7 +114,8 @@ impl Supply {
         Some(Order { count, floor: self.floor })
     }
 
-    /// Ends a fetch and serves those who wait; another one when it was not enough for them.
+    /// Ends a fetch and serves waiting callers; returns another fetch if it was not enough for
+    /// them.
     pub(super) fn fetched(&mut self, segment: Segment, now: Moment) -> Option<Order> {
         self.fetching = false;
         self.floor = segment.end();
@@ -132,9 +133,9 @@ impl Supply {
             if place.is_closed() {
                 continue;
             }
-            // Nothing newer than what was just fetched is to be had, however long it took.
+            // Nothing is newer than what was just fetched, however long the fetch took.
             match self.take(now).or_else(|| self.take_any()) {
-                // Lost if its caller went away at this very moment.
+                // The id is lost if its caller was dropped at this very moment.
                 Some(id) => drop(place.send(Ok(id))),
                 None => {
                     self.line.push_front(place);
@@ -145,8 +146,9 @@ impl Supply {
         None
     }
 
-    /// Ends a fetch that brought nothing, and tells those who wait. Old ids are better than none, and
-    /// unique all the same.
+    /// Ends a fetch that failed, and answers the waiting callers.
+    ///
+    /// Old ids are better than none, and still unique.
     pub(super) fn failed(&mut self, error: &Error, now: Moment) {
         self.fetching = false;
         self.retry_at = now + RETRY_PAUSE;
@@ -158,7 +160,7 @@ impl Supply {
         }
     }
 
-    /// Doubles what is used up too quickly, halves what lasts too long.
+    /// Doubles the size if a segment is used up too quickly, halves it if one lasts too long.
     fn adapt(&mut self, lasted: Duration) {
         if lasted < LASTING / 2 {
             self.size = (self.size * 2).min(self.largest);
@@ -197,7 +199,7 @@ mod tests {
         }
         assert_eq!(counts.last(), Some(&64), "{counts:?}");
         assert!(fetches < 60, "{fetches}");
-        // An hour of silence: what is in hand is too old, and only an outage brings it out.
+        // After an idle hour: all ids are too old, and only an outage makes them usable.
         assert_eq!(supply.take(at(3_600_000)), None);
         assert!(supply.take_any() > last);
     }
@@ -242,7 +244,8 @@ mod tests {
             let more = supply.fetched(Segment::new(first, 2, at(0)), at(0));
             assert_eq!(more.map(|order| order.count), Some(2), "somebody waits still");
             if first == 100 {
-                // Who comes now does not get what is fetched for those who were here before.
+                // A caller that arrives now does not get the ids that are fetched for the earlier
+                // ones.
                 places.push(waits(&mut supply).0);
             }
             got.extend(places.iter_mut().filter_map(|place| place.try_recv().ok()));

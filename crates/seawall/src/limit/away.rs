@@ -1,8 +1,9 @@
-//! Whether Redis is thought to be away: then nobody waits for it, except one now and then who looks.
+//! Tracks Redis availability. During an outage checks skip Redis; one probe per interval checks for
+//! recovery.
 //!
-//! Smaller than a breaker on purpose: a limiter always has an answer of its own, so a single failure
-//! is enough to stop asking for a moment, and a single answer is enough to ask again. On a Cluster
-//! this is kept for each node, so that one that is away concerns its own subjects only.
+//! Simpler than a breaker on purpose: a limiter can always decide locally, so a single failure is
+//! enough to skip Redis for a moment, and a single answer is enough to ask it again. On a Cluster
+//! this is tracked per node, so that an unavailable node affects its own subjects only.
 
 use std::{
     sync::{
@@ -17,12 +18,12 @@ use seawall_resilience::clock::Moment;
 
 use super::silence::Silence;
 
-/// How long nobody asks after a failure.
+/// How long checks skip Redis after a failure.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
-/// Nodes of a Cluster that are told apart; beyond that, some share their fate.
+/// Nodes of a Cluster that are tracked separately; with more nodes, some share one state.
 const PARTS: usize = 64;
 
-/// The servers, each of which can be away on its own.
+/// The servers, each of which can be unavailable on its own.
 #[derive(Debug)]
 pub(super) struct Parts([Away; PARTS]);
 
@@ -31,13 +32,13 @@ impl Parts {
         Parts(std::array::from_fn(|_| Away::default()))
     }
 
-    /// The server that has this key.
+    /// Returns the state of the server that has this key.
     pub(super) fn of(&self, client: &Client, key: &[u8]) -> &Away {
         &self.0[client.node_number(key) as usize % PARTS]
     }
 }
 
-/// When a server may be asked again, and who waits for it.
+/// When a server may be asked again, and the checks that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Away {
     /// 0 while it answers.
@@ -46,14 +47,14 @@ pub(super) struct Away {
 }
 
 impl Away {
-    /// True when Redis is to be asked: it is there, or it is this caller's turn to look.
+    /// Returns `true` if the caller may ask Redis: it is available, or this caller is the probe.
     pub(super) fn may_ask(&self, now: Moment) -> bool {
         let until = self.until.load(Ordering::Acquire);
         if until == 0 {
             return true;
         }
-        // Whoever moves the time on is the one who looks; should it be dropped on the way, the next
-        // one looks a pause later.
+        // The caller whose exchange succeeds is the probe. If it is dropped on the way, another
+        // caller probes one pause later.
         until <= now.as_nanos()
             && self
                 .until
@@ -61,12 +62,12 @@ impl Away {
                 .is_ok()
     }
 
-    /// Redis answered. True when it had been away.
+    /// Records that Redis answered. Returns `true` if it had been unavailable.
     pub(super) fn answered(&self) -> bool {
         self.until.load(Ordering::Relaxed) != 0 && self.until.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Redis did not answer. True when that is news.
+    /// Records that Redis did not answer. Returns `true` if it had been available.
     pub(super) fn failed(&self, now: Moment) -> bool {
         self.until.swap(mark(now), Ordering::AcqRel) == 0
     }

@@ -9,21 +9,23 @@ use seawall_client::{
 
 use super::{Limiter, policy::Policy};
 
-/// What a limiter does while Redis is away. Nothing of it is open.
+/// What a limiter does while Redis is unavailable. None of the choices lets everything pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WhenAway {
-    /// A local limiter with this process's share of the limit.
+    /// A local limiter with this process's share of the limit decides.
     #[default]
     LocalShare,
     /// Everything is refused: for logins and purchases.
     Refuse,
-    /// [`Error::Unavailable`], for those who want to tell "too often" from "not now".
+    /// Returns [`Error::Unavailable`], for callers that distinguish "too often" from "not now".
     Fail,
 }
 
 impl Limiter {
-    /// Begins a limiter: its name is part of its keys, its policy a [`Rate`](super::Rate) or a
+    /// Returns a builder for a limiter.
+    ///
+    /// The name is part of its keys; the policy is a [`Rate`](super::Rate) or a
     /// [`Window`](super::Window). All processes that use the name must use the same policy.
     #[must_use]
     pub fn builder(
@@ -60,59 +62,64 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// How many processes share the limit; 1 without it. When Redis is away each of them allows this
-    /// part of it, but at least one at a time.
+    /// Sets the number of processes that share the limit. Default: 1.
+    ///
+    /// While Redis is unavailable each of them allows this share of the limit, but at least one at
+    /// a time.
     #[must_use]
     pub fn instances(mut self, count: u32) -> Self {
         self.instances = count;
         self
     }
 
-    /// Never asks Redis: the limit (or its share, see [`LimiterBuilder::instances`]) holds in this
-    /// process.
+    /// Never asks Redis: the limit (or its share, see [`LimiterBuilder::instances`]) applies to
+    /// this process alone.
     #[must_use]
     pub fn local(mut self) -> Self {
         self.local = true;
         self
     }
 
-    /// What happens while Redis is away; the local share without it.
+    /// Sets what happens while Redis is unavailable. Default: [`WhenAway::LocalShare`].
     #[must_use]
     pub fn when_away(mut self, choice: WhenAway) -> Self {
         self.when_away = choice;
         self
     }
 
-    /// How long Redis may be silent before checks are decided here. Default: 250 ms. While Redis answers
-    /// other checks, one that is behind in this process waits for its answer, until the response time-out
-    /// of the handle.
+    /// Sets how long Redis may be silent before checks are decided locally. Default: 250 ms.
+    ///
+    /// If Redis answers other checks and only this process is slow, a check waits for its answer up
+    /// to the response timeout of the handle.
     #[must_use]
     pub fn patience(mut self, limit: Duration) -> Self {
         self.patience = limit;
         self
     }
 
-    /// Asks Redis each time, also about subjects that it refused a moment ago. Without this a
-    /// refusal is remembered for as long as Redis said that it holds: [`Limiter::forget`] in another
-    /// process then takes that long to be noticed here.
+    /// Asks Redis each time, even about subjects that it refused a moment ago.
+    ///
+    /// By default a refusal is remembered for as long as Redis said that it holds. Then a
+    /// [`Limiter::forget`] in another process takes that long to have an effect here.
     #[must_use]
     pub fn ask_always(mut self) -> Self {
         self.remember = false;
         self
     }
 
-    /// For how many subjects this process keeps a meter; 65,536 without it. Subjects beyond that
-    /// share one while Redis is away.
+    /// Sets the number of subjects for which this process keeps a meter. Default: 65,536.
+    ///
+    /// Subjects beyond that share one meter while Redis is unavailable.
     #[must_use]
     pub fn subjects(mut self, count: usize) -> Self {
         self.subjects = count;
         self
     }
 
-    /// Builds it.
+    /// Builds the limiter.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense.
+    /// [`Error::Invalid`] names the setting that is out of range.
     pub fn build(self) -> Result<Limiter> {
         let whole = self.policy.algorithm(1)?;
         let share = self.policy.algorithm(self.instances)?;

@@ -1,8 +1,8 @@
-//! What a limiter answers: an outcome, not an error.
+//! The decision of a limiter: an outcome, not an error.
 
 use std::time::Duration;
 
-/// Whether something may happen now.
+/// Outcome of [`Limiter::check`](super::Limiter::check).
 ///
 /// ```
 /// use std::time::Duration;
@@ -15,28 +15,28 @@ use std::time::Duration;
 #[must_use = "a limit that nobody looks at limits nothing"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// It may happen, and was charged.
+    /// Allowed, and charged.
     Allowed {
-        /// How much more would be allowed right now.
+        /// Cost that is still allowed right now.
         remaining: u64,
-        /// How long until everything is allowed again, if nothing more happens.
+        /// Time until the full limit is available again, if nothing more is charged.
         reset: Duration,
     },
-    /// It may not, and was not charged.
+    /// Refused, and not charged.
     Limited {
-        /// How long until it may, if nobody else is quicker.
+        /// Time until the same check may be allowed, if no other check is charged first.
         retry_after: Duration,
     },
 }
 
 impl Decision {
-    /// True when it may happen.
+    /// Returns `true` if the check was allowed.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self, Decision::Allowed { .. })
     }
 
-    /// How long to wait, when it may not happen now.
+    /// Returns how long to wait, if the check was refused.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

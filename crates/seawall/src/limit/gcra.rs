@@ -1,12 +1,12 @@
 //! GCRA: a rate with a burst, from one meter and no timers.
 //!
-//! The generic cell rate algorithm has two equal forms. The better known one keeps the *theoretical
-//! arrival time* of the next cell. This one keeps a level that drains steadily and the time at which
-//! it was read (the leaky bucket as a meter): `arrival time = time + level / count`. It is chosen
-//! because it is exact in whole numbers: one unit of cost adds `period`, a microsecond drains
-//! `count`, and 3 a second do not turn into an interval of 333,333 µs. And when the server's clock
-//! steps back, a level can go on from the new time, where an arrival time would lie in the future
-//! for as long as the step was.
+//! The generic cell rate algorithm has two equivalent forms. The better known one keeps the
+//! *theoretical arrival time* of the next cell. This one keeps a level that drains steadily and the
+//! time at which it was read (the leaky bucket as a meter): `arrival time = time + level / count`.
+//! It is chosen because it is exact in whole numbers: one unit of cost adds `period`, a microsecond
+//! drains `count`, and 3 a second do not turn into an interval of 333,333 µs. And when the server's
+//! clock steps back, a level continues from the new time, whereas an arrival time would be in the
+//! future for as long as the step.
 //!
 //! Invariant: `level ≤ burst · period ≤ 2^52`.
 
@@ -22,15 +22,15 @@ static CHECK: Script = Script::new(include_str!("gcra.lua"));
 /// A rate in lowest terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gcra {
-    /// What drains in a microsecond.
+    /// Level that drains in a microsecond.
     count: u64,
-    /// What one unit of cost adds.
+    /// Level that one unit of cost adds.
     period: u64,
-    /// How many units fit.
+    /// Units of cost that fit.
     pub(super) burst: u64,
 }
 
-/// How full a meter was, and when.
+/// The level of a meter, and the time at which it was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Meter {
     time: u64,
@@ -38,7 +38,7 @@ pub(super) struct Meter {
 }
 
 impl Gcra {
-    /// `count` in `period_micros`, divided among `instances`.
+    /// Creates a rate of `count` in `period_micros`, divided among `instances`.
     pub(super) fn new(count: u64, period_micros: u64, burst: u64, instances: u64) -> Result<Self> {
         if count == 0 || burst == 0 {
             return Err(Error::Invalid(
@@ -61,16 +61,16 @@ impl Gcra {
         Ok(Gcra { count, period, burst })
     }
 
-    /// The script's call for this rate.
+    /// Returns the script call for this rate.
     pub(super) fn call(&self, key: &[u8], cost: u64) -> ScriptInvocation {
         CHECK.on(&[key]).arg(self.count).arg(self.period).arg(self.burst).arg(cost)
     }
 
-    /// Charges `cost` if there is room; what the script does, on a meter in memory.
+    /// Charges `cost` if there is room: does what the script does, on a meter in memory.
     pub(super) fn check(&self, meter: &mut Meter, now: u64, cost: u64) -> Decision {
         let level = self.level(meter, now);
         let capacity = self.burst * self.period;
-        // Saturating is exact enough: it is beyond the capacity in any case.
+        // Saturating is exact enough: the result is beyond the capacity in any case.
         let wanted = level.saturating_add(cost.saturating_mul(self.period));
         if wanted > capacity {
             return Decision::limited((wanted - capacity).div_ceil(self.count));
@@ -79,13 +79,13 @@ impl Gcra {
         Decision::allowed((capacity - wanted) / self.period, wanted.div_ceil(self.count))
     }
 
-    /// Charges what happened elsewhere, as far as there is room.
+    /// Charges a cost that was admitted elsewhere, as far as there is room.
     pub(super) fn charge(&self, meter: &mut Meter, now: u64, cost: u64) {
         let level = self.level(meter, now).saturating_add(cost.saturating_mul(self.period));
         *meter = Meter { time: now, level: level.min(self.burst * self.period) };
     }
 
-    /// The time at which the meter is empty, and means the same as none.
+    /// Returns the time at which the meter is empty, which is equivalent to no meter.
     pub(super) fn idle_at(&self, meter: &Meter) -> u64 {
         meter.time.saturating_add(meter.level.div_ceil(self.count))
     }

@@ -1,8 +1,10 @@
-//! A layer for tower and axum: answers 429 to what is over the limit, and says how things stand.
+//! A layer for tower and axum: answers requests over the limit with 429, and reports the limit's
+//! state.
 //!
-//! Every answer carries `RateLimit-Policy` and `RateLimit` as the IETF's draft (httpapi, RateLimit
-//! header fields) writes them; a refusal also `Retry-After`, which everybody understands. A subject
-//! that cannot be a key is 400; a limiter that was shut down is 503. Nothing passes unchecked.
+//! Every response has the headers `RateLimit-Policy` and `RateLimit` of the IETF draft (httpapi,
+//! RateLimit header fields). A refusal also has `Retry-After`, which all clients understand. A
+//! subject that cannot be a key is answered with 400; a limiter that was shut down with 503.
+//! Nothing passes unchecked.
 
 use std::{
     pin::Pin,
@@ -23,7 +25,7 @@ use super::{Decision, Limiter};
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Limits requests by a subject that is read from their head.
+/// Limits requests by a subject that is read from the request head.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -43,7 +45,7 @@ pub struct LimitLayer<F> {
     gate: Gate<F>,
 }
 
-/// The service that [`LimitLayer`] makes.
+/// The service that [`LimitLayer`] creates.
 #[derive(Debug, Clone)]
 pub struct Limit<S, F> {
     inner: S,
@@ -60,9 +62,11 @@ struct Gate<F> {
 }
 
 impl<F> LimitLayer<F> {
-    /// A layer that charges 1 for each request to the subject that the closure reads from its head.
+    /// Creates a layer that charges 1 for each request to the subject that the closure reads from
+    /// its head.
     ///
-    /// Take an address only from a proxy that you trust; a header that clients can set is no subject.
+    /// Take an address only from a proxy that you trust; a header that clients can set is not a
+    /// safe subject.
     pub fn new<K>(limiter: Limiter, subject: F) -> Self
     where
         F: Fn(&request::Parts) -> K,
@@ -75,10 +79,10 @@ impl<F> LimitLayer<F> {
         LimitLayer { gate: Gate { limiter, subject, cost: 1, policy, label } }
     }
 
-    /// What each request costs; 1 without it.
+    /// Sets the cost of each request. Default: 1.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the limiter never allows that much.
+    /// [`Error::Invalid`] if the limiter never allows that much.
     pub fn cost(mut self, cost: u64) -> Result<Self> {
         let most = self.gate.limiter.policy().most();
         if cost > most {
@@ -117,7 +121,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // The service that was polled ready is the one to call; the clone has not been asked.
+        // The service that was polled ready must be called; the clone was not polled.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let (head, body) = request.into_parts();
@@ -170,7 +174,7 @@ fn say(headers: &mut HeaderMap, policy: HeaderValue, label: &str, remaining: u64
     }
 }
 
-/// The name as a string of a structured field: quoted, printable ASCII only.
+/// Returns the name as a string of a structured field: quoted, printable ASCII only.
 fn label(name: &str) -> String {
     let plain = |c: char| if matches!(c, ' '..='~') && c != '"' && c != '\\' { c } else { '_' };
     let name: String = name.chars().map(plain).collect();

@@ -1,14 +1,15 @@
-//! The limiter: Redis decides, and this process knows what to do without it.
+//! The limiter: Redis decides, and this process decides if Redis is unavailable.
 //!
-//! The way of one check: a refusal that Redis gave before and that still holds → Redis, unless it is
+//! Order of one check: a refusal that Redis gave before and that still holds → Redis, unless it is
 //! silent for longer than the patience → the local share.
 //!
-//! A process that is behind with its own work waits for its answers, or refuses when they take longer than
-//! the connection waits; it never falls back on its share, because Redis goes on admitting what was sent.
+//! If this process is slow itself, a check waits for its answer, or is refused if the answer takes
+//! longer than the connection waits. It never falls back to the local share, because Redis goes on
+//! admitting the checks that were sent.
 //!
-//! A check is sent once and never again: when its reply is lost it may have been charged in Redis,
-//! and the local share decides instead. So one call charges at most once in Redis and at most once
-//! locally, and is admitted at most once.
+//! A check is sent only once: if its reply is lost it may have been charged in Redis, and the local
+//! share decides instead. So one call charges at most once in Redis and at most once locally, and
+//! is admitted at most once.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -29,7 +30,7 @@ use super::{
     policy::{Algorithm, Policy},
 };
 
-/// Limits subjects; a cheap clone. See the [module](super) for an example.
+/// Limits subjects; cheap to clone. See the [module](super) for an example.
 #[derive(Clone)]
 pub struct Limiter {
     inner: Arc<Inner>,
@@ -61,12 +62,12 @@ struct Outcomes {
     limited: Counter,
     /// Refused without a round trip.
     remembered: Counter,
-    /// Decided here because Redis was away.
+    /// Decided locally because Redis was unavailable.
     stood_in: Counter,
 }
 
 impl Limiter {
-    /// Puts it together; the settings have been checked.
+    /// Creates the limiter from settings that were checked.
     pub(super) fn new(
         settings: LimiterBuilder,
         mut key: Vec<u8>,
@@ -97,12 +98,13 @@ impl Limiter {
         Limiter { inner: Arc::new(inner) }
     }
 
-    /// Asks whether `subject` may do something of this cost now, and charges it if so. A cost of 0
-    /// looks without charging.
+    /// Checks whether `subject` may do something of this cost now, and charges it if so.
+    ///
+    /// A cost of 0 checks without charging.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge subject, or a cost that is never allowed. Redis being
-    /// away is no error: see [`WhenAway`].
+    /// [`Error::Invalid`] if the subject is empty or too long, or if the cost is never allowed. An
+    /// unavailable Redis is not an error: see [`WhenAway`].
     ///
     /// # Cancel safety
     /// A check that is dropped may have been charged.
@@ -111,10 +113,10 @@ impl Limiter {
         self.decide(&key, cost).await
     }
 
-    /// Forgets what a subject has used, as after a successful login.
+    /// Resets the usage of a subject, for example after a successful login.
     ///
     /// # Errors
-    /// As [`Client::send`]; this process has forgotten in any case.
+    /// As [`Client::send`]; this process has reset it in any case.
     pub async fn forget(&self, subject: &(impl KeyPart + ?Sized)) -> Result<()> {
         let key = self.key(subject)?;
         self.inner.local.forget(&key);
@@ -124,13 +126,13 @@ impl Limiter {
         Ok(())
     }
 
-    /// What is allowed.
+    /// Returns the policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.inner.policy
     }
 
-    /// The limiter's name.
+    /// Returns the limiter's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
@@ -179,10 +181,10 @@ impl Inner {
         };
         let pulse = || shared.client.pulse(key, false);
         let before = pulse();
-        // A connection that is gone, or another one, says nothing of the one that was waited for.
+        // A lost or replaced connection says nothing about the one that this check waited on.
         let others_were_answered =
             || pulse().zip(before).is_some_and(|(now, before)| now.goes_on_after(before));
-        // Boxed: callers nest this future in theirs, and the client's below it is deep.
+        // Boxed: callers nest this future in theirs, and the client's future below it is large.
         let reply = tokio::select! {
             biased;
             reply = Box::pin(self.ask(shared, key, cost)) => reply,
@@ -201,14 +203,14 @@ impl Inner {
                 Ok(decision)
             }
             Err(Error::Closed) => Err(Error::Closed),
-            // While this one waited for as long as the connection does.
+            // While this check waited for the full response timeout.
             Err(Error::Indeterminate { waited, .. })
                 if waited >= shared.client.response_timeout() && others_were_answered() =>
             {
                 tracing::debug!(limiter = %self.name, "refused: this process is behind");
                 self.behind(shared)
             }
-            // Away, full, or a key that is not ours: whatever it is, the limit holds.
+            // Unavailable, full, or a key of another type: in every case the limit holds.
             Err(error) => {
                 if away.failed(self.clock.now()) {
                     tracing::warn!(limiter = %self.name, %error, "deciding without Redis");
@@ -218,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// A decision when answers take too long because of this process: strict.
+    /// Decides strictly if answers take too long because this process is slow.
     fn behind(&self, shared: &Shared) -> Result<Decision> {
         match shared.when_away {
             WhenAway::LocalShare | WhenAway::Refuse => Ok(Decision::Limited { retry_after: PAUSE }),
@@ -241,8 +243,10 @@ impl Inner {
         }
     }
 
-    /// Remembers what Redis said to a question of that time: reckoned from before the round trip, a
-    /// remembered refusal never lasts longer than the real one.
+    /// Remembers the answer of Redis to a check of that time.
+    ///
+    /// The time is from before the round trip, so a remembered refusal never lasts longer than the
+    /// real one.
     fn note(&self, key: &[u8], cost: u64, decision: &Decision, now: u64) {
         match decision {
             Decision::Allowed { .. } if cost > 0 => self.local.charge(key, now, cost),

@@ -1,15 +1,16 @@
-//! The limiter's memory in this process: a meter for each subject that was seen lately.
+//! The limiter's memory in this process: a meter for each recent subject.
 //!
-//! It serves three ends: it is the whole limiter where there is no Redis, it stands in for Redis
-//! when that is away, and it remembers refusals so that a subject far over its limit costs no round
-//! trip. What Redis admits is charged here too, so that an outage does not begin with a full burst.
+//! It has three uses: it is the whole limiter where there is no Redis, it replaces Redis while that
+//! is unavailable, and it remembers refusals so that a subject far over its limit costs no round
+//! trip. Costs that Redis admits are charged here, too, so that an outage does not begin with a
+//! full burst.
 //!
-//! Bounded without ever being open: a meter may only be forgotten when it is empty, because then it
-//! means the same as none. When there is no room although nothing can be forgotten, the subjects
-//! that are left over share one meter.
+//! The memory is bounded and never fails open: a meter may only be removed when it is empty,
+//! because an empty meter is equivalent to none. If there is no room and nothing can be removed,
+//! the remaining subjects share one meter.
 //!
-//! Subjects are told apart by a seeded 128-bit hash; two that collided would share a meter, which
-//! is strict for both.
+//! Subjects are identified by a seeded 128-bit hash. Two subjects with the same hash would share a
+//! meter, which is strict for both.
 
 use std::{
     collections::HashMap,
@@ -21,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{decision::Decision, gcra::Meter, policy::Algorithm, window::Counts};
 
-/// Parts that are locked on their own.
+/// Parts with separate locks.
 const SHARDS: usize = 16;
 
 /// The meters of one limiter.
@@ -36,16 +37,16 @@ pub(super) struct Cells {
 #[derive(Debug, Default)]
 struct Shard {
     cells: HashMap<u128, Cell, BuildHasherDefault<Folded>>,
-    /// Shared by all that found no room.
+    /// Shared by all subjects that found no room.
     overflow: Cell,
-    /// Before this time there is nothing to forget.
+    /// Before this time there is nothing to remove.
     sweep_at: u64,
 }
 
 #[derive(Debug, Default)]
 struct Cell {
     state: State,
-    /// Redis refused `refused_cost` and said until when.
+    /// Redis refused `refused_cost` until this time.
     refused_until: u64,
     refused_cost: u64,
 }
@@ -59,7 +60,7 @@ enum State {
 }
 
 impl Cells {
-    /// Room for about `capacity` subjects.
+    /// Creates room for about `capacity` subjects.
     pub(super) fn new(algorithm: Algorithm, capacity: usize) -> Self {
         Cells {
             algorithm,
@@ -69,7 +70,7 @@ impl Cells {
         }
     }
 
-    /// Decides here alone.
+    /// Decides locally.
     pub(super) fn check(&self, subject: &[u8], now: u64, cost: u64) -> Decision {
         let hash = self.hash(subject);
         let mut shard = self.shard(hash);
@@ -81,7 +82,7 @@ impl Cells {
         cell.state.check(&self.algorithm, now, cost)
     }
 
-    /// Notes what Redis admitted.
+    /// Records a cost that Redis admitted.
     pub(super) fn charge(&self, subject: &[u8], now: u64, cost: u64) {
         let hash = self.hash(subject);
         let mut shard = self.shard(hash);
@@ -90,7 +91,7 @@ impl Cells {
         }
     }
 
-    /// Notes that Redis refused this cost for so long.
+    /// Records that Redis refused this cost for this long.
     pub(super) fn refuse(&self, subject: &[u8], now: u64, cost: u64, micros: u64) {
         let hash = self.hash(subject);
         let mut shard = self.shard(hash);
@@ -100,7 +101,8 @@ impl Cells {
         }
     }
 
-    /// How long Redis is known to refuse this cost: a use by others can only make it longer.
+    /// Returns how long Redis is known to refuse this cost; usage by others can only make it
+    /// longer.
     pub(super) fn known_refusal(&self, subject: &[u8], now: u64, cost: u64) -> Option<u64> {
         let hash = self.hash(subject);
         let shard = self.shard(hash);
@@ -109,7 +111,7 @@ impl Cells {
         known.then(|| cell.refused_until - now)
     }
 
-    /// Forgets a subject.
+    /// Removes a subject.
     pub(super) fn forget(&self, subject: &[u8]) {
         let hash = self.hash(subject);
         self.shard(hash).cells.remove(&hash);
@@ -120,14 +122,14 @@ impl Cells {
     }
 
     fn shard(&self, hash: u128) -> MutexGuard<'_, Shard> {
-        // The table below uses the low half of the hash.
+        // The hash map below uses the low half of the hash.
         let index = (hash >> 64) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Shard {
-    /// The subject's cell, if there is one or room for one.
+    /// Returns the subject's cell, if it exists or there is room for it.
     fn cell(
         &mut self,
         hash: u128,
@@ -139,7 +141,7 @@ impl Shard {
             if now < self.sweep_at {
                 return None;
             }
-            // One pass; the next one not before the first of the remaining cells is empty.
+            // One pass; the next one is due when the first of the remaining cells is empty.
             self.cells.retain(|_, cell| cell.idle_at(algorithm) > now);
             let first = self.cells.values().map(|cell| cell.idle_at(algorithm)).min();
             self.sweep_at = first.unwrap_or(now);
@@ -235,7 +237,7 @@ mod tests {
             let allowed = |s: &&[u8; 4]| cells.check(&s[..], now, 1).is_allowed();
             subjects.iter().filter(allowed).count()
         };
-        // One subject a shard, and two for those that share.
+        // One subject per shard, and two for those that share.
         assert_eq!(admitted(0), SHARDS * 3);
         assert_eq!(admitted(1), SHARDS);
         let held: usize = (0..SHARDS).map(|i| cells.shard((i as u128) << 64).cells.len()).sum();

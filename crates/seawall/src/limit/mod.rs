@@ -1,10 +1,11 @@
-//! Limits: so much, and no more, in all processes together.
+//! Limits: at most a given amount, over all processes together.
 //!
-//! A [`Limiter`] has a [`Policy`] and counts by *subject* (a user, an address, a phone number). Two
-//! policies: [`Rate`] is GCRA (a steady rate with a burst), [`Window`] is a hard count in any sliding
-//! window. Each check is one script in Redis on one key that expires by itself, in constant time and
-//! space, by the server's clock. When Redis is away a local limiter with a share of the limit takes
-//! over: a limit never fails open. Guarantees and their edges: `docs/limits.md`.
+//! A [`Limiter`] has a [`Policy`] and counts by *subject* (a user, an address, a phone number).
+//! There are two policies: [`Rate`] is GCRA (a steady rate with a burst), [`Window`] is a hard
+//! count in any sliding window. Each check is one script in Redis on one key that expires by
+//! itself, in constant time and space, by the server's clock. While Redis is unavailable a local
+//! limiter with a share of the limit takes over: a limit never fails open. Guarantees and their
+//! limits: `docs/limits.md`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -22,8 +23,8 @@
 //! # seawall.shutdown().await; Ok(()) }
 //! ```
 //!
-//! Deliberately absent: waiting for one's turn (a caller that can wait has [`Decision::Limited`]'s
-//! time), and a log of uses.
+//! Deliberately absent: waiting for a turn (a caller that can wait uses the time in
+//! [`Decision::Limited`]), and a log of uses.
 
 mod away;
 mod builder;

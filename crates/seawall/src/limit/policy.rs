@@ -1,7 +1,7 @@
 //! How much is allowed: a rate with a burst, or a count in a sliding window.
 //!
-//! What is written down here is checked once, when the limiter is built, and turned into whole
-//! numbers that both the scripts (Lua numbers are exact up to 2^53) and the local meters reckon with.
+//! A policy is checked once, when the limiter is built, and converted to whole numbers for both the
+//! scripts (Lua numbers are exact up to 2^53) and the local meters.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{gcra::Gcra, window::Slicing};
 /// Largest number that a script has to hold exactly, with room for one division.
 pub(super) const MAX_EXACT: u64 = 1 << 52;
 
-/// So many in a time, spread evenly, with a burst on top of it (GCRA).
+/// A count per period, spread evenly, with a burst on top of it (GCRA).
 ///
 /// In any stretch of time `t`, at most `burst + count · t / period` is allowed.
 ///
@@ -30,38 +30,39 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many in this period.
+    /// Allows `count` per `period`.
     #[must_use]
     pub const fn of(count: u64, period: Duration) -> Self {
         Rate { count, period, burst: count }
     }
 
-    /// So many a second.
+    /// Allows `count` per second.
     #[must_use]
     pub const fn per_second(count: u64) -> Self {
         Self::of(count, Duration::from_secs(1))
     }
 
-    /// So many a minute.
+    /// Allows `count` per minute.
     #[must_use]
     pub const fn per_minute(count: u64) -> Self {
         Self::of(count, Duration::from_secs(60))
     }
 
-    /// So many an hour.
+    /// Allows `count` per hour.
     #[must_use]
     pub const fn per_hour(count: u64) -> Self {
         Self::of(count, Duration::from_secs(3_600))
     }
 
-    /// So many a day.
+    /// Allows `count` per day.
     #[must_use]
     pub const fn per_day(count: u64) -> Self {
         Self::of(count, Duration::from_secs(86_400))
     }
 
-    /// How many may come at once; as many as in one period without it. A burst of 1 admits nothing
-    /// that comes closer together than the rate says.
+    /// Sets how many may come at once. Default: the count of one period.
+    ///
+    /// A burst of 1 admits nothing that comes closer together than the rate says.
     #[must_use]
     pub const fn burst(mut self, burst: u64) -> Self {
         self.burst = burst;
@@ -69,13 +70,13 @@ impl Rate {
     }
 }
 
-/// So many in *any* window of this length, wherever it begins.
+/// A count in *any* window of this length, wherever it begins.
 ///
 /// ```
 /// use std::time::Duration;
 /// use seawall::limit::Window;
 ///
-/// // Five codes an hour: not one more, also not around the full hour.
+/// // Five codes per hour, and never more, not even around the full hour.
 /// let window = Window::of(5, Duration::from_secs(3_600));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// So many in any window of this length.
+    /// Allows `limit` in any window of this length.
     #[must_use]
     pub const fn of(limit: u64, length: Duration) -> Self {
         Window { limit, length }
@@ -98,7 +99,7 @@ impl Window {
 pub enum Policy {
     /// A rate with a burst: smooth, and the cheaper one.
     Rate(Rate),
-    /// A count in a sliding window: a hard number.
+    /// A count in a sliding window: a hard limit.
     Window(Window),
 }
 
@@ -115,7 +116,7 @@ impl From<Window> for Policy {
 }
 
 impl Policy {
-    /// The most that is ever allowed at once.
+    /// Returns the most that is ever allowed at once.
     #[must_use]
     pub fn most(&self) -> u64 {
         match self {
@@ -124,7 +125,7 @@ impl Policy {
         }
     }
 
-    /// The time in which [`Policy::most`] comes back after it was used up.
+    /// Returns the time in which [`Policy::most`] is restored after it was used up.
     #[must_use]
     pub fn recovery(&self) -> Duration {
         match self {
@@ -137,13 +138,13 @@ impl Policy {
         }
     }
 
-    /// The whole numbers behind it, for one of `instances` that share it.
+    /// Returns the policy in whole numbers, for one of `instances` processes that share it.
     pub(super) fn algorithm(&self, instances: u32) -> Result<Algorithm> {
         let instances = u64::from(instances);
         if instances == 0 {
             return Err(Error::Invalid("instances is 0: nobody would be limited".into()));
         }
-        // At least one each: a share of nothing would be an outage of its own.
+        // At least one each: a share of zero would refuse everything.
         let share = |most: u64| (most / instances).max(1);
         match self {
             Policy::Rate(Rate { count, period, burst }) => {

@@ -1,18 +1,19 @@
-//! Notices that a server is silent, once for all checks that wait for its answers.
+//! Detects that a server is silent, once for all checks that wait for its answers.
 //!
-//! An answer that comes late is no sign of an outage: a flood of checks, or a machine with too little
-//! time for this process, delays them just as well. What tells the two apart is whether *anything* came
-//! from the server although the process had the time to read it. So one task looks while checks wait. In
-//! each slice of the patience it has the connection read once more. A slice in which the connection was
-//! read and had nothing is silent; one in which it was not read, because other tasks were first, says
-//! nothing of the server. A patience full of silent slices without a byte between them is silence.
+//! A late answer does not prove an outage: a flood of checks, or a machine with too little CPU time
+//! for this process, delays answers just as well. The difference is whether *anything* arrived from
+//! the server while the process had the time to read it. So one task watches while checks wait. In
+//! each slice of the patience it makes the connection read once more. A slice is silent if the
+//! connection was read and had no data. A slice in which the connection was not read, because other
+//! tasks ran first, says nothing about the server. A whole patience of silent slices, without a
+//! byte in between, is silence.
 //!
-//! It looks in the handle's own runtime, as the connections do: that of a check may stand still while checks
-//! of another one wait.
+//! The task runs in the handle's own runtime, as the connections do: the runtime of one check may
+//! stand still while checks of another runtime wait.
 //!
-//! The engine inside this process is never silent: when it is behind, so is the process.
+//! The engine inside this process is never silent: if it is slow, so is the process.
 //!
-//! Invariant: while a check waits for another process, somebody looks.
+//! Invariant: while a check waits for another process, a watch task runs.
 
 use std::{
     sync::{
@@ -25,24 +26,24 @@ use std::{
 use seawall_client::{Handle, client::Client};
 use tokio::sync::Notify;
 
-/// Checks of one limiter that may wait for a server. Fewer than a connection takes, so that a flood of
-/// them is noticed here.
+/// Most checks of one limiter that may wait for a server. Fewer than a connection takes, so that a
+/// flood of checks is noticed here.
 const MAX_ASKING: usize = 1 << 17;
-/// Parts of the patience that are looked at by themselves.
+/// Slices of the patience that are judged separately.
 const SLICES: u32 = 5;
-/// How often other tasks have their turn at the end of a slice: the runtime looks for what came from the
+/// How often other tasks run at the end of a slice, so that the runtime reads what arrived from the
 /// network meanwhile.
 const TURNS: usize = 3;
-/// For how many slices somebody goes on looking when no check waits.
+/// Slices for which the watch goes on while no check waits.
 const IDLE_SLICES: u32 = 20;
-/// Timers are no finer.
+/// The resolution of timers.
 const SHORTEST_SLICE: Duration = Duration::from_millis(1);
 
 /// Checks that wait for one server.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     asking: AtomicUsize,
-    /// Whether somebody looks.
+    /// Whether a watch task runs.
     watched: AtomicBool,
     noticed: Notify,
 }
@@ -65,7 +66,8 @@ impl Drop for Asking<'_> {
 }
 
 impl Silence {
-    /// Enters a check that is about to ask the server of `key`; `None` when too many wait already.
+    /// Registers a check that is about to ask the server of `key`. Returns `None` if too many wait
+    /// already.
     pub(super) fn ask(
         self: &Arc<Self>,
         handle: &Handle,
@@ -92,12 +94,12 @@ impl Silence {
     }
 }
 
-/// The one who looks.
+/// The watch task.
 struct Watch {
     silence: Arc<Silence>,
     client: Client,
     key: Vec<u8>,
-    /// Whether it has stopped looking, and another may have begun.
+    /// Whether it has stopped watching, and another may have begun.
     left: bool,
 }
 
@@ -106,7 +108,7 @@ impl Watch {
         let slice = (patience / SLICES).max(SHORTEST_SLICE);
         let (mut before, mut silent, mut idle) = (self.client.pulse(&self.key, true), 0, 0);
         loop {
-            // Real time: what is waited for is the network.
+            // Real time: the wait is for the network.
             tokio::time::sleep(slice).await;
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
@@ -119,11 +121,11 @@ impl Watch {
                 (Some(before), Some(pulse)) if pulse.heard != before.heard => 0,
                 // Not read in this slice.
                 (Some(before), Some(pulse)) if pulse.looked == before.looked => silent,
-                // Read and nothing there, or no connection.
+                // Read without data, or no connection.
                 _ => silent + 1,
             };
             before = pulse;
-            // One more: the first check may have come at the end of a slice.
+            // One more slice: the first check may have come at the end of a slice.
             if silent > SLICES {
                 self.silence.noticed.notify_waiters();
             }
@@ -133,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// Stops looking, unless a check has come that relies on it.
+    /// Stops watching, unless a check has arrived that relies on it.
     fn leaves(&mut self) -> bool {
         self.silence.watched.store(false, Ordering::SeqCst);
         self.left = self.silence.asking.load(Ordering::SeqCst) == 0
@@ -143,7 +145,7 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Also when its runtime ends under it: the next check starts another.
+    /// Also runs if its runtime ends: the next check starts another watch.
     fn drop(&mut self) {
         if !self.left {
             self.silence.watched.store(false, Ordering::SeqCst);

@@ -1,14 +1,15 @@
--- Admits `cost` when the last window has room for it, and counts it.
+-- Admits `cost` if the last window has room for it, and counts it.
 --
 -- KEYS[1]  the counts: "NEWEST c0 c1 ...", where ci belongs to the slice NEWEST - i
 -- ARGV[1]  slice    length of a slice in microseconds
--- ARGV[2]  kept     how many slices count: those that a window can touch
+-- ARGV[2]  kept     number of slices that count: those that a window can touch
 -- ARGV[3]  limit    how much a window admits
--- ARGV[4]  cost     0 looks without counting
--- Returns  {1, remaining, microseconds until nothing counts}, or {0, microseconds until there is room}
+-- ARGV[4]  cost     0 checks without counting
+-- Returns  {1, remaining, microseconds until nothing counts}, or {0, microseconds until there is
+--          room}
 --
--- Atomic because summing up and adding must not be interleaved with another check: two of them could
--- both see the last free place. The time is the server's. The work is bounded by `kept`, a constant.
+-- Atomic because summing up and adding must not be interleaved with another check: both could see
+-- the last free unit. The time is the server's. The work is bounded by `kept`, a constant.
 
 local slice = tonumber(ARGV[1])
 local kept = tonumber(ARGV[2])
@@ -31,8 +32,9 @@ if held then
   for number in string.gmatch(held, '%d+') do
     if not stored then
       stored = tonumber(number)
-      -- A clock that is a little behind counts on in the newest slice; one that is far behind (more
-      -- than a window) finds everything in its own newest slice, so that nobody waits for ever.
+      -- A clock that is slightly behind counts on in the newest slice. A clock that is far behind
+      -- (more than a window) finds everything in its own newest slice, so that no subject is
+      -- refused forever.
       if stored > newest and stored - newest <= kept then newest = stored end
     else
       local at = math.max(0, newest - stored) + age

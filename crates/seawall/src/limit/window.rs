@@ -1,10 +1,10 @@
-//! A sliding window in constant space: counts by slice, and the slice that is only partly in the
+//! A sliding window in constant space: counts per slice, and the slice that is only partly in the
 //! window counts in full.
 //!
-//! A log of every use is exact and grows with the limit. The usual two-bucket counter is small and
+//! A log of every use is exact but grows with the limit. The usual two-bucket counter is small and
 //! weighs the older bucket, which can admit almost twice the limit in a window that is not aligned.
-//! Here the window is cut into [`SLICES`] slices, and a use counts until its *whole slice* has left
-//! the window:
+//! Here the window is split into [`SLICES`] slices, and a use counts until its *whole slice* has
+//! left the window:
 //!
 //! ```text
 //!   slice        0   1   2   …  15  16
@@ -12,9 +12,9 @@
 //!                ├──────── window ────┤ now       all 17 slices that it touches count
 //! ```
 //!
-//! So never more than the limit is admitted in any window, aligned or not, and the error lies on the
-//! strict side: a use counts for at least one and at most 17/16 of the window. Space and work are 17
-//! small numbers, whatever the limit is.
+//! So no window, aligned or not, ever admits more than the limit, and the error is on the strict
+//! side: a use counts for at least one and at most 17/16 of the window. Space and work are 17 small
+//! numbers, whatever the limit is.
 
 use seawall_client::{
     client::{Script, ScriptInvocation},
@@ -58,12 +58,12 @@ impl Slicing {
         Ok(Slicing { slice: length_micros.div_ceil(SLICES), limit })
     }
 
-    /// The script's call for this window.
+    /// Returns the script call for this window.
     pub(super) fn call(&self, key: &[u8], cost: u64) -> ScriptInvocation {
         CHECK.on(&[key]).arg(self.slice).arg(KEPT).arg(self.limit).arg(cost)
     }
 
-    /// Counts `cost` if there is room; what the script does, on counts in memory.
+    /// Counts `cost` if there is room: does what the script does, on counts in memory.
     pub(super) fn check(&self, counts: &mut Counts, now: u64, cost: u64) -> Decision {
         let newest = self.roll(counts, now);
         let sum: u64 = counts.counts.iter().sum();
@@ -83,25 +83,25 @@ impl Slicing {
         Decision::allowed(self.limit - wanted, empty_in)
     }
 
-    /// Counts what happened elsewhere, as far as there is room.
+    /// Counts a cost that was admitted elsewhere, as far as there is room.
     pub(super) fn charge(&self, counts: &mut Counts, now: u64, cost: u64) {
         self.roll(counts, now);
         let sum: u64 = counts.counts.iter().sum();
         counts.counts[0] += cost.min(self.limit.saturating_sub(sum));
     }
 
-    /// The time at which nothing counts any more, which means the same as no counts.
+    /// Returns the time at which nothing counts any more, which is equivalent to no counts.
     pub(super) fn idle_at(&self, counts: &Counts) -> u64 {
         let first = counts.counts.iter().position(|count| *count > 0);
         first.map_or(0, |age| self.gone_at(counts.newest, age))
     }
 
-    /// When the slice of this age leaves the window.
+    /// Returns when the slice of this age leaves the window.
     fn gone_at(&self, newest: u64, age: usize) -> u64 {
         (newest + KEPT as u64).saturating_sub(age as u64).saturating_mul(self.slice)
     }
 
-    /// Moves the counts on to the present slice.
+    /// Advances the counts to the current slice.
     fn roll(&self, counts: &mut Counts, now: u64) -> u64 {
         let newest = now / self.slice;
         if newest > counts.newest {
@@ -110,7 +110,7 @@ impl Slicing {
             counts.counts[..by].fill(0);
             counts.newest = newest;
         } else if counts.newest - newest > KEPT as u64 {
-            // The clock is far behind: everything is in its newest slice.
+            // The clock is far behind: everything moves to its newest slice.
             let sum = counts.counts.iter().sum();
             *counts = Counts { newest, ..Counts::default() };
             counts.counts[0] = sum;

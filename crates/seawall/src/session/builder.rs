@@ -12,7 +12,7 @@ use seawall_client::{
 use super::Sessions;
 
 impl<M: Member> Sessions<M> {
-    /// Begins sessions by their name.
+    /// Returns a builder for sessions with this name.
     #[must_use]
     pub fn builder(handle: &Handle, name: impl Into<String>) -> SessionsBuilder<M> {
         SessionsBuilder {
@@ -40,39 +40,40 @@ pub struct SessionsBuilder<M> {
 }
 
 impl<M: Member> SessionsBuilder<M> {
-    /// How long a session lives without being read; 30 minutes without it.
+    /// Sets how long a session lives without being read. Default: 30 minutes.
     #[must_use]
     pub fn idle(mut self, time: Duration) -> Self {
         self.idle = time;
         self
     }
 
-    /// How long a session lives at most; 7 days without it.
+    /// Sets the longest lifetime of a session. Default: 7 days.
     #[must_use]
     pub fn longest(mut self, time: Duration) -> Self {
         self.longest = time;
         self
     }
 
-    /// How often it slides in an idle time at most: a read extends it only when the last extension is
-    /// `idle / slides` ago. 8 without it.
+    /// Sets how often a session is extended at most in one idle time. Default: 8.
+    ///
+    /// A read extends the session only if the last extension is at least `idle / slides` ago.
     #[must_use]
     pub fn slides(mut self, count: u32) -> Self {
         self.slides = count;
         self
     }
 
-    /// How many sessions a user may have: a further one ends the oldest. 100 without it.
+    /// Sets the number of sessions per user; opening one more ends the oldest. Default: 100.
     #[must_use]
     pub fn per_user(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// Builds them.
+    /// Builds the sessions.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense.
+    /// [`Error::Invalid`] names the setting that is out of range.
     pub fn build(self) -> Result<Sessions<M>> {
         if self.idle < Duration::from_millis(10) || self.longest < self.idle {
             return Err(Error::Invalid(format!(

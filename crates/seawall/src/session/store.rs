@@ -13,17 +13,18 @@ use super::{SessionId, SessionsBuilder, Token};
 
 /// Most fields of a session.
 const MAX_FIELDS: usize = 64;
-/// What a session's fields may have together.
+/// Most bytes of all fields of a session.
 const MAX_BYTES: usize = 4096;
-/// Where a session's hash says whose it is, when it ends at the latest, and when a read extends it next.
+/// Fields of a session's hash: its user, its latest end, and the time at which a read extends it
+/// next.
 const USER: &str = "~user";
 const UNTIL: &str = "~until";
 const SLIDE: &str = "~slide";
 /// How long opening a session may take, in milliseconds.
 const HALF_OPEN_FOR: i64 = 60_000;
-/// How often a session is begun anew that was ended while it was being opened.
+/// Attempts to open a session that is ended while it is being opened.
 const OPEN_TRIES: usize = 3;
-/// Code of the refusal after the last of them.
+/// Error code after the last of these attempts.
 const ENDED: &str = "ENDED";
 /// Commands in one pipeline, and ids in one command.
 const SLICE: usize = 500;
@@ -35,7 +36,9 @@ static LOAD: Script = Script::new(include_str!("script/load.lua"));
 static CHANGE: Script = Script::new(include_str!("script/change.lua"));
 static RESTORE: Script = Script::new(include_str!("script/restore.lua"));
 
-/// What a session carries: names and values, 64 and 4 KB at most. No secrets: it is there to be read.
+/// Fields of a session: names and values, at most 64 fields and 4 KB in total.
+///
+/// Store no secrets in them: they are readable in Redis.
 pub type Fields = BTreeMap<String, String>;
 
 /// Sessions of all users.
@@ -58,18 +61,18 @@ pub struct Sessions<M> {
     settings: SessionsBuilder<M>,
 }
 
-/// What loading a session came to.
+/// Outcome of [`Sessions::load`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Load<M> {
-    /// It is there, and has slid.
+    /// The session exists; its lifetime was extended if it was time to.
     Found(Session<M>),
-    /// There is none, or not any more.
+    /// There is no such session, or no longer.
     Unknown,
 }
 
 impl<M> Load<M> {
-    /// The session, if there is one.
+    /// Returns the session, if there is one.
     #[must_use]
     pub fn found(self) -> Option<Session<M>> {
         match self {
@@ -82,73 +85,77 @@ impl<M> Load<M> {
 /// A session that was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session<M> {
-    /// Whose it is.
+    /// The user of the session.
     pub user: M,
-    /// What it carries.
+    /// The fields of the session.
     pub fields: Fields,
     /// When it ends at the latest, in milliseconds of the server's clock.
     pub until: i64,
-    /// Whether this read extended its lifetime: once in a fraction of it somebody is told, who may
-    /// then let a copy elsewhere follow.
+    /// Whether this read extended its lifetime.
+    ///
+    /// That happens once in a fraction of the lifetime; the caller may then extend a copy that it
+    /// keeps elsewhere.
     pub slid: bool,
 }
 
 /// A session in a user's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its public name.
+    /// Its public id.
     pub id: SessionId,
-    /// When it was opened, in milliseconds of the server's clock, reckoned by the longest lifetime of today.
+    /// When it was opened, in milliseconds of the server's clock.
+    ///
+    /// It is computed from the session's end and the currently configured longest lifetime.
     pub opened: i64,
     /// When it ends at the latest.
     pub until: i64,
-    /// How long it still lives if nobody reads it.
+    /// How long it still lives if it is not read.
     pub idle_left: Duration,
 }
 
-/// What ending a session came to.
+/// Outcome of [`Sessions::revoke`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Revoke {
-    /// By this call.
+    /// This call ended the session.
     Revoked,
-    /// There was none.
+    /// There was no such session.
     Unknown,
 }
 
-/// What restoring a session came to.
+/// Outcome of [`Sessions::restore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Restore {
-    /// It is there.
+    /// The session exists.
     Restored,
-    /// It is barred, its end has come, or its user has opened too many since.
+    /// The session is barred or past its end, or its user has opened too many others since.
     Ended,
 }
 
-/// What an entry in the index says of its session.
+/// State of a session, to be entered in the index.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// It is being opened, for the longest lifetime from now.
+    /// It is being opened, with the longest lifetime from now.
     Opening,
-    /// It is being restored, and ends then, or after the longest lifetime from now.
+    /// It is being restored, and ends at this time or after the longest lifetime from now.
     Returning(i64),
-    /// It was opened; unless its entry was taken out meanwhile.
+    /// It was opened, unless its entry was removed meanwhile.
     Open,
-    /// It was restored, and ends as it was said before.
+    /// It was restored, and ends as entered before.
     Back(i64),
 }
 
 /// Outcome of entering a session in its user's index.
 enum Entered {
-    /// It is there.
+    /// The entry exists.
     There {
-        /// When it ends at the latest.
+        /// When the session ends at the latest.
         until: i64,
-        /// Its score without the half: not before its end.
+        /// Its score without the half; not earlier than its end.
         score: i64,
     },
-    /// Its entry was taken out while it was being opened, or it was the oldest of too many.
+    /// Its entry was removed while it was being opened, or it was the oldest of too many.
     Ended,
 }
 
@@ -157,13 +164,15 @@ impl<M: Member> Sessions<M> {
         Sessions { settings }
     }
 
-    /// Opens a session: a token that is returned belongs to a session that was stored. It may have ended
-    /// since, by [`revoke_all`](Self::revoke_all) or by further logins of its user. When the reply is
-    /// lost, nobody knows its token, and it ends by itself.
+    /// Opens a session and returns its token.
+    ///
+    /// The returned token belongs to a session that was stored. The session may have ended since,
+    /// by [`revoke_all`](Self::revoke_all) or by further logins of its user. If the reply is lost,
+    /// no process knows its token, and it expires.
     ///
     /// # Errors
-    /// When Redis does not answer; [`Error::Invalid`] for fields that are too many, too large, or
-    /// begin with `~`; [`Error::Refused`] with the code `ENDED` if all sessions of the user were ended
+    /// If Redis does not answer; [`Error::Invalid`] if the fields are too many, too large, or begin
+    /// with `~`; [`Error::Refused`] with the code `ENDED` if all sessions of the user were ended
     /// three times while this one was being opened.
     pub async fn open(&self, user: &M, fields: &Fields) -> Result<Token> {
         check(fields)?;
@@ -177,7 +186,7 @@ impl<M: Member> Sessions<M> {
         Err(Error::Refused { code: ENDED.into(), message: message.into() })
     }
 
-    /// Opens a session under this token; false if it was ended meanwhile, and is gone.
+    /// Opens a session with this token. Returns `false` if it was ended meanwhile and is deleted.
     async fn open_as(&self, token: &Token, user: &M, fields: &Fields) -> Result<bool> {
         let (id, client) = (token.id(), self.settings.handle.client());
         let Entered::There { until, .. } = self.enter(user, &id, Step::Opening).await? else {
@@ -189,24 +198,26 @@ impl<M: Member> Sessions<M> {
             call = call.arg(name).arg(value);
         }
         client.run(&call).await?;
-        // Again, and as an open one: whoever ends sessions finds it from now on.
+        // Entered again, as an open one: from now on a process that ends sessions finds it.
         match self.enter(user, &id, Step::Open).await? {
             Entered::There { .. } => Ok(true),
             Entered::Ended => self.delete(&id).await.map(|()| false),
         }
     }
 
-    /// Puts a session back that Redis has lost, by somebody's record of it. It lives on from now, until
-    /// `until` at most, in milliseconds of the server's clock, and no longer than the longest lifetime
-    /// from now. One that is there is left as it is. May be repeated.
+    /// Restores a session that Redis has lost, from a record that the caller keeps.
     ///
-    /// The record decides whether there is such a session: take it out of there before you end the
-    /// session, [`bar`](Self::bar) it, then [`revoke`](Self::revoke) it, and nobody who has read the
-    /// record before brings it back. One that is restored while [`revoke_all`](Self::revoke_all) runs
-    /// may stay, as one that is opened then.
+    /// The session lives on from now, at most until `until`, in milliseconds of the server's clock,
+    /// and no longer than the longest lifetime from now. A session that exists is not changed. Safe
+    /// to retry.
+    ///
+    /// The record decides whether there is such a session. To end a session for good, delete its
+    /// record first, then [`bar`](Self::bar) the session, then [`revoke`](Self::revoke) it. Then a
+    /// process that read the record before cannot restore the session. A session that is restored
+    /// while [`revoke_all`](Self::revoke_all) runs may stay, like one that is opened then.
     ///
     /// # Errors
-    /// As [`Sessions::open`]; it may have been restored.
+    /// As [`Sessions::open`]; the session may have been restored.
     pub async fn restore(
         &self,
         id: &SessionId,
@@ -237,11 +248,13 @@ impl<M: Member> Sessions<M> {
         })
     }
 
-    /// Keeps a session from being restored for so long: longer than anybody takes from reading their
-    /// record to [`restore`](Self::restore). May be repeated.
+    /// Prevents a session from being restored for this time.
+    ///
+    /// The time must be longer than any process takes from reading its record to calling
+    /// [`restore`](Self::restore). Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn bar(&self, id: &SessionId, time: Duration) -> Result<()> {
         let key = self.bar_key(id)?;
         let mut command = cmd("SET");
@@ -249,8 +262,10 @@ impl<M: Member> Sessions<M> {
         self.settings.handle.client().send(&key, &command).await.map(drop)
     }
 
-    /// Enters a session in its user's index. One that is open now ends the oldest others where there are
-    /// too many; one that came back may be the oldest itself.
+    /// Enters a session in its user's index.
+    ///
+    /// A session that is open now ends the oldest others if there are too many; one that was
+    /// restored may be the oldest itself.
     async fn enter(&self, user: &M, id: &SessionId, step: Step) -> Result<Entered> {
         let (settings, client) = (&self.settings, self.settings.handle.client());
         let index = self.index(user)?;
@@ -278,10 +293,11 @@ impl<M: Member> Sessions<M> {
         Ok(Entered::There { until, score })
     }
 
-    /// Ends the oldest of a user's open sessions, as many as there are too many; returns them. Those that
-    /// ended by themselves do not count, nor do those that are being opened: they count, and end
-    /// others, once they are open. So of several that open at once each ends only those that were
-    /// open before it, and never itself.
+    /// Ends the oldest of a user's open sessions, as many as are over the limit, and returns them.
+    ///
+    /// Sessions that expired do not count, nor do sessions that are being opened: they count, and
+    /// end others, once they are open. So if several are opened at once, each ends only those that
+    /// were open before it, and never itself.
     async fn end_oldest(
         &self,
         index: &[u8],
@@ -298,7 +314,7 @@ impl<M: Member> Sessions<M> {
             let replies = client.send_all(commands.collect::<Result<_>>()?).await;
             for (entry, reply) in slice.iter().zip(replies) {
                 let is_there = redis::from_redis_value::<u8>(reply?)? == 1;
-                // Whoever began to open one may have died.
+                // The process that began to open a session may have died.
                 match (is_half_open(entry) && young.contains(&entry.1), is_there) {
                     (true, _) => {}
                     (false, true) => live.push(entry.clone()),
@@ -306,8 +322,8 @@ impl<M: Member> Sessions<M> {
                 }
             }
         }
-        // By their ends; those that end later than any that is opened now are the oldest: they were
-        // opened when the longest lifetime was a longer one.
+        // Ordered by their ends. Sessions that end later than any that is opened now are the
+        // oldest: they were opened when the longest lifetime was longer.
         live.sort_by_key(|(_, score)| *score < young.end);
         let over = live.len().saturating_sub(self.settings.most);
         live.retain(|(id, _)| Some(id) != spared);
@@ -318,7 +334,7 @@ impl<M: Member> Sessions<M> {
         Ok(live)
     }
 
-    /// Keeps sessions that end for good from being restored, for as long as they could have lived.
+    /// Bars sessions that end for good from being restored, for as long as they could have lived.
     async fn bar_all(&self, ids: &[(SessionId, f64)], now: i64) -> Result<()> {
         for slice in ids.chunks(SLICE) {
             let mut commands = Vec::with_capacity(slice.len());
@@ -334,8 +350,8 @@ impl<M: Member> Sessions<M> {
         Ok(())
     }
 
-    /// Ends sessions and then takes them out of the index, so that what fails is found again; how
-    /// many there were.
+    /// Deletes sessions and then removes them from the index, so that a failure leaves them in the
+    /// index. Returns how many existed.
     async fn end(&self, index: &[u8], ids: &[(SessionId, f64)]) -> Result<usize> {
         let client = self.settings.handle.client();
         let mut live = 0;
@@ -349,7 +365,7 @@ impl<M: Member> Sessions<M> {
         Ok(live)
     }
 
-    /// Takes sessions out of the index, unless they were entered anew since.
+    /// Removes sessions from the index, unless they were entered again since.
     async fn drop_entries(&self, index: &[u8], ids: &[(SessionId, f64)]) -> Result<()> {
         for slice in ids.chunks(SLICE) {
             let mut call = DROP.on(&[index]);
@@ -361,14 +377,16 @@ impl<M: Member> Sessions<M> {
         Ok(())
     }
 
-    /// Reads a session and lets it slide: one round trip, and a second when it is time to slide.
+    /// Reads a session and extends it if it is time to.
+    ///
+    /// It takes one round trip, and a second one when the session is extended.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn load(&self, token: &Token) -> Result<Load<M>> {
         let id = token.id();
         let client = self.settings.handle.client();
-        // A plain read costs the server a fifth of a script, and most reads do not slide.
+        // A plain read costs the server a fifth of a script, and most reads do not extend.
         let key = self.key(&id)?;
         let all: Vec<(String, Vec<u8>)> = client.query(&key, cmd("HGETALL").arg(&key)).await?;
         if all.is_empty() {
@@ -380,8 +398,8 @@ impl<M: Member> Sessions<M> {
         }
     }
 
-    /// A session by its hash; `None` when it is time to slide or to end, which only the server's clock
-    /// can tell.
+    /// Parses a session's hash. Returns `None` if it is time to extend or to end the session, which
+    /// must be decided by the server's clock.
     fn read(&self, all: Vec<(String, Vec<u8>)>) -> Result<Option<Session<M>>> {
         let (mut user, mut until, mut slide) = (None, None, None);
         let mut fields = Fields::new();
@@ -398,7 +416,7 @@ impl<M: Member> Sessions<M> {
         Ok((!is_due).then_some(Session { user, fields, until, slid: false }))
     }
 
-    /// Reads a session and lets it slide by the server's clock.
+    /// Reads a session and extends it by the server's clock.
     async fn slide(&self, id: &SessionId) -> Result<Load<M>> {
         let call =
             LOAD.on(&[self.key(id)?]).arg(millis(self.settings.idle)).arg(self.slide_after());
@@ -409,12 +427,12 @@ impl<M: Member> Sessions<M> {
         Ok(Load::Found(Session { user: M::from_member(&user)?, fields, until, slid: slid == 1 }))
     }
 
-    /// How long ago the last extension must be, in milliseconds.
+    /// Returns how long ago the last extension must be, in milliseconds.
     fn slide_after(&self) -> i64 {
         millis(self.settings.idle / self.settings.slides)
     }
 
-    /// Replaces what a session carries. May be repeated.
+    /// Replaces the fields of a session. Safe to retry.
     ///
     /// # Errors
     /// As [`Sessions::open`].
@@ -430,9 +448,11 @@ impl<M: Member> Sessions<M> {
         }
     }
 
-    /// Replaces what every session of a user carries, as after a change of name; how many there are.
-    /// May be repeated. One that is being opened meanwhile may be missed: whoever opens a session from
-    /// something that changes looks at it once more afterwards.
+    /// Replaces the fields of every session of a user, for example after a change of name, and
+    /// returns their number.
+    ///
+    /// Safe to retry. A session that is being opened meanwhile may be missed: a caller that opens a
+    /// session from data that can change must read that data again afterwards.
     ///
     /// # Errors
     /// As [`Sessions::open`]: some may have been replaced.
@@ -455,16 +475,18 @@ impl<M: Member> Sessions<M> {
         Ok(live)
     }
 
-    /// Ends a session. May be repeated.
+    /// Ends a session. Safe to retry.
     ///
     /// # Errors
-    /// When Redis does not answer: it may still be there.
+    /// If Redis does not answer: the session may still exist.
     pub async fn revoke(&self, token: &Token) -> Result<Revoke> {
         self.revoke_by_id(&token.id()).await
     }
 
-    /// Ends a session by its public name, as from a list of devices. Check whose it is:
-    /// [`Sessions::list`] has one's own.
+    /// Ends a session by its public id, for example from a list of devices.
+    ///
+    /// The caller must check that the session belongs to the user: [`Sessions::list`] returns the
+    /// user's sessions.
     ///
     /// # Errors
     /// As [`Sessions::revoke`].
@@ -480,20 +502,21 @@ impl<M: Member> Sessions<M> {
         Ok(if gone == 1 { Revoke::Revoked } else { Revoke::Unknown })
     }
 
-    /// Ends all sessions of a user that were opened before; how many there were. May be repeated.
+    /// Ends all sessions of a user that were opened before the call, and returns their number. Safe
+    /// to retry.
     ///
     /// # Errors
-    /// When Redis does not answer: some may still be there, and are still in the list.
+    /// If Redis does not answer: some may still exist, and are still in the list.
     pub async fn revoke_all(&self, user: &M) -> Result<usize> {
         let index = self.index(user)?;
         let ids = self.indexed(&index).await?;
         self.end(&index, &ids).await
     }
 
-    /// The sessions of a user, the newest first.
+    /// Returns the sessions of a user, newest first.
     ///
     /// # Errors
-    /// When Redis does not answer.
+    /// If Redis does not answer.
     pub async fn list(&self, user: &M) -> Result<Vec<SessionInfo>> {
         let client = self.settings.handle.client();
         let index = self.index(user)?;
@@ -504,7 +527,8 @@ impl<M: Member> Sessions<M> {
             for ((id, until), reply) in slice.iter().zip(replies) {
                 let left: i64 = redis::from_redis_value(reply?)?;
                 if let Ok(left) = u64::try_from(left) {
-                    // One that was opened for longer says only that it was before now.
+                    // For a session that was opened with a longer lifetime, only "before now" is
+                    // known.
                     let opened = *until as i64 - millis(self.settings.longest);
                     live.push(SessionInfo {
                         id: id.clone(),
@@ -519,10 +543,10 @@ impl<M: Member> Sessions<M> {
         Ok(live)
     }
 
-    /// What a user's index names, with its scores, the oldest first.
+    /// Returns the entries of a user's index with their scores, oldest first.
     async fn indexed(&self, index: &[u8]) -> Result<Vec<(SessionId, f64)>> {
         let mut command = cmd("ZRANGE");
-        // The index is cut to what a user may have, 1,000 at most.
+        // The index is limited to the number of sessions per user, at most 1,000.
         command.arg(index).arg(0).arg(-1).arg("WITHSCORES");
         Ok(entries(self.settings.handle.client().query(index, &command).await?))
     }
@@ -542,7 +566,7 @@ impl<M: Member> Sessions<M> {
         self.settings.handle.key("session", &(self.settings.name.as_str(), id.as_str()))
     }
 
-    /// Beside the session, for one script.
+    /// In the same slot as the session, for one script.
     fn bar_key(&self, id: &SessionId) -> Result<Vec<u8>> {
         self.settings.handle.key("session-bar", &(self.settings.name.as_str(), id.as_str()))
     }
@@ -553,7 +577,7 @@ impl<M: Member> Sessions<M> {
     }
 }
 
-/// Whether an entry of the index is of a session that was being opened.
+/// Returns `true` if an entry of the index belongs to a session that was being opened.
 fn is_half_open((_, score): &(SessionId, f64)) -> bool {
     score.fract() != 0.0
 }

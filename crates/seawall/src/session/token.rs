@@ -1,4 +1,4 @@
-//! The secret that a client shows, and the digest of it that everything else uses.
+//! The secret that a client presents, and the digest of it that is used everywhere else.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const TOKEN_CHARS: usize = 32;
 /// Length of an id's text.
 const ID_CHARS: usize = 64;
 
-/// The secret of one session: 128 random bits in hexadecimal. Its `Debug` says nothing.
+/// The secret of one session: 128 random bits in hexadecimal. Its `Debug` output hides them.
 ///
 /// ```
 /// use seawall::session::Token;
@@ -24,7 +24,7 @@ const ID_CHARS: usize = 64;
 pub struct Token(String);
 
 impl Token {
-    /// A new one, from the operating system's generator.
+    /// Creates a token from the operating system's random generator.
     pub(super) fn random() -> Result<Self> {
         let mut bytes = [0; TOKEN_CHARS / 2];
         SysRng.try_fill_bytes(&mut bytes).map_err(|error| {
@@ -33,19 +33,19 @@ impl Token {
         Ok(Token(hex(&bytes)))
     }
 
-    /// A token as a client wrote it; `None` for what can be none.
+    /// Parses a token that a client sent. Returns `None` if the text is not a token.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         is_hex(text, TOKEN_CHARS).then(|| Token(text.to_owned()))
     }
 
-    /// The text that the client gets. Not for logs.
+    /// Returns the text that the client gets. Do not log it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What the session is called in Redis, and may be called in front of others.
+    /// Returns the session's id, which names it in Redis and may be shown to others.
     #[must_use]
     pub fn id(&self) -> SessionId {
         SessionId(hex(&Sha256::digest(self.0.as_bytes())))
@@ -58,19 +58,20 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A session's public name: the digest of its token. Nobody can use a session by it, but its user can
-/// end one by it.
+/// A session's public id: the digest of its token.
+///
+/// It does not give access to the session, but its user can end the session by it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(String);
 
 impl SessionId {
-    /// An id as it was written by [`SessionId::as_str`]; `None` for what can be none.
+    /// Parses the text of [`SessionId::as_str`]. Returns `None` if the text is not an id.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         is_hex(text, ID_CHARS).then(|| SessionId(text.to_owned()))
     }
 
-    /// Its text.
+    /// Returns its text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

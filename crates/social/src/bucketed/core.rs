@@ -1,11 +1,11 @@
-//! Finding a member's bucket, also while members move from one to another.
+//! Finds a member's bucket, even while members move from one bucket to another.
 //!
-//! Nobody needs to know whether a collection grows: each bucket says so by itself, in the same script
-//! that reads or writes it. A reader or writer begins with the bucket that it believes in. When that
-//! one is moving and does not have the member, the member is in the bucket that it moves to, or
-//! nowhere, and will never be in the old one again. When it is gone, the directory is read again. A
-//! writer who meets a member on its way finishes its journey before it writes, so nobody waits for
-//! somebody who died.
+//! Callers need not know whether a collection grows: the script that reads or writes a bucket also
+//! reports its state. A caller begins with the bucket of its cached layout. If that bucket is
+//! moving and does not have the member, the member is in the bucket that it moves to, or nowhere,
+//! and will never be in the old one again. If the bucket is gone, the caller reads the directory
+//! again. A writer that finds a member in the middle of a move finishes the move before it writes,
+//! so no process waits for one that died.
 
 use std::{
     collections::HashMap,
@@ -28,23 +28,23 @@ use super::{
 static APPLY: Script = Script::new(include_str!("script/apply.lua"));
 static GATE: Script = Script::new(include_str!("script/gate.lua"));
 
-/// How often a member is looked for again because it had moved.
+/// How often a member is looked up again because it had moved.
 const MAX_ROUNDS: u32 = 64;
-/// Pause before a bucket that is gone is looked for again, when the directory knows no other.
+/// Delay before a closed bucket is looked up again if the directory has no other.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Largest member, or field.
 pub(super) const MAX_MEMBER_BYTES: usize = 4096;
 /// Largest value of a field, and element of a list.
 pub(super) const MAX_VALUE_BYTES: usize = 64 << 10;
-/// What members and values of one command may add up to.
+/// Most bytes of members and values in one command.
 pub(super) const BATCH_BYTES: usize = MAX_COMMAND_BYTES / 2;
-/// What one call may have on its way to and from the servers.
+/// Most bytes of one call in flight to and from the servers.
 const BYTES_IN_FLIGHT: usize = 4 << 20;
-/// How long a closed gate is remembered: whoever comes later than this with an old idea of the
-/// buckets is not stopped by it any more, but reads the directory first.
+/// How long a closed gate is kept. After that time it no longer stops a process with an outdated
+/// layout, but such a process reads the directory first.
 pub(super) const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether a command changes something.
+/// Whether a command reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -56,7 +56,7 @@ pub(super) enum Access {
 pub(super) struct Operation {
     pub(super) command: &'static str,
     pub(super) access: Access,
-    /// How many arguments it takes, and which of them is the member, from 1.
+    /// Number of its arguments, and which of them is the member, from 1.
     pub(super) width: usize,
     pub(super) member_at: usize,
 }
@@ -75,17 +75,17 @@ impl Operation {
 #[derive(Clone)]
 pub(super) struct Core {
     pub(super) names: Names,
-    /// Buckets of a collection that is yet to be made.
+    /// Number of buckets of a collection that is not created yet.
     pub(super) first_buckets: u64,
     layout: Arc<RwLock<Option<Arc<Layout>>>>,
 }
 
-/// What is still to be done for one member.
+/// A member whose command is not done yet.
 struct Open {
     index: usize,
     args: Vec<Vec<u8>>,
     place: u64,
-    /// It is not in the current generation's bucket.
+    /// The member is not in the bucket of the current generation.
     moved: bool,
 }
 
@@ -107,14 +107,14 @@ impl Core {
         self.names.kind
     }
 
-    /// The buckets as they were last seen.
+    /// Caches the layout.
     pub(super) fn remember(&self, layout: Option<Layout>) -> Option<Arc<Layout>> {
         let layout = layout.map(Arc::new);
         (*self.layout.write().unwrap_or_else(PoisonError::into_inner)).clone_from(&layout);
         layout
     }
 
-    /// The buckets as they are now.
+    /// Reads the current layout.
     pub(super) async fn look(&self) -> Result<Option<Arc<Layout>>> {
         Ok(self.remember(self.names.read().await?))
     }
@@ -127,7 +127,7 @@ impl Core {
         }
     }
 
-    /// Carries a command out for one member.
+    /// Runs a command on one member.
     pub(super) async fn one(
         &self,
         operation: Operation,
@@ -137,8 +137,8 @@ impl Core {
         Ok(replies.pop().flatten())
     }
 
-    /// Carries a command out for each of these arguments; a reply for each, `None` where there is no
-    /// collection to read.
+    /// Runs a command for each of these arguments and returns a reply for each; `None` if there is
+    /// no collection to read.
     pub(super) async fn each(
         &self,
         operation: Operation,
@@ -182,7 +182,7 @@ impl Core {
         ))
     }
 
-    /// One command to each bucket concerned; gives back what is still open.
+    /// Sends one command to each bucket concerned; returns the members that are not done yet.
     async fn round(
         &self,
         layout: &Layout,
@@ -241,7 +241,7 @@ impl Core {
                             again.push(item);
                         }
                     },
-                    // The bytes did not suffice.
+                    // The byte limit was reached.
                     _ => again.push(item),
                 }
             }
@@ -258,8 +258,8 @@ impl Core {
         Ok(again)
     }
 
-    /// Sends the commands of a round, with so many on the way that a slow connection still answers
-    /// in time.
+    /// Sends the commands of a round, with a limit on the bytes in flight so that a slow connection
+    /// still answers in time.
     async fn send(
         &self,
         operation: Operation,
@@ -305,7 +305,7 @@ impl Core {
         call
     }
 
-    /// Opens a bucket that nobody used yet; only one that the directory still knows.
+    /// Opens a bucket that was not used yet, if it is still in the directory.
     async fn open_gate(&self, layout: &Layout, bucket: &Bucket) -> Result<()> {
         if self.look().await?.as_deref() == Some(layout) {
             let open = GATE.on(&[&bucket.gate]).arg("open").arg(0);
@@ -314,7 +314,7 @@ impl Core {
         Ok(())
     }
 
-    /// Closes a bucket for good.
+    /// Closes a bucket permanently.
     pub(super) async fn close_gate(&self, bucket: &Bucket) -> Result<()> {
         let millis = u64::try_from(TOMBSTONE.as_millis()).unwrap_or(u64::MAX >> 12);
         let close = GATE.on(&[&bucket.gate]).arg("gone").arg(millis);
@@ -322,14 +322,14 @@ impl Core {
     }
 }
 
-/// Cuts members into batches that one command may move.
+/// Splits members into batches that fit one command.
 fn batches(items: Vec<Open>) -> Vec<Vec<Open>> {
     let mut all: Vec<Vec<Open>> = Vec::new();
     let mut left = 0;
     for item in items {
         let bytes: usize = item.args.iter().map(Vec::len).sum();
         match all.last_mut() {
-            // Half of what is allowed, because a member may come with a value.
+            // Half of the limit, because a member may come with a value.
             Some(batch) if bytes <= left && batch.len() < MAX_COMMAND_MEMBERS / 2 => {
                 left -= bytes;
                 batch.push(item);

@@ -1,18 +1,18 @@
-//! What members and values of a collection look like in Redis.
+//! The encoding of members and values of a collection in Redis.
 //!
-//! Text and numbers stand as they are, so that other clients read them and existing collections can
-//! be taken over; [`Packed`] holds everything else.
+//! Text and numbers are stored as they are, so that other clients can read them and existing
+//! collections can be taken over; [`Packed`] holds everything else.
 
 use std::borrow::Cow;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Something that can be a member or a value of a collection.
+/// A type that can be a member or a value of a collection.
 pub trait Element: Sized + Send + Sync {
-    /// Its bytes in Redis. The same value always has the same bytes.
+    /// Returns its bytes in Redis. The same value always has the same bytes.
     fn to_bytes(&self) -> Cow<'_, [u8]>;
 
-    /// Reads it; `None` when these bytes are none.
+    /// Decodes a value. Returns `None` if the bytes are not valid.
     fn from_bytes(bytes: Vec<u8>) -> Option<Self>;
 }
 
@@ -51,7 +51,7 @@ macro_rules! numbers {
 }
 numbers!(u16, u32, u64, i16, i32, i64);
 
-/// Any value that serde can write, as MessagePack.
+/// Any value that serde can encode, as MessagePack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Packed<T>(
     /// The value.
@@ -60,7 +60,7 @@ pub struct Packed<T>(
 
 impl<T: Serialize + DeserializeOwned + Send + Sync> Element for Packed<T> {
     fn to_bytes(&self) -> Cow<'_, [u8]> {
-        // A value that cannot be written has no bytes, and reads as damaged.
+        // A value that cannot be encoded has no bytes, and decodes as damaged.
         Cow::Owned(rmp_serde::to_vec_named(&self.0).unwrap_or_default())
     }
 

@@ -1,16 +1,19 @@
-//! More buckets, while everybody goes on reading and writing.
+//! Adds buckets while clients go on reading and writing.
 //!
-//! Each old bucket is moved by itself, in slices of at most 200 members:
+//! Each old bucket is moved separately, in slices of at most 200 members:
 //!
-//! 1. *Seal*: members of the old bucket are noted as on their way. They can be read there, not written.
-//! 2. *Copy*: each new bucket concerned takes its share of the slice, once: it remembers the number of
-//!    the last slice, so that a second copy by somebody slow does not bring deleted members back.
-//! 3. *Unseal*: the slice leaves the old bucket; from now on its members are looked for in the new one.
+//! 1. *Seal*: members of the old bucket are marked as moving. They can be read there, but not
+//!    written.
+//! 2. *Copy*: each new bucket concerned takes its share of the slice, once: it remembers the number
+//!    of the last slice, so that a second copy by a slow process does not bring deleted members
+//!    back.
+//! 3. *Unseal*: the slice is removed from the old bucket; from now on its members are looked up in
+//!    the new one.
 //!
-//! When an old bucket is empty it is closed for good, and when all are, the directory forgets them. Any
-//! step can be done twice and by anybody: a process that dies leaves nothing that the next call, or a
-//! writer who meets the slice, does not finish. Nothing is ever in no place, and a member that is in
-//! two (between 2 and 3) cannot be changed.
+//! When an old bucket is empty it is closed permanently, and when all are, they are removed from
+//! the directory. Any step can be done twice and by any process: if a process dies, the next call,
+//! or a writer that finds the slice, finishes its work. A member is always in at least one bucket,
+//! and a member that is in two (between 2 and 3) cannot be changed.
 
 use std::collections::BTreeMap;
 
@@ -29,22 +32,22 @@ static SEAL: Script = Script::new(include_str!("script/seal.lua"));
 static COPY: Script = Script::new(include_str!("script/copy.lua"));
 static UNSEAL: Script = Script::new(include_str!("script/unseal.lua"));
 
-/// Members of a slice.
+/// Most members of a slice.
 const SLICE: usize = 200;
-/// How often growing begins again because somebody else was growing too.
+/// How often growing restarts because another process was growing the collection, too.
 const MAX_TURNS: u32 = 64;
-/// How often one bucket is sliced; with the bytes of a slice far more than a bucket can hold.
+/// Most slices of one bucket; with the bytes of a slice far more than a bucket can hold.
 const MAX_SLICES: u64 = 1 << 32;
 
-/// How far growing got.
+/// Progress of growing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Growth {
-    /// Buckets that there are now, or will be.
+    /// Number of buckets, once growing is complete.
     pub buckets: u64,
-    /// Old buckets that were emptied so far, of how many.
+    /// Old buckets that are empty so far.
     pub emptied: u64,
-    /// How many old buckets there are.
+    /// Number of old buckets.
     pub of: u64,
     /// Members that this call moved.
     pub moved: u64,
@@ -57,7 +60,7 @@ enum Slice {
 }
 
 impl Core {
-    /// Makes sure that there are at least so many buckets, and that nothing is left in older ones.
+    /// Ensures that there are at least this many buckets, and that nothing is left in older ones.
     pub(super) async fn grow(
         &self,
         buckets: u64,
@@ -115,7 +118,7 @@ impl Core {
         Ok(())
     }
 
-    /// Finishes the journey of the slice that is on its way from this bucket.
+    /// Finishes the move of the slice that is leaving this bucket.
     pub(super) async fn help(&self, layout: &Layout, bucket: &Bucket) -> Result<()> {
         let seen = match layout.next {
             Some(_) => None,
@@ -153,7 +156,8 @@ impl Core {
         }
     }
 
-    /// Copies a slice to where it belongs, then takes it out of where it was. How many left.
+    /// Copies a slice to its new buckets, then removes it from the old one. Returns how many
+    /// members left.
     async fn carry(
         &self,
         layout: &Layout,
@@ -181,7 +185,7 @@ impl Core {
         let (calls, counts): (Vec<ScriptInvocation>, Vec<i64>) = calls?.into_iter().unzip();
         for (reply, count) in self.handle().client().run_all(&calls).await.into_iter().zip(counts) {
             let there: i64 = redis::from_redis_value(reply?)?;
-            // Verified before anything is taken out of the old bucket.
+            // Verified before anything is removed from the old bucket.
             if there != -1 && there != count {
                 return Err(Error::unexpected(format!(
                     "{there} of {count} members arrived in their new bucket"
@@ -192,8 +196,7 @@ impl Core {
         self.handle().client().eval(&unseal).await
     }
 
-    /// Removes what old buckets leave behind. Their closed gates stay for a while and end by
-    /// themselves.
+    /// Removes the remains of old buckets. Their closed gates stay for a while and expire.
     async fn forget(&self, layout: &Layout) -> Result<()> {
         for index in 0..layout.current.buckets {
             let bucket = self.names.bucket(layout, layout.current, index)?;

@@ -19,7 +19,7 @@ const SET_NEW: Operation = Operation::write("HSETNX", 2, 1);
 const INCREMENT: Operation = Operation::write("HINCRBY", 2, 1);
 const REMOVE: Operation = Operation::write("HDEL", 1, 1);
 
-/// A hash whose fields are spread over buckets; a cheap clone.
+/// A hash whose fields are spread over buckets; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -28,7 +28,7 @@ const REMOVE: Operation = Operation::write("HDEL", 1, 1);
 /// let seawall = Seawall::connect("embedded:").await?;
 /// let carts = seawall.bucketed_hash::<u64, String>("carts", 4)?;
 /// carts.set(&42, &"tea".to_owned()).await?;
-/// carts.grow(16, |_| {}).await?; // while others read and write
+/// carts.grow(16, |_| {}).await?; // while other clients read and write
 /// assert_eq!(carts.get(&42).await?.as_deref(), Some("tea"));
 /// assert_eq!(carts.len().await?, 1);
 /// # seawall.shutdown().await; Ok(()) }
@@ -39,25 +39,28 @@ pub struct BucketedHash<F, V> {
 }
 
 impl<F: Element, V: Element> BucketedHash<F, V> {
-    /// A hash over buckets; `buckets` counts when it is made, not when it is there already.
+    /// Creates a handle for a hash over buckets.
+    ///
+    /// `buckets` is used only when the hash is created, not if it exists already.
     ///
     /// # Errors
-    /// [`Error::Invalid`](seawall_client::Error::Invalid) for a name that makes no key, and for a number of
-    /// buckets that is not allowed.
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) if the name cannot be a key, or the
+    /// number of buckets is not allowed.
     pub fn new(handle: &Handle, name: &str, buckets: u64) -> Result<Self> {
         let core = Core::new(handle, Kind::Hash, name, buckets)?;
         Ok(BucketedHash { core, shape: PhantomData })
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Unexpected`] for bytes that are no `V`.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Unexpected`] if the bytes are
+    /// not a `V`.
     pub async fn get(&self, field: &F) -> Result<Option<V>> {
         read(self.core.one(GET, vec![bytes(field)]).await?)
     }
 
-    /// The values of many fields, in their order.
+    /// Returns the values of many fields, in their order.
     ///
     /// # Errors
     /// As [`BucketedHash::get`].
@@ -66,15 +69,18 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         self.core.each(GET, all).await?.into_iter().map(read).collect()
     }
 
-    /// Sets a field. True when it is new.
+    /// Sets a field. Returns `true` if the field is new.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for a field or value that is too long.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] if the field or value
+    /// is too long.
     pub async fn set(&self, field: &F, value: &V) -> Result<bool> {
         Ok(number(self.core.one(SET, vec![bytes(field), bytes(value)]).await?)? == 1)
     }
 
-    /// Sets many fields. How many are new. Not atomic as a whole: after an error some may be set.
+    /// Sets many fields and returns how many are new.
+    ///
+    /// It is not atomic as a whole: after an error some may be set.
     ///
     /// # Errors
     /// As [`BucketedHash::set`].
@@ -83,7 +89,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         total(self.core.each(SET, all).await?)
     }
 
-    /// Sets a field that is not there yet. True when it was set.
+    /// Sets a field that does not exist yet. Returns `true` if it was set.
     ///
     /// # Errors
     /// As [`BucketedHash::set`].
@@ -91,15 +97,15 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         Ok(number(self.core.one(SET_NEW, vec![bytes(field), bytes(value)]).await?)? == 1)
     }
 
-    /// Adds to a field that is a number; the sum.
+    /// Adds to a field that is a number, and returns the sum.
     ///
     /// # Errors
-    /// As [`BucketedHash::set`]. After [`Error::Indeterminate`] nobody knows whether it was added.
+    /// As [`BucketedHash::set`]. After [`Error::Indeterminate`] it is unknown whether it was added.
     pub async fn increment(&self, field: &F, by: i64) -> Result<i64> {
         number(self.core.one(INCREMENT, vec![bytes(field), by.to_string().into_bytes()]).await?)
     }
 
-    /// Removes fields. How many were there.
+    /// Removes fields and returns how many existed.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -109,8 +115,9 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         )
     }
 
-    /// How many fields there are. While it grows, what moves in the same moment may be counted in
-    /// both places.
+    /// Returns the number of fields.
+    ///
+    /// While the hash grows, fields that move at the same moment may be counted twice.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -118,7 +125,7 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         self.core.count().await
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no fields.
     ///
     /// # Errors
     /// As [`BucketedHash::len`].
@@ -126,8 +133,9 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         Ok(self.len().await? == 0)
     }
 
-    /// Some fields with their values, and where to go on; `None` at the end. A field that is there
-    /// all the time comes at least once, as with SCAN.
+    /// Returns some fields with their values, and the cursor to continue with; `None` at the end.
+    ///
+    /// A field that exists during the whole scan is returned at least once, as with SCAN.
     ///
     /// # Errors
     /// As [`BucketedHash::get`].
@@ -147,28 +155,32 @@ impl<F: Element, V: Element> BucketedHash<F, V> {
         Ok((found, page.next))
     }
 
-    /// Raises the number of buckets to at least this, while others go on. What a call that died left
-    /// undone is done first. `progress` hears of each slice.
+    /// Raises the number of buckets to at least this number, while clients read and write.
+    ///
+    /// It first finishes the work of an earlier call that died. `progress` is called for each
+    /// slice.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn grow(&self, buckets: u64, progress: impl FnMut(Growth)) -> Result<Growth> {
         self.core.grow(buckets, progress).await
     }
 
     /// Takes over an existing hash, which stays where it is until [`BucketedHash::grow`] moves it.
-    /// From then on everybody must use this handle: what others write to the key may be lost.
+    ///
+    /// From then on all clients must use this handle: a write of another client to the key may be
+    /// lost.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the key is no hash or has a lifetime, or when the collection exists.
+    /// [`Error::Invalid`] if the key is not a hash or has a lifetime, or if the collection exists.
     pub async fn adopt(&self, key: &[u8]) -> Result<()> {
         self.core.adopt(key).await
     }
 
-    /// Removes everything, in slices. How many fields were removed.
+    /// Removes everything, in slices, and returns how many fields were removed.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }
@@ -186,7 +198,7 @@ fn read<V: Element>(reply: Option<Value>) -> Result<Option<V>> {
     }
 }
 
-/// The sum of numbers.
+/// Returns the sum of numeric replies.
 pub(super) fn total(replies: Vec<Option<Value>>) -> Result<u64> {
     replies.into_iter().try_fold(0, |sum, reply| Ok(sum + number(reply)?.unsigned_abs()))
 }

@@ -1,16 +1,16 @@
-//! Which buckets a collection has, and what they are called.
+//! The buckets of a collection, and their names.
 //!
 //! | | |
 //! | --- | --- |
 //! | `KIND:{NAME}` | directory: which buckets there are |
 //! | `KIND-bucket:{NAME:EPOCH:INDEX}` | bucket |
-//! | … `:gate` | what it may be used for: `open`, `moving`, `gone` |
-//! | … `:moving` | members on their way to another bucket |
+//! | … `:gate` | state of the bucket: `open`, `moving`, `gone` |
+//! | … `:moving` | members that are moving to another bucket |
 //!
-//! KIND is `big-hash`, `big-set` or `big-zset`, all of it after the handle's prefix. A bucket and its
-//! two companions share a slot; buckets lie in slots of their own. A member's bucket is its hash by
-//! the number of buckets. That number only grows to multiples of itself, so all members of a new
-//! bucket come from one old one.
+//! KIND is `big-hash`, `big-set` or `big-zset`; the handle's prefix comes before it. A bucket and
+//! its two companions share a slot; each bucket has its own slot. A member's bucket is its hash
+//! modulo the number of buckets. That number only grows to multiples of itself, so all members of a
+//! new bucket come from one old one.
 
 use std::sync::Arc;
 
@@ -32,17 +32,17 @@ pub(super) struct Generation {
     pub(super) buckets: u64,
 }
 
-/// The buckets as they were last seen.
+/// The buckets as they were last read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) current: Generation,
-    /// Those that members move to while the collection grows.
+    /// The generation that members move to while the collection grows.
     pub(super) next: Option<Generation>,
-    /// The only bucket of the current generation is this key, which is no bucket by its name.
+    /// The only bucket of the current generation, if it is an existing key with another name.
     pub(super) plain: Option<Vec<u8>>,
 }
 
-/// The names of one bucket.
+/// The keys of one bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Bucket {
     pub(super) gate: Vec<u8>,
@@ -56,7 +56,7 @@ impl Bucket {
     }
 }
 
-/// Makes names and reads the directory.
+/// Builds names and reads the directory.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     pub(super) handle: Handle,
@@ -71,7 +71,7 @@ impl Names {
         Ok(Names { handle: handle.clone(), kind, name: name.into(), directory })
     }
 
-    /// The bucket of a generation by its number.
+    /// Returns a bucket of a generation by its index.
     pub(super) fn bucket(
         &self,
         layout: &Layout,
@@ -89,23 +89,23 @@ impl Names {
         Ok(Bucket { gate: with(b":gate"), moving: with(b":moving"), data })
     }
 
-    /// The directory as it is; `None` when there is no collection.
+    /// Reads the directory. Returns `None` if there is no collection.
     pub(super) async fn read(&self) -> Result<Option<Layout>> {
         self.change("read", &[], "").await
     }
 
-    /// Makes the collection, unless there is one.
+    /// Creates the collection, unless it exists.
     pub(super) async fn create(&self, plain: &[u8], buckets: u64) -> Result<Layout> {
         let layout = self.change("create", plain, &buckets.to_string()).await?;
         layout.ok_or_else(|| Error::unexpected("a collection that is gone as soon as it is made"))
     }
 
-    /// Names the buckets that it grows to, unless it grows already.
+    /// Records the buckets that it grows to, unless it is growing already.
     pub(super) async fn grow(&self, from: Generation, buckets: u64) -> Result<Option<Layout>> {
         self.change("grow", from.epoch.to_string().as_bytes(), &buckets.to_string()).await
     }
 
-    /// Forgets the old buckets.
+    /// Removes the old buckets from the directory.
     pub(super) async fn flip(&self, from: Generation, to: Generation) -> Result<Option<Layout>> {
         self.change("flip", from.epoch.to_string().as_bytes(), &to.epoch.to_string()).await
     }
@@ -130,7 +130,7 @@ impl Names {
     }
 }
 
-/// A bucket that is a key with a name of its own; its companions share its slot.
+/// Returns a bucket that is an existing key; its companions share its slot.
 pub(super) fn beside(plain: &[u8]) -> Result<Bucket> {
     let tag = match plain.iter().position(|&byte| byte == b'{') {
         None => plain,
@@ -149,7 +149,7 @@ pub(super) fn beside(plain: &[u8]) -> Result<Bucket> {
     Ok(Bucket { gate: with(b":gate"), data: plain.to_vec(), moving: with(b":moving") })
 }
 
-/// The number that decides about a member's bucket.
+/// Returns the hash that decides a member's bucket.
 pub(super) fn place(member: &[u8]) -> u64 {
     xxh3_64(member)
 }

@@ -1,10 +1,10 @@
 //! A list in chunks.
 //!
-//! A list has an order, and an order has one place where it is decided. So all chunks of one list lie
-//! in one slot, and each operation is one script: exact, and as fast as on a plain list. What is
-//! bounded is the size of each key and each command: a node can move, copy and delete it chunk by
-//! chunk. What is not spread is the memory; cut what is too large for a node into lists of its own,
-//! by day or by user.
+//! The order of a list must be decided in one place. So all chunks of one list are in one slot, and
+//! each operation is one script: exact, and as fast as on a plain list. The size of each key and
+//! each command is bounded: a node can move, copy and delete the list chunk by chunk. The memory is
+//! not spread over nodes; split data that is too large for a node into several lists, by day or by
+//! user.
 //!
 //! | | |
 //! | --- | --- |
@@ -33,12 +33,12 @@ use super::{
 
 static LIST: Script = Script::new(include_str!("script/list.lua"));
 
-/// Elements of a chunk. Every process must mean the same.
+/// Elements of a chunk. Every process must use the same number.
 const CHUNK: i64 = 128;
-/// How often an operation is tried again because others changed the ends.
+/// How often an operation is tried again because other clients changed the ends.
 const MAX_TRIES: u32 = 256;
 
-/// What this process believes of the ends.
+/// The ends of the list, as cached by this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Ends {
     head: i64,
@@ -48,7 +48,7 @@ struct Ends {
     first: i64,
 }
 
-/// A list that can grow without any key of it growing; a cheap clone.
+/// A list that can grow while each of its keys stays small; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -71,10 +71,10 @@ pub struct BucketedList<V> {
 }
 
 impl<V: Element> BucketedList<V> {
-    /// A list in chunks.
+    /// Creates a handle for a list in chunks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that makes no key.
+    /// [`Error::Invalid`] if the name cannot be a key.
     pub fn new(handle: &Handle, name: &str) -> Result<Self> {
         let directory = handle.key("big-list", name)?.into();
         Ok(BucketedList {
@@ -85,16 +85,16 @@ impl<V: Element> BucketedList<V> {
         })
     }
 
-    /// Appends an element; how many there are then.
+    /// Appends an element and returns the new length.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for an element that is too long. After
-    /// [`Error::Indeterminate`] nobody knows whether it was appended.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] if the element is too
+    /// long. After [`Error::Indeterminate`] it is unknown whether it was appended.
     pub async fn push_back(&self, value: &V) -> Result<u64> {
         self.push("push_back", value).await
     }
 
-    /// Puts an element in front; how many there are then.
+    /// Prepends an element and returns the new length.
     ///
     /// # Errors
     /// As [`BucketedList::push_back`].
@@ -102,15 +102,16 @@ impl<V: Element> BucketedList<V> {
         self.push("push_front", value).await
     }
 
-    /// Takes the last element.
+    /// Removes and returns the last element.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send). After [`Error::Indeterminate`] it may be gone.
+    /// As [`Client::send`](seawall_client::Client::send). After [`Error::Indeterminate`] the
+    /// element may be lost.
     pub async fn pop_back(&self) -> Result<Option<V>> {
         self.call("pop_back", &[]).await?.elements.pop().map(element).transpose()
     }
 
-    /// Takes the first element.
+    /// Removes and returns the first element.
     ///
     /// # Errors
     /// As [`BucketedList::pop_back`].
@@ -118,7 +119,7 @@ impl<V: Element> BucketedList<V> {
         self.call("pop_front", &[]).await?.elements.pop().map(element).transpose()
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -126,7 +127,7 @@ impl<V: Element> BucketedList<V> {
         Ok(self.look().await?.length.unsigned_abs())
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no elements.
     ///
     /// # Errors
     /// As [`BucketedList::len`].
@@ -134,10 +135,12 @@ impl<V: Element> BucketedList<V> {
         Ok(self.len().await? == 0)
     }
 
-    /// Elements from an index on, at most 1,000 and fewer when they are long: go on behind the last.
+    /// Returns elements from an index on, at most 1,000 and fewer if they are long; continue after
+    /// the last one.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for too many at once.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] if `count` is too
+    /// large.
     pub async fn range(&self, start: u64, count: usize) -> Result<Vec<V>> {
         if count > MAX_COMMAND_MEMBERS {
             return Err(Error::Invalid(format!(
@@ -164,14 +167,15 @@ impl<V: Element> BucketedList<V> {
         Err(changes_too_fast())
     }
 
-    /// Removes everything, chunk by chunk. How many elements were removed.
+    /// Removes everything, chunk by chunk, and returns how many elements were removed.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn remove_all(&self) -> Result<u64> {
         let ends = self.look().await?;
         let mut removed = 0;
-        // The chunks in the middle first: the ends are what others see, and go with the directory.
+        // All chunks come before the directory: after a failure the next call still finds the rest
+        // by it.
         for number in ends.head..=ends.tail {
             removed += unlink_slowly(&self.handle, &self.chunk(number), |_| {}).await?.members;
         }
@@ -262,14 +266,14 @@ enum Answer {
     Moved(Ends),
 }
 
-/// What an operation did.
+/// Outcome of an operation.
 struct Done {
-    /// Elements that there are then: the list's own word, not what this process believes by now.
+    /// New length of the list, as the script returned it, not as this process has cached it.
     length: i64,
     elements: Vec<Vec<u8>>,
 }
 
-/// Which chunk an index is in, and where in it.
+/// Returns the chunk of an index, and the position in that chunk.
 fn chunk_of(ends: &Ends, index: i64) -> (i64, i64) {
     if index < ends.first {
         return (ends.head, index);

@@ -1,16 +1,17 @@
 //! Collections that grow: hash, set and sorted set over many buckets, list in chunks.
 //!
-//! A collection of a million members in one key is a big key: it lies on one node, and whoever reads,
-//! copies or deletes it whole stops that node. Here its members are spread over buckets, each a key of
-//! its own in a slot of its own, by a hash of the member (xxh3, the same in all versions). The number
-//! of buckets can be raised while everybody goes on, and an existing big key can be taken over the
-//! same way.
+//! A collection of a million members in one key is a big key: it is on one node, and a client that
+//! reads, copies or deletes all of it blocks that node. Here the members are spread over buckets by
+//! a hash of the member (xxh3, the same in all versions); each bucket is a separate key in its own
+//! slot. The number of buckets can be raised while clients read and write, and an existing big key
+//! can be taken over the same way.
 //!
-//! Each operation on one member is atomic, and so is each on those members of a batch that share a
-//! bucket. What needs the whole key at once is not offered: a lifetime for all, renaming, set algebra,
-//! transactions over members. [`BucketedHash::adopt`] refuses a key with a lifetime for this reason.
+//! Each operation on one member is atomic, and so is each operation on those members of a batch
+//! that share a bucket. Operations that need the whole key at once are not offered: a lifetime for
+//! all, renaming, set algebra, transactions over members. [`BucketedHash::adopt`] refuses a key
+//! with a lifetime for this reason.
 //!
-//! Lost replies: everything but the increments and the list's pushes and pops may simply be repeated
+//! Lost replies: all operations but the increments and the list's pushes and pops are safe to retry
 //! after [`Error::Indeterminate`](seawall_client::Error::Indeterminate).
 
 mod core;
@@ -36,10 +37,10 @@ pub use self::{
     whole::Cursor,
 };
 
-/// The most buckets a collection can have.
+/// Largest number of buckets of a collection.
 pub const MAX_BUCKETS: u64 = 1 << 16;
 
-/// What a collection is in Redis.
+/// The Redis type of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Hash,
@@ -56,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// What TYPE says.
+    /// Returns the name that TYPE uses.
     const fn type_word(self) -> &'static str {
         match self {
             Kind::Hash => "hash",
@@ -98,7 +99,8 @@ fn check_buckets(buckets: u64) -> Result<()> {
 }
 
 impl Core {
-    /// Begins the collection as this existing key: its members are where they were, until it grows.
+    /// Creates the collection from this existing key: its members stay where they are until it
+    /// grows.
     async fn adopt(&self, key: &[u8]) -> Result<()> {
         beside(key)?;
         let (client, name) = (self.handle().client(), String::from_utf8_lossy(key));
@@ -124,7 +126,7 @@ impl Core {
     }
 }
 
-/// What a page or batch needs to be read as: damage is told, not skipped.
+/// Decodes an element of a page or batch; damaged bytes are an error and are not skipped.
 fn element<T: Element>(bytes: Vec<u8>) -> Result<T> {
     T::from_bytes(bytes).ok_or_else(|| Error::unexpected("a member or value of another type"))
 }

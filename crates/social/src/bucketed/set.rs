@@ -17,7 +17,7 @@ const HAS: Operation = Operation::read("SISMEMBER");
 const ADD: Operation = Operation::write("SADD", 1, 1);
 const REMOVE: Operation = Operation::write("SREM", 1, 1);
 
-/// A set whose members are spread over buckets; a cheap clone.
+/// A set whose members are spread over buckets; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -35,26 +35,29 @@ pub struct BucketedSet<M> {
 }
 
 impl<M: Element> BucketedSet<M> {
-    /// A set over buckets; `buckets` counts when it is made, not when it is there already.
+    /// Creates a handle for a set over buckets.
+    ///
+    /// `buckets` is used only when the set is created, not if it exists already.
     ///
     /// # Errors
-    /// [`Error::Invalid`](seawall_client::Error::Invalid) for a name that makes no key, and for a number of
-    /// buckets that is not allowed.
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) if the name cannot be a key, or the
+    /// number of buckets is not allowed.
     pub fn new(handle: &Handle, name: &str, buckets: u64) -> Result<Self> {
         let core = Core::new(handle, Kind::Set, name, buckets)?;
         Ok(BucketedSet { core, shape: PhantomData })
     }
 
-    /// Adds members. How many are new.
+    /// Adds members and returns how many are new.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`](seawall_client::Error::Invalid) for a member
-    /// that is too long. After an error some may have been added.
+    /// As [`Client::send`](seawall_client::Client::send);
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) if a member is too long. After an error
+    /// some may have been added.
     pub async fn add(&self, members: &[M]) -> Result<u64> {
         total(self.core.each(ADD, args(members)).await?)
     }
 
-    /// Whether a member is there.
+    /// Returns `true` if the set has a member.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -62,7 +65,7 @@ impl<M: Element> BucketedSet<M> {
         Ok(number(self.core.one(HAS, vec![member.to_bytes().into_owned()]).await?)? == 1)
     }
 
-    /// The same for many members, in their order.
+    /// Returns which of these members the set has, in their order.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -71,7 +74,7 @@ impl<M: Element> BucketedSet<M> {
         replies.into_iter().map(|reply| Ok(number(reply)? == 1)).collect()
     }
 
-    /// Removes members. How many were there.
+    /// Removes members and returns how many existed.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -79,7 +82,7 @@ impl<M: Element> BucketedSet<M> {
         total(self.core.each(REMOVE, args(members)).await?)
     }
 
-    /// How many members there are; see [`BucketedHash::len`](super::BucketedHash::len).
+    /// Returns the number of members; see [`BucketedHash::len`](super::BucketedHash::len).
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -87,7 +90,7 @@ impl<M: Element> BucketedSet<M> {
         self.core.count().await
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no members.
     ///
     /// # Errors
     /// As [`BucketedSet::len`].
@@ -95,12 +98,13 @@ impl<M: Element> BucketedSet<M> {
         Ok(self.len().await? == 0)
     }
 
-    /// Some members, and where to go on; `None` at the end. A member that is there all the time comes
-    /// at least once, as with SCAN.
+    /// Returns some members, and the cursor to continue with; `None` at the end.
+    ///
+    /// A member that exists during the whole scan is returned at least once, as with SCAN.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send);
-    /// [`Error::Unexpected`](seawall_client::Error::Unexpected) for bytes that are no `M`.
+    /// [`Error::Unexpected`](seawall_client::Error::Unexpected) if the bytes are not an `M`.
     pub async fn scan(&self, cursor: &Cursor) -> Result<(Vec<M>, Option<Cursor>)> {
         let page = self.core.page(cursor).await?;
         let members: Result<Vec<M>> = page.items.into_iter().map(element).collect();
@@ -110,7 +114,7 @@ impl<M: Element> BucketedSet<M> {
     /// Raises the number of buckets, as [`BucketedHash::grow`](super::BucketedHash::grow).
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn grow(&self, buckets: u64, progress: impl FnMut(Growth)) -> Result<Growth> {
         self.core.grow(buckets, progress).await
     }
@@ -118,15 +122,15 @@ impl<M: Element> BucketedSet<M> {
     /// Takes over an existing set, as [`BucketedHash::adopt`](super::BucketedHash::adopt).
     ///
     /// # Errors
-    /// [`Error::Invalid`](seawall_client::Error::Invalid) when that cannot be.
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) if the key cannot be taken over.
     pub async fn adopt(&self, key: &[u8]) -> Result<()> {
         self.core.adopt(key).await
     }
 
-    /// Removes everything, in slices. How many members were removed.
+    /// Removes everything, in slices, and returns how many members were removed.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }

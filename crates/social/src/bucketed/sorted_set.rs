@@ -1,9 +1,10 @@
-//! A sorted set over buckets: order by merging.
+//! A sorted set over buckets, ordered by merging.
 //!
-//! Each bucket is in order by itself. A page of the whole is merged from a page of each bucket, and a
-//! rank is the sum of how many come before in each. Equal scores are ordered by the members' bytes,
-//! as Redis does, so a place in the order is a score *and* a member: pages that go on from the last
-//! place neither repeat nor skip, however many share one score and whatever is added meanwhile.
+//! Each bucket is ordered by itself. A page of the whole is merged from a page of each bucket, and
+//! a rank is the sum of the counts before it in each bucket. Equal scores are ordered by the
+//! members' bytes, as in Redis, so a place in the order is a score *and* a member. Pages that
+//! continue from the last place neither repeat nor skip members, however many share one score and
+//! whatever is added meanwhile.
 
 use std::{cmp::Ordering, collections::HashMap, fmt, marker::PhantomData};
 
@@ -32,10 +33,10 @@ const REMOVE: Operation = Operation::write("ZREM", 1, 1);
 
 /// How often a page is read again because buckets had moved.
 const MAX_TRIES: u32 = 64;
-/// Members of a page; with the longest members this stays below what a command may move.
+/// Members of a page; with the longest members this stays below the limit of a command.
 const PAGE: usize = MAX_COMMAND_MEMBERS / 5;
 
-/// Which way a sorted set is read.
+/// The direction in which a sorted set is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// From the lowest score.
@@ -53,7 +54,7 @@ pub struct Place<M> {
     pub member: M,
 }
 
-/// A sorted set whose members are spread over buckets; a cheap clone.
+/// A sorted set whose members are spread over buckets; cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -74,21 +75,23 @@ pub struct BucketedSortedSet<M> {
 }
 
 impl<M: Element> BucketedSortedSet<M> {
-    /// A sorted set over buckets; `buckets` counts when it is made, not when it is there already.
+    /// Creates a handle for a sorted set over buckets.
+    ///
+    /// `buckets` is used only when the set is created, not if it exists already.
     ///
     /// # Errors
-    /// [`Error::Invalid`](seawall_client::Error::Invalid) for a name that makes no key, and for a number of
-    /// buckets that is not allowed.
+    /// [`Error::Invalid`](seawall_client::Error::Invalid) if the name cannot be a key, or the
+    /// number of buckets is not allowed.
     pub fn new(handle: &Handle, name: &str, buckets: u64) -> Result<Self> {
         let core = Core::new(handle, Kind::SortedSet, name, buckets)?;
         Ok(BucketedSortedSet { core, shape: PhantomData })
     }
 
-    /// Adds members, or gives them new scores. How many are new.
+    /// Adds members or changes their scores, and returns how many are new.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for a member that is too long or a
-    /// score that is no number. After an error some may have been added.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] if a member is too
+    /// long or a score is NaN. After an error some may have been added.
     pub async fn add(&self, places: &[Place<M>]) -> Result<u64> {
         let all: Result<Vec<_>> = places
             .iter()
@@ -97,10 +100,10 @@ impl<M: Element> BucketedSortedSet<M> {
         total(self.core.each(ADD, all?).await?)
     }
 
-    /// Adds to a member's score; the sum.
+    /// Adds to a member's score, and returns the sum.
     ///
     /// # Errors
-    /// As [`BucketedSortedSet::add`]. After [`Error::Indeterminate`] nobody knows whether it was
+    /// As [`BucketedSortedSet::add`]. After [`Error::Indeterminate`] it is unknown whether it was
     /// added.
     pub async fn increment(&self, member: &M, by: f64) -> Result<f64> {
         let args = vec![text(by)?, member.to_bytes().into_owned()];
@@ -108,7 +111,7 @@ impl<M: Element> BucketedSortedSet<M> {
             .ok_or_else(|| Error::unexpected("an increment without a sum"))
     }
 
-    /// A member's score.
+    /// Returns a member's score.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -116,7 +119,7 @@ impl<M: Element> BucketedSortedSet<M> {
         score(self.core.one(SCORE, vec![member.to_bytes().into_owned()]).await?)
     }
 
-    /// The scores of many members, in their order.
+    /// Returns the scores of many members, in their order.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -125,7 +128,7 @@ impl<M: Element> BucketedSortedSet<M> {
         self.core.each(SCORE, all).await?.into_iter().map(score).collect()
     }
 
-    /// Removes members. How many were there.
+    /// Removes members and returns how many existed.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -134,8 +137,9 @@ impl<M: Element> BucketedSortedSet<M> {
         total(self.core.each(REMOVE, all).await?)
     }
 
-    /// How many members come before this one; `None` when it is not there. What changes meanwhile is
-    /// counted or not.
+    /// Returns the number of members before this one, or `None` if it does not exist.
+    ///
+    /// Concurrent changes may or may not be counted.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -145,7 +149,7 @@ impl<M: Element> BucketedSortedSet<M> {
         Ok(Some(self.merged(order, Some(&from), 0).await?.0))
     }
 
-    /// The first members, at most 200 of them.
+    /// Returns the first members, at most 200.
     ///
     /// # Errors
     /// As [`BucketedSortedSet::after`].
@@ -153,11 +157,11 @@ impl<M: Element> BucketedSortedSet<M> {
         self.page(order, None, count).await
     }
 
-    /// The members after a place, at most 200 of them. The place need not be there any more.
+    /// Returns the members after a place, at most 200. The place need not exist any more.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] for too many at once,
-    /// [`Error::Unexpected`] for bytes that are no `M`.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Invalid`] if `count` is too
+    /// large, [`Error::Unexpected`] if the bytes are not an `M`.
     pub async fn after(
         &self,
         order: Order,
@@ -169,8 +173,9 @@ impl<M: Element> BucketedSortedSet<M> {
         self.page(order, Some(&from), count).await
     }
 
-    /// The members with scores from one to another, both included, in rising order: a page of at most
-    /// 200, from the place that the page before ended with.
+    /// Returns members with scores in this range, both ends included, in ascending order.
+    ///
+    /// A page has at most 200 members and continues from the last place of the page before.
     ///
     /// # Errors
     /// As [`BucketedSortedSet::after`].
@@ -181,7 +186,7 @@ impl<M: Element> BucketedSortedSet<M> {
         count: usize,
     ) -> Result<Vec<Place<M>>> {
         text(*scores.start())?;
-        // The empty member comes before all others of its score, and is none itself.
+        // The empty member comes before all others of its score, and is never a member itself.
         let mut from = (*scores.start(), Vec::new());
         if let Some(place) = after
             && place.score >= from.0
@@ -193,7 +198,7 @@ impl<M: Element> BucketedSortedSet<M> {
         Ok(page)
     }
 
-    /// How many members there are; see [`BucketedHash::len`](super::BucketedHash::len).
+    /// Returns the number of members; see [`BucketedHash::len`](super::BucketedHash::len).
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -201,7 +206,7 @@ impl<M: Element> BucketedSortedSet<M> {
         self.core.count().await
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no members.
     ///
     /// # Errors
     /// As [`BucketedSortedSet::len`].
@@ -209,7 +214,7 @@ impl<M: Element> BucketedSortedSet<M> {
         Ok(self.len().await? == 0)
     }
 
-    /// Some members in no order, and where to go on; see
+    /// Returns some members in no particular order, and the cursor to continue with; see
     /// [`BucketedHash::scan`](super::BucketedHash::scan).
     ///
     /// # Errors
@@ -226,7 +231,7 @@ impl<M: Element> BucketedSortedSet<M> {
     /// Raises the number of buckets, as [`BucketedHash::grow`](super::BucketedHash::grow).
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn grow(&self, buckets: u64, progress: impl FnMut(Growth)) -> Result<Growth> {
         self.core.grow(buckets, progress).await
     }
@@ -234,15 +239,15 @@ impl<M: Element> BucketedSortedSet<M> {
     /// Takes over an existing sorted set, as [`BucketedHash::adopt`](super::BucketedHash::adopt).
     ///
     /// # Errors
-    /// [`Error::Invalid`] when that cannot be.
+    /// [`Error::Invalid`] if the key cannot be taken over.
     pub async fn adopt(&self, key: &[u8]) -> Result<()> {
         self.core.adopt(key).await
     }
 
-    /// Removes everything, in slices. How many members were removed.
+    /// Removes everything, in slices, and returns how many members were removed.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send): call again to go on.
+    /// As [`Client::send`](seawall_client::Client::send): call again to continue.
     pub async fn remove_all(&self) -> Result<u64> {
         self.core.remove().await
     }
@@ -270,7 +275,8 @@ impl<M: Element> BucketedSortedSet<M> {
             .collect()
     }
 
-    /// What each bucket has after a place, and how many come before it in all.
+    /// Returns the members of each bucket after a place, and how many come before it in all
+    /// buckets.
     async fn merged(
         &self,
         order: Order,
@@ -284,7 +290,7 @@ impl<M: Element> BucketedSortedSet<M> {
         'again: for _ in 0..MAX_TRIES {
             let Some(layout) = core.look().await? else { return Ok((0, Vec::new())) };
             let (mut skipped, mut found) = (0, HashMap::new());
-            // Old buckets first: what moves meanwhile is then seen twice, not never.
+            // Old buckets first: a member that moves meanwhile is then seen twice, not missed.
             for generation in std::iter::once(layout.current).chain(layout.next) {
                 let buckets: Result<Vec<_>> = (0..generation.buckets)
                     .map(|index| core.names.bucket(&layout, generation, index))
@@ -308,7 +314,7 @@ impl<M: Element> BucketedSortedSet<M> {
                     }
                     skipped += before;
                     for (member, score) in pairs(items) {
-                        // The newer bucket has the last word.
+                        // The value of the newer bucket wins.
                         found.insert(member, parse(&score)?);
                     }
                 }
@@ -321,7 +327,7 @@ impl<M: Element> BucketedSortedSet<M> {
 }
 
 impl<M: PartialOrd> PartialOrd for Place<M> {
-    /// By score, then by member: Redis' order where members are text.
+    /// By score, then by member: the order of Redis if members are text.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match self.score.partial_cmp(&other.score)? {
             Ordering::Equal => self.member.partial_cmp(&other.member),

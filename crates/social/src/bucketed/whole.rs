@@ -1,8 +1,9 @@
-//! What concerns all buckets: counting, scanning, removing.
+//! Operations over all buckets: counting, scanning, removing.
 //!
-//! A scan goes through the collection part by part, where a part is what was one bucket when the scan
-//! began. If that bucket moves meanwhile, the scan goes on in those that it moves to, after it has
-//! finished the old one: a member that is there all the time is in one of them when its turn comes.
+//! A scan goes through the collection part by part; a part is what was one bucket when the scan
+//! began. If that bucket moves meanwhile, the scan finishes the old one and then continues in the
+//! buckets that it moves to: a member that exists during the whole scan is in one of them when it
+//! is read.
 
 use redis::Value;
 use seawall_client::unlink_slowly;
@@ -19,27 +20,27 @@ use super::{
 static COUNT: Script = Script::new(include_str!("script/count.lua"));
 static PAGE: Script = Script::new(include_str!("script/page.lua"));
 
-/// How often a count begins again because members were on their way.
+/// How often a count restarts because members were moving.
 const MAX_COUNTS: u32 = 64;
 /// Members that a page asks for.
 const PAGE_MEMBERS: usize = 100;
 
-/// Where a scan stands. Start with [`Cursor::start`]; there is none when it is finished.
+/// Position of a scan. Start with [`Cursor::start`]; a finished scan returns none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
-    /// Buckets when the scan began, and which of those parts it is in.
+    /// Number of buckets when the scan began, and which of those parts it is in.
     parts: u64,
     part: u64,
     /// The bucket that is being read.
     generation: Option<(u64, u64)>,
     index: u64,
     inner: Vec<u8>,
-    /// A bucket of this part has moved: the next generation is to be read too.
+    /// A bucket of this part has moved: the next generation must be read, too.
     moved: bool,
 }
 
 impl Cursor {
-    /// The beginning.
+    /// Returns the start of a scan.
     #[must_use]
     pub fn start() -> Self {
         Cursor { parts: 0, part: 0, generation: None, index: 0, inner: b"0".to_vec(), moved: false }
@@ -55,13 +56,13 @@ impl Default for Cursor {
 /// A page of raw members, and of values where the kind has them.
 pub(super) struct Page {
     pub(super) items: Vec<Vec<u8>>,
-    /// The values of a hash were too large to come along.
+    /// The values of a hash were too large to be included.
     pub(super) fields_only: bool,
     pub(super) next: Option<Cursor>,
 }
 
 impl Core {
-    /// How many members there are.
+    /// Returns the number of members.
     pub(super) async fn count(&self) -> Result<u64> {
         'again: for _ in 0..MAX_COUNTS {
             let Some(layout) = self.look().await? else { return Ok(0) };
@@ -96,7 +97,7 @@ impl Core {
         Err(Error::Unavailable("the buckets keep moving".into()))
     }
 
-    /// A page of members, and where to go on.
+    /// Returns a page of members, and the cursor to continue with.
     pub(super) async fn page(&self, cursor: &Cursor) -> Result<Page> {
         let mut cursor = cursor.clone();
         let Some(layout) = self.look().await? else {
@@ -127,13 +128,13 @@ impl Core {
         Ok(Page { items, fields_only: shape == "fields", next })
     }
 
-    /// Which generation a cursor reads: the one it began with, while there is such a one.
+    /// Returns the generation that a cursor reads: the one it began with, while that exists.
     fn cursor_generation(&self, layout: &Layout, cursor: &mut Cursor) -> Result<Generation> {
         let known = std::iter::once(layout.current).chain(layout.next);
         let wanted = cursor.generation;
         let found = known.into_iter().find(|known| Some((known.epoch, known.buckets)) == wanted);
         let generation = found.unwrap_or_else(|| {
-            // Its buckets are gone, and so is its place in them: this part begins again.
+            // Its buckets are gone, and so is the position in them: this part begins again.
             (cursor.index, cursor.inner, cursor.moved) = (cursor.part, b"0".to_vec(), false);
             layout.current
         });
@@ -144,7 +145,7 @@ impl Core {
         Ok(generation)
     }
 
-    /// The next bucket, generation or part.
+    /// Advances to the next bucket, generation or part.
     fn step(&self, layout: &Layout, generation: Generation, mut cursor: Cursor) -> Option<Cursor> {
         cursor.index += cursor.parts;
         if cursor.index < generation.buckets {
@@ -154,7 +155,7 @@ impl Core {
             let next = layout.next.filter(|_| generation == layout.current);
             cursor.moved = false;
             cursor.index = cursor.part;
-            // Without a next one in sight it has come meanwhile: the next page finds out.
+            // If no next generation is known, it has been added meanwhile: the next page finds it.
             cursor.generation = next.map(|next| (next.epoch, next.buckets));
             if next.is_some() || generation == layout.current {
                 return Some(cursor);
@@ -167,7 +168,7 @@ impl Core {
         (cursor.part < cursor.parts).then_some(cursor)
     }
 
-    /// Removes everything: buckets in slices, the directory at last.
+    /// Removes everything: buckets in slices, the directory last.
     pub(super) async fn remove(&self) -> Result<u64> {
         let Some(layout) = self.look().await? else { return Ok(0) };
         let mut removed = 0;
@@ -189,7 +190,7 @@ impl Core {
     }
 }
 
-/// Two values at a time, for replies that list pairs.
+/// Groups values in pairs, for replies that list pairs.
 pub(super) fn pairs(items: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut items = items.into_iter();
     let mut pairs = Vec::new();
@@ -199,7 +200,7 @@ pub(super) fn pairs(items: Vec<Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs
 }
 
-/// A reply as a number, 0 for none.
+/// Parses a reply as a number; 0 if there is none.
 pub(super) fn number(reply: Option<Value>) -> Result<i64> {
     reply.map_or(Ok(0), |reply| Ok(redis::from_redis_value(reply)?))
 }

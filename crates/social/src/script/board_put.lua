@@ -1,12 +1,13 @@
 -- Changes a member's score on a leaderboard.
 --
--- KEYS  1 board (zset entry -> score), 2 entries (hash member -> entry), 3 scores (zset), 4 reference
--- ARGV  1 'set', 'best', 'add' or 'remove', 2 member, 3 score, 4 lifetime in ms (0: none),
---       5 how many are kept (0: all), 6 for how long a reference is remembered, in ms
--- Returns the score that stands as a string, or nil when it would not be exact.
+-- KEYS  1 board (zset entry -> score), 2 entries (hash member -> entry), 3 scores (zset), 4
+--       reference
+-- ARGV  1 'set', 'best', 'add' or 'remove', 2 member, 3 score, 4 lifetime in ms (0: none), 5 how
+--       many are kept (0: all), 6 for how long a reference is remembered, in ms
+-- Returns the current score as a string, or nil if it would not be exact.
 --
--- Atomic, because the member's old entry must leave as the new one arrives, and because an addition
--- must be made once for its reference.
+-- Atomic, because the member's old entry must be removed together with the addition of the new one,
+-- and because an increment must be applied once per reference.
 local MOST = 9007199254740991
 
 local function text(number) return string.format('%.0f', number) end
@@ -20,7 +21,7 @@ local function drop(entry)
   end
 end
 
--- All are looked at before the first is changed: what is noted as added must be added.
+-- Reads all keys before the first write: an increment that is recorded must also be applied.
 redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', KEYS[3])
 local mode, member, score = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -44,7 +45,7 @@ end
 local t = redis.call('TIME')
 local left = MOST - (t[1] * 1000000 + t[2])
 local entry = string.format('%06x%08x', math.floor(left / 4294967296), left % 4294967296) .. member
--- The new one first: keys that become empty in between would lose their lifetime.
+-- Adds the new entry first: keys that become empty in between would lose their lifetime.
 redis.call('ZADD', KEYS[1], text(score), entry)
 redis.call('ZADD', KEYS[3], text(score), text(score))
 if old and old ~= entry then redis.call('ZREM', KEYS[1], old) end
@@ -54,13 +55,13 @@ end
 redis.call('HSET', KEYS[2], member, entry)
 local keep = tonumber(ARGV[5])
 if keep > 0 then
-  -- One more than before at most; a number that was lowered is reached step by step.
+  -- Usually at most one more than allowed; a limit that was lowered is reached step by step.
   for _ = 1, math.min(redis.call('ZCARD', KEYS[1]) - keep, 100) do
     drop(redis.call('ZRANGE', KEYS[1], 0, 0)[1])
   end
 end
 if tonumber(ARGV[4]) > 0 and redis.call('PTTL', KEYS[1]) == -1 then
-  -- At one moment: each PEXPIRE would read the clock anew.
+  -- One common expiry: each PEXPIRE would read the clock separately.
   local ends = text(t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[4])
   for key = 1, 3 do redis.call('PEXPIREAT', KEYS[key], ends) end
 end

@@ -1,9 +1,9 @@
 -- Reads a page of a leaderboard.
 --
 -- KEYS  1 board (zset entry -> score), 2 entries (hash member -> entry), 3 scores (zset)
--- ARGV  1 'page', 2 places to skip, 3 how many; or 1 'around', 2 member, 3 how many on each side
--- Returns places skipped, holders of better scores than the first entry's, different better scores,
--- and the entries with their scores.
+-- ARGV  1 'page', 2 positions to skip, 3 how many; or 1 'around', 2 member, 3 how many on each side
+-- Returns positions skipped, number of members with better scores than the first entry's, number of
+--   distinct better scores, and the entries with their scores.
 --
 -- Atomic, because ranks are counted from the first entry: a change in between would shift them.
 local from, count

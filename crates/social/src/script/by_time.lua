@@ -1,17 +1,16 @@
--- Reads or changes a set by time that is complete.
+-- Reads or changes a set by time, if it is complete.
 --
--- KEYS  1 set (zset member -> score, its time), 2 marker ("count flag"; flag 1: nothing older is left out),
---       3 lease of a rebuild
--- ARGV  1 mode, then
---       'put': 2 score, 3 member, 4 how many are kept (0: all); 'remove': 2 member
+-- KEYS  1 set (zset member -> score, its time), 2 marker ("count flag"; flag 1: the source has
+--       nothing older), 3 lease of a rebuild
+-- ARGV  1 mode, then 'put': 2 score, 3 member, 4 how many are kept (0: all); 'remove': 2 member;
 --       'has': members; 'count'; 'first': 2 how many; 'newest': 2 largest score, 3 how many;
 --       'since': 2 score
--- Returns nil when the set is not complete. put: 1 added, 0 there already or too old to be kept;
--- remove: 1 or 0; has: the score or nil of each; count; first: members; newest: the flag, members and
--- scores; since: a number.
+-- Returns nil if the set is not complete. put: 1 added, 0 existed or too old to be kept; remove: 1
+--   or 0; has: the score or nil of each; count; first: members; newest: the flag, members and
+--   scores; since: a number.
 --
 -- Atomic, because a set that is not complete must neither be changed (it would hide what is
--- missing) nor believed, marker and members change together, and a rebuild that has read the source
+-- missing) nor read, marker and members change together, and a rebuild that has read the source
 -- before a change must not publish after it.
 local mode = ARGV[1]
 local marker = redis.call('GET', KEYS[2])
@@ -35,7 +34,7 @@ if mode == 'since' then return redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[2], '+i
 local changed, kept, trimmed = 0, true, false
 if mode == 'put' then
   if flag == '0' then
-    -- Between the oldest that is kept and an older one may lie what only the source has.
+    -- Members that only the source has may lie between the oldest one kept and an older one.
     local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')[2]
     if not oldest then
       redis.call('DEL', KEYS[2])
@@ -56,7 +55,7 @@ end
 if changed == 1 or trimmed then
   local left = redis.call('PTTL', KEYS[2])
   redis.call('SET', KEYS[2], redis.call('ZCARD', KEYS[1]) .. ' ' .. flag, 'KEEPTTL')
-  -- The first member makes a key without a lifetime.
+  -- The first member creates a key without a lifetime.
   if count == 0 and left > 0 then redis.call('PEXPIRE', KEYS[1], left) end
 end
 return kept and changed or 0

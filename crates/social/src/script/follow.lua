@@ -1,13 +1,13 @@
--- Reads or changes a follow set that is complete.
+-- Reads or changes a follow set, if it is complete.
 --
--- KEYS  1 set, and where it has a source: 2 marker ("count flag")
--- ARGV  1 'follow', 'unfollow', 'has', 'count' or 'scan', 2 limit (0: none) or place of the scan,
+-- KEYS  1 set, and if it has a source: 2 marker ("count flag")
+-- ARGV  1 'follow', 'unfollow', 'has', 'count' or 'scan', 2 limit (0: none) or cursor of the scan,
 --       3… members, or how many to scan
--- Returns nil when the set is not complete. follow: 1 added, 0 there already, 2 full; unfollow: 1 or
--- 0; has: 1 or 0 for each member; count: a number; scan: the next place and some members.
+-- Returns nil if the set is not complete. follow: 1 added, 0 existed, 2 full; unfollow: 1 or 0;
+--   has: 1 or 0 for each member; count: a number; scan: the next cursor and some members.
 --
--- Atomic, because a set that is not complete must neither be changed (it would hide what is missing)
--- nor believed, and marker and set change together.
+-- Atomic, because a set that is not complete must neither be changed (it would hide what is
+-- missing) nor read, and marker and set change together.
 local mode = ARGV[1]
 local count = redis.call('SCARD', KEYS[1])
 if KEYS[2] then
@@ -31,7 +31,7 @@ end
 if changed == 1 and KEYS[2] then
   local left = redis.call('PTTL', KEYS[2])
   redis.call('SET', KEYS[2], count .. ' 0', 'KEEPTTL')
-  -- The first member makes a key without a lifetime.
+  -- The first member creates a key without a lifetime.
   if count == 1 and left > 0 then redis.call('PEXPIRE', KEYS[1], left) end
 end
 return changed

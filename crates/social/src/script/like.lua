@@ -1,11 +1,12 @@
--- Likes, takes a like back, or turns it round.
+-- Adds, removes or toggles a like.
 --
 -- KEYS  1 likes (zset member -> ms), 2 the remembered outcome of this toggle
 -- ARGV  1 'like', 'unlike' or 'toggle', 2 member, 3 for how long an outcome is remembered, in ms
--- Returns 0 when nothing changed, 1 when the member was added, 2 when it was removed.
+-- Returns 0 if nothing changed, 1 if the member was added, 2 if it was removed.
 --
--- Atomic, because the direction of a toggle and the change must be one: of two clicks at once the
--- second has to see the first. The time is taken here, so that "first" means first on the server.
+-- Atomic, because the direction of a toggle and the change must be one step: of two concurrent
+-- clicks the second must see the first. The time is taken here, so that "first" means first on the
+-- server.
 local mode = ARGV[1]
 if mode == 'toggle' then
   local known = redis.call('GET', KEYS[2])

@@ -1,11 +1,11 @@
 -- Reads the items after a cursor, newest first.
 --
--- KEYS  1 items (zset), and where the list has a source: 2 marker ("count flag")
+-- KEYS  1 items (zset), and if the list has a source: 2 marker ("count flag")
 -- ARGV  1 how many, and unless it is the first page: 2 score and 3 member of the last item seen
--- Returns nil when there is a marker key that does not say that the list is complete; else the
--- marker's text (or '') and the items with their scores.
+-- Returns nil if there is a marker key and it does not say that the list is complete; else the
+--   marker's text (or '') and the items with their scores.
 --
--- Atomic, because the place of the cursor is found first and the items are read by their rank then.
+-- Atomic, because the rank of the cursor is found first, and the items are then read by rank.
 local marker = ''
 if KEYS[2] then
   marker = redis.call('GET', KEYS[2])
@@ -15,7 +15,7 @@ if KEYS[2] then
   end
 end
 
--- Bytes, not letters: Lua's own comparison follows the server's locale.
+-- Compares bytes: Lua's own comparison follows the server's locale.
 local function less(a, b)
   for at = 1, math.min(#a, #b) do
     local x, y = string.byte(a, at), string.byte(b, at)
@@ -28,8 +28,8 @@ local from = 0
 if ARGV[2] then
   local score, member = ARGV[2], ARGV[3]
   from = redis.call('ZCOUNT', KEYS[1], '(' .. score, '+inf')
-  -- Among the items of that score, which lie from the largest bytes to the smallest, the first that
-  -- is smaller than the cursor.
+  -- Items of that score are in descending order of their bytes; finds the first one that is smaller
+  -- than the cursor.
   local low, high = from, from + redis.call('ZCOUNT', KEYS[1], score, score)
   while low < high do
     local middle = math.floor((low + high) / 2)

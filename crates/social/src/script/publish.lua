@@ -1,12 +1,12 @@
--- Puts a rebuilt collection in the place of the old one.
+-- Replaces a collection by a rebuilt one.
 --
--- KEYS  1 collection, 2 marker, 3 lease, 4 what was built
--- ARGV  1 token of the lease, 2 how many members were built, 3 flag, 4 lifetime in ms,
---       5 'SCARD' or 'ZCARD'
--- Returns 1, or 0 when the lease is not held any more.
+-- KEYS  1 collection, 2 marker, 3 lease, 4 the rebuilt collection
+-- ARGV  1 token of the lease, 2 number of members built, 3 flag, 4 lifetime in ms, 5 'SCARD' or
+--       'ZCARD'
+-- Returns 1, or 0 if the lease is no longer held.
 --
--- Atomic, because collection and marker must change together, and only while nobody has changed the
--- source since it was read.
+-- Atomic, because collection and marker must change together, and only if the source was not
+-- changed since it was read.
 local count = tonumber(ARGV[2])
 if redis.call('GET', KEYS[3]) ~= ARGV[1] or redis.call(ARGV[5], KEYS[4]) ~= count then
   redis.call('UNLINK', KEYS[4])

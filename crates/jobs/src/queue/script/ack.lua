@@ -1,19 +1,20 @@
--- Ends items that are done.
+-- Finishes items that are done.
 --
--- KEYS[1]  leased: sorted set of ids by the end of their lease
+-- KEYS[1]  leased: sorted set of ids, scored by the end of their lease
 -- KEYS[2]  payloads, by id
 -- KEYS[3]  tokens, by id
--- KEYS[4]  finished lately: sorted set of ids by the time of their end
+-- KEYS[4]  recently finished: sorted set of ids, scored by the time they finished
 -- KEYS[5]  notes, by id
 -- ARGV[1]  milliseconds for which a finished id is remembered
 -- ARGV[2…] pairs: id, token
 --
--- Returns  for each item: 1 when it is finished (now or before), 0 when the lease was
---          lost to another consumer
+-- Returns  for each item: 1 if it is finished (now or before), 0 if the lease was lost to another
+--          consumer
 --
--- Atomic, because between seeing whose an item is and ending it, it could become another's.
+-- Atomic, because another consumer could get the item between the check of its lease and its end.
 
--- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+-- Reads every key before the first write: if another program uses one of them with another type,
+-- the script fails here and no item is lost.
 redis.call('ZCARD', KEYS[1])
 for _, key in ipairs({KEYS[2], KEYS[3], KEYS[5]}) do redis.call('HLEN', key) end
 local time = redis.call('TIME')

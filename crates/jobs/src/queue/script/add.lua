@@ -1,20 +1,20 @@
--- Adds an item that becomes due later, unless there is one of its id.
+-- Adds items that become due later, unless an item with the same id exists.
 --
--- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
--- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[1]  waiting: sorted set of ids, scored by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids, scored by the end of their lease
 -- KEYS[3]  payloads, by id
--- KEYS[4]  finished lately: sorted set of ids by the time of their end
+-- KEYS[4]  recently finished: sorted set of ids, scored by the time they finished
 -- ARGV[1]  channel on which consumers listen
 -- ARGV[2]  milliseconds for which a finished id is remembered
 -- ARGV[3…] triples: id, payload, milliseconds from now
 --
--- Returns  for each item: 'added', or where an item of that id is: 'waiting', 'leased', 'dead' or
---          'finished'
+-- Returns  for each item: 'added', or the state of the item with that id: 'waiting', 'leased',
+--          'dead' or 'finished'
 --
--- Atomic, so that of two callers with one id, or a caller and its own repetition after a lost reply,
--- one adds. The time is the server's. Consumers are woken only by an item that is due before all
--- others. A finished id that is remembered no longer counts as none, whether or not an acknowledgement
--- has tidied it up since.
+-- Atomic, so that only one of two callers with the same id adds the item; the second may also be
+-- the same caller's retry after a lost reply. The time is the server's. Consumers are woken only by
+-- an item that is due before all others. A finished id whose time has passed counts as unknown,
+-- even if no acknowledgement has removed it yet.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -38,7 +38,8 @@ for index = 3, #ARGV, 3 do
   elseif finished and tonumber(finished) >= oldest then
     outcome = 'finished'
   else
-    -- First what a full Redis refuses: behind another write it would be taken.
+    -- The write that a full Redis refuses comes first: after another write in the script it would
+    -- be accepted.
     redis.call('HSET', KEYS[3], id, ARGV[index + 1])
     redis.call('ZREM', KEYS[4], id)
     redis.call('ZADD', KEYS[1], string.format('%.0f', due), id)

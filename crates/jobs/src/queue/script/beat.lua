@@ -1,11 +1,11 @@
--- Notes that a consumer is alive.
+-- Records that a consumer is alive.
 --
--- KEYS[1]  consumers: sorted set of names by the millisecond at which they were last heard of
+-- KEYS[1]  consumers: sorted set of names, scored by the millisecond of their last sign of life
 -- ARGV[1]  consumer
 --
 -- Returns  nothing of interest.
 --
--- A script for the server's time: consumers with different clocks are compared with each other.
+-- A script, because it uses the server's time: consumers may have different clocks.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,19 +1,21 @@
--- Cancels or reschedules an item that is not in anybody's hands.
+-- Cancels, reschedules or revives an item that is not leased.
 --
--- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
--- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[1]  waiting: sorted set of ids, scored by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids, scored by the end of their lease
 -- KEYS[3]  payloads, by id
 -- KEYS[4]  tokens, by id
--- KEYS[5]  dead: sorted set of ids by the time of their end
--- KEYS[6]  notes, by id: of the living the token from which attempts are counted, of the dead the reason
+-- KEYS[5]  dead: sorted set of ids, scored by the time they died
+-- KEYS[6]  notes, by id: for a live item the token from which attempts are counted, for a dead item
+--          the reason
 -- ARGV[1]  id
--- ARGV[2]  'cancel', 'move' (only what waits), or 'revive' (only what is dead, with new attempts)
--- ARGV[3]  milliseconds from now until it is due
+-- ARGV[2]  'cancel', 'move' (waiting items only), or 'revive' (dead items only, with new attempts)
+-- ARGV[3]  milliseconds from now until the item is due
 -- ARGV[4]  channel on which consumers listen
 --
--- Returns  'done', 'leased' when a consumer has it, 'dead' when only reviving could help, or 'unknown'
+-- Returns  'done', 'leased' if a consumer has the item, 'dead' if only reviving could help, or
+--          'unknown'
 --
--- Atomic, because a consumer could take the item between looking and changing.
+-- Atomic, because a consumer could claim the item between the check and the change.
 
 local id, what = ARGV[1], ARGV[2]
 if redis.call('ZSCORE', KEYS[2], id) then
@@ -24,7 +26,8 @@ local dead = redis.call('ZSCORE', KEYS[5], id)
 if not waits and not dead then
   return 'unknown'
 end
--- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+-- Reads every key before the first write: if another program uses one of them with another type,
+-- the script fails here and no item is lost.
 for _, key in ipairs({KEYS[3], KEYS[4], KEYS[6]}) do redis.call('HLEN', key) end
 if what == 'cancel' then
   redis.call('ZREM', KEYS[1], id)
@@ -43,7 +46,7 @@ if what == 'revive' then
     return 'unknown'
   end
   redis.call('ZREM', KEYS[5], id)
-  -- Attempts are counted from here.
+  -- Attempts are counted from this token on.
   redis.call('HSET', KEYS[6], id, redis.call('HGET', KEYS[4], id) or '0')
 end
 local time = redis.call('TIME')

@@ -1,35 +1,38 @@
--- Hands out items that are due, each under a lease.
+-- Hands out due items, each with a lease.
 --
--- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
--- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[1]  waiting: sorted set of ids, scored by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids, scored by the end of their lease
 -- KEYS[3]  payloads, by id
--- KEYS[4]  tokens, by id: of the living that of the last lease, of the dead the attempts they had
--- KEYS[5]  dead: sorted set of ids by the time of their end
--- KEYS[6]  notes, by id: of the living the token from which attempts are counted (and a half less where an
---          attempt was begun, perhaps, and never ended), of the dead the reason
+-- KEYS[4]  tokens, by id: for a live item the token of its last lease, for a dead item its number
+--          of attempts
+-- KEYS[5]  dead: sorted set of ids, scored by the time they died
+-- KEYS[6]  notes, by id: for a live item the token from which attempts are counted (minus 0.5 if an
+--          attempt may have begun and never ended), for a dead item the reason
 -- KEYS[7]  the last token that was given out
--- ARGV[1]  how many at most
+-- ARGV[1]  most items to hand out
 -- ARGV[2]  lease in milliseconds
 -- ARGV[3]  attempts after which an item is dead
--- ARGV[4]  leases that are looked at at most
--- ARGV[5]  bytes of payloads after which no further one is handed out
--- ARGV[6]  1 when an item may be handed out that has to be alone
+-- ARGV[4]  most expired leases to look at
+-- ARGV[5]  payload bytes after which no further item is handed out
+-- ARGV[6]  1 if an item that must run alone may be handed out
 --
--- Returns  {milliseconds until the next item is due or a lease ends (-1 when there is none), how many
---          died, {{id, token, attempts that count, 1 when it has to be alone, payload}, …}}, the
---          earliest first
+-- Returns  {milliseconds until the next item is due or a lease expires (-1 if there is none), how
+--          many items died, {{id, token, attempts that count, 1 if it must run alone, payload},
+--          …}}, earliest first
 --
--- Atomic, so that an item is handed to one consumer, and so that its token is that
--- consumer's alone. The time is the server's: consumers with any clock agree on what is due.
+-- Atomic, so that each item is handed to one consumer, and so that only this consumer has its
+-- token. The time is the server's: consumers with different clocks agree on which items are due.
 --
--- Tokens are of the whole shard and never come twice, also for an id that was removed and added again:
--- each is larger than the last one, than any that the item has had, and than the time in microseconds,
--- by which it is also larger than what a primary gave out that died before its replica knew. What is
--- left of a token after subtracting the item's note are the attempts, so the note leaps along with it.
+-- Tokens are unique in the whole shard, even for an id that was removed and added again. Each token
+-- is larger than the last one, than any earlier token of the item, and than the time in
+-- microseconds. The time makes it larger, too, than the tokens of a failed primary that never
+-- reached its replica. The token minus the item's note is the number of attempts, so the note moves
+-- along with the token.
 --
--- Handing out is no attempt: the reply may be lost. Nor is a lease that ended, by itself: any of the items
--- that were handed out together may have ended their consumer. Such an item is handed out alone the
--- next time, and its consumer notes the attempt before it begins (begin.lua).
+-- Handing out is not an attempt, because the reply may be lost. Nor is an expired lease by itself:
+-- any of the items that were handed out together may have ended their consumer. Such an item is
+-- handed out alone the next time, and its consumer records the attempt before it begins
+-- (begin.lua).
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -38,8 +41,9 @@ local number = function(value) return string.format('%.0f', value) end
 local token_of = function(id) return tonumber(redis.call('HGET', KEYS[4], id) or '0') end
 local before = function(id) return tonumber(redis.call('HGET', KEYS[6], id) or '0') or 0 end
 
--- Items whose consumer was not heard of until its lease ended are due again, at once.
--- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+-- Items whose lease expired without an extension are due again at once. Reads every key before the
+-- first write: if another program uses one of them with another type, the script fails here and no
+-- item is lost.
 for _, key in ipairs({KEYS[3], KEYS[4], KEYS[6]}) do redis.call('HLEN', key) end
 redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', KEYS[5])
@@ -73,7 +77,7 @@ for _, id in ipairs(due) do
   if alone and (#taken > 0 or ARGV[6] ~= '1') then break end
   local payload = redis.call('HGET', KEYS[3], id)
   room = room - #(payload or '')
-  -- The first one always goes; the rest is due at once for whoever comes next.
+  -- The first item is always handed out; the rest stays due for the next claim.
   if room < 0 and #taken > 0 then break end
   redis.call('ZREM', KEYS[1], id)
   redis.call('ZADD', KEYS[2], number(now + tonumber(ARGV[2])), id)

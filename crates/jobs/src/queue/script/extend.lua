@@ -1,13 +1,14 @@
 -- Extends leases.
 --
--- KEYS[1]  leased: sorted set of ids by the end of their lease
+-- KEYS[1]  leased: sorted set of ids, scored by the end of their lease
 -- KEYS[2]  tokens, by id
 -- ARGV[1]  lease in milliseconds, from now on
 -- ARGV[2…] pairs: id, token
 --
--- Returns  for each item: 1 when it was extended, 0 when it is not under this token's lease
+-- Returns  for each item: 1 if its lease was extended, 0 if this token does not hold the lease
 --
--- Atomic, because between seeing whose an item is and extending its lease, it could become another's.
+-- Atomic, because another consumer could get the item between the check of its lease and the
+-- extension.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

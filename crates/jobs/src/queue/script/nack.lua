@@ -1,26 +1,28 @@
--- Gives an item back that was not done.
+-- Gives back an item that was not done.
 --
--- KEYS[1]  waiting: sorted set of ids by the millisecond at which they are due
--- KEYS[2]  leased: sorted set of ids by the end of their lease
+-- KEYS[1]  waiting: sorted set of ids, scored by the millisecond at which they are due
+-- KEYS[2]  leased: sorted set of ids, scored by the end of their lease
 -- KEYS[3]  tokens, by id
--- KEYS[4]  dead: sorted set of ids by the time of their end
--- KEYS[5]  notes, by id: of the living the token from which attempts are counted, of the dead the reason
+-- KEYS[4]  dead: sorted set of ids, scored by the time they died
+-- KEYS[5]  notes, by id: for a live item the token from which attempts are counted, for a dead item
+--          the reason
 -- ARGV[1]  id
 -- ARGV[2]  token
--- ARGV[3]  milliseconds until it is due again
--- ARGV[4]  attempts that count, and a half more when it has to be handed out alone again
--- ARGV[5]  attempts after which it is dead; 0 for at once; -1 for never
+-- ARGV[3]  milliseconds until the item is due again
+-- ARGV[4]  attempts that count, plus 0.5 if the item must be handed out alone again
+-- ARGV[5]  attempts after which the item is dead; 0 for at once; -1 for never
 -- ARGV[6]  reason
 -- ARGV[7]  channel on which consumers listen
 --
--- Returns  'waiting', 'dead', or 'lost' when it is not under this token's lease
+-- Returns  'waiting', 'dead', or 'lost' if this token does not hold the item's lease
 --
--- Atomic, because between seeing whose an item is and moving it, it could become another's.
+-- Atomic, because another consumer could get the item between the check of its lease and the move.
 
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) or redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then
   return 'lost'
 end
--- All keys are looked at before the first is changed: one that is somebody else's must not lose an item.
+-- Reads every key before the first write: if another program uses one of them with another type,
+-- the script fails here and no item is lost.
 redis.call('ZCARD', KEYS[1])
 redis.call('ZCARD', KEYS[4])
 redis.call('HLEN', KEYS[5])

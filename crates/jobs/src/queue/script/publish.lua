@@ -4,11 +4,11 @@
 -- ARGV[1]  channel
 -- ARGV[2]  body
 --
--- Returns  how many connections were told.
+-- Returns  the number of connections that received it.
 --
--- Atomic, so that messages leave in the order of their numbers, by which listeners see gaps. A counter
--- that is not there begins at the server's time: whoever remembers an older one sees a gap, never the
--- same number again.
+-- Atomic, so that messages are sent in the order of their numbers, by which listeners detect gaps.
+-- A missing counter starts at the server's time: a listener that remembers an older number sees a
+-- gap, never the same number again.
 
 local time = redis.call('TIME')
 redis.call('SET', KEYS[1], string.format('%.0f', time[1] * 1000000 + time[2]), 'NX')

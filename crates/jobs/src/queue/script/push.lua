@@ -1,15 +1,16 @@
--- Adds an element behind all others, and rings for one consumer that waits.
+-- Appends an element to the queue, and rings the bell for one blocked consumer.
 --
 -- KEYS[1]  the queue
--- KEYS[2]  bell: a list with one entry for each element that nobody was woken for
+-- KEYS[2]  bell: a list with one entry for each element that no consumer was woken for
 -- ARGV[1]  element
 -- ARGV[2]  most entries of the bell
 --
--- Returns  how many elements wait.
+-- Returns  the number of waiting elements.
 --
--- Atomic, so that whoever hears the bell finds the element.
+-- Atomic, so that a consumer that is woken by the bell finds the element.
 
--- Before anything is pushed: a wake-up list that is somebody else's must not let it be pushed twice.
+-- Read before the push: if another program uses the bell's key with another type, the script must
+-- fail here, or a retry would push the element twice.
 redis.call('LLEN', KEYS[2])
 local length = redis.call('LPUSH', KEYS[1], ARGV[1])
 redis.call('LPUSH', KEYS[2], '')

@@ -1,12 +1,12 @@
--- Names consumers that have not been heard of for long.
+-- Lists consumers that have been silent for too long.
 --
--- KEYS[1]  consumers: sorted set of names by the millisecond at which they were last heard of
+-- KEYS[1]  consumers: sorted set of names, scored by the millisecond of their last sign of life
 -- ARGV[1]  milliseconds of silence
--- ARGV[2]  how many at most
+-- ARGV[2]  most names to return
 --
 -- Returns  their names.
 --
--- A script for the server's time.
+-- A script, because it uses the server's time.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

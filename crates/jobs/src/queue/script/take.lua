@@ -1,16 +1,16 @@
--- Takes the oldest element, and notes that its consumer is alive.
+-- Takes the oldest element, and records that its consumer is alive.
 --
 -- KEYS[1]  the queue
--- KEYS[2]  what this consumer has in hand
--- KEYS[3]  consumers: sorted set of names by the millisecond at which they were last heard of
--- KEYS[4]  bell: a list with one entry for each element that nobody was woken for
+-- KEYS[2]  the list of elements that this consumer has taken
+-- KEYS[3]  consumers: sorted set of names, scored by the millisecond of their last sign of life
+-- KEYS[4]  bell: a list with one entry for each element that no consumer was woken for
 -- ARGV[1]  consumer
 --
--- Returns  the element, or nothing when there is none.
+-- Returns  the element, or nothing if the queue is empty.
 --
--- Atomic, so that there is never anything in the hands of a consumer that is not noted, however late
--- this arrives and whatever becomes of the consumer after it: what is noted can be put back. For an empty
--- queue nobody has to be woken any more.
+-- Atomic, so that every taken element belongs to a recorded consumer, however late this script
+-- arrives and whatever happens to the consumer afterwards: elements of recorded consumers can be
+-- put back. If the queue is empty the bell is deleted, because no consumer needs to be woken.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,10 +1,11 @@
-//! What is begun alone: no other handler of the handler pool is at work, its attempt is noted in Redis before it
-//! begins, and nothing else begins before it is settled.
+//! Runs a handler alone: no other handler of the pool runs, its attempt is recorded in Redis before
+//! it begins, and nothing else begins before it is settled.
 //!
-//! Several may have to be begun alone at once: a process died with one item of each shard in hand. They
-//! take turns. A handler that hangs holds up nothing else, so there is an end to the waiting for places and
-//! for the settlement; only the one whose turn it is waits with that end in sight, or many would lose their
-//! patience together, begin side by side, and be blamed for each other.
+//! Several items may have to run alone at the same time, for example after a process died with one
+//! item of each shard in progress. They take turns. A handler that hangs must not hold up
+//! everything else, so the waits for places and for the settlement have a timeout. The timeout runs
+//! only for the item whose turn it is. Otherwise many items would time out together, run side by
+//! side, and be blamed for each other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,13 +16,13 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::{HandlerPool, Permit};
 use crate::stream::Outcome;
 
-/// How long the one whose turn it is waits for handlers that are at work, and how long others wait
-/// until it is settled.
+/// How long the item whose turn it is waits for running handlers, and how long others wait until it
+/// is settled.
 const WITHIN: Duration = Duration::from_secs(10);
-/// The pause after Redis did not take a note.
+/// Delay after an attempt could not be recorded in Redis.
 const NOTE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// The turn of one that is begun alone; the next one's when it is dropped.
+/// The turn of an item that is begun alone; dropping it passes the turn on.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pool: HandlerPool,
@@ -31,9 +32,10 @@ pub(crate) struct Turn {
 }
 
 impl HandlerPool {
-    /// Waits for its turn, then until no handler is at work, and keeps others from beginning. Handlers
-    /// that go on for too long are not waited for: then it has one place, beside theirs. `None` once all
-    /// were let go.
+    /// Waits for the turn, then until no handler runs, and keeps others from beginning.
+    ///
+    /// It does not wait longer than the timeout for running handlers: then it takes one place,
+    /// beside theirs. Returns `None` once the pool was abandoned.
     pub(crate) async fn turn(&self, clock: &Clock) -> Option<Turn> {
         let turn = Arc::clone(&self.inner.turns).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.inner.places).acquire_many_owned(self.inner.all);
@@ -46,9 +48,12 @@ impl HandlerPool {
 }
 
 impl Turn {
-    /// Notes that it is begun alone: what `note` says, false when it is not ours any more. It is repeated
-    /// until Redis answers, and nothing else begins meanwhile: a note whose reply was lost would be blamed
-    /// on its item if another one ended the process. `None` once all were let go.
+    /// Records the attempt with `note`, and returns its result: `false` if the item's lease is
+    /// lost.
+    ///
+    /// It retries until Redis answers, and nothing else begins meanwhile: if the reply were lost
+    /// and another item then ended the process, the recorded item would be blamed. Returns `None`
+    /// once the pool was abandoned.
     pub(crate) async fn note<N>(&self, note: impl Fn() -> N) -> Option<bool>
     where
         N: Future<Output = Result<bool>>,
@@ -58,20 +63,21 @@ impl Turn {
                 Ok(ours) => return Some(ours),
                 Err(error) => tracing::debug!(%error, "not begun yet"),
             }
-            // Real time: what is waited for is the network.
+            // Real time: the wait is for the network.
             tokio::time::sleep(NOTE_AGAIN_AFTER).await;
         }
         None
     }
 
-    /// Runs its handler, hands the outcome to `then`, and keeps others from beginning until `settled`.
+    /// Runs the handler, passes the outcome to `then`, and keeps others from beginning until
+    /// `settled`.
     pub(crate) async fn work(
         mut self,
         handler: impl Future<Output = Outcome> + Send + 'static,
         then: impl FnOnce(Outcome) + Send + 'static,
         settled: oneshot::Receiver<()>,
     ) {
-        // It holds one at least.
+        // It holds at least one place.
         let Some(permit) = self.places.split() else { return };
         self.pool.work(permit, handler, then);
         let _ = self.clock.timeout(WITHIN, settled).await;
@@ -88,7 +94,7 @@ mod tests {
 
     const LONE: usize = 6;
 
-    /// Those that wait for their turn: each says when it has begun, and ends when it is told.
+    /// Tasks that wait for their turn: each reports when it has begun, and ends when it is told.
     struct Lone {
         pool: HandlerPool,
         begun: mpsc::UnboundedReceiver<oneshot::Sender<()>>,
@@ -137,7 +143,7 @@ mod tests {
         let mut lone = Lone::begin(&clock);
         for _ in 0..LONE {
             let end = lone.begun.recv().await.expect("the next one begins");
-            // Together they take longer than anyone waits.
+            // Together they take longer than one wait lasts.
             time.advance(WITHIN * 6 / 10);
             others_run().await;
             assert_eq!(lone.at_work(), 1);

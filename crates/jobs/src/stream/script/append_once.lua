@@ -1,16 +1,16 @@
--- Appends an entry unless one with this reference was appended lately.
+-- Appends an entry unless one with this reference was appended recently.
 --
 -- KEYS[1]  stream
--- KEYS[2]  the reference's memory: the entry's id
+-- KEYS[2]  deduplication key of the reference: holds the entry's id
 -- ARGV[1]  reference
 -- ARGV[2]  milliseconds for which the reference is remembered
 -- ARGV[3]  name of the reference's field
 -- ARGV[4…] fields and values
 --
--- Returns  {id, 1} when it was appended, {id, 0} when it had been.
+-- Returns  {id, 1} if the entry was appended, {id, 0} if it had been before.
 --
--- Atomic, so that of two callers with one reference, or a caller and its own repetition after a lost
--- reply, exactly one appends.
+-- Atomic, so that only one of two callers with the same reference appends the entry; the second may
+-- also be the same caller's retry after a lost reply.
 
 local known = redis.call('GET', KEYS[2])
 if known then

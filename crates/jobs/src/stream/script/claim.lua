@@ -3,21 +3,21 @@
 -- KEYS[1]  stream
 -- ARGV[1]  group
 -- ARGV[2]  consumer
--- ARGV[3]  milliseconds after which an entry counts as left behind
+-- ARGV[3]  idle milliseconds after which an entry counts as abandoned
 -- ARGV[4]  cursor
 -- ARGV[5]  how many
 --
--- Returns  {next cursor, {{id, counter, fields or false when the entry is gone}, …}}
+-- Returns  {next cursor, {{id, counter, fields or false if the entry was deleted}, …}}
 --
 -- Atomic, so that the counter (attempts.rs) is that of this delivery. XAUTOCLAIM counts deliveries,
--- which are no attempts: that is taken back. An entry that was delivered for the first time may have
--- been begun (1 becomes 2); one whose last attempt has ended is begun from here on (2k + 3 becomes
--- 2k + 2), and is returned as it was.
+-- which are not attempts: the script undoes that. An entry that was delivered for the first time
+-- may have been begun (1 becomes 2). An entry whose last attempt has ended counts as begun from
+-- here on (2k + 3 becomes 2k + 2), but is returned with its old counter.
 
 local claimed = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], 'COUNT', ARGV[5])
 local taken = {}
 for _, entry in ipairs(claimed[2]) do
-  -- Redis: 6.2 has nothing at all for an entry that is gone.
+  -- Redis: 6.2 returns nil for an entry that was deleted.
   if entry then
     local held = redis.call('XPENDING', KEYS[1], ARGV[1], entry[1], entry[1], 1)
     local counter = 2

@@ -1,14 +1,14 @@
--- Removes consumers that hold nothing and have not been heard of for long.
+-- Removes consumers that have nothing pending and have been silent for long.
 --
 -- KEYS[1]  stream
 -- ARGV[1]  group
 -- ARGV[2]  milliseconds of silence
--- ARGV[3]  a consumer that goes without silence, or nothing
+-- ARGV[3]  a consumer to remove even if it was not silent, or nothing
 --
 -- Returns  how many were removed.
 --
--- Atomic, because removing a consumer throws away what it has pending: nothing may be delivered to it
--- between looking and removing.
+-- Atomic, because removing a consumer discards its pending entries: nothing may be delivered to it
+-- between the check and the removal.
 
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return 0

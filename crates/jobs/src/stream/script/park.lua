@@ -1,20 +1,20 @@
--- Moves a pending entry to the parked ones.
+-- Moves a pending entry to the dead letters.
 --
 -- KEYS[1]  stream
--- KEYS[2]  parked entries
+-- KEYS[2]  dead letters
 -- ARGV[1]  group
 -- ARGV[2]  consumer
 -- ARGV[3]  id
 -- ARGV[4]  reason
 -- ARGV[5]  attempts
--- ARGV[6]  how many parked entries are kept; 0 keeps all
--- ARGV[7]  name of the field that holds all fields where they are too many for a script
+-- ARGV[6]  how many dead letters are kept; 0 keeps all
+-- ARGV[7]  name of the field that holds all fields if they are too many for a script
 --
--- Returns  1 when it was parked, 0 when it is settled already or another consumer's by now.
+-- Returns  1 if the entry was parked, 0 if it is settled already or belongs to another consumer.
 --
--- Atomic, so that the entry is always in exactly one of the two places, and so that a repetition
--- after a lost reply does nothing: the acknowledgement is the gate. It comes last, so that what cannot
--- be parked stays pending.
+-- Atomic, so that the entry is always in exactly one of the two places, and so that a retry after a
+-- lost reply does nothing, because the entry is no longer pending. The acknowledgement comes last,
+-- so that an entry that cannot be parked stays pending.
 
 local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
 if #held == 0 or held[1][2] ~= ARGV[2] then
@@ -26,7 +26,7 @@ if #found > 0 then
   fields = found[1][2]
 end
 if #fields > 4000 then
-  -- A call takes some 8,000 words. Each as its length, a colon and itself.
+  -- A call takes about 8,000 arguments. Each word is stored as its length, a colon and the word.
   local words = {}
   for index = 1, #fields do
     words[index] = #fields[index] .. ':' .. fields[index]

@@ -1,14 +1,14 @@
--- Appends parked entries to their stream again.
+-- Appends dead letters to their stream again.
 --
--- KEYS[1]  parked entries
+-- KEYS[1]  dead letters
 -- KEYS[2]  stream
 -- ARGV[1]  name of the reference's field
--- ARGV[2…] ids of parked entries
+-- ARGV[2…] ids of dead letters
 --
--- Returns  for each of them the id of the new entry, or false when it is not parked (any more).
+-- Returns  for each of them the id of the new entry, or false if there is no such dead letter.
 --
--- Atomic, so that an entry is never in both places or in none, and a repetition appends nothing. The
--- new entry keeps the old one's reference, by which handlers know what they have applied.
+-- Atomic, so that an entry is never in both places or in none, and a retry appends nothing. The new
+-- entry keeps the old one's reference, by which handlers know what they have applied.
 
 local appended = {}
 for index = 2, #ARGV do
@@ -17,7 +17,7 @@ for index = 2, #ARGV do
     appended[index - 1] = false
   else
     local fields = found[1][2]
-    -- id, group, reason, attempts, and then what was appended.
+    -- id, group, reason, attempts, and then the fields that were appended.
     local entry, referred = {}, false
     for position = 9, #fields, 2 do
       referred = referred or fields[position] == ARGV[1]

@@ -1,13 +1,14 @@
--- Says of entries that their consumer is still at work on them, and notes their attempts.
+-- Renews entries that their consumer is still working on, and records their attempts.
 --
 -- KEYS[1]  stream
 -- ARGV[1]  group
 -- ARGV[2]  consumer
--- ARGV[3…] pairs: id, and the counter (attempts.rs) that it gets, or 0 to keep it
+-- ARGV[3…] pairs: id, and its new counter (attempts.rs), or 0 to keep the counter
 --
--- Returns  the ids that are another consumer's by now, or settled.
+-- Returns  the ids that now belong to another consumer, or are settled.
 --
--- Atomic, because between seeing whose an entry is and renewing it, it could become another's.
+-- Atomic, because another consumer could get the entry between the check of its owner and the
+-- renewal.
 
 local lost = {}
 for index = 3, #ARGV, 2 do

@@ -1,16 +1,17 @@
--- Delivers entries to the consumer that has them pending once more.
+-- Delivers pending entries again to the consumer that has them pending.
 --
 -- KEYS[1]  stream
 -- ARGV[1]  group
 -- ARGV[2]  consumer
--- ARGV[3…] pairs: id, and the counter (attempts.rs) that it gets; 0 keeps what is known; -1 too, for an
+-- ARGV[3…] pairs: id, and its new counter (attempts.rs); 0 keeps the recorded one; -1 too, for an
 --          entry that an earlier run may have begun
 --
--- Returns  {{id, counter, fields}, …} without those that are settled, gone or another consumer's.
+-- Returns  {{id, counter, fields}, …} without those that are settled, deleted or another
+--          consumer's.
 --
--- Atomic, because between seeing whose an entry is and taking it, it could become another's. A delivery
--- is no attempt, and counts for nothing. One whose last attempt has ended is begun from here on (2k + 3
--- becomes 2k + 2), and is returned as it was.
+-- Atomic, because another consumer could get the entry between the check of its owner and the
+-- claim. A delivery is not an attempt, and does not count. An entry whose last attempt has ended
+-- counts as begun from here on (2k + 3 becomes 2k + 2), but is returned with its old counter.
 
 local taken = {}
 for index = 3, #ARGV, 2 do
@@ -31,7 +32,7 @@ for index = 3, #ARGV, 2 do
     if claimed[1] then
       taken[#taken + 1] = {id, counter, claimed[1][2]}
     else
-      -- Redis: 7.0 forgets what is gone from the stream by itself, 6.2 does not.
+      -- Redis: 7.0 removes a deleted entry from the pending list by itself, 6.2 does not.
       redis.call('XACK', KEYS[1], ARGV[1], id)
     end
   end

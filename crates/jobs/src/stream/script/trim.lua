@@ -1,18 +1,19 @@
 -- Drops entries that every group has settled.
 --
 -- KEYS[1]  stream
--- ARGV[1]  'all', 'newest' or 'millis': what is kept of the settled ones
--- ARGV[2]  nothing, how many entries, or for how long
--- ARGV[3]  how many entries are dropped or looked at at most
+-- ARGV[1]  'all' drops all settled entries, 'newest' keeps a number of entries, 'millis' keeps a time
+-- ARGV[2]  nothing, the number of entries, or the time in milliseconds
+-- ARGV[3]  most entries to drop or to look at
 --
 -- Returns  how many were dropped.
 --
--- Atomic, because a group could be made, or an entry delivered, between looking and dropping. Never
--- drops an entry that some group has pending or has not been delivered: without a group, none at all.
+-- Atomic, because a group could be created, or an entry delivered, between the check and the drop.
+-- Never drops an entry that some group has pending or that was not delivered to it yet. Without a
+-- group it drops nothing.
 
 local most = tonumber(ARGV[3])
 
--- Ids as two numbers; a sequence that a Lua number cannot hold is left alone.
+-- Parses an id into two numbers; a number that a Lua number cannot hold is left alone.
 local function parts(id)
   local millis, sequence = string.match(id, '^(%d+)-(%d+)$')
   millis, sequence = tonumber(millis), tonumber(sequence)
@@ -70,7 +71,7 @@ elseif ARGV[1] == 'newest' then
   if not millis then
     return 0
   end
-  -- With nothing to be kept the last one goes too.
+  -- If nothing is to be kept, the last entry is dropped, too.
   if #oldest <= math.min(surplus, most) then
     sequence = sequence + 1
   end
@@ -78,7 +79,7 @@ elseif ARGV[1] == 'newest' then
 end
 
 local bound = string.format('%.0f-%.0f', first_millis, first_sequence)
--- Whole nodes first, no more than allowed; what is left of the last node is small.
+-- Drops whole nodes first, within the limit; the rest of the last node is small.
 local dropped = redis.call('XTRIM', KEYS[1], 'MINID', '~', bound, 'LIMIT', most)
 if dropped < most then
   dropped = dropped + redis.call('XTRIM', KEYS[1], 'MINID', '=', bound)

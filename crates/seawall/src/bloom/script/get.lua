@@ -1,10 +1,11 @@
--- Asks a part of a filter for keys.
+-- Queries keys in a part of a filter.
 --
 -- KEYS  1 part
 -- ARGV  1 bits of a part, 2 bits of a key, then for each key: start and step of its walk
--- Returns nil when there is no such part; else for each key 1 when all of its bits are set.
+-- Returns nil if there is no such part; else for each key 1 if all of its bits are set.
 --
--- Atomic, because a part that disappears between the look and the bits would deny everything.
+-- Atomic, because a part that disappears after the check of its header would report every key as
+-- absent.
 if redis.call('GETRANGE', KEYS[1], 0, 3) ~= 'SWB1' then return false end
 local bits, hashes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local found = {}

@@ -2,11 +2,11 @@
 --
 -- KEYS  1 part
 -- ARGV  1 bits of a part, 2 bits of a key, then for each key: start and step of its walk
--- Returns nil when there is no such part; else the next generation (0: none), how many keys were
--- added so far, and for each key 1 when it was new.
+-- Returns nil if there is no such part; else the next generation (0: none), the number of keys
+--   added so far, and for each key 1 if it was new.
 --
--- Atomic, because the mark of a next generation and the additions must not pass each other: what is
--- added without seeing the mark was there before the source was read.
+-- Atomic, because the mark of a next generation and the additions must be ordered: a key that is
+-- added without seeing the mark was in the source before the source was read.
 if redis.call('GETRANGE', KEYS[1], 0, 3) ~= 'SWB1' then return false end
 local bits, hashes = tonumber(ARGV[1]), tonumber(ARGV[2])
 local fresh, added = {}, 0

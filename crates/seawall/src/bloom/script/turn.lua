@@ -1,11 +1,12 @@
--- What the one who builds a generation may do: go on, flip, give up; and what comes after a flip.
+-- The steps of a build: extend the lease, flip to the new generation, or abandon it; and 'forget',
+-- which removes the old generation after a flip.
 --
 -- KEYS  1 control
--- ARGV  1 token (or for 'forget' the generation), 2 'extend', 'flip', 'abandon' or 'forget',
---       3 lease in ms
--- Returns 1, or 0 when the token is not the one that builds.
+-- ARGV  1 token (or for 'forget' the generation), 2 'extend', 'flip', 'abandon' or 'forget', 3
+--       lease in ms
+-- Returns 1, or 0 if the token is not that of the current build.
 --
--- Atomic, because who has lost the lease must not flip.
+-- Atomic, because a build that has lost its lease must not flip.
 if ARGV[2] == 'forget' then
   if redis.call('HGET', KEYS[1], 'old') ~= ARGV[1] then return 0 end
   return redis.call('HDEL', KEYS[1], 'old', 's:' .. ARGV[1]) > 0 and 1 or 0

@@ -2,9 +2,10 @@
 --
 -- KEYS  1 session
 -- ARGV  fields and values
--- Returns 1, or 0 when there is no session.
+-- Returns 1, or 0 if there is no session.
 --
--- Atomic, because fields written to a session that has just ended would make one without an end.
+-- Atomic, because fields written to a session that has just ended would create one that never
+-- expires.
 local kept = redis.call('HMGET', KEYS[1], '~user', '~until', '~slide')
 if not kept[1] then return 0 end
 local left = redis.call('PTTL', KEYS[1])

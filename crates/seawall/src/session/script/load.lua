@@ -1,11 +1,11 @@
--- Reads a session and lets it slide.
+-- Reads a session and extends it if it is time to.
 --
 -- KEYS  1 session
 -- ARGV  1 idle lifetime in ms, 2 after how many ms a read extends it again
--- Returns nil, or user, when it ends at the latest, 1 when it was extended (else 0), and the fields.
+-- Returns nil, or user, when it ends at the latest, 1 if it was extended (else 0), and the fields.
 --
--- Atomic, because a session that ends between the read and the extension would be kept alive without
--- its fields.
+-- Atomic, because a session that expires between the read and the extension would be kept alive
+-- without its fields.
 local all = redis.call('HGETALL', KEYS[1])
 if #all == 0 then return false end
 local user, last
@@ -26,7 +26,7 @@ end
 local slid = 0
 if now >= slide then
   local left = math.min(tonumber(ARGV[1]), last - now)
-  -- One that reaches its end is extended no more.
+  -- A session that reaches its latest end is not extended again.
   local again = now + left < last and now + ARGV[2] or last
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', left))
   redis.call('HSET', KEYS[1], '~slide', string.format('%.0f', again))

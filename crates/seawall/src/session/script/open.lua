@@ -1,11 +1,11 @@
--- Opens a session.
+-- Creates a session.
 --
 -- KEYS  1 session
 -- ARGV  1 idle lifetime in ms, 2 when it ends at the latest, 3 after how many ms a read extends it,
 --       4 user, 5… fields and values
 -- Returns OK.
 --
--- Atomic, because a session without a lifetime would never end.
+-- Atomic, because a session without a lifetime would never expire.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('DEL', KEYS[1])

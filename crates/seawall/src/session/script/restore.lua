@@ -1,12 +1,12 @@
--- Puts a session back that was lost.
+-- Restores a session that was lost.
 --
 -- KEYS  1 session, 2 bar
--- ARGV  1 idle lifetime in ms, 2 when it ends at the latest, in ms, 3 after how many ms a read extends
---       it, 4 longest lifetime from now in ms, 5 user, 6… fields and values
--- Returns 1 when it is there, also by somebody else; 0 when it is barred or its end has come.
+-- ARGV  1 idle lifetime in ms, 2 when it ends at the latest, in ms, 3 after how many ms a read
+--       extends it, 4 longest lifetime from now in ms, 5 user, 6… fields and values
+-- Returns 1 if the session exists, even if it was not lost; 0 if it is barred or past its end.
 --
--- Atomic, because one that is ended between the look at its bar and the writing would live on, and one
--- that is there has newer fields.
+-- Atomic, because a session that is ended between the check of its bar and the write would live on,
+-- and a session that exists has newer fields.
 if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 if redis.call('EXISTS', KEYS[1]) == 1 then return 1 end
 local t = redis.call('TIME')

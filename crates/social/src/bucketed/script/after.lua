@@ -1,15 +1,15 @@
--- The members of one bucket of a sorted set that come after a place in its order.
+-- Returns the members of one bucket of a sorted set that come after a place in its order.
 --
 -- KEYS[1]  gate
 -- KEYS[2]  bucket
--- ARGV[1]  'up' for rising scores, 'down' for falling ones
+-- ARGV[1]  'up' for ascending scores, 'down' for descending ones
 -- ARGV[2]  score of the place, or '' for the beginning
 -- ARGV[3]  member of the place; members with equal scores are ordered by their bytes
--- ARGV[4]  how many members
+-- ARGV[4]  number of members
 --
--- Returns  {state of the gate, how many members come before the place, {member, score, …}}
+-- Returns  {state of the gate, number of members before the place, {member, score, …}}
 --
--- Atomic, because the place is looked for by halving, and must not move meanwhile.
+-- Atomic, because the place is found by binary search, and must not move meanwhile.
 
 local function before(one, other)
   for index = 1, math.min(#one, #other) do

@@ -1,24 +1,24 @@
--- Carries one command out for each of several members, where they are in this bucket.
+-- Runs one command for each of several members, if they are in this bucket.
 --
--- KEYS[1]  gate: what the bucket may be used for
+-- KEYS[1]  gate: state of the bucket
 -- KEYS[2]  bucket
--- KEYS[3]  members that are on their way to another bucket
--- ARGV[1]  command that says whether a member is there: HEXISTS, SISMEMBER or ZSCORE
+-- KEYS[3]  members that are moving to another bucket
+-- ARGV[1]  command that tells whether a member exists: HEXISTS, SISMEMBER or ZSCORE
 -- ARGV[2]  'read' or 'write'
 -- ARGV[3]  command
--- ARGV[4]  how many arguments it takes for a member
+-- ARGV[4]  number of its arguments per member
 -- ARGV[5]  which of them is the member, from 1
--- ARGV[6]  how many bytes the answers may have
+-- ARGV[6]  most bytes of the replies
 -- ARGV[7…] the arguments, member by member
 --
--- Returns  {'absent'}   there is no gate: nobody used this bucket yet, or it is of another time
+-- Returns  {'absent'}   there is no gate: the bucket is unused yet, or is of an old generation
 --          {'gone'}     everything has moved
---          {'here', …}  for each member {0, reply}; {1} when it is to be looked for in the bucket that
---                       this one moves to; {2} when it is on its way and cannot be written. Members
---                       for which the bytes did not suffice are left out.
+--          {'here', …}  for each member {0, reply}; {1} if it must be looked up in the bucket that
+--                       this one moves to; {2} if it is moving and cannot be written. Members
+--                       beyond the byte limit are left out.
 --
--- Atomic, because a bucket that begins to move must not be written to as if it did not: a member that
--- is not in a moving bucket never gets into it again.
+-- Atomic, because a bucket that begins to move must not be written to as if it did not: a member
+-- that is not in a moving bucket never gets into it again.
 
 local state = redis.call('HGET', KEYS[1], 'state')
 if not state then

@@ -1,4 +1,4 @@
--- Puts what is on its way into the bucket that it moves to, once.
+-- Copies a moving slice into the bucket that it moves to, once.
 --
 -- KEYS[1]  gate of that bucket
 -- KEYS[2]  that bucket
@@ -6,10 +6,10 @@
 -- ARGV[2]  number of the slice
 -- ARGV[3…] member, value, member, value …
 --
--- Returns  how many of them are in the bucket now; -1 when the slice had arrived before.
+-- Returns  how many of them are in the bucket now; -1 if the slice had arrived before.
 --
--- Atomic, because a slice that has arrived may be changed at once: a second copy of it, by somebody
--- who was slow, would bring deleted members back.
+-- Atomic, because a slice that has arrived may be changed at once: a second copy of it, by a slow
+-- process, would bring deleted members back.
 
 redis.call('HSETNX', KEYS[1], 'state', 'open')
 if redis.call('HGET', KEYS[1], 'state') == 'gone'

@@ -1,15 +1,16 @@
--- Changes which buckets a collection has.
+-- Reads or changes the buckets of a collection.
 --
 -- KEYS[1]  directory: `epoch` and `buckets`, and while it grows `next_epoch` and `next_buckets`;
 --          `plain` is the key that the collection was before it had buckets
--- ARGV[1]  'create', 'grow' or 'flip'
--- ARGV[2]  for 'create' the key that it was, or ''; else the epoch that the caller knows
--- ARGV[3]  how many buckets; for 'flip' the epoch that is to be
+-- ARGV[1]  'read', 'create', 'grow' or 'flip'
+-- ARGV[2]  for 'create' the key that it was, or ''; for 'grow' and 'flip' the epoch that the caller
+--          knows
+-- ARGV[3]  number of buckets; for 'flip' the next epoch
 --
--- Returns  {epoch, buckets, next epoch, next buckets, plain} as they are now, with '' for none.
+-- Returns  {epoch, buckets, next epoch, next buckets, plain} after the change, with '' for none.
 --
--- Atomic, because two who grow it at once must mean the same buckets. Epochs are the server's time:
--- no later one is ever called like an earlier one, even after the collection was removed.
+-- Atomic, because two processes that grow it at the same time must use the same buckets. Epochs are
+-- the server's time: an epoch is never used again, even after the collection was removed.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

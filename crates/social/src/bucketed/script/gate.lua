@@ -1,12 +1,12 @@
--- Opens a bucket that nobody used yet, or closes it for good.
+-- Opens a bucket that was not used yet, or closes it permanently.
 --
 -- KEYS[1]  gate
 -- ARGV[1]  'open' or 'gone'
--- ARGV[2]  for how long a closed gate is remembered, in milliseconds
+-- ARGV[2]  for how long a closed gate is kept, in milliseconds
 --
 -- Returns  the gate's state.
 --
--- Atomic, because a gate that was closed must not be opened again by somebody who comes late.
+-- Atomic, because a late process must not open a gate again that was closed.
 
 if ARGV[1] == 'open' then
   redis.call('HSETNX', KEYS[1], 'state', 'open')

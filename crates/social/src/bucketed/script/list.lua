@@ -1,25 +1,25 @@
 -- One operation on a list in chunks.
 --
 -- KEYS[1]  directory: `head` and `tail`, the numbers of the first and the last chunk, and `length`
--- KEYS[2]  first chunk, as the caller believes
--- KEYS[3]  last chunk, as the caller believes
+-- KEYS[2]  first chunk, as cached by the caller
+-- KEYS[3]  last chunk, as cached by the caller
 -- KEYS[4]  the chunk before the first
 -- KEYS[5]  the chunk after the last
 -- KEYS[6…] for 'range': the chunks of the range
--- ARGV[1]  number of the first chunk, as the caller believes
--- ARGV[2]  number of the last chunk, as the caller believes
--- ARGV[3]  how many elements a chunk has at most
+-- ARGV[1]  number of the first chunk, as cached by the caller
+-- ARGV[2]  number of the last chunk, as cached by the caller
+-- ARGV[3]  most elements of a chunk
 -- ARGV[4]  'look', 'push_front', 'push_back', 'pop_front', 'pop_back' or 'range'
--- ARGV[5]  element; for 'range' how many elements the first chunk has, as the caller believes
--- ARGV[6]  for 'range': which element of the first chunk of the range is the first wanted, from 0
--- ARGV[7]  for 'range': how many elements
--- ARGV[8]  for 'range': how many bytes
+-- ARGV[5]  element; for 'range' the number of elements of the first chunk, as cached by the caller
+-- ARGV[6]  for 'range': index of the first element wanted in the first chunk of the range, from 0
+-- ARGV[7]  for 'range': number of elements
+-- ARGV[8]  for 'range': most bytes
 --
--- Returns  {'moved', head, tail, length, elements of the first chunk} when the caller believes wrong,
---          and for 'look'; {'done', length} for a push; {'done', length, element} for a pop, without
---          an element when the list is empty; {'done', length, elements…} for a range.
+-- Returns  {'moved', head, tail, length, elements of the first chunk} if the caller's cache is
+--          outdated, and for 'look'; {'done', length} for a push; {'done', length, element} for a
+--          pop, without an element if the list is empty; {'done', length, elements…} for a range.
 --
--- All chunks but the first and the last are full: so an index says which chunk it is in.
+-- All chunks but the first and the last are full, so an index determines its chunk.
 --
 -- Atomic, because chunks and directory must agree.
 
@@ -30,7 +30,7 @@ local function where()
   return {'moved', head, tail, length, redis.call('LLEN', KEYS[2])}
 end
 if head ~= ARGV[1] or tail ~= ARGV[2] then
-  -- The caller's keys are not the right ones: the first chunk's length follows with the next look.
+  -- The caller's keys are wrong, so the first chunk's length is returned with the next 'look'.
   return {'moved', head, tail, length, 0}
 elseif what == 'look' then
   return where()

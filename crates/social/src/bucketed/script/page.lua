@@ -1,15 +1,15 @@
--- A page of a bucket's members.
+-- Returns a page of a bucket's members.
 --
 -- KEYS[1]  gate
 -- KEYS[2]  bucket
 -- ARGV[1]  'HSCAN', 'SSCAN' or 'ZSCAN'
 -- ARGV[2]  cursor
--- ARGV[3]  about how many members
--- ARGV[4]  how many bytes the values of a hash may have; with more, only the fields are told
+-- ARGV[3]  approximate number of members
+-- ARGV[4]  most bytes of the values of a hash; with more, only the fields are returned
 --
 -- Returns  {state of the gate, next cursor, 'whole' or 'fields', members…}
 --
--- Atomic, because a bucket must not be taken for complete when it began to move meanwhile.
+-- Atomic, because a bucket that began to move meanwhile must not be treated as complete.
 
 local state = redis.call('HGET', KEYS[1], 'state') or 'absent'
 local page = redis.call(ARGV[1], KEYS[2], ARGV[2], 'COUNT', ARGV[3])

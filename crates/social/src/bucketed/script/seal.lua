@@ -1,20 +1,20 @@
--- Begins to move a slice of a bucket, or says which one is on its way.
+-- Begins to move a slice of a bucket, or returns the slice that is moving.
 --
 -- KEYS[1]  gate
 -- KEYS[2]  bucket
--- KEYS[3]  members that are on their way
+-- KEYS[3]  members that are moving
 -- ARGV[1]  'hash', 'set' or 'zset'
--- ARGV[2]  how many members a slice has at most
--- ARGV[3]  how many bytes it has at most
--- ARGV[4]  for how long a closed gate is remembered, in milliseconds
--- ARGV[5]  'begin', or 'help' to look only for a slice that is on its way
+-- ARGV[2]  most members of a slice
+-- ARGV[3]  most bytes of a slice
+-- ARGV[4]  for how long a closed gate is kept, in milliseconds
+-- ARGV[5]  'begin', or 'help' to look only for a slice that is moving
 --
 -- Returns  {'gone'}                               nothing is left
---          {'none'}                               nothing is on its way (for a helper)
---          {'slice', number, member, value, …}    what is to be copied; values are fields' values,
+--          {'none'}                               nothing is moving (for a helper)
+--          {'slice', number, member, value, …}    what must be copied; values are fields' values,
 --                                                 scores, or '' in a set
 --
--- Atomic, because what is on its way must not change until it has arrived: writers who meet it help.
+-- Atomic, because a moving slice must not change until it has arrived: writers that find it help.
 
 local state = redis.call('HGET', KEYS[1], 'state')
 if state == 'gone' then

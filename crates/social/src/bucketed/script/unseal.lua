@@ -1,14 +1,14 @@
--- Takes a slice that has arrived out of the bucket that it came from.
+-- Removes a slice that has arrived from its old bucket.
 --
 -- KEYS[1]  gate
 -- KEYS[2]  bucket
--- KEYS[3]  members that are on their way
+-- KEYS[3]  members that are moving
 -- ARGV[1]  'hash', 'set' or 'zset'
 -- ARGV[2]  number of the slice
 --
--- Returns  how many members left; 0 when somebody else did this before.
+-- Returns  how many members left; 0 if another process has done it before.
 --
--- Atomic, because a member must be here or be looked for in the next bucket, never both.
+-- Atomic, because a member must be here or be looked up in the next bucket, never both.
 
 if redis.call('HGET', KEYS[1], 'slice') ~= ARGV[2] then
   return 0
