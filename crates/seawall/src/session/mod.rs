@@ -1,7 +1,7 @@
 //! Sessions: a random token, a hash of fields in Redis with sliding expiry, and an index per user.
 //!
 //! ```text
-//! session:{NAME:DIGEST}      hash   ~user, ~until and the fields; lives `idle` after its last use
+//! session:{NAME:DIGEST}      hash   ~user, ~until, ~slide and the fields; lives `idle` after its last use
 //! session-of:{NAME:USER}     zset   digest → when the session ends at the latest
 //! session-bar:{NAME:DIGEST}  text   while it must not be restored; has a lifetime
 //! ```
