@@ -24,7 +24,7 @@ static ARRIVE: Script = Script::new(include_str!("latch_arrive.lua"));
 static STATE: Script = Script::new(include_str!("latch_state.lua"));
 
 /// Default lifetime of a latch after the last arrival.
-const LIFETIME: Duration = Duration::from_hours(24);
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Maximum interval between checks while waiting.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Default lease of a participant at work.

@@ -20,10 +20,10 @@ use super::{
 /// Shortest and longest lease. A shorter lease would be used up by the margin and one round trip;
 /// with a longer one a crash would practically never be noticed.
 const SHORTEST_LEASE: Duration = Duration::from_millis(20);
-const LONGEST_LEASE: Duration = Duration::from_hours(24);
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 3600);
 /// Longest interval between attempts, and longest wait for replicas: longer than is useful, and far
 /// from an overflow of times.
-const LONGEST_PAUSE: Duration = Duration::from_hours(24);
+const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Shortest wait for replicas: WAIT treats zero as no limit.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// A place in a queue expires after this many poll intervals without a new attempt by its owner,

@@ -218,8 +218,9 @@ impl Output {
     pub(super) fn truncate(&mut self, position: usize) {
         self.own.truncate(position);
         let Some(pieces) = &mut self.pieces else { return };
-        while let Some(piece) = pieces.list.pop_back_if(|piece| piece.at > position) {
+        while let Some(piece) = pieces.list.back().filter(|piece| piece.at > position) {
             pieces.bytes -= piece.range.len();
+            pieces.list.pop_back();
         }
         if pieces.list.is_empty() {
             self.pieces = None;

@@ -3,9 +3,12 @@
 //! A `LOCK` file is held with the operating system's advisory lock, which dies with the process:
 //! there is no stale lock to clean up after a crash. The file names its holder for people.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::LogError;
 
@@ -29,9 +32,9 @@ impl DirectoryLock {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(io)?;
-        match file.try_lock() {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+            Err(Errno::WOULDBLOCK) => {
                 // Limit: the holder's words are shown, so no more than a line of them is read.
                 let mut holder = String::new();
                 let _ = file.take(64).read_to_string(&mut holder);
@@ -40,7 +43,7 @@ impl DirectoryLock {
                     holder: holder.trim().to_owned(),
                 });
             }
-            Err(TryLockError::Error(error)) => return Err(io(error)),
+            Err(error) => return Err(io(error.into())),
         }
         file.set_len(0).map_err(io)?;
         writeln!(file, "process {}", std::process::id()).map_err(io)?;
