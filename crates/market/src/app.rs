@@ -1,4 +1,4 @@
-//! The service put together: stores, features, jobs, router; and taken apart in order.
+//! Assembles the service: stores, features, jobs and router; and shuts it down in order.
 
 use std::{
     fs,
@@ -42,13 +42,13 @@ use crate::{
     zone,
 };
 
-/// How long another process may take to bring the schema up and fill the database.
+/// Maximum wait for another process to migrate and fill the database.
 const PREPARE: Duration = Duration::from_secs(60);
 
-/// What handlers share.
+/// State shared by the handlers.
 pub(crate) type Shared = Arc<State>;
 
-/// What every feature stands on; a cheap clone.
+/// What every feature depends on; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
@@ -56,29 +56,29 @@ pub(crate) struct Context {
     pub(crate) db: Arc<Db>,
     pub(crate) debts: Debts,
     pub(crate) payments: Arc<dyn Payments>,
-    /// This process among those of the fleet: the same after a restart.
+    /// Name of this process within the fleet; unchanged after a restart.
     pub(crate) instance: Arc<str>,
 }
 
 impl Context {
-    /// Now, by Redis' clock, in milliseconds since the epoch.
+    /// Returns the current time by the Redis server's clock, in milliseconds since the epoch.
     pub(crate) fn now(&self) -> i64 {
         self.seawall.client().server_millis()
     }
 
-    /// Whether Redis answers.
+    /// Checks that Redis answers.
     pub(crate) async fn ping(&self) -> Result<()> {
         self.seawall.client().send(b"", &cmd("PING")).await?;
         Ok(())
     }
 
-    /// Today, in the business zone, by the same clock.
+    /// Returns the current day in the business zone, by the same clock.
     pub(crate) fn today(&self) -> Day {
         zone::day(&self.config.zone, self.now())
     }
 }
 
-/// The features on their stores.
+/// The features and their stores.
 #[derive(Debug)]
 pub(crate) struct State {
     context: Context,
@@ -187,12 +187,12 @@ impl State {
     }
 }
 
-/// How an [`App`] is put together; what a test may exchange.
+/// Replaceable parts of an [`App`], for tests and real providers.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// What delivers login codes; the log without it.
+    /// Delivers login codes. Default: writes them to the log.
     pub sender: Option<Arc<dyn SmsSender>>,
-    /// What takes money and gives it back; a simulation without it.
+    /// Charges and refunds. Default: a simulation.
     pub payments: Option<Arc<dyn Payments>>,
 }
 
@@ -206,11 +206,11 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the database, brings its schema up, fills it when it is empty, opens the sales and
-    /// starts the jobs.
+    /// Opens and migrates the database, fills it if it is empty, opens the sales and starts the
+    /// jobs.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when a store is away.
+    /// [`Error::Unavailable`] if a store is away.
     pub async fn start(config: Config, seawall: Seawall, parts: Parts) -> Result<Self> {
         let instance = instance(&config.data)?.into();
         let db = Arc::new(Db::open(&config.database).await?);
@@ -247,7 +247,7 @@ impl App {
             follows: follows.clone(),
             inboxes,
         });
-        // Whoever is answered by this process sees what was answered before.
+        // This process must not serve data older than what was acknowledged before.
         settler.settle_all().await?;
 
         let mut jobs = Jobs::new(&context.seawall);
@@ -293,33 +293,35 @@ impl App {
         Ok(App { state, jobs, workers, schedule })
     }
 
-    /// Every route.
+    /// Returns the router with every route.
     pub fn router(&self) -> Router {
         http::router(Arc::clone(&self.state))
     }
 
-    /// Compares flash sales in Redis with the database and repairs them, now instead of in a while.
+    /// Compares flash sales in Redis with the database and repairs them, immediately instead of in
+    /// the next round.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when a store is away.
+    /// [`Error::Unavailable`] if a store is away.
     pub async fn compare_sales(&self) -> Result<()> {
         self.state.sales.reconcile_all().await
     }
 
-    /// Compares stock in Redis with the database and repairs it, now instead of in a while.
+    /// Compares stock in Redis with the database and repairs it, immediately instead of in the next
+    /// round.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when a store is away.
+    /// [`Error::Unavailable`] if a store is away.
     pub async fn compare_stock(&self) -> Result<()> {
         self.state.goods.compare_all().await
     }
 
-    /// From now on `/readyz` says that the process is ending.
+    /// Makes `/readyz` report that the process is shutting down.
     pub fn begin_drain(&self) {
         self.state.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Finishes what requests and jobs have in hand, closes the database and the handle on Redis.
+    /// Finishes requests and jobs in progress, then closes the database and the Redis client.
     pub async fn shutdown(self) {
         self.begin_drain();
         self.state.request_tracker.drained().await;
@@ -331,7 +333,7 @@ impl App {
     }
 }
 
-/// Brings the schema up and fills an empty database: one process of the fleet at a time.
+/// Migrates the database and fills it if it is empty; one process of the fleet at a time.
 async fn prepare(context: &Context) -> Result<()> {
     let AcquireOutcome::Acquired(guard) =
         context.seawall.lock(keys::START_LOCK).acquire(PREPARE).await?
@@ -345,12 +347,13 @@ async fn prepare(context: &Context) -> Result<()> {
     if context.config.demo {
         demo::fill(context).await?;
     }
-    // Whoever comes next finds everything there, lock or no lock.
+    // The next process finds everything done, with or without the lock.
     let _ = guard.release().await;
     Ok(())
 }
 
-/// The name of this process among the workers: the same after a restart, another with other data.
+/// Returns the name of this process among the workers. It survives a restart and is unique per data
+/// folder.
 fn instance(data: &Path) -> Result<String> {
     let path = data.join("instance");
     let fail = |error: std::io::Error| Error::Unavailable {

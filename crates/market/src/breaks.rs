@@ -1,12 +1,12 @@
-//! When the connection to Redis was lost and was back: heard of, not asked for.
+//! Reports when the connection to Redis was lost and restored, by notification instead of polling.
 //!
-//! The toolkit keeps one connection for messages and looks after it once a second. One that is closed is
-//! noticed at once, one that is silent within three seconds. Whoever has to know that Redis was away, or
-//! may have forgotten something, listens here: an idle market in which each of them asked for itself
-//! sent more of that than of everything else.
+//! The toolkit keeps one pub/sub connection and checks it once a second. A closed connection is
+//! noticed at once, a silent one within three seconds. Components that must know that Redis was
+//! away, or may have lost data, listen here. When each of them polled for itself, an idle market
+//! sent more polls than all other commands.
 //!
-//! Limit: on a Cluster this is the connection to one server of several; who depends on all of them
-//! looks as well ([`Breaks::hears_all`]).
+//! Limit: on a Cluster this is the connection to one of several servers. A component that depends
+//! on all of them must poll as well ([`Breaks::hears_all`]).
 
 use seawall::{
     Seawall,
@@ -16,14 +16,14 @@ use tokio::sync::watch;
 
 use crate::keys;
 
-/// How often the connection was lost, and was back after that.
+/// How often the connection was lost and restored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     lost: u64,
     back: u64,
 }
 
-/// Hears of breaks; a cheap clone.
+/// Receives connection breaks; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Breaks {
     counts: watch::Receiver<Counts>,
@@ -31,7 +31,7 @@ pub(crate) struct Breaks {
 }
 
 impl Breaks {
-    /// What listens, and the work of doing so.
+    /// Returns the receiver, and the future that drives it.
     pub(crate) fn listen(seawall: &Seawall) -> (Self, impl Future<Output = ()> + use<>) {
         let (sender, counts) = watch::channel(Counts::default());
         let mut messages = seawall.client().pubsub().join(keys::BREAKS);
@@ -42,7 +42,7 @@ impl Breaks {
                         counts.lost += 1;
                         true
                     }
-                    // The first one says that it begins.
+                    // The first event only reports that the subscription began.
                     Event::Resumed if counts.back < counts.lost => {
                         counts.back = counts.lost;
                         true
@@ -55,27 +55,28 @@ impl Breaks {
         (Breaks { counts, hears_all }, listening)
     }
 
-    /// Whether a break of every server is heard.
+    /// Returns `true` if a break of any server is reported.
     pub(crate) fn hears_all(&self) -> bool {
         self.hears_all
     }
 
-    /// How often Redis was lost.
+    /// Returns how often the connection was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.counts.borrow().lost
     }
 
-    /// How often it was back.
+    /// Returns how often the connection was restored.
     pub(crate) fn returns(&self) -> u64 {
         self.counts.borrow().back
     }
 
-    /// Waits until Redis was lost once more than so often; for ever once the market ends.
+    /// Waits until the number of losses differs from `losses`; forever once the market shuts down.
     pub(crate) async fn lost(&mut self, losses: u64) {
         self.until(|counts| counts.lost != losses).await;
     }
 
-    /// Waits until it was back once more than so often; for ever once the market ends.
+    /// Waits until the number of returns differs from `returns`; forever once the market shuts
+    /// down.
     pub(crate) async fn back(&mut self, returns: u64) {
         self.until(|counts| counts.back != returns).await;
     }

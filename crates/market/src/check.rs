@@ -1,8 +1,9 @@
-//! Checks of what people type in, shared by the features: one sentence for each kind of mistake.
+//! Validation of user input, shared by the features: one message for each kind of mistake.
 //!
-//! Lengths are counted in characters, as the columns count them. Control characters are refused, and
-//! those that turn the direction of what follows: no name needs them, and they can lie to whoever reads
-//! a log, a list or a terminal. Text that has something in it shows something.
+//! Lengths are counted in characters, as the columns count them. Control characters are refused,
+//! and so are characters that change the direction of the following text: no name needs them, and
+//! they can mislead a reader of a log, a list or a terminal. A text that is not empty must contain
+//! something visible.
 
 use std::ops::RangeInclusive;
 
@@ -10,10 +11,10 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Result};
 
-/// Text of so many characters, without blanks around it. Line breaks are allowed.
+/// Validates a text by its length in characters and trims it. Line breaks are allowed.
 ///
 /// # Errors
-/// [`Error::BadInput`] names the field and what is allowed.
+/// [`Error::BadInput`] names the field and the allowed values.
 pub(crate) fn text(field: &str, value: &str, chars: RangeInclusive<usize>) -> Result<String> {
     let value = value.trim();
     if value.chars().any(|one| is_deceptive(one) && one != '\n') {
@@ -29,21 +30,21 @@ pub(crate) fn text(field: &str, value: &str, chars: RangeInclusive<usize>) -> Re
     Ok(value.to_owned())
 }
 
-/// Whether a character controls how others are shown: control characters, and those that turn the
-/// direction of writing (Unicode's Bidi_Control).
+/// Returns `true` if a character controls how others are shown: control characters, and those that
+/// change the writing direction (Unicode's Bidi_Control).
 pub(crate) fn is_deceptive(one: char) -> bool {
     one.is_control()
         || matches!(one, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether there is anything to be seen: neither blanks nor characters without a shape alone. The latter
-/// are allowed beside others, where some scripts and emoji need them.
+/// Returns `true` if the text has a visible character: not only whitespace and characters without a
+/// glyph. The latter are allowed beside visible ones, because some scripts and emoji need them.
 pub(crate) fn is_seen(text: &str) -> bool {
     text.chars().any(|one| !one.is_whitespace() && !is_deceptive(one) && !is_shapeless(one))
 }
 
-/// Unicode's Default_Ignorable_Code_Point: fillers, joiners, selectors and tags; and the empty pattern
-/// of Braille.
+/// Unicode's Default_Ignorable_Code_Point: fillers, joiners, selectors and tags; and the blank
+/// Braille pattern.
 fn is_shapeless(one: char) -> bool {
     matches!(one,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
@@ -53,10 +54,10 @@ fn is_shapeless(one: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A whole number within bounds.
+/// Validates a whole number by its range.
 ///
 /// # Errors
-/// [`Error::BadInput`] names the field and what is allowed.
+/// [`Error::BadInput`] names the field and the allowed range.
 pub(crate) fn number(field: &str, value: i64, allowed: RangeInclusive<i64>) -> Result<i64> {
     if allowed.contains(&value) {
         return Ok(value);
@@ -65,7 +66,7 @@ pub(crate) fn number(field: &str, value: i64, allowed: RangeInclusive<i64>) -> R
     Err(Error::bad("BAD_NUMBER", format!("{field} is from {least} to {most}")))
 }
 
-/// A time of RFC 3339, in milliseconds since the epoch; not before it.
+/// Parses an RFC 3339 time to milliseconds since the epoch; earlier times are refused.
 ///
 /// # Errors
 /// [`Error::BadInput`] names the field.
@@ -77,12 +78,13 @@ pub(crate) fn time(field: &str, value: &str) -> Result<i64> {
     })
 }
 
-/// Where our pictures lie: those that people sent, and those that we draw.
+/// Folders of pictures on this service: uploaded and generated ones.
 const PICTURES: [&str; 2] = ["/uploads/", "/pictures/"];
-/// Longest path of a picture, as columns hold it.
+/// Maximum length of a picture path, as the columns allow.
 const PATH_CHARS: usize = 255;
 
-/// Whether this is the path of a picture of ours: no way out of its folder, no address elsewhere.
+/// Returns `true` if the path names a picture on this service: no way out of its folder, no
+/// external address.
 pub(crate) fn is_picture(path: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     path.len() <= PATH_CHARS

@@ -1,78 +1,78 @@
-//! What the market's rules answer when they do not do what was asked.
+//! Errors of the market's business rules.
 //!
-//! Sorted by what the caller can do about it. Each carries a stable upper-case word and a sentence
-//! for people; how that becomes a status is the business of [`http`](crate::http) alone. Causes from
-//! below (Redis, the database) are kept for the log and never shown.
+//! Grouped by what the caller can do about them. Each has a stable upper-case code and a message
+//! for people. Only [`http`](crate::http) maps them to a status. Causes from below (Redis, the
+//! database) are kept for the log and never shown.
 
 use std::time::Duration;
 
 use seawall::cache::{CacheError, WriteError};
 
-/// Why a request was not carried out.
+/// Reason why a request was not executed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input makes no sense.
+    /// The input is invalid.
     #[error("{code}: {msg}")]
     BadInput {
-        /// Stable word.
+        /// Stable code.
         code: &'static str,
-        /// For people.
+        /// Message for people.
         msg: String,
     },
-    /// Nobody is logged in.
+    /// The request has no valid session.
     #[error("not logged in")]
     NotLoggedIn,
-    /// This user may not do that.
+    /// The user may not do this.
     #[error("{msg}")]
     Forbidden {
-        /// For people.
+        /// Message for people.
         msg: &'static str,
     },
-    /// There is no such thing, or it is somebody else's.
+    /// The object does not exist or belongs to another user.
     #[error("{code}: {msg}")]
     NotFound {
-        /// Stable word.
+        /// Stable code.
         code: &'static str,
-        /// For people.
+        /// Message for people.
         msg: &'static str,
     },
-    /// It cannot be done in this state.
+    /// Not possible in this state.
     #[error("{code}: {msg}")]
     Conflict {
-        /// Stable word.
+        /// Stable code.
         code: &'static str,
-        /// For people.
+        /// Message for people.
         msg: &'static str,
-        /// The id of what is in the way, where that helps.
+        /// Id of the conflicting object, where that helps.
         data: Option<u64>,
     },
-    /// Too many of these; again after a while.
+    /// Rate limited; retry later.
     #[error("{msg}")]
     Limited {
-        /// For people.
+        /// Message for people.
         msg: &'static str,
-        /// When it may be tried again.
+        /// Time after which a retry is allowed.
         retry_after: Duration,
     },
-    /// It may have been carried out: nobody knows yet.
+    /// It may have been executed; the result is not known yet.
     #[error("{code}: {msg} ({cause})")]
     Undecided {
-        /// Stable word.
+        /// Stable code.
         code: &'static str,
-        /// For people.
+        /// Message for people.
         msg: &'static str,
-        /// The id of what may have been made.
+        /// Id of the object that may have been created.
         data: u64,
-        /// For the log.
+        /// Cause, for the log.
         cause: String,
     },
-    /// A store that this needs is away or too slow.
+    /// A required store is away or too slow.
     #[error("{what} is not available: {cause}")]
     Unavailable {
-        /// Which store.
+        /// Name of the store.
         what: &'static str,
-        /// For the log.
+        /// Cause, for the log.
         cause: String,
     },
     /// A bug or damaged data; the cause is for the log.
@@ -80,7 +80,7 @@ pub enum Error {
     Internal(String),
 }
 
-/// What rules return.
+/// Result of the business rules.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -103,7 +103,8 @@ impl From<seawall::Error> for Error {
             seawall::Error::Invalid(_) | seawall::Error::Unexpected(_) => {
                 Error::Internal(error.to_string())
             }
-            // A server that refuses (out of memory, read-only) is as good as away for the caller.
+            // For the caller, a server that refuses (out of memory, read-only) is the same as an
+            // unavailable one.
             _ => Error::Unavailable { what: "Redis", cause: error.to_string() },
         }
     }
@@ -138,7 +139,7 @@ impl From<sqlx::Error> for Error {
             | sqlx::Error::TypeNotFound { .. }
             | sqlx::Error::Decode(_)
             | sqlx::Error::Encode(_) => Error::Internal(cause),
-            // A row that breaks a rule of the schema breaks it the next time as well.
+            // A row that violates the schema does so on a retry as well.
             sqlx::Error::Database(error)
                 if !matches!(error.kind(), sqlx::error::ErrorKind::Other) =>
             {

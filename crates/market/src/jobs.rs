@@ -1,15 +1,15 @@
-//! What runs in the background: started together, ended together, done once in a fleet.
+//! Background jobs: started together, stopped together, periodic ones run once per fleet.
 //!
-//! A job is either a task of every process, which ends when it is told to, or something to be done
-//! every so often by one process of the fleet: the leader, which holds the toolkit's lock for as long
-//! as it can. One lock for all jobs, because a lock for each round costs more than most rounds do:
-//! an idle market asked Redis 20 times a second for nothing else.
+//! A job is either a task of every process, which ends when told to, or a periodic round that one
+//! process of the fleet runs: the leader, which holds a lock of the toolkit for as long as it can.
+//! There is one lock for all jobs, because a lock per round costs more than most rounds do: an idle
+//! market sent Redis 20 commands a second for locks alone.
 //!
-//! Rounds that look whether Redis still has everything are far apart, because each job makes one as
-//! soon as Redis is back after a break, which is heard of ([`Breaks`]).
+//! Rounds that check whether Redis still has its data are rare, because each job also runs one as
+//! soon as Redis is back after a break, which is reported ([`Breaks`]).
 //!
-//! Invariant: every round does no harm when another process makes the same one at the same time. A
-//! leader that lost its lock finishes the round in hand.
+//! Invariant: every round is safe if another process runs the same one concurrently. A leader that
+//! lost its lock finishes its current round.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -22,16 +22,16 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{breaks::Breaks, error::Result, keys};
 
-/// How long jobs may take to end, all together.
+/// Time limit for all jobs together to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// How long the fleet goes without a leader when the last one was killed.
+/// Maximum time without a leader after the last one was killed.
 const LEASE: Duration = Duration::from_secs(6);
-/// How long a process waits for its turn to lead before it asks anew.
+/// Time that a process waits to become leader before it asks again.
 const CANDIDACY: Duration = Duration::from_secs(60);
-/// How often a process that does not lead looks whether it can, besides being told and when the lease
-/// that it saw is over: so no fleet is without a leader for longer than a lease.
+/// Interval at which other processes check whether they can lead, besides being notified and the
+/// end of the lease they saw. So no fleet is without a leader for longer than a lease.
 const POLL_INTERVAL: Duration = LEASE;
-/// The pause after Redis did not answer.
+/// Pause after Redis did not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// All jobs of this process.
@@ -44,36 +44,36 @@ pub(crate) struct Jobs {
     tasks: Vec<(&'static str, JoinHandle<()>)>,
 }
 
-/// Counts the times that this process began to lead.
+/// Counts how often this process became the leader.
 ///
-/// Redis may have forgotten anything between two terms: the lock is lost when its data is.
+/// Redis may have lost any data between two terms: the lock is lost with its data.
 #[derive(Debug, Clone)]
 pub(crate) struct Term(watch::Receiver<Option<u64>>);
 
 impl Term {
-    /// The number of this term; 0 while this process does not lead.
+    /// Returns the number of this term; 0 while this process does not lead.
     pub(crate) fn number(&self) -> u64 {
         self.0.borrow().unwrap_or_default()
     }
 
-    /// Waits until this process leads; false when it never will again.
+    /// Waits until this process leads. Returns `false` if it never will again.
     async fn began(&mut self) -> bool {
         self.0.wait_for(Option::is_some).await.is_ok()
     }
 }
 
-/// Tells a task that it should end.
+/// Tells a task to stop.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Waits until the task should end.
+    /// Waits until the task should stop.
     pub(crate) async fn asked(&mut self) {
-        // The sender is gone only when everything ends.
+        // The sender is dropped only at shutdown.
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 
-    /// Whether it should end: it was asked to, or everything else has ended.
+    /// Returns `true` if the task should stop: it was asked to, or the jobs are gone.
     pub(crate) fn is_asked(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
@@ -101,7 +101,7 @@ impl Jobs {
         jobs
     }
 
-    /// A task of every process; it ends soon after it is asked to.
+    /// Spawns a task of every process; it must end soon after it is asked to.
     pub(crate) fn spawn<F>(&mut self, name: &'static str, work: impl FnOnce(Stop) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -110,8 +110,8 @@ impl Jobs {
         self.tasks.push((name, task));
     }
 
-    /// Something to be done every so often, and when Redis is back after a break, by the process that
-    /// leads. A round that fails or panics is only noted: the next one does the same again.
+    /// Runs `work` periodically, and when Redis is back after a break, in the process that leads. A
+    /// round that fails or panics is only logged: the next one does the same work.
     pub(crate) fn every<F>(
         &mut self,
         name: &'static str,
@@ -130,11 +130,12 @@ impl Jobs {
                     leads = term.began() => if !leads { return },
                 }
                 let returns = breaks.returns();
-                // A round in hand is finished: a query that is cut off leaves its connection unusable.
+                // A current round is finished: a cancelled query leaves its connection unusable.
                 match AssertUnwindSafe(async { work().await }).catch_unwind().await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::warn!(job = name, %error, "a round of a job failed"),
-                    // The next round finds the same work; a job that ended would be missed by nobody.
+                    // The next round finds the same work. A job that ended silently would go
+                    // unnoticed.
                     Err(_) => tracing::error!(job = name, "a round of a job panicked"),
                 }
                 tokio::select! {
@@ -147,17 +148,17 @@ impl Jobs {
         });
     }
 
-    /// When Redis was lost, and was back.
+    /// Returns the receiver of connection breaks.
     pub(crate) fn breaks(&self) -> Breaks {
         self.breaks.clone()
     }
 
-    /// When this process leads.
+    /// Returns the leadership term of this process.
     pub(crate) fn term(&self) -> Term {
         self.term.clone()
     }
 
-    /// Ends all of them: they finish what they have in hand.
+    /// Stops all jobs; they finish their current work.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         let deadline = tokio::time::Instant::now() + STOP_LIMIT;
@@ -211,7 +212,7 @@ async fn lead_until_lost(guard: Guard, stop: &mut Stop) {
         () = stop.asked() => {}
         () = guard.lost() => tracing::info!("another process may lead the jobs now"),
     }
-    // What cannot be given back ends by itself.
+    // A lock that cannot be released expires.
     let _ = guard.release().await;
 }
 

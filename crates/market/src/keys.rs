@@ -1,5 +1,4 @@
-//! Every key of the market: its template, type, lifetime and owner. No other file puts a key
-//! together.
+//! Every key of the market: its template, type, lifetime and owner. No other file builds keys.
 //!
 //! | Key | Type | Lifetime | Owner |
 //! | --- | --- | --- | --- |
@@ -16,8 +15,8 @@
 //! | `checkout:{ID}` | string: a quote | 15 min | `cart::checkout` |
 //! | `feed:{sweep}:mark` | string: until when (ms) all notes were handed to the feed | none | `feed::jobs` |
 //!
-//! The toolkit's own keys (caches, limits, ids) are listed with their capabilities. Of those that are
-//! kept for longer:
+//! The toolkit's own keys (caches, limits, ids) are documented with its features. The long-lived
+//! ones are:
 //!
 //! | Key | Type | Lifetime | Owner |
 //! | --- | --- | --- | --- |
@@ -35,101 +34,104 @@
 //! | `timeline:{wrote:USER}` | sorted set: note → ms, the newest 1,000 | 1 h, rebuilt | `feed` |
 //! | `stream:{notes}` | stream: what happened to notes | an entry goes when it is settled | `feed::jobs` |
 //!
-//! Keys of one flash sale share a slot, so that one script may touch them all: its group is the
-//! voucher's id modulo [`SALE_SHARDS`], and everything of one group (`sale:{N}…`) lies together on one
-//! node of a Cluster.
+//! Keys of one flash sale share a slot, so that one script can access them all. A sale's group is
+//! the voucher's id modulo [`SALE_SHARDS`], and all keys of one group (`sale:{N}…`) are on one node
+//! of a Cluster.
 
-/// The name of the lock under which big keys are looked for.
+/// Name of the lock for the big-key survey.
 pub const BIG_KEYS_LOCK: &str = "big-keys";
 
-/// The name of the lock whose holder does the jobs of the whole fleet.
+/// Name of the lock whose holder runs the jobs of the whole fleet.
 pub const LEADER_LOCK: &str = "jobs";
 
-/// The channel by whose subscription this process hears that the connection was lost; nothing is said
+/// Channel whose subscription tells this process that the connection was lost; no messages are sent
 /// there.
 pub const BREAKS: &[u8] = b"market:breaks";
 
-/// The name of the lock under which the stock of a SKU is rebuilt.
+/// Returns the name of the lock for rebuilding a SKU's stock.
 #[must_use]
 pub fn stock_lock(sku: u64) -> String {
     format!("stock:{sku}")
 }
 
-/// The name of the lock that orders the clicks of one user on the like of one note.
+/// Returns the name of the lock that serializes one user's likes of one note.
 #[must_use]
 pub fn like_lock(note: u64, user: u64) -> String {
     format!("like:{note}:{user}")
 }
 
-/// The name of the lock that orders whom a user follows.
+/// Returns the name of the lock that serializes changes of a user's follows.
 #[must_use]
 pub fn follow_lock(user: u64) -> String {
     format!("follow:{user}")
 }
 
-/// Until when every note is known to have been handed to the feed.
+/// Returns the key of the time up to which every note was handed to the feed.
 #[must_use]
 pub fn feed_mark() -> Vec<u8> {
     b"feed:{sweep}:mark".to_vec()
 }
 
-/// The name of the lock under which the database's schema is brought up and filled.
+/// Name of the lock for migrating and filling the database.
 pub const START_LOCK: &str = "start";
 
-/// The name of the sessions.
+/// Name of the sessions.
 pub const SESSIONS: &str = "web";
 
-/// The name of the sign-ins' bitmaps.
+/// Name of the sign-in bitmaps.
 pub const SIGN_INS: &str = "daily";
 
-/// The name of the page views' counters, and the subject of those of the whole site.
+/// Name of the page-view counters.
 pub const VISITS: &str = "page";
-/// See [`VISITS`].
+/// Subject of the page views of the whole site.
 pub const VISITS_OF_SITE: &str = "site";
 
-/// The day of the last survey of big keys.
+/// Returns the key of the day of the last big-key survey.
 #[must_use]
 pub fn big_keys_day() -> Vec<u8> {
     b"big-keys:{survey}:day".to_vec()
 }
 
-/// Over how many slots flash sales are spread.
+/// Number of slots that flash sales are spread over.
 pub const SALE_SHARDS: u64 = 16;
 
-/// The orders that wait for the database, beside the stream of their group: as the toolkit names them.
+/// Returns the key of the orders that wait for the database, beside the stream of their group, as
+/// the toolkit names it.
 #[must_use]
 pub fn sale_waiting(stream: &[u8]) -> Vec<u8> {
     [stream, b":waiting"].concat()
 }
 
-/// The name of the lock under which a flash sale is opened from the database.
+/// Returns the name of the lock for opening a flash sale from the database.
 #[must_use]
 pub fn sale_lock(voucher: u64) -> String {
     format!("sale:{voucher}")
 }
 
-/// A login code. `phone` has been checked: it is digits alone.
+/// Returns the key of a login code.
+///
+/// `phone` is validated: digits only.
 #[must_use]
 pub fn code(phone: &str) -> Vec<u8> {
     format!("login:code:{{{phone}}}").into_bytes()
 }
 
-/// How often a login code was tried.
+/// Returns the key of the attempts at a login code.
 #[must_use]
 pub fn code_tries(phone: &str) -> Vec<u8> {
     format!("login:code:{{{phone}}}:tries").into_bytes()
 }
 
-/// Over how many slots carts are spread.
+/// Number of slots that carts are spread over.
 pub const CART_GROUPS: u64 = 16;
 
-/// Counts, details, order, removals and meta of one user's cart, the stream that its changes are noted
-/// in, and the names of submissions: all in one slot.
+/// Keys of one user's cart, all in one slot: counts, details, order, removals, meta, the stream of
+/// changes, and the names of submissions.
 #[derive(Debug, Clone)]
 pub struct CartKeys(pub [Vec<u8>; 7]);
 
 impl CartKeys {
-    /// The keys of a user.
+    /// Returns the keys of a user.
     #[must_use]
     pub fn of(user: u64) -> Self {
         let group = user % CART_GROUPS;
@@ -140,7 +142,7 @@ impl CartKeys {
     }
 }
 
-/// The streams of changes of all carts.
+/// Returns the change streams of all carts.
 pub fn cart_changes() -> impl Iterator<Item = Vec<u8>> {
     (0..CART_GROUPS).map(cart_changes_of)
 }
@@ -149,7 +151,7 @@ fn cart_changes_of(group: u64) -> Vec<u8> {
     format!("cart:{{cart:{group}}}:changes").into_bytes()
 }
 
-/// A quote of a cart.
+/// Returns the key of a cart quote.
 #[must_use]
 pub fn checkout(id: u64) -> Vec<u8> {
     format!("checkout:{{{id}}}").into_bytes()

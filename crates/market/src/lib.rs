@@ -1,9 +1,9 @@
-//! The community-commerce service, built on the toolkit: login by code, shops read through the
-//! cache, flash sales that sell exactly what there is.
+//! A community-commerce service built on the toolkit: login by code, shops read through the cache,
+//! flash sales that sell exactly the available stock.
 //!
-//! Each feature is a folder: `mod.rs` holds its rules, `http.rs` its routes, `store.rs` its queries,
-//! `jobs.rs` what runs in the background. Only `http` knows axum, only `store` (and [`db`]) knows SQL,
-//! and [`keys`] names every key in Redis.
+//! Each feature is a folder: `mod.rs` holds its rules, `http.rs` its routes, `store.rs` its
+//! queries, `jobs.rs` its background jobs. Only `http` uses axum, only `store` (and [`db`]) uses
+//! SQL, and [`keys`] names every key in Redis.
 
 pub mod accounts;
 mod app;

@@ -1,9 +1,9 @@
-//! How money is taken and given back: the seam that a real provider is put behind.
+//! Charges and refunds: the interface for a real payment provider.
 //!
-//! Everything is named by a reference, and both calls may be repeated with it by anybody, at any time:
-//! a process that died in between is followed by one that asks again. A refund of something that was
-//! never charged voids the reference, so that a charge which is still on its way is declined when it
-//! arrives. That is what lets an order end while somebody pays for it: whoever comes second knows.
+//! Every call has a reference, and both calls can be repeated with it by any process at any time:
+//! if a process dies in between, another one repeats the call. A refund of a reference that was
+//! never charged voids it, so that a charge still in flight is declined when it arrives. So an
+//! order can end while it is being paid: the later of the two calls learns of the earlier one.
 
 use std::{
     collections::HashMap,
@@ -14,25 +14,26 @@ use std::{
 
 use crate::error::Result;
 
-/// What the calls of a provider return.
+/// Return type of provider calls.
 pub type Paying<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// What became of a charge.
+/// Outcome of [`Payments::charge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a charge may be declined"]
 pub enum Charged {
-    /// The money was taken, now or by an earlier call.
+    /// The money was charged, now or by an earlier call.
     Accepted,
-    /// It was not and will not be: the reference was refunded or voided, or the provider refuses.
+    /// It was not and will not be charged: the reference was refunded or voided, or the provider
+    /// refuses.
     Declined,
 }
 
-/// Takes money and gives it back.
+/// Charges and refunds money.
 pub trait Payments: fmt::Debug + Send + Sync {
-    /// Takes so many cents, once for each reference.
+    /// Charges an amount in cents, once per reference.
     fn charge<'a>(&'a self, reference: &'a str, cents: u64) -> Paying<'a, Charged>;
 
-    /// Gives back what was charged, once for each reference; voids one that was not charged.
+    /// Refunds a charge, once per reference; voids a reference that was not charged.
     fn refund<'a>(&'a self, reference: &'a str) -> Paying<'a, ()>;
 }
 
@@ -42,19 +43,19 @@ enum State {
     Refunded,
 }
 
-/// A provider that accepts everything and remembers it for as long as the process runs: for
-/// development, and for trying the product out.
+/// A provider that accepts everything and remembers it while the process runs, for development and
+/// trials.
 #[derive(Debug, Default)]
 pub struct SimulatedPayments {
     states: Mutex<HashMap<String, State>>,
 }
 
 impl SimulatedPayments {
-    /// Brings a reference to a state; the one that it had before.
+    /// Sets the state of a reference. Returns the previous one.
     fn change(&self, reference: &str, to: State) -> Option<State> {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let before = states.get(reference).copied();
-        // What was refunded stays so.
+        // A refund is final.
         if before != Some(State::Refunded) {
             states.insert(reference.to_owned(), to);
         }

@@ -1,12 +1,12 @@
-//! Numbers that look random and are always the same, for the demo town and the pictures: a fixed seed, and an algorithm of our
-//! own, since those of libraries may change with their versions.
+//! Deterministic pseudo-random numbers for the demo data and the pictures: a fixed seed and our own
+//! algorithm, because those of libraries may change between versions.
 
-/// A sequence by SplitMix64.
+/// A SplitMix64 sequence.
 #[derive(Debug)]
 pub(crate) struct Seed(u64);
 
 impl Seed {
-    /// A sequence of its own for each topic.
+    /// Creates an independent sequence per topic.
     pub(crate) fn new(topic: u64) -> Self {
         Seed(topic.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -19,19 +19,19 @@ impl Seed {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     pub(crate) fn part(&mut self) -> f64 {
-        // 53 bits are what a float keeps exactly.
+        // A float represents 53 bits exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From `least` to `most`, both included.
+    /// Returns a number from `least` to `most`, both included.
     pub(crate) fn between(&mut self, least: i64, most: i64) -> i64 {
         let span = most.abs_diff(least) + 1;
         least + i64::try_from(self.next() % span).unwrap_or(0)
     }
 
-    /// One of these.
+    /// Picks one element.
     pub(crate) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         let index = self.next() % all.len() as u64;
         all[usize::try_from(index).unwrap_or(0)]

@@ -1,9 +1,9 @@
-//! Copies in Redis that could not follow the database, because Redis was away: to be forgotten as
-//! soon as it answers.
+//! Copies in Redis that missed a change because Redis was away: deleted as soon as it answers.
 //!
-//! Whoever writes the database and cannot tell Redis notes the copy here. Until it is forgotten this
-//! process does not believe it and asks the database; other processes may believe it until then. What
-//! is left here is also [owed](crate::debts), so that it is forgotten though this process dies.
+//! A process that changes the database and cannot tell Redis records the copy here. Until the copy
+//! is deleted this process does not trust it and reads the database; other processes may trust it
+//! until then. Copies recorded here are also [debts](crate::debts), so that they are deleted even
+//! if this process dies.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,15 @@ use std::{
     },
 };
 
-/// How many are noted at most. With so many no copy is believed; what did not fit is owed all the same.
+/// Maximum recorded copies. At this number no copy is trusted; copies beyond it are still recorded
+/// as debts.
 const MOST: usize = 100_000;
 
 /// Subjects whose copy is stale.
 #[derive(Debug, Default)]
 pub(crate) struct Stale {
-    /// With the number of the note, so that a newer one is not taken for done.
+    /// Subject and number of its record, so that deleting an older record does not clear a newer
+    /// one.
     noted: Mutex<HashMap<u64, u64>>,
     next: AtomicU64,
 }
@@ -35,13 +37,14 @@ impl Stale {
         }
     }
 
-    /// Whether a copy is not to be believed.
+    /// Returns `true` if a copy cannot be trusted.
     pub(crate) fn contains(&self, subject: u64) -> bool {
         let noted = self.lock();
         noted.len() >= MOST || noted.contains_key(&subject)
     }
 
-    /// Forgets all that are noted; what fails stays for the next time.
+    /// Deletes all recorded copies. Stops at the first failure; the rest stays recorded for the
+    /// next call.
     pub(crate) async fn forget_all<F>(&self, forget: impl Fn(u64) -> F)
     where
         F: Future<Output = Result<(), seawall::Error>>,

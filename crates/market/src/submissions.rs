@@ -1,11 +1,12 @@
-//! Submissions that may be repeated. A client names one with the header `Idempotency-Key`; the same
-//! name of the same user makes the same thing once, whatever else the repetition says. What it was for
-//! is kept with the name: said of another note, or of another kind of voucher, it is refused.
+//! Idempotent submissions. A client names a submission with the header `Idempotency-Key`; the same
+//! key of the same user creates the same object once, whatever else the repetition contains. The
+//! target of a submission is stored with its key: a key reused for another note, or another kind of
+//! voucher, is refused.
 //!
-//! A name stands in the transaction that makes the thing, so it is taken if and only if that is there.
-//! Names are kept for a day: longer than anybody repeats a request.
+//! A key is stored in the transaction that creates the object, so it exists if and only if the
+//! object was created. Keys are kept for a day: longer than any client repeats a request.
 //!
-//! Orders of goods and notes have unique keys of their own, which last as long as they do.
+//! Orders of goods and notes have their own unique keys, which last as long as they do.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,24 +19,24 @@ use crate::{
     jobs::Jobs,
 };
 
-/// Longest key of a client.
+/// Maximum length of a client's key.
 const KEY_CHARS: usize = 64;
-/// How long a name is kept, in milliseconds.
+/// Lifetime of a key, in milliseconds.
 pub(crate) const KEPT_MS: i64 = 24 * 3_600_000;
-/// How often older ones are taken out.
+/// Interval between deletions of old keys.
 const PURGE_EVERY: Duration = Duration::from_secs(3600);
-/// Names of one user and kind that are read at once.
+/// Maximum keys of one user and kind per query.
 const READ: i64 = 1_000;
 
-/// What a client calls a submission, so that it may repeat it: 1 to 64 printable characters.
+/// A client's key for a submission, which makes it repeatable: 1 to 64 printable characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey(String);
 
 impl IdempotencyKey {
-    /// Checks a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it is none.
+    /// [`Error::BadInput`] if it is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let fits = (1..=KEY_CHARS).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -46,41 +47,41 @@ impl IdempotencyKey {
         Ok(IdempotencyKey(text.to_owned()))
     }
 
-    /// The characters.
+    /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What is submitted, and what for.
+/// Kind of submission, and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Units for a cart.
+    /// Units added to a cart.
     Cart,
     /// A comment.
     Comment {
-        /// The note that it is said to.
+        /// Note that it belongs to.
         note: u64,
-        /// The comment that it answers; 0 for none.
+        /// Comment that it answers; 0 for none.
         answered: u64,
     },
     /// A shop.
     Shop,
     /// A voucher that is sold at any time.
     Voucher {
-        /// Whose.
+        /// Shop of the voucher.
         shop: u64,
     },
-    /// A voucher with a flash sale; it shares its names with the other kind.
+    /// A voucher with a flash sale; shares its keys with [`Kind::Voucher`].
     FlashSale {
-        /// Whose.
+        /// Shop of the voucher.
         shop: u64,
     },
 }
 
 impl Kind {
-    /// Whose names it shares.
+    /// Returns the word of the key space.
     fn word(self) -> &'static str {
         match self {
             Kind::Cart => "CART",
@@ -90,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// What a name is kept for; empty where it may be for anything.
+    /// Returns the target stored with a key; empty if any target is allowed.
     fn target(self) -> String {
         match self {
             Kind::Cart | Kind::Shop => String::new(),
@@ -101,7 +102,7 @@ impl Kind {
     }
 }
 
-/// A submission by somebody, if it has a name.
+/// A submission of a user, with its key, if any.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Submission<'a> {
     pub(crate) user: u64,
@@ -109,20 +110,21 @@ pub(crate) struct Submission<'a> {
     pub(crate) key: Option<&'a IdempotencyKey>,
 }
 
-/// What noting a submission came to.
+/// Outcome of [`note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Noted {
     /// It is part of the transaction now.
     Now,
-    /// It had made this; the transaction has to be rolled back.
+    /// It was made before, with this result; the caller must roll the transaction back.
     Before(u64),
 }
 
-/// Notes a submission as a part of the transaction that makes its result.
+/// Records a submission as part of the transaction that creates its result.
 ///
 /// # Errors
-/// [`Error::Conflict`] when its name was used for something else; the transaction has to be rolled back.
+/// [`Error::Conflict`] if its key was used for something else; the caller must roll the transaction
+/// back.
 pub(crate) async fn note(
     connection: &mut AnyConnection,
     submission: Submission<'_>,
@@ -159,7 +161,7 @@ pub(crate) async fn note(
     .fetch_one(connection)
     .await?;
     let (first, kept) = (unsigned(row.try_get("result")?), row.try_get::<String, _>("target")?);
-    // Names of an earlier version do not say what they are for.
+    // Keys of an earlier version have no target.
     if !kept.is_empty() && kept != target {
         return Err(Error::Conflict {
             code: "IDEMPOTENCY_KEY_REUSED",
@@ -170,7 +172,7 @@ pub(crate) async fn note(
     Ok(Noted::Before(first))
 }
 
-/// The newest names of somebody's submissions since a time, each with its time.
+/// Returns the newest keys of a user's submissions since a time, each with its time.
 pub(crate) async fn names(
     db: &Db,
     user: u64,
@@ -190,7 +192,7 @@ pub(crate) async fn names(
     rows.iter().map(|row| Ok((row.try_get("name")?, row.try_get("create_time")?))).collect()
 }
 
-/// Starts what takes old names out.
+/// Starts the job that deletes old keys.
 pub(crate) fn start_jobs(context: &Context, jobs: &mut Jobs) {
     let context = Arc::new(context.clone());
     jobs.every("submissions", PURGE_EVERY, move || {

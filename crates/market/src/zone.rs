@@ -1,19 +1,19 @@
-//! Times as people and clients see them: RFC 3339 with the offset of the business zone, and days as
-//! they begin there.
+//! Times as clients see them: RFC 3339 with the offset of the business zone, and days that begin at
+//! midnight there.
 
 use jiff::{Timestamp, tz::TimeZone};
 use seawall::social::Day;
 
-/// Writes a time in milliseconds since the epoch, such as `2026-01-31T23:59:59.999+08:00`.
+/// Formats a time in milliseconds since the epoch, such as `2026-01-31T23:59:59.999+08:00`.
 #[must_use]
 pub fn rfc3339(zone: &TimeZone, millis: i64) -> String {
     let time = Timestamp::from_millisecond(millis).unwrap_or_default();
-    // A zone's own name is no part of RFC 3339, so the offset is written alone.
+    // Zone names are not part of RFC 3339, so only the offset is written.
     let offset = zone.to_offset(time);
     time.display_with_offset(offset).to_string()
 }
 
-/// The day of a time in milliseconds since the epoch, where the market does its business.
+/// Returns the day of a time in milliseconds since the epoch, in the business zone.
 #[must_use]
 pub fn day(zone: &TimeZone, millis: i64) -> Day {
     let time = Timestamp::from_millisecond(millis).unwrap_or_default();

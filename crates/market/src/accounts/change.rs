@@ -1,8 +1,8 @@
-//! What somebody may change of their own profile, and which values make sense.
+//! Validated changes of a user's own profile.
 //!
-//! Left out means left alone. Texts are counted in characters, as people count, and carry no control
-//! characters nor any that turn the direction of writing, so that nothing in a log or a list breaks its
-//! line or turns it round.
+//! A field that is absent is not changed. Text lengths are counted in Unicode characters. Control
+//! characters and characters that change the writing direction are refused, so that no value breaks
+//! or reverses a line of a log or list.
 
 use seawall::social::Day;
 
@@ -11,12 +11,12 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Shortest and longest name.
+/// Allowed length of a name, in characters.
 const NAME_CHARS: std::ops::RangeInclusive<usize> = 1..=32;
 const CITY_CHARS: usize = 64;
 const INTRODUCE_CHARS: usize = 128;
 
-/// A change that makes sense.
+/// A validated profile change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
     pub(super) nick_name: Option<String>,
@@ -24,23 +24,23 @@ pub struct Change {
     pub(super) city: Option<String>,
     pub(super) introduce: Option<String>,
     pub(super) gender: Option<i64>,
-    /// Empty to forget it.
+    /// An empty string clears the birthday.
     pub(super) birthday: Option<String>,
 }
 
-/// How somebody wishes to be called.
+/// Gender in a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gender {
-    /// Not told.
+    /// Not specified: 0.
     Untold,
-    /// 1.
+    /// Male: 1.
     Male,
-    /// 2.
+    /// Female: 2.
     Female,
 }
 
 impl Gender {
-    /// As columns and clients write it: 0, 1 or 2.
+    /// Parses the number used by columns and clients: 0, 1 or 2.
     ///
     /// # Errors
     /// [`Error::BadInput`] for any other number.
@@ -53,7 +53,7 @@ impl Gender {
         }
     }
 
-    /// The number in its column.
+    /// Returns the number stored in the column.
     #[must_use]
     pub fn number(self) -> i64 {
         match self {
@@ -65,10 +65,10 @@ impl Gender {
 }
 
 impl Change {
-    /// Another name.
+    /// Sets the name.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for one that is empty, too long or cannot be shown.
+    /// [`Error::BadInput`] if the name is empty, too long or not printable.
     pub fn nick_name(mut self, name: &str) -> Result<Self> {
         let name = name.trim();
         let fits = NAME_CHARS.contains(&name.chars().count());
@@ -79,10 +79,10 @@ impl Change {
         Ok(self)
     }
 
-    /// Another picture: a path of ours; empty for none.
+    /// Sets the picture to a path on this service; an empty path removes it.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for anything else.
+    /// [`Error::BadInput`] for any other path.
     pub fn icon(mut self, path: &str) -> Result<Self> {
         if !path.is_empty() && !check::is_picture(path) {
             return Err(no_icon());
@@ -91,10 +91,10 @@ impl Change {
         Ok(self)
     }
 
-    /// Another city; empty for none.
+    /// Sets the city; an empty string removes it.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it is too long or cannot be shown.
+    /// [`Error::BadInput`] if it is too long or not printable.
     pub fn city(mut self, city: &str) -> Result<Self> {
         let city = city.trim();
         if city.chars().count() > CITY_CHARS || !is_shown(city) {
@@ -104,10 +104,10 @@ impl Change {
         Ok(self)
     }
 
-    /// Other words about oneself; empty for none.
+    /// Sets the introduction; an empty string removes it.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when they are too long or cannot be shown.
+    /// [`Error::BadInput`] if it is too long or not printable.
     pub fn introduce(mut self, words: &str) -> Result<Self> {
         let words = words.trim();
         if words.chars().count() > INTRODUCE_CHARS || !is_shown(words) {
@@ -117,19 +117,19 @@ impl Change {
         Ok(self)
     }
 
-    /// Another gender.
+    /// Sets the gender.
     #[must_use]
     pub fn gender(mut self, gender: Gender) -> Self {
         self.gender = Some(gender.number());
         self
     }
 
-    /// Another birthday, such as `1990-12-31`; empty to forget it.
+    /// Sets the birthday, such as `1990-12-31`; an empty string removes it.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a day that is none, or is after `today`.
+    /// [`Error::BadInput`] if the day does not exist or is after `today`.
     pub fn birthday(mut self, day: &str, today: Day) -> Result<Self> {
-        // A day parses without its dashes as well; the column has them.
+        // `Day` also parses without dashes, but the column stores them.
         let dashed = day.len() == 10;
         let past = day.parse::<Day>().is_ok_and(|day| day <= today);
         if !(day.is_empty() || dashed && past) {
@@ -140,13 +140,13 @@ impl Change {
     }
 }
 
-/// Whether it is on one line, and is shown as it is.
+/// Returns `true` if the text is a single line without deceptive characters.
 fn is_shown(text: &str) -> bool {
     let breaks = |one| matches!(one, '\u{2028}' | '\u{2029}');
     !text.chars().any(|one| check::is_deceptive(one) || breaks(one))
 }
 
-/// Says that a path is none of a picture, by its looks or because there is none.
+/// Returns the error for a path that is malformed or has no picture.
 pub(super) fn no_icon() -> Error {
     bad("icon is a path that POST /upload/image answered, or empty")
 }

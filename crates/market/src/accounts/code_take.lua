@@ -1,11 +1,11 @@
--- Compares a login code and uses it up.
+-- Compares a login code and consumes it on a match.
 --
 -- KEYS  1 code, 2 tries
--- ARGV  1 what was entered, 2 how many tries a code has
--- Returns 'TAKEN' (right, and now gone), 'WRONG', or 'NONE' (expired, used, burned, never sent).
+-- ARGV  1 the entered code, 2 the number of tries per code
+-- Returns 'TAKEN' (correct, now deleted), 'WRONG', or 'NONE' (expired, used, out of tries, not sent).
 --
--- Atomic, because of two callers with the right code only one may have it, and because a try is
--- counted before it is compared: guesses sent side by side must not all see an uncounted code.
+-- Atomic, because only one of two callers with the correct code may take it, and because a try is
+-- counted before the comparison: concurrent guesses must not all see an uncounted code.
 local code = redis.call('GET', KEYS[1])
 if not code then return 'NONE' end
 local tries = redis.call('INCR', KEYS[2])

@@ -1,11 +1,11 @@
-//! Login codes: six digits by phone, used once, burned by guessing.
+//! Login codes: six digits sent by SMS, usable once, with a limited number of tries.
 //!
-//! A code lives for two minutes and for [`TRIES`] attempts, each counted before it is compared. With
-//! five codes an hour that leaves a guesser 25 attempts an hour at a million codes. Limits fail
-//! closed: when Redis does not answer, no code is sent and none is accepted.
+//! A code is valid for two minutes and for [`TRIES`] attempts. Each attempt is counted before the
+//! comparison. With five codes an hour, a guesser has 25 attempts an hour against a million codes.
+//! Limits fail closed: if Redis does not answer, no code is sent and no code is accepted.
 //!
-//! Codes are no sessions of the toolkit: what makes them safe is that a try is counted before it is
-//! compared, in the same step that uses the code up, and nothing else has that need.
+//! Codes do not use the toolkit's sessions. A code is safe because one atomic step counts the try,
+//! compares, and consumes the code; no other feature needs that.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -26,20 +26,21 @@ use crate::{
     keys,
 };
 
-/// How long a code may be used.
+/// Lifetime of a code.
 pub const CODE_LIFETIME: Duration = Duration::from_secs(120);
-/// How often a code may be tried.
+/// Attempts per code.
 pub const TRIES: u32 = 5;
 
 static PUT: Script = Script::new(include_str!("code_put.lua"));
 static TAKE: Script = Script::new(include_str!("code_take.lua"));
 
-/// Codes for one phone in an hour.
+/// Codes per phone in an hour.
 const HOURLY: u64 = 5;
 const HOUR: Duration = Duration::from_secs(3600);
-/// The part of an IPv6 address that a subscriber does not choose.
+/// Mask of the network part (/64) of an IPv6 address, which a subscriber does not choose.
 const NETWORK: u128 = (u64::MAX as u128) << 64;
-/// How long a limit waits for Redis: nobody logs in without it, so it is worth waiting for.
+/// Time that a limit check waits for Redis. Login is impossible without Redis, so waiting is
+/// worthwhile.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Sends and checks login codes.
@@ -67,11 +68,13 @@ impl Codes {
         })
     }
 
-    /// Sends a new code, which replaces an earlier one. The code itself is returned in echo mode
-    /// alone.
+    /// Sends a new code, which replaces an earlier one.
+    ///
+    /// Returns the code in echo mode only.
     ///
     /// # Errors
-    /// [`Error::Limited`] beyond one a minute and five an hour for a phone, or the cap of an address.
+    /// [`Error::Limited`] beyond one code a minute and five an hour per phone, or beyond the limit
+    /// per address.
     pub async fn send(&self, phone: &Phone, from: IpAddr) -> Result<Option<String>> {
         self.limits.admit(phone, from).await?;
         // `rand::rng` is cryptographically secure and seeded by the system.
@@ -83,10 +86,10 @@ impl Codes {
         Ok((self.mode == Sms::Echo).then_some(code))
     }
 
-    /// Uses a code up.
+    /// Consumes a code.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it is wrong, or when there is none any more.
+    /// [`Error::BadInput`] if the code is wrong or no longer valid.
     pub async fn take(&self, phone: &Phone, entered: &str) -> Result<()> {
         let keys = [keys::code(phone.as_str()), keys::code_tries(phone.as_str())];
         let outcome: String = self.client.eval(&TAKE.on(&keys).arg(entered).arg(TRIES)).await?;
@@ -98,7 +101,7 @@ impl Codes {
     }
 }
 
-/// How many codes may be asked for.
+/// Rate limits for sending codes.
 #[derive(Debug)]
 struct Limits {
     by_minute: Limiter,
@@ -120,7 +123,7 @@ impl Limits {
         })
     }
 
-    /// The shortest limit first: who hurries spends nothing of the longer ones.
+    /// Checks the shortest limit first, so that rapid requests do not use up the longer limits.
     async fn admit(&self, phone: &Phone, from: IpAddr) -> Result<()> {
         check(self.by_minute.check(phone.as_str(), 1).await?)?;
         if let Some(limiter) = &self.by_address {
@@ -130,8 +133,9 @@ impl Limits {
     }
 }
 
-/// Whose address it is: a subscriber has a whole /64 of IPv6 at least, and could ask from each address
-/// in it. An IPv4 address in the shape of IPv6 is what it is.
+/// Returns the key that identifies a subscriber. A subscriber controls at least a whole /64 of IPv6
+/// and could send from every address in it, so the /64 counts as one. An IPv4-mapped IPv6 address
+/// counts as IPv4.
 fn subscriber(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

@@ -1,4 +1,4 @@
-//! Routes of login, session and profile.
+//! Routes for login, session and profile.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,9 @@ struct CodeView {
     code: String,
 }
 
-/// Send a login code to a phone; in echo mode it is also in the answer.
+/// Send a login code to a phone.
+///
+/// In echo mode the response also contains the code.
 #[utoipa::path(post, path = "/user/code", tag = "accounts",
     request_body(content = CodeRequest, content_type = "application/x-www-form-urlencoded"),
     responses((status = 200, body = Envelope<Option<CodeView>>)))]
@@ -54,7 +56,9 @@ struct LoginRequest {
     code: String,
 }
 
-/// Log in with a code: the token of a new session.
+/// Log in with a code.
+///
+/// Returns the token of a new session.
 #[utoipa::path(post, path = "/user/login", tag = "accounts", request_body = LoginRequest,
     responses((status = 200, body = Envelope<String>)))]
 async fn log_in(
@@ -75,7 +79,7 @@ struct UserView {
     role: String,
 }
 
-/// Who is logged in.
+/// Return the logged-in user.
 #[utoipa::path(get, path = "/user/me", tag = "accounts", security(("token" = [])),
     responses((status = 200, body = Envelope<UserView>)))]
 async fn me(State(app): State<Shared>, user: SignedIn) -> Answer<UserView> {
@@ -83,7 +87,9 @@ async fn me(State(app): State<Shared>, user: SignedIn) -> Answer<UserView> {
     Ok(UserView { id: Id(id), nick_name, icon, role }.into())
 }
 
-/// End this session. 503 says that it may be alive still: ask again.
+/// Log out: end this session.
+///
+/// 503 means that the session may still be alive; repeat the request.
 #[utoipa::path(post, path = "/user/logout", tag = "accounts", security(("token" = [])),
     responses((status = 200, body = Envelope<Nothing>)))]
 async fn log_out(State(app): State<Shared>, Shown(token): Shown) -> Answer<Nothing> {
@@ -99,13 +105,13 @@ struct ProfileView {
     icon: String,
     city: String,
     introduce: String,
-    /// How many follow this user.
+    /// Number of followers.
     fans: i64,
-    /// How many this user follows.
+    /// Number of users that this user follows.
     followee: i64,
-    /// 0 not told, 1 male, 2 female.
+    /// 0: not specified, 1: male, 2: female.
     gender: i64,
-    /// Such as `1990-12-31`.
+    /// For example `1990-12-31`.
     birthday: Option<String>,
     credits: i64,
     level: i64,
@@ -131,7 +137,7 @@ impl ProfileView {
     }
 }
 
-/// What anybody may know of a user.
+/// Return the public profile of a user.
 #[utoipa::path(get, path = "/user/{id}", tag = "accounts", params(("id" = Id, Path)),
     responses((status = 200, body = Envelope<ProfileView>)))]
 async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ProfileView> {
@@ -139,22 +145,22 @@ async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ProfileVi
     Ok(ProfileView::new(&app, &profile).into())
 }
 
-/// What is left out stays as it is.
+/// Fields that are absent are not changed.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ProfileChange {
     /// 1 to 32 characters.
     #[schema(example = "Ada")]
     nick_name: Option<String>,
-    /// A path that `POST /upload/image` answered, or empty.
+    /// A path returned by `POST /upload/image`, or empty.
     icon: Option<String>,
     /// At most 64 characters.
     city: Option<String>,
     /// At most 128 characters.
     introduce: Option<String>,
-    /// 0 not told, 1 male, 2 female.
+    /// 0: not specified, 1: male, 2: female.
     gender: Option<i64>,
-    /// A day that was, such as `1990-12-31`, or empty to forget it.
+    /// A date in the past, such as `1990-12-31`, or empty to clear it.
     birthday: Option<String>,
 }
 
@@ -183,7 +189,7 @@ impl ProfileChange {
     }
 }
 
-/// Change what others see of oneself.
+/// Change your own profile.
 #[utoipa::path(put, path = "/user/me", tag = "accounts", security(("token" = [])),
     request_body = ProfileChange, responses((status = 200, body = Envelope<ProfileView>)))]
 async fn change(

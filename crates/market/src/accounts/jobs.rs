@@ -1,23 +1,23 @@
-//! What accounts do in the background: log-outs that Redis was not told of are told, and rows of
-//! sessions whose time is over go.
+//! Background jobs of accounts: completing log-outs that Redis missed, and deleting expired session
+//! rows.
 //!
-//! The former has some hurry: a session that somebody wants to end works again as soon as Redis does.
-//! A row whose time is over opens nothing, it only takes room; a few go at a time, so that nobody who
-//! writes waits for it.
+//! Completing log-outs is urgent: a session that its user wants to end works again as soon as Redis
+//! does. An expired row grants nothing and only takes space, so rows are deleted in small batches
+//! that do not block other writers.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Accounts, session_store};
 use crate::{error::Result, jobs::Jobs};
 
-/// How often Redis is told of log-outs that it missed.
+/// Interval between attempts to complete log-outs that Redis missed.
 const LOG_OUTS_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked for rows whose time is over.
+/// Interval between deletions of expired rows.
 const EXPIRED_EVERY: Duration = Duration::from_secs(10 * 60);
-/// Most slices of rows in one round; the next one goes on.
+/// Maximum batches of rows in one round; the next round continues.
 const SLICES: usize = 200;
 
-/// Starts them.
+/// Starts the jobs.
 pub(crate) fn start(accounts: &Arc<Accounts>, jobs: &mut Jobs) {
     let here = Arc::clone(accounts);
     jobs.every("log-outs", LOG_OUTS_EVERY, move || {

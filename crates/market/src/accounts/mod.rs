@@ -1,7 +1,7 @@
-//! Who somebody is: login by code, sessions, and what they tell of themselves.
+//! Accounts: login by code, sessions and profiles.
 //!
-//! A phone that logs in for the first time registers itself. The unique key on the phone decides
-//! between two first logins at the same time.
+//! A phone that logs in for the first time is registered. If two first logins of one phone run
+//! concurrently, the unique key on the phone decides.
 
 mod change;
 pub mod codes;
@@ -40,22 +40,22 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Digits of a phone number.
+/// Number of digits in a phone number.
 const PHONE_DIGITS: usize = 11;
-/// The role that may change what belongs to the whole market.
+/// Role that may change data of the whole market.
 const ADMIN: &str = "admin";
-/// Random characters of a first name.
+/// Random characters in the initial name of a user.
 const NAME_CHARS: usize = 10;
 
-/// A phone number: eleven digits.
+/// Phone number of eleven digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Phone(String);
 
 impl Phone {
-    /// Checks a phone number.
+    /// Parses a phone number.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it is not eleven digits.
+    /// [`Error::BadInput`] if it is not eleven digits.
     pub fn parse(text: &str) -> Result<Self> {
         if text.len() == PHONE_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(Phone(text.to_owned()));
@@ -63,7 +63,7 @@ impl Phone {
         Err(Error::bad("INVALID_PHONE", "phone is eleven digits"))
     }
 
-    /// The digits.
+    /// Returns the digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -76,20 +76,20 @@ impl fmt::Display for Phone {
     }
 }
 
-/// What is known of somebody who is logged in; nothing here is secret.
+/// Data of a logged-in user; contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// Id.
     pub id: u64,
-    /// Name that others see.
+    /// Public name.
     pub nick_name: String,
-    /// Path of a picture, or nothing.
+    /// Path of a picture; empty if there is none.
     pub icon: String,
     /// `user`, `merchant` or `admin`.
     pub role: String,
 }
 
-/// Login, sessions and what stands behind them.
+/// Login, sessions and profiles.
 #[derive(Debug)]
 pub struct Accounts {
     seawall: Seawall,
@@ -125,11 +125,12 @@ impl Accounts {
         self.codes.send(phone, from).await
     }
 
-    /// Uses a code up and opens a session. The owner of the phone that the settings name is an admin
-    /// from here on.
+    /// Consumes a code and opens a session.
+    ///
+    /// The owner of the configured admin phone becomes an admin at this point.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when the code is wrong or gone.
+    /// [`Error::BadInput`] if the code is wrong or no longer valid.
     pub async fn log_in(&self, phone: &Phone, code: &str) -> Result<Token> {
         self.codes.take(phone, code).await?;
         let mut user = match store::by_phone(&self.db, phone).await? {
@@ -139,7 +140,7 @@ impl Accounts {
         if self.admin_phone.as_ref() == Some(phone) && user.role != ADMIN {
             let now = self.seawall.client().server_millis();
             store::set_role(&self.db, user.id, ADMIN, now).await?;
-            // Sessions that are open are an admin's as well.
+            // Open sessions of this user get the admin role as well.
             self.sessions.follow(user.id).await?;
             user.role = ADMIN.to_owned();
         }
@@ -163,11 +164,11 @@ impl Accounts {
         first.ok_or_else(|| Error::Internal(format!("{phone} is taken, but by nobody")))
     }
 
-    /// The user of a session, which slides by this.
+    /// Returns the user of a session and extends the session.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database can tell, and for a session whose
-    /// log-out waits for Redis: it may still be alive somewhere.
+    /// [`Error::Unavailable`] if neither Redis nor the database can answer, and for a session whose
+    /// log-out waits for Redis: it may still be alive in another process.
     pub async fn visitor(&self, token: &Token) -> Result<Option<User>> {
         match self.sessions.load(token).await? {
             Visit::User(user) => Ok(Some(user)),
@@ -179,11 +180,13 @@ impl Accounts {
         }
     }
 
-    /// Ends a session. May be repeated until it went well.
+    /// Ends a session.
+    ///
+    /// Safe to repeat until it succeeds.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it may still be alive somewhere, [`Error::NotLoggedIn`] when there
-    /// is none.
+    /// [`Error::Unavailable`] if the session may still be alive in another process,
+    /// [`Error::NotLoggedIn`] if there is no such session.
     pub async fn log_out(&self, token: &Token) -> Result<()> {
         match self.sessions.load(token).await? {
             Visit::User(_) | Visit::Ending => self.sessions.close(token).await,
@@ -191,24 +194,27 @@ impl Accounts {
         }
     }
 
-    /// What anybody may know of a user.
+    /// Returns the public profile of a user.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none.
+    /// [`Error::NotFound`] if there is no such user.
     pub async fn profile(&self, user: u64) -> Result<Arc<Profile>> {
         self.profiles.read(user, Freshness::Cached).await
     }
 
-    /// A user as of now: a session's copy of the name follows a change, this is ahead of it.
+    /// Returns the current data of a user.
+    ///
+    /// The copy in the session follows a profile change with a delay; this method reads the profile
+    /// itself.
     ///
     /// # Errors
-    /// [`Error::NotLoggedIn`] for somebody who does not exist any more.
+    /// [`Error::NotLoggedIn`] if the user no longer exists.
     pub async fn current(&self, user: User) -> Result<User> {
         let profile = self.profiles.read(user.id, Freshness::Strong).await.map_err(gone)?;
         Ok(User { nick_name: profile.nick_name.clone(), icon: profile.icon.clone(), ..user })
     }
 
-    /// Changes what a user tells of themselves.
+    /// Changes a user's own profile.
     ///
     /// # Errors
     /// As [`Accounts::current`].
@@ -225,33 +231,35 @@ impl Accounts {
         self.profiles.read(user, Freshness::Strong).await.map_err(gone)
     }
 
-    /// Names and pictures of many users at once, through the cache; who does not exist is left out.
+    /// Returns names and pictures of many users through the cache; users that do not exist are
+    /// omitted.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database can tell.
+    /// [`Error::Unavailable`] if neither Redis nor the database can answer.
     pub async fn brief(&self, users: impl IntoIterator<Item = u64>) -> Result<HashMap<u64, Brief>> {
         self.profiles.briefs(users).await
     }
 
-    /// To be called after a commit that changed rows of `user` or `user_info`, such as the numbers
-    /// of fans: what is cached of these users is dropped.
+    /// Drops the cached data of these users.
+    ///
+    /// Call it after a commit that changed rows of `user` or `user_info`, such as follower counts.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database can be told.
+    /// [`Error::Unavailable`] if neither Redis nor the database accepts the update.
     pub async fn changed(&self, users: &[u64]) -> Result<()> {
         let told = self.profiles.changed(users).await?;
         let debts: Vec<Debt> = users.iter().map(|user| Debt::Profile(*user)).collect();
         self.debts.unless_applied(told, &debts).await
     }
 
-    /// Throws copies of a user's row away that could not follow.
+    /// Drops copies of a user's row that missed a change.
     pub(crate) async fn settle(&self, user: u64) -> Result<()> {
         applied(self.profiles.changed(&[user]).await?)?;
         self.sessions.follow(user).await
     }
 }
 
-/// A session whose user is gone is nobody's.
+/// Treats a session whose user is gone as not logged in.
 fn gone(error: Error) -> Error {
     match error {
         Error::NotFound { .. } => Error::NotLoggedIn,

@@ -1,10 +1,10 @@
-//! What people tell of themselves: read by many, changed seldom, kept in a cache that slides.
+//! User profiles: read often, changed rarely, cached with a sliding, jittered TTL.
 //!
-//! Everything here may be seen by anybody: the phone is not part of it. One cache holds the whole
-//! profile; names and pictures for lists ([`Profiles::briefs`]) are read from the same entries, so
-//! that a change reaches both with one invalidation. Writers change the database and invalidate
-//! ([`Cache::write`]); a reader who loaded the old row meanwhile holds a dead lease and stores
-//! nothing. Nobody writes an entry but a reader who loaded it.
+//! Everything here is public: the phone number is not included. One cache holds the whole profile.
+//! Names and pictures for lists ([`Profiles::briefs`]) come from the same entries, so one
+//! invalidation covers both. Writers change the database and invalidate ([`Cache::write`]). A
+//! reader that loaded the old row meanwhile holds an expired lease and stores nothing. Only a
+//! reader that loaded an entry writes it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,33 +23,33 @@ use crate::{
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// In the middle between two days and two days and ten hours.
+/// Mean TTL: halfway between two days and two days and ten hours.
 const FRESH: Duration = Duration::from_secs(53 * HOUR.as_secs());
-/// From there five hours either way.
+/// Jitter of five hours in either direction.
 const JITTER: f64 = 5.0 / 53.0;
-/// How long it is remembered that there is no such user.
+/// TTL of a negative entry: there is no such user.
 const MISSING: Duration = Duration::from_secs(2 * 60);
 
-/// What anybody may know of a user.
+/// Public profile of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// Id.
     pub id: u64,
-    /// Name that others see.
+    /// Public name.
     pub nick_name: String,
-    /// Path of a picture, or nothing.
+    /// Path of a picture; empty if there is none.
     pub icon: String,
-    /// Where they live.
+    /// City.
     pub city: String,
-    /// A few words.
+    /// Introduction.
     pub introduce: String,
-    /// How many follow them.
+    /// Number of followers.
     pub fans: i64,
-    /// How many they follow.
+    /// Number of users that this user follows.
     pub followee: i64,
     /// See [`Gender`].
     pub gender: i64,
-    /// Such as `1990-12-31`.
+    /// For example `1990-12-31`.
     pub birthday: Option<String>,
     /// Points.
     pub credits: i64,
@@ -59,14 +59,14 @@ pub struct Profile {
     pub create_time: i64,
 }
 
-/// A user in a list: what stands beside a note, a like or a comment.
+/// A user in a list, as shown beside a note, a like or a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brief {
     /// Id.
     pub id: u64,
-    /// Name that others see.
+    /// Public name.
     pub nick_name: String,
-    /// Path of a picture, or nothing.
+    /// Path of a picture; empty if there is none.
     pub icon: String,
 }
 
@@ -90,7 +90,7 @@ impl Profiles {
         Ok(Profiles { db: Arc::clone(&context.db), cache })
     }
 
-    /// One profile, as new as asked for.
+    /// Reads one profile with the requested freshness.
     pub(super) async fn read(&self, user: u64, freshness: Freshness) -> Result<Arc<Profile>> {
         let db = Arc::clone(&self.db);
         let load = move || async move {
@@ -101,7 +101,7 @@ impl Profiles {
         read.value.ok_or_else(|| Error::not_found("UNKNOWN_USER", "no such user"))
     }
 
-    /// Names and pictures of many users; who does not exist is left out.
+    /// Returns names and pictures of many users; users that do not exist are omitted.
     pub(super) async fn briefs(
         &self,
         users: impl IntoIterator<Item = u64>,
@@ -142,7 +142,7 @@ impl Profiles {
         Err(Error::not_found("UNKNOWN_USER", "no such user"))
     }
 
-    /// Drops what is cached of users whose rows somebody else has changed.
+    /// Drops cached profiles whose rows another component has changed.
     pub(super) async fn changed(&self, users: &[u64]) -> Result<Invalidation> {
         Ok(self.cache.invalidate_many(users).await?)
     }

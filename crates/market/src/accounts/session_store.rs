@@ -1,7 +1,7 @@
-//! Rows of sessions, and of log-outs that Redis was not told of yet.
+//! Rows of sessions, and of log-outs that Redis has not been told of yet.
 //!
-//! A session's row goes and its log-out comes in one transaction: whoever finds neither knows that
-//! there is no such session (any more), and that nothing is left to be done about it.
+//! One transaction deletes the session's row and inserts its log-out. So if neither row exists,
+//! there is no such session (any more) and nothing is left to do for it.
 
 use sqlx::{Any, QueryBuilder, Row as _};
 
@@ -11,10 +11,10 @@ use crate::{
     error::Result,
 };
 
-/// Most rows in one query.
+/// Maximum rows in one query.
 const SLICE: usize = 500;
 
-/// A session's row.
+/// A session row to insert.
 #[derive(Debug)]
 pub(super) struct New<'a> {
     pub(super) token_hash: &'a str,
@@ -23,17 +23,17 @@ pub(super) struct New<'a> {
     pub(super) until: i64,
 }
 
-/// A session by its row.
+/// A session as stored in its row.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) user: User,
-    /// When the row ends.
+    /// Time at which the row expires.
     pub(super) expires: i64,
-    /// When the session ends at the latest.
+    /// Latest time at which the session ends.
     pub(super) until: i64,
 }
 
-/// Adds a session's row, and takes out rows of this user that have ended.
+/// Inserts a session's row and deletes expired rows of this user.
 pub(super) async fn insert(db: &Db, row: &New<'_>, now: i64) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session WHERE user_id = ? AND expires < ?")
@@ -56,7 +56,7 @@ pub(super) async fn insert(db: &Db, row: &New<'_>, now: i64) -> Result<()> {
     tx.commit().await
 }
 
-/// A session that has not ended.
+/// Returns a session that has not ended.
 pub(super) async fn read(db: &Db, token_hash: &str, now: i64) -> Result<Option<Stored>> {
     let row = sqlx::query(
         "SELECT u.id AS id, u.nick_name AS nick_name, u.icon AS icon, u.role AS role, \
@@ -73,7 +73,7 @@ pub(super) async fn read(db: &Db, token_hash: &str, now: i64) -> Result<Option<S
     Ok(Some(Stored { user: user(&row)?, expires, until }))
 }
 
-/// Gives a session's row a later end.
+/// Extends the expiry of a session's row.
 pub(super) async fn slide(db: &Db, token_hash: &str, expires: i64, now: i64) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("UPDATE session SET expires = ?, update_time = ? WHERE token_hash = ?")
@@ -85,7 +85,7 @@ pub(super) async fn slide(db: &Db, token_hash: &str, expires: i64, now: i64) -> 
     tx.commit().await
 }
 
-/// Notes that a session is to end, and takes its row out.
+/// Records a pending log-out and deletes the session's row.
 pub(super) async fn end(db: &Db, token_hash: &str, now: i64) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session WHERE token_hash = ?")
@@ -99,14 +99,14 @@ pub(super) async fn end(db: &Db, token_hash: &str, now: i64) -> Result<()> {
         .await;
     match noted {
         Ok(_) => {}
-        // It was asked for before.
+        // The log-out was already recorded.
         Err(error) if is_taken(&error) => {}
         Err(error) => return Err(error.into()),
     }
     tx.commit().await
 }
 
-/// Whether a session is to end and Redis does not know yet.
+/// Returns `true` if the session is logged out and Redis has not been told yet.
 pub(super) async fn is_ending(db: &Db, token_hash: &str) -> Result<bool> {
     let row = sqlx::query("SELECT token_hash FROM session_end WHERE token_hash = ?")
         .bind(token_hash)
@@ -115,7 +115,7 @@ pub(super) async fn is_ending(db: &Db, token_hash: &str) -> Result<bool> {
     Ok(row.is_some())
 }
 
-/// Some of the sessions that are to end.
+/// Returns some of the sessions with a pending log-out.
 pub(super) async fn ending(db: &Db) -> Result<Vec<String>> {
     let limit = i64::try_from(SLICE).unwrap_or(i64::MAX);
     let rows = sqlx::query("SELECT token_hash FROM session_end LIMIT ?").bind(limit);
@@ -123,7 +123,7 @@ pub(super) async fn ending(db: &Db) -> Result<Vec<String>> {
     rows.iter().map(|row| Ok(row.try_get("token_hash")?)).collect()
 }
 
-/// Forgets that a session was to end: it has.
+/// Deletes a pending log-out that is complete.
 pub(super) async fn ended(db: &Db, token_hash: &str) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session_end WHERE token_hash = ?")
@@ -133,7 +133,7 @@ pub(super) async fn ended(db: &Db, token_hash: &str) -> Result<()> {
     tx.commit().await
 }
 
-/// Takes a session's row out.
+/// Deletes a session's row.
 pub(super) async fn delete(db: &Db, token_hash: &str) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("DELETE FROM session WHERE token_hash = ?")
@@ -143,9 +143,9 @@ pub(super) async fn delete(db: &Db, token_hash: &str) -> Result<()> {
     tx.commit().await
 }
 
-/// Takes some rows out whose time is over; how many.
+/// Deletes some expired rows. Returns how many.
 pub(super) async fn delete_expired(db: &Db, now: i64) -> Result<usize> {
-    // Chosen first: SQLite deletes no limited number.
+    // Selected first, because SQLite has no DELETE with a limit.
     let limit = i64::try_from(SLICE).unwrap_or(i64::MAX);
     let rows = sqlx::query("SELECT token_hash FROM session WHERE expires < ? LIMIT ?")
         .bind(now)

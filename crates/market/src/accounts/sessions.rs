@@ -1,25 +1,26 @@
-//! Sessions: the toolkit's, with a row in the database behind each.
+//! Sessions: the toolkit's sessions, each with a row in the database.
 //!
-//! Redis decides while it answers. When it is away the row is read instead, so that reading goes on.
-//! The row is called by the digest of the token, as the session in Redis is: neither store knows a
-//! token. It follows a session that is used every [`ROW_EVERY`], and is given that much more time, so
-//! that it never ends before the session.
+//! Redis decides while it answers. When Redis is away the row is read instead, so that reads
+//! continue. The row is keyed by the digest of the token, as the session in Redis is: neither store
+//! knows a token. While a session is in use, its row is updated every [`ROW_EVERY`] and expires
+//! that much later, so that it never expires before the session.
 //!
-//! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, and by logging
-//! out. Logging out puts a note in the place of the row, then tells Redis, then takes the note away. It
-//! fails when Redis is away, and while there is a note nobody calls the session ended: it might still
-//! work at somebody who can ask Redis. Whoever repeats the request, or a job, tells Redis later.
+//! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, and on log-out.
+//! A log-out replaces the row with a log-out record, tells Redis, and then deletes the record. It
+//! fails if Redis is away. While the record exists, no process reports the session as ended,
+//! because a process that can reach Redis may still accept it. A repeated request or a job tells
+//! Redis later.
 //!
-//! A session that Redis does not know may have been lost there. Its row then brings it back, with the
-//! end that it had: unless it might have ended for want of requests, which the row knows less exactly.
-//! Redis keeps a mark for [`BARRED`] of those that were logged out, so that nobody who has read the row
-//! before brings one back. Looks at rows are bounded ([`Strangers`], [`LOOKS`]): tokens that somebody
-//! makes up are no way to keep the database busy.
+//! A session that Redis does not know may have been lost there. Its row then restores it with its
+//! original end time, unless it may have expired through inactivity, which the row knows less
+//! exactly. For [`BARRED`] after a log-out Redis keeps a mark, so that a process that read the row
+//! earlier cannot restore the session. Row lookups are bounded ([`Strangers`], [`LOOKS`]), so that
+//! made-up tokens cannot keep the database busy.
 //!
-//! What a session says of its user is a copy of the user's row. Whoever changes the row lets the
-//! copies follow ([`Sessions::follow`]), and reads the row once more afterwards: of two who do that at
-//! once, the one who writes last has read what is there last. A change whose process died before that
-//! is noticed when a session slides.
+//! A session holds a copy of its user's row. A writer of that row updates the copies
+//! ([`Sessions::follow`]) and then reads the row again. So of two concurrent writers, the one that
+//! writes the copies last has read the latest row. If a process dies before it updates the copies,
+//! the change is noticed when the session slides.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,40 +38,40 @@ use crate::{
     keys,
 };
 
-/// How long a session lives without a request.
+/// Idle time-out of a session.
 pub const IDLE: Duration = Duration::from_secs(30 * 60);
-/// How long a session lives at most.
+/// Maximum lifetime of a session.
 pub const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How often the database's row follows a session that is used.
+/// Interval at which the row of a session in use is updated.
 pub const ROW_EVERY: Duration = Duration::from_secs(5 * 60);
-/// How often a session slides in [`IDLE`], at most: once a minute.
+/// Maximum slides of a session within [`IDLE`]: one a minute.
 const SLIDES: u32 = 30;
-/// Sessions of one user at the same time; a further one ends the oldest.
+/// Concurrent sessions of one user; another one ends the oldest.
 const PER_USER: usize = 100;
-/// How often copies are written when the row changes again meanwhile.
+/// Attempts to update the copies while the row keeps changing.
 const FOLLOW_TRIES: usize = 5;
 
-/// How many rows are looked at together, of sessions that Redis does not know.
+/// Concurrent row lookups for sessions that Redis does not know.
 const LOOKS: usize = 4;
-/// How long somebody waits for such a look.
+/// Maximum wait for such a lookup.
 const LOOK_WAIT: Duration = Duration::from_secs(1);
-/// How long bringing a session back may take.
+/// Maximum time for restoring a session.
 const RESTORE_LIMIT: Duration = Duration::from_secs(5);
-/// How long a session that was logged out is not brought back by whoever has read its row before; far
-/// more than that takes.
+/// Time during which a logged-out session cannot be restored by a process that read its row
+/// earlier; far longer than a restore takes.
 const BARRED: Duration = Duration::from_secs(60);
 
-/// Whose session it is.
+/// Result of looking up a session.
 #[derive(Debug)]
 pub(super) enum Visit {
     User(User),
-    /// It is to end, and Redis may not know.
+    /// The log-out is recorded, and Redis may not know.
     Ending,
-    /// There is none (any more).
+    /// There is no such session (any more).
     Nobody,
 }
 
-/// Sessions of everybody.
+/// Sessions of all users.
 #[derive(Debug)]
 pub(super) struct Sessions {
     sessions: seawall::session::Sessions<u64>,
@@ -107,16 +108,17 @@ impl Sessions {
             expires: now + millis(IDLE + ROW_EVERY),
             until: now + millis(LONGEST),
         };
-        // Without a row nobody gets the token, and the session ends by itself.
+        // If this fails the caller gets no token, and the session expires by itself.
         session_store::insert(&self.db, &row, now).await?;
-        // A change since the user was read has looked for sessions before this one was there.
+        // A change made since the user was read has updated only the sessions that existed before
+        // this one.
         if store::by_id(&self.db, user.id).await?.as_ref() != Some(user) {
             self.follow(user.id).await?;
         }
         Ok(token)
     }
 
-    /// The user of a session, which slides by this.
+    /// Returns the user of a session and extends the session.
     pub(super) async fn load(&self, token: &Token) -> Result<Visit> {
         match self.sessions.load(token).await {
             Ok(Load::Unknown) => self.lost(&token.id()).await,
@@ -131,7 +133,7 @@ impl Sessions {
                 if session.slid
                     && let Err(error) = self.slid(token, &user).await
                 {
-                    // The request goes on without: the row only matters when Redis is away.
+                    // The request continues: the row only matters while Redis is away.
                     tracing::warn!(%error, "a session's row did not follow");
                 }
                 Ok(Visit::User(user))
@@ -148,7 +150,7 @@ impl Sessions {
         }
     }
 
-    /// What the database knows of a session.
+    /// Looks up a session in the database.
     async fn row(&self, id: &SessionId) -> Result<Row> {
         if self.strangers.contains(id) {
             return Ok(Row::None);
@@ -164,7 +166,7 @@ impl Sessions {
         Ok(Row::None)
     }
 
-    /// A session that Redis does not know: brought back, if it was lost there.
+    /// Handles a session that Redis does not know: restores it if it was lost there.
     async fn lost(&self, id: &SessionId) -> Result<Visit> {
         if self.strangers.contains(id) {
             return Ok(Visit::Nobody);
@@ -179,7 +181,8 @@ impl Sessions {
             Row::Ending => return Ok(Visit::Ending),
             Row::None => return Ok(Visit::Nobody),
         };
-        // The row was given this time when the session was used, or later: so long it lived for sure.
+        // The row got this expiry when the session was used, or later: the session was alive until
+        // then.
         if row.expires - millis(ROW_EVERY) <= self.client.server_millis() {
             self.strangers.add(id.clone());
             return Ok(Visit::Nobody);
@@ -194,17 +197,17 @@ impl Sessions {
                 Ok(Visit::User(row.user))
             }
             Ok(Ok(Restore::Ended)) => {
-                // Logged out just now, or there are too many newer ones.
+                // Logged out just now, or displaced by newer sessions.
                 session_store::delete(&self.db, id.as_str()).await?;
                 Ok(Visit::Nobody)
             }
             Ok(Err(error)) if !error.is_away() => Err(error.into()),
-            // It went away meanwhile: the row is enough.
+            // Redis went away meanwhile: the row is enough.
             Ok(Err(_)) | Err(_) => Ok(Visit::User(row.user)),
         }
     }
 
-    /// Lets the row follow the session, and the session its user.
+    /// Updates the row after the session slid, and the session if its user changed.
     async fn slid(&self, token: &Token, copy: &User) -> Result<()> {
         let (id, now) = (token.id(), self.client.server_millis());
         let Some(row) = session_store::read(&self.db, id.as_str(), now).await? else {
@@ -217,7 +220,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Gives the row of a session that is used a later end, when it is time.
+    /// Extends the expiry of an active session's row when it is due.
     async fn slide_row(&self, id: &SessionId, expires: i64) -> Result<()> {
         let now = self.client.server_millis();
         if expires < now + millis(IDLE) {
@@ -227,7 +230,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// After a session came back: the row slides, and a change since it was read is not missed.
+    /// Completes a restore: extends the row and applies a user change made since it was read.
     async fn follow_up(&self, id: &SessionId, copy: &User, expires: i64) -> Result<()> {
         self.slide_row(id, expires).await?;
         if store::by_id(&self.db, copy.id).await?.as_ref() != Some(copy) {
@@ -236,7 +239,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Lets every session of a user say what the user's row says.
+    /// Copies the user's row into every session of the user.
     pub(super) async fn follow(&self, user: u64) -> Result<()> {
         let Some(mut row) = store::by_id(&self.db, user).await? else { return Ok(()) };
         for _ in 0..FOLLOW_TRIES {
@@ -249,14 +252,14 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends a session. When Redis is away it is noted, and may be repeated.
+    /// Ends a session. If Redis is away, the log-out is recorded and the call can be repeated.
     pub(super) async fn close(&self, token: &Token) -> Result<()> {
         let id = token.id();
         session_store::end(&self.db, id.as_str(), self.client.server_millis()).await?;
         self.close_noted(&id).await
     }
 
-    /// Ends sessions of which Redis was not told.
+    /// Ends sessions with a recorded log-out that Redis has not been told of.
     pub(super) async fn close_ending(&self) -> Result<()> {
         for name in session_store::ending(&self.db).await? {
             match SessionId::parse(&name) {
@@ -267,16 +270,16 @@ impl Sessions {
         Ok(())
     }
 
-    /// Tells Redis of a session's end, and forgets the note.
+    /// Ends a session in Redis and deletes its log-out record.
     async fn close_noted(&self, id: &SessionId) -> Result<()> {
         self.sessions.bar(id, BARRED).await?;
-        // Whether it was there is no matter: it is not any more.
+        // It does not matter whether the session existed: it is gone now.
         let _ = self.sessions.revoke_by_id(id).await?;
         session_store::ended(&self.db, id.as_str()).await
     }
 }
 
-/// What the database knows of a session.
+/// Result of looking up a session in the database.
 enum Row {
     Stored(session_store::Stored),
     Ending,

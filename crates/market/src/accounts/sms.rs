@@ -1,11 +1,11 @@
-//! How a login code reaches a phone: the seam that a real provider is put behind.
+//! Delivery of login codes: the interface for a real SMS provider.
 
 use std::{fmt, pin::Pin};
 
 use super::Phone;
 use crate::error::Result;
 
-/// What [`SmsSender::send`] returns.
+/// Return type of [`SmsSender::send`].
 pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// Delivers a login code.
@@ -14,7 +14,7 @@ pub trait SmsSender: fmt::Debug + Send + Sync {
     fn send<'a>(&'a self, phone: &'a Phone, code: &'a str) -> Sending<'a>;
 }
 
-/// Writes codes to the log: for development, and for trying the product out.
+/// Writes codes to the log, for development and trials.
 #[derive(Debug, Default)]
 pub struct LogSender;
 

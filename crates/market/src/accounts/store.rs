@@ -10,10 +10,10 @@ use crate::{
     error::Result,
 };
 
-/// Most ids in one query.
+/// Maximum ids in one query.
 const SLICE: usize = 500;
 
-/// The user of a row.
+/// Decodes a user from a row.
 pub(super) fn user(row: &AnyRow) -> Result<User> {
     Ok(User {
         id: unsigned(row.try_get("id")?),
@@ -23,7 +23,7 @@ pub(super) fn user(row: &AnyRow) -> Result<User> {
     })
 }
 
-/// The user of a phone.
+/// Returns the user with this phone.
 pub(super) async fn by_phone(db: &Db, phone: &Phone) -> Result<Option<User>> {
     let row = sqlx::query("SELECT id, nick_name, icon, role FROM user WHERE phone = ?")
         .bind(phone.as_str())
@@ -32,7 +32,7 @@ pub(super) async fn by_phone(db: &Db, phone: &Phone) -> Result<Option<User>> {
     row.as_ref().map(user).transpose()
 }
 
-/// A user.
+/// Returns a user.
 pub(super) async fn by_id(db: &Db, user_id: u64) -> Result<Option<User>> {
     let row = sqlx::query("SELECT id, nick_name, icon, role FROM user WHERE id = ?")
         .bind(id(user_id))
@@ -41,7 +41,7 @@ pub(super) async fn by_id(db: &Db, user_id: u64) -> Result<Option<User>> {
     row.as_ref().map(user).transpose()
 }
 
-/// Gives a user another role.
+/// Sets the role of a user.
 pub(super) async fn set_role(db: &Db, user: u64, role: &str, now: i64) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("UPDATE user SET role = ?, update_time = ? WHERE id = ?")
@@ -53,7 +53,7 @@ pub(super) async fn set_role(db: &Db, user: u64, role: &str, now: i64) -> Result
     tx.commit().await
 }
 
-/// Adds a user; false when the phone has one already.
+/// Inserts a user. Returns `false` if the phone is already registered.
 pub(super) async fn register(db: &Db, new: &User, phone: &Phone, now: i64) -> Result<bool> {
     let mut tx = db.write().await?;
     let inserted = sqlx::query(
@@ -79,7 +79,7 @@ pub(super) async fn register(db: &Db, new: &User, phone: &Phone, now: i64) -> Re
     }
 }
 
-/// The row about somebody who has told nothing yet.
+/// Inserts an empty profile row for a user.
 async fn insert_info(tx: &mut WriteTx<'_>, user: u64, now: i64) -> Result<()> {
     let inserted = sqlx::query(
         "INSERT INTO user_info (user_id, city, introduce, fans, followee, gender, birthday, \
@@ -97,7 +97,8 @@ async fn insert_info(tx: &mut WriteTx<'_>, user: u64, now: i64) -> Result<()> {
     }
 }
 
-/// The profiles of those of these users who exist; who has told nothing has an empty one.
+/// Returns the profiles of those users that exist; a user without a profile row gets an empty
+/// profile.
 pub(super) async fn profiles(db: &Db, users: &[u64]) -> Result<HashMap<u64, Profile>> {
     let mut found = HashMap::with_capacity(users.len());
     for slice in users.chunks(SLICE) {
@@ -140,7 +141,7 @@ fn profile(row: &AnyRow) -> Result<Profile> {
     })
 }
 
-/// Changes a profile; false when there is no such user.
+/// Changes a profile. Returns `false` if there is no such user.
 pub(super) async fn change_profile(db: &Db, user: u64, change: &Change, now: i64) -> Result<bool> {
     let mut tx = db.write().await?;
     let updated = sqlx::query(

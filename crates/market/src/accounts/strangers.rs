@@ -1,9 +1,10 @@
-//! Sessions that the database does not know: so that a browser that goes on showing an old token costs
-//! one look, and many tokens that somebody made up cost a few at a time.
+//! Negative cache of session ids that the database does not know. A browser that keeps sending an
+//! old token costs one lookup, and many made-up tokens cost a few lookups at a time.
 //!
-//! A row is there before anybody has its token, and does not come back: what was not there once never
-//! will be. So nothing here grows old, and there is no clock; it is only bounded, in two generations.
-//! That a session is there is never remembered: ending it must hold at once.
+//! A row exists before its token is handed out, and a deleted row does not come back: an id that
+//! was absent once stays absent. So entries never become outdated and no clock is needed; the set
+//! is only bounded, in two generations. The existence of a session is never cached, because a
+//! log-out must take effect at once.
 
 use std::{
     collections::HashSet,
@@ -12,10 +13,10 @@ use std::{
 
 use seawall::session::SessionId;
 
-/// Most sessions of one generation.
+/// Maximum sessions per generation.
 const MOST: usize = 8_192;
 
-/// Names of sessions that are not there.
+/// Ids of sessions that do not exist.
 #[derive(Debug, Default)]
 pub(super) struct Strangers(Mutex<Generations>);
 

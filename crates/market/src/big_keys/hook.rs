@@ -1,8 +1,8 @@
-//! The web hook of the alarm: one POST of JSON, tried a few times, never waited for long.
+//! Web hook of the big-key alarm: one JSON POST, retried a few times, each attempt bounded in time.
 //!
-//! Plain HTTP only, as to a relay on this machine or a chat bridge in the same network: the market
-//! carries no TLS client, and an alarm must not depend on certificates. An `https://` URL is refused
-//! when the service starts, with this advice.
+//! Plain HTTP only, for example to a relay on this machine or a chat bridge in the same network.
+//! The market contains no TLS client, and an alarm must not depend on certificates. An `https://`
+//! URL is refused at start with this advice.
 
 use std::{fmt, pin::pin, time::Duration};
 
@@ -11,14 +11,14 @@ use hyper::{Request, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// How long one attempt may take in all.
+/// Time limit of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(5);
-/// How often it is tried.
+/// Number of attempts.
 const ATTEMPTS: u32 = 3;
 /// Pause before the second attempt; doubled before the third.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Where alarms go.
+/// Destination of alarms.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hook {
     authority: String,
@@ -26,7 +26,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Reads `http://HOST[:PORT]/PATH`.
+    /// Parses `http://HOST[:PORT]/PATH`.
     pub(crate) fn parse(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("http://")?;
         let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
@@ -43,7 +43,7 @@ impl Hook {
         }
     }
 
-    /// Posts it; a sentence when nobody took it.
+    /// Posts the alarm. Returns a message if no attempt succeeds.
     pub(super) async fn post(&self, body: &Bytes) -> Result<(), String> {
         let mut pause = PAUSE;
         let mut last = String::new();
@@ -71,8 +71,8 @@ impl Hook {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| text(&error))?;
-        // The connection is driven here, and ends with this attempt. It may end in the same moment as
-        // the answer arrives: then the answer counts.
+        // The connection is driven here and ends with this attempt. It may close at the moment the
+        // response arrives; the response counts then.
         let mut answer = pin!(sender.send_request(request));
         let answer = tokio::select! {
             biased;
@@ -89,7 +89,7 @@ impl Hook {
 
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The path of a hook is often its password.
+        // The path of a hook is often a secret.
         f.debug_struct("Hook").field("authority", &self.authority).finish_non_exhaustive()
     }
 }

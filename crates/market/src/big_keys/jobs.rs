@@ -1,4 +1,4 @@
-//! The task that waits for the time of day.
+//! Task that runs the survey at its time of day.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,16 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{BigKeys, Nightly, schedule};
 
-/// The longest sleep: a clock that is set is noticed by then.
+/// Longest sleep, so that a changed system clock is noticed by then.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
-/// Attempts of one night when a store is away, and the pause between them.
+/// Attempts in one night while a store is away, and the pause between them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(60);
 const DAY_MILLIS: i64 = 86_400_000;
-/// How long a survey that is under way may take to stop.
+/// Time limit for a running survey to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The running schedule; nothing when it is off.
+/// The running schedule; has no task if surveys are off.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     stop: watch::Sender<bool>,
@@ -61,7 +61,7 @@ async fn every_day(big_keys: &BigKeys, zone: &TimeZone, time: civil::Time) {
             continue;
         }
         one_night(big_keys, due.day).await;
-        // A night that was slept through, as by a laptop, is made up for; only the last one.
+        // A missed night, as on a sleeping laptop, is made up for; only the last one.
         let yesterday = client.server_millis().saturating_sub(DAY_MILLIS);
         due = schedule::next(due.at_millis.max(yesterday), zone, time);
     }

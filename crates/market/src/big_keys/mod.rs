@@ -1,11 +1,11 @@
-//! Big keys, looked for every night: a row for each, and an alarm.
+//! Nightly survey of big keys: one row per key found, and an alarm.
 //!
-//! One process of the fleet does it: a lock keeps others out while it runs, and a mark with the day
-//! keeps out those who come later. What is above a threshold is logged in `big_key_log`; when a key
-//! is critical, or was not there in the survey before, there is a warning in the log, a count in the
-//! metrics and, if one is set, a call of the web hook.
+//! One process of the fleet runs it. A lock keeps other processes out while it runs, and a mark
+//! with the day keeps out processes that come later. Keys above a threshold are logged in
+//! `big_key_log`. If a key is critical, or was absent from the previous survey, there is a log
+//! warning, a metric and, if configured, a web hook call.
 //!
-//! Deliberately absent: doing anything about it. `seawall keys` shows more, and deletes.
+//! Deliberately absent: any action on the keys. `seawall keys` shows more and can delete.
 
 mod hook;
 pub(crate) mod jobs;
@@ -26,19 +26,19 @@ use serde_json::json;
 pub use self::{hook::Hook, store::BigKeyLog};
 use crate::{db::Db, error::Result, keys};
 
-/// How long the mark of a day's survey stays: longer than until the next one.
+/// Lifetime of the mark of a day's survey; longer than the time to the next one.
 const MARK_LIFETIME: Duration = Duration::from_secs(3 * 86_400);
-/// Keys that the alarm names.
+/// Maximum keys named in an alarm.
 const NAMED: usize = 20;
 
-/// What can be set.
+/// Settings of the survey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The time of day of the survey in the business zone; `None` for never.
+    /// Time of day of the survey in the business zone; `None` disables it.
     pub at: Option<civil::Time>,
-    /// Keys a second.
+    /// Keys scanned a second.
     pub rate: u64,
-    /// Where alarms go besides log and metrics.
+    /// Web hook for alarms, in addition to log and metrics.
     pub hook: Option<Hook>,
 }
 
@@ -48,26 +48,27 @@ impl Default for Settings {
     }
 }
 
-/// What became of a day's survey.
+/// Outcome of a day's survey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Nightly {
-    /// It was done here.
+    /// This process ran the survey.
     Done {
-        /// Rows that were logged.
+        /// Logged rows.
         rows: usize,
         /// Critical keys among them.
         critical: usize,
-        /// Keys that the survey before did not have.
+        /// Keys that the previous survey did not find.
         new: usize,
     },
-    /// Another process does it or has done it.
+    /// Another process is running or has run it.
     Elsewhere,
-    /// A server or the lock was lost on the way: what was found is logged, another may try again.
+    /// A server or the lock was lost during the survey. The findings so far are logged, and another
+    /// attempt is possible.
     Unfinished,
 }
 
-/// The surveys of this process.
+/// Runs the surveys of this process.
 #[derive(Debug)]
 pub(crate) struct BigKeys {
     seawall: Seawall,
@@ -80,7 +81,7 @@ impl BigKeys {
         BigKeys { seawall: seawall.clone(), log: BigKeyLog::new(db), settings }
     }
 
-    /// Does the survey of a day, unless somebody else does or did.
+    /// Runs the survey of a day, unless another process is running or has run it.
     pub(crate) async fn survey(&self, day: civil::Date) -> Result<Nightly> {
         let AcquireOutcome::Acquired(guard) =
             self.seawall.lock(keys::BIG_KEYS_LOCK).try_acquire().await?
@@ -108,7 +109,7 @@ impl BigKeys {
             set.arg(&mark).arg(&today).arg("EX").arg(MARK_LIFETIME.as_secs());
             client.send(&mark, &set).await?;
         }
-        // When it was lost there is nothing to give back, and when Redis is away its lease ends it.
+        // A lost lock needs no release, and if Redis is away the lease expires.
         let _ = guard.release().await;
         metrics::gauge!("seawall_big_keys", "severity" => "critical").set(critical.len() as f64);
         metrics::gauge!("seawall_big_keys", "severity" => "warn")

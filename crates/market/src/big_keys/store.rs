@@ -1,6 +1,6 @@
-//! The table `big_key_log`: what was found, one row a key and survey.
+//! Table `big_key_log`: one row per key and survey.
 //!
-//! All rows of one survey have the same `found_at`; that is how the latest one is known.
+//! All rows of one survey have the same `found_at`, which identifies the latest survey.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,9 +13,9 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Rows of one transaction.
+/// Rows per transaction.
 const ROWS: usize = 500;
-/// Keys of the latest survey that are compared with the new one.
+/// Maximum keys of the latest survey that are compared with the new one.
 const LATEST: i64 = 10_000;
 
 /// The log of big keys in a database.
@@ -29,22 +29,24 @@ impl BigKeyLog {
         BigKeyLog { db }
     }
 
-    /// Opens a database, and makes the table if it is not there; nothing else is touched.
+    /// Opens a database and creates the table if it does not exist; nothing else is touched.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it cannot be opened.
+    /// [`Error::Unavailable`] if it cannot be opened.
     pub async fn open(database: &Database) -> Result<Self> {
         let db = Db::open(database).await?;
         db.add_big_keys().await?;
         Ok(BigKeyLog { db: Arc::new(db) })
     }
 
-    /// Adds what a survey found; how many rows that were.
+    /// Inserts the findings of a survey.
+    ///
+    /// Returns the number of rows.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away; rows before that are there.
+    /// [`Error::Unavailable`] if the database is away; rows inserted before that remain.
     pub async fn insert(&self, found: &[Finding], found_at: i64) -> Result<usize> {
-        // The table may be shared: no two surveys should draw the same numbers.
+        // The table may be shared: two surveys should not generate the same ids.
         let flakes = Snowflake::new(rand::random_range(0..1024))?;
         for some in found.chunks(ROWS) {
             let mut tx = self.db.write().await?;
@@ -72,7 +74,7 @@ impl BigKeyLog {
         Ok(found.len())
     }
 
-    /// The keys of the latest survey before this one, as text.
+    /// Returns the keys of the latest stored survey, as text.
     pub(crate) async fn latest(&self) -> Result<HashSet<String>> {
         let rows = sqlx::query(
             "SELECT `key` AS name FROM big_key_log WHERE found_at = (SELECT MAX(found_at) FROM \
@@ -84,7 +86,7 @@ impl BigKeyLog {
         rows.iter().map(|row| Ok(row.try_get::<String, _>("name")?)).collect()
     }
 
-    /// Closes its connections.
+    /// Closes the connections.
     pub async fn close(&self) {
         self.db.close().await;
     }

@@ -1,7 +1,9 @@
-//! Changes of carts in the database while Redis is away, kept beside the rows until these have them.
+//! Cart changes made in the database while Redis is away, stored beside the rows until the rows
+//! include them.
 //!
-//! A change first takes the user's row of `cart_outage`, which makes changes wait for each other and
-//! numbers them. Numbers are times, so that they grow also when such a row was taken out long ago.
+//! A change first locks the user's row in `cart_outage`. The lock serializes the user's changes,
+//! and the row numbers them. Numbers are timestamps, so that they keep growing even after such a
+//! row was deleted long ago.
 
 use sqlx::{AnyConnection, Row as _, any::AnyRow};
 
@@ -17,14 +19,14 @@ use crate::{
     submissions::{self, Noted as Submitted},
 };
 
-/// Changes of one user that may wait for Redis; beyond, only what was bought is taken out.
+/// Maximum pending changes of one user. Beyond that, only removals of bought items are accepted.
 const MAX_PENDING: usize = 1_000;
-/// Users of one look.
+/// Users per query.
 const USERS: i64 = 500;
-/// Whose row of `cart_outage` says that somebody changes carts here.
+/// User id of the `cart_outage` row that announces changes in the database.
 const ANYBODY: i64 = 0;
 
-/// Accepts a change here, because Redis does not answer.
+/// Accepts a change in the database, because Redis does not answer.
 pub(super) async fn change(
     db: &Db,
     user: u64,
@@ -60,7 +62,7 @@ pub(super) async fn change(
     tx.commit().await.map(Ok)
 }
 
-/// The next number in somebody's row, which is locked from then on.
+/// Returns the next number of a user and locks the user's row.
 async fn number(connection: &mut AnyConnection, user: i64, now: i64) -> Result<i64> {
     let micros = now.saturating_mul(1_000);
     let update = "UPDATE cart_outage SET version = CASE WHEN version < ? THEN ? ELSE version + 1 END, \
@@ -82,7 +84,7 @@ async fn number(connection: &mut AnyConnection, user: i64, now: i64) -> Result<i
         .execute(&mut *connection)
         .await;
         match inserted {
-            // Somebody else was faster.
+            // Another transaction inserted the row first.
             Err(error) if is_taken(&error) => {}
             inserted => {
                 let _ = inserted?;
@@ -120,7 +122,7 @@ async fn insert(
     Ok(())
 }
 
-/// Count, selected, price, added and bought, as the table and the script have them.
+/// Returns count, selected, price, added and bought, in the order of the table and the script.
 pub(super) fn columns(change: &Pending) -> (i64, i64, i64, i64, i64) {
     match change.what {
         What::Add { count, price } => (i64::from(count), -1, price, change.seq / 1_000, 0),
@@ -160,7 +162,7 @@ fn wrong(count: i64) -> Error {
     Error::Internal(format!("a change of a cart has {count} of something"))
 }
 
-/// What is pending of a user, in order.
+/// Returns the pending changes of a user, in order.
 pub(super) async fn pending(connection: &mut AnyConnection, user: u64) -> Result<Vec<Pending>> {
     let rows = sqlx::query(
         "SELECT seq, kind, sku_id, count, selected, add_price, added, bought, name \
@@ -172,20 +174,20 @@ pub(super) async fn pending(connection: &mut AnyConnection, user: u64) -> Result
     rows.iter().map(read).collect()
 }
 
-/// The newest number that was given out to a user, or 0.
+/// Returns the latest number assigned to a user, or 0.
 pub(super) async fn last(connection: &mut AnyConnection, user: u64) -> Result<i64> {
     let select = "SELECT version FROM cart_outage WHERE user_id = ?";
     let row = sqlx::query(select).bind(id(user)).fetch_optional(connection).await?;
     row.map_or(Ok(0), |row| Ok(row.try_get("version")?))
 }
 
-/// Whether anything of a user is pending.
+/// Returns `true` if a change of the user is pending.
 pub(super) async fn is_pending(db: &Db, user: u64) -> Result<bool> {
     let select = "SELECT seq FROM cart_pending WHERE user_id = ? LIMIT 1";
     Ok(sqlx::query(select).bind(id(user)).fetch_optional(db.read()).await?.is_some())
 }
 
-/// Users of whom something is pending, those after `user`.
+/// Returns users with pending changes, in order, after this user.
 pub(super) async fn users(db: &Db, after: u64) -> Result<Vec<u64>> {
     let select =
         "SELECT DISTINCT user_id FROM cart_pending WHERE user_id > ? ORDER BY user_id LIMIT ?";
@@ -193,7 +195,7 @@ pub(super) async fn users(db: &Db, after: u64) -> Result<Vec<u64>> {
     rows.iter().map(|row| Ok(unsigned(row.try_get("user_id")?))).collect()
 }
 
-/// Forgets what was pending and is in these states, or was carried out under these names.
+/// Deletes pending changes that these states include, or that were executed under these names.
 pub(super) async fn forget(
     connection: &mut AnyConnection,
     states: &[Noted],
@@ -221,7 +223,7 @@ pub(super) async fn forget(
     Ok(())
 }
 
-/// Takes out numbers that were given out before a time, of users of whom nothing is pending.
+/// Deletes numbers assigned before a time, for users without pending changes.
 pub(super) async fn purge(connection: &mut AnyConnection, before: i64) -> Result<()> {
     sqlx::query(
         "DELETE FROM cart_outage WHERE update_time < ? AND user_id NOT IN \
@@ -233,14 +235,14 @@ pub(super) async fn purge(connection: &mut AnyConnection, before: i64) -> Result
     Ok(())
 }
 
-/// Says that carts are changed here.
+/// Announces that carts are being changed in the database.
 pub(super) async fn announce(db: &Db, now: i64) -> Result<()> {
     let mut tx = db.write().await?;
     number(tx.query(), ANYBODY, now).await?;
     tx.commit().await
 }
 
-/// What was announced last, and whether anything is pending.
+/// Returns the latest announcement, and whether any change is pending.
 pub(super) async fn look(db: &Db) -> Result<(i64, bool)> {
     let any = sqlx::query("SELECT seq FROM cart_pending LIMIT 1");
     let any = any.fetch_optional(db.read()).await?.is_some();

@@ -1,12 +1,13 @@
-//! Writing carts behind: changes that scripts have noted go to the database, many at a time.
+//! Write-behind: changes that the scripts append to streams are written to the database in batches.
 //!
-//! Entries carry whole states with versions, so that any number of deliveries, in any order, have the
-//! effect of one; of several states of an item in one batch only the newest is written. States are
-//! written in one order everywhere, so that two workers do not wait for each other in a circle.
+//! Entries carry complete states with versions, so any number of deliveries, in any order, have the
+//! effect of one. Of several states of an item in one batch only the newest is written. All workers
+//! write states in the same order, so that two workers cannot deadlock.
 //!
-//! This process also remembers for a while what its own changes noted ([`Recent`]). When Redis goes
-//! away it writes that itself before it looks at the database: what a user was told is done is seen by
-//! the next request, and stays also if Redis comes back without it.
+//! This process also remembers for a while what its own changes appended ([`Recent`]). When Redis
+//! goes away, the process writes these states itself before it reads the database. So a change
+//! acknowledged to a user is visible to the next request, and survives even if Redis comes back
+//! without it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,23 +22,23 @@ use tokio::time::Instant;
 use super::{Carts, redis::Noted, store};
 use crate::error::{Error, Result};
 
-/// How long entries wait while the database is away.
+/// Retry delay of entries while the database is away.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After so long without a sign of life, another process takes over.
+/// Idle time after which another process claims entries.
 const CLAIM_AFTER: Duration = Duration::from_secs(15);
-/// How long changes are kept beyond their writing: a cart that is loaded anew looks at rows first and
-/// at changes then, and what was written between the two looks must be in one of them.
+/// Time that changes are kept after they are written. Reloading a cart reads rows first and changes
+/// second; a change written between the two reads must be in one of them.
 const KEPT: Duration = Duration::from_secs(20);
-/// States of one transaction.
+/// States per transaction.
 const BATCH: usize = 100;
-/// How long this process remembers its own changes at least: far longer than they take to be written.
+/// Minimum time that this process remembers its own changes; far longer than writing them takes.
 const REMEMBERED: Duration = Duration::from_secs(30);
-/// Users whose changes are remembered, twice at most.
+/// Maximum users remembered per time span; there are two spans.
 const MAX_REMEMBERED: usize = 50_000;
-/// States of one user that are remembered.
+/// Maximum states remembered per user.
 const MAX_STATES: usize = 1_000;
 
-/// The newest state of what this process changed a moment ago, of two spans of time.
+/// The newest states of this process's recent changes, in two time spans.
 #[derive(Debug)]
 pub(super) struct Recent(Mutex<Spans>);
 
@@ -54,7 +55,7 @@ impl Recent {
         Recent(Mutex::new(Spans { began: Instant::now(), now, before }))
     }
 
-    /// Remembers what a change of this user noted.
+    /// Remembers the states that a change of this user appended.
     pub(super) fn add(&self, user: u64, noted: Vec<Noted>) {
         if noted.is_empty() {
             return;
@@ -66,9 +67,10 @@ impl Recent {
         }
         let states = spans.now.entry(user).or_default();
         for mut state in noted {
-            // Clients repeat what they have named; our own names are of one attempt, which is over.
+            // Clients repeat requests under their own names. A generated name belongs to one
+            // attempt, which is over.
             state.name = state.name.filter(|name| name.given().is_some());
-            // A name stays with its state; of states without one the newest is enough.
+            // A state with a name is kept; of states without a name only the newest is needed.
             let replaces = |old: &Noted| old.name.is_none() && old.item.sku == state.item.sku;
             states.retain(|old| !replaces(old));
             states.push(state);
@@ -77,7 +79,7 @@ impl Recent {
         states.drain(..more);
     }
 
-    /// What is remembered of a user, taken out.
+    /// Removes and returns the remembered states of a user.
     fn take(&self, user: u64) -> Vec<Noted> {
         let mut spans = self.lock();
         let mut states = spans.before.remove(&user).unwrap_or_default();
@@ -118,7 +120,7 @@ impl Carts {
         }
     }
 
-    /// Writes what this process noted for a user a moment ago, unless it did before.
+    /// Writes the recent states of a user that this process has not written yet.
     pub(super) async fn write_recent(&self, user: u64) -> Result<()> {
         let noted = self.recent.take(user);
         let written = self.write_noted(noted.clone()).await;
@@ -132,7 +134,7 @@ impl Carts {
         let mut newest: BTreeMap<(u64, u64), Noted> = BTreeMap::new();
         let mut names = Vec::new();
         for mut noted in noted {
-            // Of a state that a newer one replaces, too.
+            // The name of a superseded state is kept too.
             names.extend(noted.name.take().map(|name| (noted.user, name)));
             let place = (noted.user, noted.item.sku);
             match newest.get_mut(&place) {

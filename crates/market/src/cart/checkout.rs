@@ -1,7 +1,7 @@
-//! Checkouts: what is selected, at today's prices, kept for a while.
+//! Checkouts: quotes of the selected items at current prices, kept for a while.
 //!
-//! The prices are the database's. A checkout that becomes an order gives it its id: so one checkout
-//! makes one order, whoever repeats what.
+//! Prices come from the database. An order placed from a checkout has the checkout's id, so one
+//! checkout makes one order, however often requests are repeated.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,34 +15,34 @@ use crate::{
     keys,
 };
 
-/// How long a quote stands.
+/// Lifetime of a quote.
 const KEPT: Duration = Duration::from_secs(15 * 60);
 
 /// A quote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkout {
-    /// Id; that of the order which it may become.
+    /// Id; also the id of the order placed from it.
     pub id: u64,
-    /// Whose.
+    /// Owner.
     pub user: u64,
-    /// What, in order of the SKUs.
+    /// Items, sorted by SKU.
     pub items: Vec<Quoted>,
-    /// Cents.
+    /// Total in cents.
     pub total: i64,
 }
 
 /// An item of a quote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quoted {
-    /// What.
+    /// SKU.
     pub sku: u64,
-    /// Its name.
+    /// Name of the SKU.
     pub name: String,
-    /// How many.
+    /// Number of units.
     pub count: u32,
-    /// Cents for one.
+    /// Unit price in cents.
     pub price: i64,
-    /// The state of the cart's item that was quoted.
+    /// Version of the quoted cart item.
     pub version: i64,
 }
 
@@ -57,7 +57,7 @@ impl Checkouts {
         Ok(Checkouts { seawall: seawall.clone(), ids: seawall.ids("order").build()? })
     }
 
-    /// Quotes items, and keeps the quote.
+    /// Quotes items and stores the quote.
     pub(super) async fn quote(
         &self,
         user: u64,
@@ -93,7 +93,7 @@ impl Checkouts {
         Ok(checkout)
     }
 
-    /// A quote of this user, while it is kept.
+    /// Returns a stored quote of this user.
     pub(super) async fn find(&self, user: u64, id: u64) -> Result<Option<Checkout>> {
         let key = keys::checkout(id);
         let text: Option<String> = self.seawall.client().query(&key, cmd("GET").arg(&key)).await?;

@@ -1,4 +1,4 @@
-//! Routes of carts. The user is always the session's, prices are always the database's.
+//! Routes for carts. The user always comes from the session, prices from the database.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -28,11 +28,11 @@ struct LineView {
     image: String,
     count: u32,
     selected: bool,
-    /// Cents, today.
+    /// Current price in cents.
     price: i64,
-    /// Cents, when it was put in.
+    /// Price in cents when the item was added.
     add_price: i64,
-    /// Whether it can be bought.
+    /// Whether the item can be bought.
     on_shelf: bool,
     add_time: String,
 }
@@ -54,7 +54,7 @@ impl LineView {
     }
 }
 
-/// One's cart, the newest item first.
+/// Return your cart, the newest item first.
 #[utoipa::path(get, path = "/cart", tag = "cart", security(("token" = [])),
     responses((status = 200, body = Envelope<Vec<LineView>>)))]
 async fn read(State(app): State<Shared>, user: SignedIn) -> Answer<Vec<LineView>> {
@@ -70,8 +70,10 @@ struct AddRequest {
     count: u32,
 }
 
-/// Put units of a SKU into the cart, beside those that are there. Repeated with the same key they are
-/// put in once.
+/// Add units of a SKU to the cart.
+///
+/// The units are added to those already in the cart. A request repeated with the same key adds them
+/// once.
 #[utoipa::path(post, path = "/cart", tag = "cart", security(("token" = [])),
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Names the submission, so that it may be repeated for a day")),
@@ -95,14 +97,14 @@ async fn add(
 
 #[derive(Debug, Deserialize, ToSchema)]
 struct CartChange {
-    /// How many, from now on; 0 takes it out.
+    /// New number of units; 0 removes the item.
     #[schema(minimum = 0, maximum = 999)]
     count: Option<u32>,
-    /// Whether it is to be bought.
+    /// Whether the item is selected for checkout.
     selected: Option<bool>,
 }
 
-/// Change the number of an item, or whether it is selected.
+/// Change the count of an item, or whether it is selected.
 #[utoipa::path(put, path = "/cart/{skuId}", tag = "cart", params(("skuId" = Id, Path)),
     security(("token" = [])), request_body = CartChange,
     responses((status = 200, body = Envelope<Nothing>)))]
@@ -120,7 +122,7 @@ async fn change(
     Ok(Nothing.into())
 }
 
-/// Take an item out of the cart.
+/// Remove an item from the cart.
 #[utoipa::path(delete, path = "/cart/{skuId}", tag = "cart", params(("skuId" = Id, Path)),
     security(("token" = [])), responses((status = 200, body = Envelope<Nothing>)))]
 async fn remove(State(app): State<Shared>, user: SignedIn, PathId(sku): PathId) -> Answer<Nothing> {
@@ -133,7 +135,7 @@ async fn remove(State(app): State<Shared>, user: SignedIn, PathId(sku): PathId) 
 struct CheckoutView {
     checkout_id: Id,
     items: Vec<QuotedView>,
-    /// Cents.
+    /// Total in cents.
     total: i64,
 }
 
@@ -143,7 +145,7 @@ struct QuotedView {
     sku_id: Id,
     name: String,
     count: u32,
-    /// Cents for one.
+    /// Unit price in cents.
     price: i64,
 }
 
@@ -154,7 +156,9 @@ impl From<Quoted> for QuotedView {
     }
 }
 
-/// Quote what is selected at today's prices; the quote stands for 15 minutes.
+/// Quote the selected items at current prices.
+///
+/// The quote is valid for 15 minutes.
 #[utoipa::path(post, path = "/cart/checkout", tag = "cart", security(("token" = [])),
     responses((status = 200, body = Envelope<CheckoutView>),
         (status = 409, description = "NOTHING_SELECTED, or OFF_SHELF with the SKU in `data`",

@@ -1,79 +1,79 @@
-//! An item of a cart, and what can be done to it.
+//! A cart item and the changes that apply to it.
 //!
-//! Units that are added always have a name: that of the client, or one of ours. Redis knows the names of
-//! what it carried out; so a call whose reply was lost, and that went on in the database, is not
-//! carried out again when Redis gets it from there.
+//! Every addition has a name: the client's key, or a generated one. Redis remembers the names it
+//! has executed. So if the reply of a call was lost and the call continued in the database, Redis
+//! does not execute it again when it receives it from there.
 
 use crate::submissions::IdempotencyKey;
 
-/// An item as Redis and the database both have it.
+/// An item, as stored in both Redis and the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// What.
+    /// SKU.
     pub sku: u64,
-    /// How many; 0 for a removal.
+    /// Number of units; 0 for a removal.
     pub count: u32,
-    /// Whether it is to be bought.
+    /// Whether it is selected for checkout.
     pub selected: bool,
-    /// The price when it was put in, in cents.
+    /// Price when it was added, in cents.
     pub add_price: i64,
-    /// When it was put in, in milliseconds.
+    /// Time when it was added, in milliseconds.
     pub added: i64,
-    /// Grows with each change; the newer one counts.
+    /// Grows with each change; the higher version wins.
     pub version: i64,
 }
 
 /// A change of one user's cart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// More units of a SKU, or the first.
+    /// Adds units of a SKU.
     Add {
-        /// What.
+        /// SKU.
         sku: u64,
-        /// How many more.
+        /// Number of units to add.
         count: u32,
-        /// What it costs now.
+        /// Current price.
         price: i64,
-        /// What it is called, so that it is done once.
+        /// Name that makes the addition take effect once.
         name: Name,
     },
-    /// Another number, or selected or not.
+    /// Sets the count or the selection.
     Set {
-        /// What.
+        /// SKU.
         sku: u64,
-        /// How many, from now on; 0 removes.
+        /// New number of units; 0 removes the item.
         count: Option<u32>,
-        /// Whether it is to be bought.
+        /// Whether it is selected for checkout.
         selected: Option<bool>,
     },
-    /// Away with it.
+    /// Removes an item.
     Remove {
-        /// What.
+        /// SKU.
         sku: u64,
     },
-    /// Away with what was bought, where it is still of the version that was.
+    /// Removes bought items that still have the bought version.
     Take {
-        /// SKU and version.
+        /// SKU and version of each item.
         items: Vec<(u64, i64)>,
     },
 }
 
-/// What a change is called.
+/// Name of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// By the client, who may repeat it.
+    /// Chosen by the client, which may repeat the request.
     Given(IdempotencyKey),
-    /// By us, for one attempt. Begins with a space, which no client's name has.
+    /// Generated for one attempt. Begins with a space, which no client key contains.
     Ours(String),
 }
 
 impl Name {
-    /// One that nobody else has.
+    /// Generates a unique name.
     pub(crate) fn fresh() -> Self {
         Name::Ours(format!(" {:032x}", rand::random::<u128>()))
     }
 
-    /// The characters.
+    /// Returns the name as text.
     pub(crate) fn as_str(&self) -> &str {
         match self {
             Name::Given(key) => key.as_str(),
@@ -81,7 +81,7 @@ impl Name {
         }
     }
 
-    /// What the client calls it.
+    /// Returns the client's key, if the client chose the name.
     pub(crate) fn given(&self) -> Option<&IdempotencyKey> {
         match self {
             Name::Given(key) => Some(key),
@@ -89,24 +89,24 @@ impl Name {
         }
     }
 
-    /// The same from its characters.
+    /// Parses a stored name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.starts_with(' ') {
             return Some(Name::Ours(text.to_owned()));
         }
-        // What was kept was checked before.
+        // Stored names were validated before.
         IdempotencyKey::parse(text).ok().map(Name::Given)
     }
 }
 
-/// Why a change was not made.
+/// Reason why a change was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is not in the cart.
+    /// The item is not in the cart.
     NoSuchItem,
-    /// There are too many SKUs.
+    /// The cart has too many SKUs.
     Full,
-    /// There would be too many units of one SKU.
+    /// The item would have too many units.
     TooMany,
     /// Too many changes wait for the database.
     Busy,

@@ -1,4 +1,4 @@
-//! What runs in the background for carts.
+//! Background jobs of carts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,19 +7,21 @@ use seawall::cmd;
 use super::{Carts, store};
 use crate::{breaks::Breaks, error::Result, jobs::Jobs};
 
-/// How often this process looks whether Redis answers again.
+/// Interval between checks whether Redis answers again.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// How often it looks while Redis answers, where breaks of all servers are heard, and where not.
+/// Interval between checks while Redis answers: where breaks of all servers are reported, and on a
+/// Cluster.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOOK_EVERY_ON_CLUSTER: Duration = Duration::from_secs(1);
-/// How often carts are looked for that were changed during an outage.
+/// Interval between searches for carts changed during an outage.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
-/// How often old removals are taken out of the database, and how old they are, in milliseconds.
+/// Interval between purges of old removals from the database, and their minimum age in
+/// milliseconds.
 const PURGE_EVERY: Duration = Duration::from_secs(3600);
 const PURGE_AFTER_MS: i64 = 60 * 24 * 3_600_000;
 
 impl Carts {
-    /// Starts what runs in the background.
+    /// Starts the background jobs.
     pub(crate) fn start_jobs(self: &Arc<Self>, jobs: &mut Jobs) -> Result<()> {
         let worker = self.start_worker()?;
         jobs.spawn("cart-behind", |mut stop| async move {
@@ -52,14 +54,14 @@ impl Carts {
         Ok(())
     }
 
-    /// Notices an outage, and its end, also when nobody touches a cart meanwhile.
+    /// Detects an outage and its end, even if no request touches a cart meanwhile.
     async fn watch(&self, mut breaks: Breaks) {
         let seawall = &self.context.seawall;
         let while_fine = if breaks.hears_all() { LOOK_EVERY } else { LOOK_EVERY_ON_CLUSTER };
         let mut losses = breaks.losses();
         loop {
             let ping = || async { seawall.client().send(b"", &cmd("PING")).await };
-            // By way of the breaker: an answer closes it.
+            // Goes through the breaker: a reply closes it.
             let pause = match self.outage.attempt(ping).await {
                 Ok(Some(_)) => while_fine,
                 Ok(None) => WATCH_EVERY,
@@ -72,7 +74,7 @@ impl Carts {
                 () = seawall.clock().sleep(pause) => {}
                 () = breaks.lost(losses) => {
                     losses = breaks.losses();
-                    // It may be back by now, and have forgotten its last second.
+                    // Redis may be back by now without its last second of writes.
                     self.outage.suspect();
                 }
             }

@@ -1,20 +1,23 @@
-//! Carts: in Redis first, written to the database behind, and on the database while Redis is away.
+//! Carts: in Redis first, written behind to the database, and served from the database while Redis
+//! is away.
 //!
-//! Every change is one script over the keys of one user, which also appends the item's new state to a
-//! stream in the same slot; a worker writes it to the database. Each state has a version, and only a
-//! newer one replaces an older one, whichever way it comes: so a late write never overtakes a removal,
-//! and a reload never brings a removed item back. The count of an item lives in one place.
+//! Every change is one script over the keys of one user. The script also appends the item's new
+//! state to a stream in the same slot, and a worker writes it to the database. Each state has a
+//! version, and only a newer version replaces an older one, on every path. So a late write never
+//! overtakes a removal, and a reload never brings a removed item back. The count of an item is
+//! stored in one place.
 //!
-//! When Redis does not answer ([`outage`]), carts are read and changed in the database. What is changed
-//! there stands beside the rows as operations ([`pending`], [`aside`]), and Redis carries them out, each
-//! once, before anybody touches the cart there again ([`notice`]). So a change that was acknowledged has
-//! its effect, whatever waited in Redis for the database when Redis went away.
+//! When Redis does not answer ([`outage`]), carts are read and changed in the database. Those
+//! changes are stored beside the rows as operations ([`pending`], [`aside`]). Redis executes them,
+//! each once, before any other access to that cart in Redis ([`notice`]). So an acknowledged change
+//! takes effect, whatever was queued in Redis for the database when Redis went away.
 //!
-//! Units that are added may be named by their client: named the same, they are added once. Redis knows
-//! the names of a day, the database gets them with the changes and gives them back with a reload.
+//! A client may name an addition; additions with the same name take effect once. Redis keeps the
+//! names of one day. The database receives them with the changes and returns them on a reload.
 //!
-//! What is deliberately absent: seeing, during an outage, what other processes changed in Redis the
-//! moment before. It waits there, is not lost, and comes together with what is changed meanwhile.
+//! Deliberately absent: seeing, during an outage, what other processes changed in Redis just
+//! before. Those changes wait in Redis, are not lost, and are combined with what is changed
+//! meanwhile.
 
 mod aside;
 mod behind;
@@ -46,22 +49,22 @@ use crate::{
     submissions::{self, IdempotencyKey, Kind},
 };
 
-/// Most SKUs of a cart.
+/// Maximum SKUs in a cart.
 pub(crate) const MAX_SKUS: usize = 100;
-/// Most units of one SKU.
+/// Maximum units of one SKU.
 pub(crate) const MAX_COUNT: u32 = 999;
-/// How often a cart is loaded that is gone again when it is looked at.
+/// Maximum loads of a cart that is missing again on access.
 const MAX_LOADS: usize = 3;
-/// How long a change waits for the database where others may look for it there.
+/// Maximum time that a change waits for the database while other processes may read it there.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
-/// How often users are looked for in one round whose carts were changed during an outage.
+/// Maximum queries per round for users whose carts were changed during an outage.
 const MAX_LOOKS: usize = 1_000;
 
-/// An item and what it is.
+/// An item and its SKU.
 #[derive(Debug, Clone)]
 pub struct Line {
     pub(crate) item: Item,
-    /// Nothing when there is no such SKU any more.
+    /// `None` if the SKU no longer exists.
     pub(crate) sku: Option<Arc<Sku>>,
 }
 
@@ -90,10 +93,10 @@ impl Carts {
         })
     }
 
-    /// A user's cart, the newest item first.
+    /// Returns a user's cart, the newest item first.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database answers.
+    /// [`Error::Unavailable`] if neither Redis nor the database answers.
     pub async fn read(&self, user: u64) -> Result<Vec<Line>> {
         let items = match self.items(user).await? {
             Some(items) => items,
@@ -108,7 +111,7 @@ impl Carts {
         Ok(items.into_iter().map(line).collect())
     }
 
-    /// The same from Redis alone; nothing when it does not answer.
+    /// Reads the items from Redis only. Returns `None` if Redis does not answer.
     async fn items(&self, user: u64) -> Result<Option<Vec<Item>>> {
         match self.in_redis(user, || self.redis.read(user)).await? {
             Some(Answer::Done(items)) => Ok(Some(items)),
@@ -118,10 +121,10 @@ impl Carts {
         }
     }
 
-    /// Puts units of a SKU into a cart, beside those that are there; once for each submission.
+    /// Adds units of a SKU to those already in a cart, once for each submission.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such SKU, [`Error::Conflict`] when it is off the shelf or
+    /// [`Error::NotFound`] if there is no such SKU, [`Error::Conflict`] if it is off the shelf or
     /// the cart is full.
     pub async fn add(
         &self,
@@ -139,10 +142,10 @@ impl Carts {
         self.change(user, &Change::Add { sku, count, price, name }).await
     }
 
-    /// Changes an item that is there; a count of 0 removes it.
+    /// Changes an item in the cart; a count of 0 removes it.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when it is not there.
+    /// [`Error::NotFound`] if the item is not in the cart.
     pub async fn set(
         &self,
         user: u64,
@@ -153,10 +156,10 @@ impl Carts {
         self.change(user, &Change::Set { sku, count, selected }).await
     }
 
-    /// Takes an item out; nothing when it is not there.
+    /// Removes an item; does nothing if it is not in the cart.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database answers.
+    /// [`Error::Unavailable`] if neither Redis nor the database answers.
     pub async fn remove(&self, user: u64, sku: u64) -> Result<()> {
         match self.change(user, &Change::Remove { sku }).await {
             Err(Error::NotFound { .. }) => Ok(()),
@@ -164,7 +167,7 @@ impl Carts {
         }
     }
 
-    /// Takes out what was bought: items that are as they were then. May be repeated.
+    /// Removes bought items that have not changed since. Idempotent.
     pub(crate) async fn take(&self, user: u64, bought: &[(u64, i64)]) -> Result<()> {
         self.change(user, &Change::Take { items: bought.to_vec() }).await
     }
@@ -189,9 +192,10 @@ impl Carts {
         }
     }
 
-    /// Writes at once what Redis has noted: somebody uses the database, perhaps because Redis is back
-    /// here and not there yet, and should see there what this user is told now. A database that cannot
-    /// be written to soon holds up nobody whose change is in Redis: the worker comes to it.
+    /// Writes the appended states to the database at once. Another process uses the database,
+    /// perhaps because it cannot reach Redis yet, and should see there what this user is told now.
+    /// If the database is slow, the change in Redis is not delayed further: the worker writes it
+    /// later.
     async fn show(&self, noted: Vec<Noted>) {
         match tokio::time::timeout(SHOWN_WITHIN, self.write_noted(noted)).await {
             Ok(Ok(())) => {}
@@ -200,14 +204,15 @@ impl Carts {
         }
     }
 
-    /// Asks Redis, loading the cart where it is not there or where the database has changes of it;
-    /// nothing when Redis does not answer.
+    /// Calls Redis. Loads the cart first if it is missing or has changes in the database. Returns
+    /// `None` if Redis does not answer.
     async fn in_redis<T, F>(&self, user: u64, ask: impl Fn() -> F) -> Result<Option<Answer<T>>>
     where
         F: Future<Output = seawall::Result<Answer<T>>>,
     {
         if let Some(stale) = self.outage.is_stale(user) {
-            // Should Redis have lost it. A database that cannot be written to has to do without.
+            // Redis may have lost these states. If the database cannot be written, the load
+            // proceeds without them.
             if let Err(error) = self.write_recent(user).await {
                 tracing::debug!(%error, "a cart is loaded as the database has it");
             }
@@ -230,18 +235,19 @@ impl Carts {
         Ok(Some(Answer::Absent))
     }
 
-    /// Brings what the database has of a user's cart into Redis; nothing when Redis does not answer.
+    /// Loads the database's state of a user's cart into Redis. Returns `None` if Redis does not
+    /// answer.
     async fn load(&self, user: u64) -> Result<Option<()>> {
         let db = &self.context.db;
-        // First: what is named meanwhile is in what is kept, and a name without its units would lose
-        // them.
+        // Names are read first: a name added meanwhile comes with its units in the rows read next.
+        // A name without its units would lose them.
         let since = self.context.now() - submissions::KEPT_MS;
         let names = submissions::names(db, user, Kind::Cart, since).await?;
         let kept = store::kept(db, user).await?;
         self.outage.attempt(|| self.redis.merge(user, &kept, &names)).await
     }
 
-    /// Has Redis carry out what was changed in the database, for all users.
+    /// Makes Redis execute the changes made in the database, for all users.
     pub(super) async fn after_outage(&self) -> Result<()> {
         let mut last = 0;
         for _ in 0..MAX_LOOKS {
@@ -257,11 +263,11 @@ impl Carts {
         Ok(())
     }
 
-    /// Quotes what is selected at today's prices.
+    /// Quotes the selected items at current prices.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when nothing is selected, or something is off the shelf;
-    /// [`Error::Unavailable`] when Redis does not answer: without it nothing is sold.
+    /// [`Error::Conflict`] if nothing is selected or an item is off the shelf;
+    /// [`Error::Unavailable`] if Redis does not answer: orders need Redis.
     pub async fn check_out(&self, user: u64) -> Result<checkout::Checkout> {
         let items = self.items(user).await?.ok_or_else(|| Error::Unavailable {
             what: "Redis",
@@ -276,12 +282,12 @@ impl Carts {
         self.checkouts.quote(user, &selected, &known).await
     }
 
-    /// A quote that this user has, while it is kept.
+    /// Returns a stored quote of this user.
     pub(crate) async fn checkout(&self, user: u64, id: u64) -> Result<Option<checkout::Checkout>> {
         self.checkouts.find(user, id).await
     }
 
-    /// Forgets a quote.
+    /// Deletes a quote.
     pub(crate) async fn forget_checkout(&self, id: u64) -> Result<()> {
         self.checkouts.forget(id).await
     }

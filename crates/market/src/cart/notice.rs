@@ -1,18 +1,20 @@
-//! Whether somebody changes carts in the database: who uses Redis has to look there first.
+//! Tracks whether any process changes carts in the database. Processes that use Redis must then
+//! check the database first.
 //!
-//! A process that cannot reach Redis cannot tell the others so through it. So it announces in the
-//! database that carts are changed there, and waits, before its first change counts, until every
-//! process has seen that: they all look several times a second, and believe what they saw for
-//! [`BELIEVED`]. Whoever has seen it, or saw that changes are pending, looks for those of a user before
-//! each call to Redis, and carries them out first; and what it changes in Redis it writes to the database
-//! before it answers, for those who do not reach Redis yet. So a user who is told that a change was made finds
-//! it everywhere, whichever process answers.
+//! A process that cannot reach Redis cannot tell the others through Redis. So it announces in the
+//! database that carts are changed there. Before its first change counts it waits until every
+//! process has seen the announcement: all processes look several times a second and rely on what
+//! they saw for [`BELIEVED`]. A process that has seen an announcement, or saw pending changes,
+//! looks for the user's pending changes before each call to Redis and has Redis execute them first.
+//! It also writes its own Redis changes to the database before it answers, for processes that
+//! cannot reach Redis yet. So an acknowledged change is visible to its user in every process.
 //!
-//! Invariant: from the moment a change is acknowledged until its user's changes are carried out in Redis,
-//! every process looks. An exception is made for a database that does not answer a look: nobody is
-//! taken to change carts there, and carts go on in Redis.
+//! Invariant: from the moment a change is acknowledged until the user's changes are executed in
+//! Redis, every process looks. Exception: if the database does not answer a look, the process
+//! assumes that no carts are changed there and continues with Redis.
 //!
-//! All by the clock of this machine: these are spans that a process waits, not times that it compares.
+//! All times use this machine's clock: they are durations that a process waits, not timestamps that
+//! it compares with others.
 
 use std::{
     sync::{Mutex as Guarded, MutexGuard, PoisonError},
@@ -27,32 +29,33 @@ use crate::{
     jobs::Stop,
 };
 
-/// How often every process looks.
+/// Interval between looks of every process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long what was seen is believed.
+/// How long the result of a look is valid.
 const BELIEVED: Duration = Duration::from_millis(600);
-/// How long an announcement counts for those who have seen it.
+/// How long an announcement counts for processes that have seen it.
 const COUNTS_FOR: Duration = Duration::from_secs(10);
-/// An announcement is repeated after this time, while changes are made.
+/// Age after which an announcement is repeated while changes continue.
 const REPEATED_AFTER: Duration = Duration::from_secs(4);
-/// After this time it may not count any more when the repetition is seen: it is waited for again.
+/// Age after which the previous announcement may have expired before its repetition is seen; the
+/// process then waits again.
 const OVER_AFTER: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]
 pub(super) struct Notice {
-    /// When this process announced last; held while it does.
+    /// Time of this process's latest announcement; locked while announcing.
     announced: Mutex<Option<Instant>>,
     seen: Guarded<Seen>,
 }
 
 #[derive(Debug)]
 struct Seen {
-    /// Until when it is believed that nobody changes carts there; always while a look is under way
-    /// that takes longer, and never before the first.
+    /// Time until which the last look is valid; `None` before the first look ends. While a look is
+    /// in progress the previous result stays valid, however long the look takes.
     until: Option<Instant>,
     is_looking: bool,
     mark: Option<i64>,
-    /// Until when the newest announcement counts.
+    /// Time until which the newest announcement counts.
     counts_until: Option<Instant>,
     is_pending: bool,
 }
@@ -69,8 +72,8 @@ impl Notice {
         Notice { announced: Mutex::new(None), seen: Guarded::new(seen) }
     }
 
-    /// Whether somebody may use carts in the database: changes of a user have to be looked for there,
-    /// and shown there.
+    /// Returns `true` if another process may use carts in the database: changes of a user must then
+    /// be looked up there, and written there.
     pub(super) fn must_look(&self) -> bool {
         let (now, seen) = (Instant::now(), self.lock());
         seen.is_pending
@@ -106,7 +109,7 @@ impl Notice {
 }
 
 impl Carts {
-    /// Sees to it that every process knows that carts are changed in the database.
+    /// Ensures that every process knows that carts are changed in the database.
     pub(super) async fn announce(&self) -> Result<()> {
         let mut announced = self.notice.announced.lock().await;
         let age = announced.map(|at| at.elapsed());
@@ -123,19 +126,20 @@ impl Carts {
         Ok(())
     }
 
-    /// Whether a user's cart was changed in the database and Redis may not have it.
+    /// Returns `true` if a user's cart was changed in the database and Redis may not have the
+    /// change.
     pub(super) async fn is_pending(&self, user: u64) -> Result<bool> {
         if !self.notice.must_look() {
             return Ok(false);
         }
         match aside::is_pending(&self.context.db, user).await {
-            // Nobody changes carts there now, and what was changed is carried out later.
+            // No process can change carts there now, and earlier changes are executed later.
             Err(Error::Unavailable { .. }) => Ok(false),
             pending => pending,
         }
     }
 
-    /// Looks, until it is told to stop. A look in hand is finished.
+    /// Looks until it is told to stop. A look in progress is finished.
     pub(super) async fn keep_looking(&self, mut stop: Stop) {
         while !stop.is_asked() {
             let began = self.notice.begin_look();

@@ -1,9 +1,10 @@
-//! Whether Redis answers, and whose cart it may have an old state of.
+//! Tracks whether Redis answers, and which carts in Redis may be outdated.
 //!
-//! A breaker decides who asks Redis: while it is open, carts go to the database at once, and somebody
-//! tries twice a second, the job that watches if nobody else. From the first failure on, and for a while after the last one, every cart is
-//! suspect: others may have changed it in the database, and a server that was killed may have come
-//! back without its last second. A suspect cart is brought up to date, once, before it is touched.
+//! A breaker decides which calls reach Redis. While it is open, carts go to the database at once,
+//! and a call probes Redis twice a second; the watching job probes if no request does. From the
+//! first failure until a while after the last one, every cart is suspect: another process may have
+//! changed it in the database, or a killed server may have come back without its last second of
+//! writes. A suspect cart is brought up to date, once, before it is used.
 
 use std::{
     collections::HashSet,
@@ -18,14 +19,14 @@ use seawall::{
 
 use crate::error::Result;
 
-/// How long a cart waits for Redis. A call that arrives later than this does nothing.
+/// Maximum time a cart call waits for Redis. A call that arrives later has no effect.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause before somebody tries, and how long the next one waits for his answer. One answer is
-/// enough to go back: going back and forth loses nothing.
+/// Pause before a probe, and its time limit, after which the next probe may start. One reply is
+/// enough to switch back to Redis: switching back and forth loses nothing.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
-/// For how long after a failure carts are suspect. What is suspect for longer was brought up to date
-/// by the job that looks after it.
+/// Time that carts stay suspect after a failure. A cart that would be suspect for longer has been
+/// brought up to date by the background job.
 const SUSPECT_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
@@ -37,14 +38,14 @@ pub(super) struct Outage {
 
 #[derive(Debug)]
 struct Suspicion {
-    /// Which failure it is.
+    /// Number of the failure.
     number: u64,
     until: Moment,
-    /// Users whose cart is up to date again.
+    /// Users whose carts are up to date again.
     fresh: HashSet<u64>,
 }
 
-/// A cart may be old since this failure.
+/// A cart may be outdated since this failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stale(u64);
 
@@ -56,8 +57,8 @@ impl Outage {
         Outage { breaker, clock: clock.clone(), suspicion: Mutex::default() }
     }
 
-    /// Asks Redis; nothing when it does not answer. When this returns nothing, whatever was asked is
-    /// not carried out any more.
+    /// Calls Redis. Returns `None` if Redis does not answer; the call can then no longer take
+    /// effect.
     pub(super) async fn attempt<T, F>(&self, ask: impl FnOnce() -> F) -> Result<Option<T>>
     where
         F: Future<Output = seawall::Result<T>>,
@@ -70,7 +71,7 @@ impl Outage {
                 tracing::debug!(%error, "carts go on in the database");
                 self.suspect();
                 if error.is_indeterminate() {
-                    // The call may be under way, until its time is over.
+                    // The call may be in flight until its deadline.
                     self.clock.sleep_until(began + PATIENCE).await;
                 }
                 Ok(None)
@@ -87,7 +88,7 @@ impl Outage {
         }
     }
 
-    /// Notes that Redis did not answer.
+    /// Records that Redis did not answer.
     pub(super) fn suspect(&self) {
         let until = self.clock.now() + SUSPECT_FOR;
         let mut suspicion = self.lock();
@@ -95,7 +96,8 @@ impl Outage {
         *suspicion = Some(Suspicion { number, until, fresh: HashSet::new() });
     }
 
-    /// Whether a cart in Redis may be older than the database, and since which failure.
+    /// Returns the failure since which a cart in Redis may be older than the database, if there is
+    /// one.
     pub(super) fn is_stale(&self, user: u64) -> Option<Stale> {
         let mut suspicion = self.lock();
         let at = suspicion.as_ref()?;
@@ -106,7 +108,7 @@ impl Outage {
         (!at.fresh.contains(&user)).then_some(Stale(at.number))
     }
 
-    /// Notes that a cart is up to date, unless there was another failure since.
+    /// Records that a cart is up to date, unless there was another failure since.
     pub(super) fn mark_fresh(&self, user: u64, since: Stale) {
         if let Some(suspicion) = &mut *self.lock()
             && Stale(suspicion.number) == since

@@ -1,13 +1,12 @@
-//! Changes that were made in the database and that Redis has not carried out yet, and what a cart is
-//! with them.
+//! Changes made in the database that Redis has not executed yet, and their effect on a cart.
 //!
-//! They are operations, not states: rows lag behind Redis, so a state that was computed from a row
-//! would undo what still waits in the stream. Redis carries them out, in order and each once, on what
-//! it has (`script/merge.lua`, which follows the same rules as [`Pending::apply`]); until the rows have
-//! their effect, whoever reads the database adds them to the rows.
+//! They are operations, not states: rows lag behind Redis, so a state computed from a row would
+//! undo what still waits in the stream. Redis executes them, in order and each once, on its own
+//! state (`script/merge.lua`, which follows the same rules as [`Pending::apply`]). Until the rows
+//! include their effect, a reader of the database applies them to the rows.
 //!
-//! The limits hold where a change is accepted, by what can be seen there. Where more turns out to be
-//! there when it is carried out, the count stops at the most, and a SKU too many stays out.
+//! Limits are checked when a change is accepted, against what is visible then. If more turns out to
+//! be in the cart on execution, the count is capped at the maximum and an excess SKU is not added.
 
 use super::{
     MAX_COUNT, MAX_SKUS,
@@ -17,22 +16,22 @@ use super::{
 /// One change of one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pending {
-    /// Its number among this user's; also its time, in microseconds.
+    /// Number among this user's changes; also its time, in microseconds.
     pub(super) seq: i64,
     pub(super) sku: u64,
     pub(super) what: What,
-    /// What it is called, so that Redis does not carry it out twice; nothing where twice is once.
+    /// Name that prevents Redis from executing it twice; empty for operations that are idempotent.
     pub(super) name: String,
 }
 
-/// What is changed.
+/// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Add {
         count: u32,
         price: i64,
     },
-    /// The price and the time are those of the item, should it be gone by then.
+    /// Price and time are used if the item is gone on execution.
     Set {
         count: Option<u32>,
         selected: Option<bool>,
@@ -40,14 +39,14 @@ pub(super) enum What {
         added: i64,
     },
     Drop,
-    /// Gone, if it is not newer than this version.
+    /// Removes the item if it is not newer than this version.
     Take {
         bought: i64,
     },
 }
 
 impl What {
-    /// The word in the database and in the script.
+    /// Returns the word used in the database and in the script.
     pub(super) fn word(self) -> &'static str {
         match self {
             What::Add { .. } => "ADD",
@@ -58,7 +57,7 @@ impl What {
     }
 }
 
-/// A cart with what is pending: rows of the database, removals included, then the changes in order.
+/// Applies pending changes, in order, to rows of the database (removals included).
 pub(super) fn with_pending(mut rows: Vec<Item>, pending: &[Pending]) -> Vec<Item> {
     for change in pending {
         change.apply(&mut rows);
@@ -104,7 +103,7 @@ impl Pending {
     }
 }
 
-/// What a change comes to in a cart as it can be seen; numbers follow each other from `seq`.
+/// Checks a change against the visible cart and returns its operations, numbered from `seq`.
 pub(super) fn accept(cart: &[Item], change: &Change, seq: i64) -> Result<Vec<Pending>, Refused> {
     let find = |sku: u64| cart.iter().find(|item| item.sku == sku && item.count > 0);
     let one = |sku, what, name: &str| vec![Pending { seq, sku, what, name: name.to_owned() }];
@@ -124,7 +123,7 @@ pub(super) fn accept(cart: &[Item], change: &Change, seq: i64) -> Result<Vec<Pen
             let what = What::Set { count, selected, price: item.add_price, added: item.added };
             one(sku, what, "")
         }
-        // Also where it cannot be seen: it may wait in Redis for the database.
+        // Also if the item is not visible: it may wait in Redis for the database.
         Change::Remove { sku } => one(sku, What::Drop, ""),
         Change::Take { ref items } => (seq..)
             .zip(items)
@@ -180,7 +179,7 @@ mod tests {
         assert_eq!(more.iter().find(|item| item.sku == 99).expect("there").count, 2);
     }
 
-    /// More may be there when a change is carried out than could be seen when it was accepted.
+    /// A cart may hold more on execution than was visible when the change was accepted.
     #[test]
     fn limits_hold_also_for_what_was_accepted_before() {
         let pending = accept(&[], &add(1, 999), 5).expect("an empty cart");

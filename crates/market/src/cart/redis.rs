@@ -1,8 +1,8 @@
-//! Carts in Redis: one script for each change, over the keys of one user.
+//! Carts in Redis: one script per change, over the keys of one user.
 //!
-//! Each call carries a time, by the server's clock, after which it does nothing any more. So a caller
-//! that gave up and went to the database need not fear that its change is carried out later, when a
-//! server that was stuck wakes up.
+//! Each call carries a deadline by the server's clock, after which it has no effect. So a caller
+//! that gave up and went to the database can be sure that its change is not executed later, when a
+//! stalled server resumes.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ use super::{
 };
 use crate::keys::{self, CartKeys};
 
-/// How long a cart that nobody looks at stays in Redis; far longer than the database may be behind.
+/// Lifetime of an unused cart in Redis; far longer than the database may lag behind.
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Most changes of one group of users that may wait for the database.
+/// Maximum changes of one group of users that may wait for the database.
 const MAX_WAITING: u64 = 100_000;
-/// Changes that a cart which is loaded anew looks for its own among.
+/// Newest changes that a reloaded cart searches for its own.
 const RECENT_CHANGES: usize = 1_000;
 
 static CHANGE: Script =
@@ -35,23 +35,23 @@ static READ: Script =
 static MERGE: Script =
     Script::new(concat!(include_str!("script/shared.lua"), include_str!("script/merge.lua")));
 
-/// What Redis says.
+/// Reply of a cart script.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
     Done(T),
-    /// The cart has to be loaded first.
+    /// The cart must be loaded first.
     Absent,
     Refused(Refused),
 }
 
-/// A change on its way to the database.
+/// A state on its way to the database.
 #[derive(Debug, Clone)]
 pub(super) struct Noted {
     pub(super) user: u64,
     pub(super) item: Item,
-    /// What was pending up to this number is in it.
+    /// Pending changes up to this number are included.
     pub(super) replayed: i64,
-    /// What made it, if that has a name.
+    /// Name of the change that made it, if it has one.
     pub(super) name: Option<Name>,
 }
 
@@ -68,7 +68,7 @@ impl RedisCarts {
         Ok(RedisCarts { seawall: seawall.clone(), streams })
     }
 
-    /// The streams of changes, for the worker.
+    /// Returns the streams of changes, for the worker.
     pub(super) fn streams(&self) -> Vec<Stream<Noted>> {
         self.streams.clone()
     }
@@ -95,7 +95,7 @@ impl RedisCarts {
         }
     }
 
-    /// Carries out a change, and says what it noted for the database.
+    /// Executes a change. Returns the states appended for the database.
     pub(super) async fn change(&self, user: u64, change: &Change) -> Result<Answer<Vec<Noted>>> {
         let call = self.call(&CHANGE, user).arg(user).arg(MAX_WAITING);
         let or_nothing = |value: Option<u32>| value.map_or(String::new(), |it| it.to_string());
@@ -130,7 +130,7 @@ impl RedisCarts {
             .ok_or_else(|| Error::Unexpected("a change of a cart is not one".into()))
     }
 
-    /// A cart, the newest item first.
+    /// Returns a cart, the newest item first.
     pub(super) async fn read(&self, user: u64) -> Result<Answer<Vec<Item>>> {
         let words = match self.run(&self.call(&READ, user)).await? {
             Answer::Done(words) => words,
@@ -143,8 +143,8 @@ impl RedisCarts {
             .ok_or_else(|| Error::Unexpected("an item of a cart is not one".into()))
     }
 
-    /// Brings in what the database has: rows, where they are newer, and names with their times; and
-    /// carries out what is pending there.
+    /// Merges rows of the database where they are newer, adds names with their times, and executes
+    /// pending changes.
     pub(super) async fn merge(
         &self,
         user: u64,
@@ -175,7 +175,7 @@ impl RedisCarts {
     }
 }
 
-/// SKU, count, selected, price, added, version and replayed.
+/// Parses SKU, count, selected, price, added, version and replayed.
 fn answered(user: u64, words: &[String], name: Option<&Name>) -> Option<Noted> {
     let [sku, count, selected, price, added, version, replayed] = words else { return None };
     let item = Item {
@@ -189,7 +189,7 @@ fn answered(user: u64, words: &[String], name: Option<&Name>) -> Option<Noted> {
     Some(Noted { user, item, replayed: replayed.parse().ok()?, name: name.cloned() })
 }
 
-/// SKU, count, and "selected price added version".
+/// Parses SKU, count, and "selected price added version".
 fn item(words: &[String]) -> Option<Item> {
     let [sku, count, detail] = words else { return None };
     let mut detail = detail.split(' ');
@@ -221,7 +221,7 @@ fn noted(fields: &Fields) -> Result<Noted, String> {
             added: number("added")?,
             version: number("version")?,
         },
-        // Notes of older releases do not say.
+        // Entries of older releases lack this field.
         replayed: if fields.get("replayed").is_some() { number("replayed")? } else { 0 },
         name: name.and_then(Name::parse),
     })

@@ -1,9 +1,9 @@
-//! Carts in the database: the states that Redis has noted, as the worker writes them behind.
+//! Carts in the database: the states that Redis appended, as the worker writes them behind.
 //!
-//! An item's row is only ever replaced by a newer version, and rows are Redis' states alone: what is
-//! changed here while Redis is away stands beside them ([`aside`](super::aside)) until a state is written
-//! that has it, and goes in that very transaction. So rows and what is pending, read at one moment, are
-//! the cart, with nothing missing and nothing twice.
+//! An item's row is only replaced by a newer version, and rows contain states from Redis only.
+//! Changes made here while Redis is away are stored beside the rows ([`aside`](super::aside)) until
+//! a state that includes them is written, and are deleted in that same transaction. So rows and
+//! pending changes, read at one moment, are the cart, with nothing missing and nothing twice.
 
 use sqlx::{AnyConnection, Row as _, any::AnyRow};
 
@@ -19,14 +19,14 @@ use crate::{
     submissions::{IdempotencyKey, Kind, Submission, note},
 };
 
-/// All that the database has of a cart, at one moment.
+/// All data of a cart in the database, read at one moment.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Removals included.
+    /// Rows, removals included.
     pub(super) rows: Vec<Item>,
-    /// What the rows do not have yet, in order.
+    /// Changes that the rows do not include yet, in order.
     pub(super) pending: Vec<Pending>,
-    /// The newest number of a pending change that was given out, or 0.
+    /// The latest number assigned to a pending change, or 0.
     pub(super) last: i64,
 }
 
@@ -51,7 +51,7 @@ async fn rows(connection: &mut AnyConnection, user: u64) -> Result<Vec<Item>> {
     rows.iter().map(item).collect()
 }
 
-/// What there is of a user's cart, in a transaction of the caller.
+/// Reads all data of a user's cart in the caller's transaction.
 pub(super) async fn kept_in(connection: &mut AnyConnection, user: u64) -> Result<Kept> {
     let rows = rows(&mut *connection, user).await?;
     let pending = aside::pending(&mut *connection, user).await?;
@@ -59,7 +59,7 @@ pub(super) async fn kept_in(connection: &mut AnyConnection, user: u64) -> Result
     Ok(Kept { rows, pending, last })
 }
 
-/// The same at one moment of its own.
+/// Reads all data of a user's cart in its own snapshot.
 pub(super) async fn kept(db: &Db, user: u64) -> Result<Kept> {
     let mut snapshot = db.snapshot().await?;
     let kept = kept_in(&mut snapshot, user).await?;
@@ -67,7 +67,7 @@ pub(super) async fn kept(db: &Db, user: u64) -> Result<Kept> {
     Ok(kept)
 }
 
-/// What is in a cart, the newest item first.
+/// Returns the items of a cart, the newest first.
 pub(super) async fn items(db: &Db, user: u64) -> Result<Vec<Item>> {
     let Kept { rows, pending, .. } = kept(db, user).await?;
     let mut items = with_pending(rows, &pending);
@@ -75,8 +75,8 @@ pub(super) async fn items(db: &Db, user: u64) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// Writes states of items where they are newer than what is there, and the names of what made them;
-/// what was pending and is in them goes. Any number of times has the effect of one, in any order.
+/// Writes states that are newer than the rows, and the names of the changes that made them, and
+/// deletes pending changes that they include. Idempotent, in any order.
 pub(super) async fn write(
     db: &Db,
     states: &[Noted],
@@ -87,9 +87,9 @@ pub(super) async fn write(
         return Ok(());
     }
     let mut tx = db.write().await?;
-    // In the order of a change during an outage, so that the two do not wait for each other.
+    // In the same lock order as a change during an outage, so that the two cannot deadlock.
     for (user, key) in names.iter().filter_map(|(user, name)| Some((*user, name.given()?))) {
-        // Noted before is as good.
+        // A name that is already stored is fine.
         let _ = note(tx.query(), submission(user, Some(key)), 0, now).await?;
     }
     for state in states {
@@ -99,12 +99,12 @@ pub(super) async fn write(
     tx.commit().await
 }
 
-/// What a client calls units that it adds.
+/// Returns the submission of an addition.
 pub(super) fn submission(user: u64, key: Option<&IdempotencyKey>) -> Submission<'_> {
     Submission { user, kind: Kind::Cart, key }
 }
 
-/// Writes an item's state unless there is a newer one.
+/// Writes an item's state unless the row is newer.
 async fn put(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -> Result<()> {
     if replace(connection, user, item, now).await? {
         return Ok(());
@@ -124,13 +124,13 @@ async fn put(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -
     .execute(&mut *connection)
     .await;
     match inserted {
-        // There is a row. It is newer, or it is an older one that another writer made just now.
+        // A row exists. It is newer, or another writer has just inserted an older one.
         Err(error) if is_taken(&error) => replace(connection, user, item, now).await.map(drop),
         inserted => Ok(inserted.map(drop)?),
     }
 }
 
-/// Puts a state in the place of an older one; false when there is none.
+/// Replaces an older state. Returns `false` if there is none.
 async fn replace(connection: &mut AnyConnection, user: u64, item: &Item, now: i64) -> Result<bool> {
     let updated = sqlx::query(
         "UPDATE cart SET count = ?, selected = ?, add_price = ?, version = ?, create_time = ?, \
@@ -150,7 +150,7 @@ async fn replace(connection: &mut AnyConnection, user: u64, item: &Item, now: i6
     Ok(updated.rows_affected() > 0)
 }
 
-/// Takes out removals from before a time, and who has had nothing pending since.
+/// Deletes removals from before a time, and outage rows of users without pending changes since.
 pub(super) async fn purge(db: &Db, before: i64) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query("DELETE FROM cart WHERE count = 0 AND update_time < ?")

@@ -1,4 +1,4 @@
-//! Routes of sign-ins.
+//! Routes for sign-ins.
 
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
@@ -22,14 +22,16 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct SignView {
-    /// Today, where the market does its business.
+    /// Current day in the business zone.
     #[schema(example = "2026-11-16")]
     date: String,
-    /// Whether it was signed before.
+    /// Whether today was already signed.
     already: bool,
 }
 
-/// Sign in for today; repeating it changes nothing.
+/// Sign in for today.
+///
+/// Repeating the request changes nothing.
 #[utoipa::path(post, path = "/user/sign", tag = "checkins", security(("token" = [])),
     responses((status = 200, body = Envelope<SignView>)))]
 async fn sign(State(app): State<Shared>, user: SignedIn) -> Answer<SignView> {
@@ -37,7 +39,9 @@ async fn sign(State(app): State<Shared>, user: SignedIn) -> Answer<SignView> {
     Ok(SignView { date: day.dashed(), already: signed == Signed::Already }.into())
 }
 
-/// How many days in a row are signed, up to today, or up to yesterday if today is not signed yet.
+/// Return the number of consecutive signed days.
+///
+/// Counts up to today, or up to yesterday if today is not signed yet.
 #[utoipa::path(get, path = "/user/sign/count", tag = "checkins", security(("token" = [])),
     responses((status = 200, body = Envelope<u32>)))]
 async fn count(State(app): State<Shared>, user: SignedIn) -> Answer<u32> {
@@ -47,7 +51,7 @@ async fn count(State(app): State<Shared>, user: SignedIn) -> Answer<u32> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct MonthParam {
-    /// The month, such as `2026-11`; this one when it is left out.
+    /// Month, such as `2026-11`. Default: the current month.
     #[param(example = "2026-11")]
     month: Option<String>,
 }
@@ -57,11 +61,12 @@ struct MonthParam {
 struct MonthView {
     #[schema(example = "2026-11")]
     month: String,
-    /// The signed days of the month.
+    /// Signed days of the month.
     days: Vec<u8>,
-    /// How many days of the month have begun.
+    /// Number of days of the month that have begun.
     elapsed: u8,
-    /// Those days as a number, the 1st in front: signed on 1, 2 and 4 of 4 days is 0b1101, 13.
+    /// These days as a binary number, the 1st as the highest bit: signed on 1, 2 and 4 of 4 days is
+    /// 0b1101, 13.
     bits: u32,
 }
 
@@ -82,7 +87,7 @@ impl MonthView {
     }
 }
 
-/// The signed days of a month.
+/// Return the signed days of a month.
 #[utoipa::path(get, path = "/user/sign", tag = "checkins", security(("token" = [])),
     params(MonthParam), responses((status = 200, body = Envelope<MonthView>)))]
 async fn read(

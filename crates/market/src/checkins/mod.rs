@@ -1,14 +1,15 @@
-//! Sign-ins: once a day, a calendar, and how many days in a row.
+//! Sign-ins: once a day, with a calendar and a count of consecutive days.
 //!
-//! The table `sign` is the record, the bitmaps in Redis are its copy: signing in doubts the copy,
-//! writes the row, and sets the bit. Whatever is lost on the way (a reply, the process, all of Redis)
-//! either leaves no row, and the user is told to try again, or a row that the next reader copies.
-//! Trying again is harmless: the primary key makes a day count once.
+//! The table `sign` is the record and the bitmaps in Redis are its copy. Signing in marks the copy
+//! as doubtful, writes the row, and sets the bit. Whatever is lost on the way (a reply, the
+//! process, all of Redis), either there is no row and the user is told to try again, or there is a
+//! row that the next reader copies. Trying again is harmless: the primary key makes a day count
+//! once.
 //!
-//! When Redis is away, reading goes on from the table. Signing in does not: a row behind the back of
-//! bitmaps that are believed would be missed.
+//! When Redis is away, reads use the table. Signing in fails, because readers that trust the
+//! bitmaps would miss a row written without them.
 //!
-//! A day is one of the business zone, by Redis' clock.
+//! A day is a day of the business zone, by the Redis server's clock.
 
 pub(crate) mod http;
 mod store;
@@ -19,20 +20,20 @@ use seawall::social::{Calendar, Day, Month, SignIns, SignInsOf};
 
 use crate::{app::Context, db::Db, error::Result, keys};
 
-/// The longest streak that is counted from the table: a hundred years.
+/// Longest streak counted from the table: a hundred years.
 const LONGEST_DAYS: usize = 36_525;
 
-/// What signing in came to.
+/// Outcome of [`Checkins::sign`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Signed {
-    /// By this call.
+    /// Signed by this call.
     Now,
-    /// Earlier today.
+    /// Already signed today.
     Already,
 }
 
-/// Sign-ins of everybody.
+/// Sign-ins of all users.
 #[derive(Debug)]
 pub struct Checkins {
     context: Context,
@@ -44,10 +45,11 @@ impl Checkins {
         Checkins { bitmaps: context.seawall.sign_ins(keys::SIGN_INS), context: context.clone() }
     }
 
-    /// Signs a user in today.
+    /// Signs a user in for today.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable): it may have been done, and can be repeated.
+    /// [`Error::Unavailable`](crate::Error::Unavailable): it may have succeeded, and can be
+    /// repeated.
     pub async fn sign(&self, user: u64) -> Result<(Day, Signed)> {
         let today = self.context.today();
         let copy = self.bitmaps.of(&user)?;
@@ -59,10 +61,11 @@ impl Checkins {
         Ok((today, if signed { Signed::Now } else { Signed::Already }))
     }
 
-    /// How many days in a row up to today, or up to yesterday if today is not signed yet.
+    /// Returns the number of consecutive days up to today, or up to yesterday if today is not
+    /// signed yet.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) when neither store answers.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if neither store answers.
     pub async fn streak(&self, user: u64) -> Result<u32> {
         let today = self.context.today();
         let counted = async {
@@ -80,7 +83,7 @@ impl Checkins {
         }
     }
 
-    /// The days of a month.
+    /// Returns the signed days of a month.
     ///
     /// # Errors
     /// As [`Checkins::streak`].
@@ -101,7 +104,7 @@ impl Checkins {
         }
     }
 
-    /// A user's bitmaps, which hold everything that the table does.
+    /// Returns a user's bitmaps, brought up to date with the table.
     async fn followed(&self, user: u64) -> seawall::Result<SignInsOf> {
         let copy = self.bitmaps.of(&user)?;
         copy.follow(|| store::days(self.db(), user)).await?;

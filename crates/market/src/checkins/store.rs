@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Adds a day; false when it is there already.
+/// Inserts a day. Returns `false` if it exists already.
 pub(super) async fn insert(db: &Db, user: u64, day: Day, now: i64) -> Result<bool> {
     let mut tx = db.write().await?;
     let inserted = sqlx::query(
@@ -28,7 +28,7 @@ pub(super) async fn insert(db: &Db, user: u64, day: Day, now: i64) -> Result<boo
     }
 }
 
-/// Every day of a user.
+/// Returns every signed day of a user.
 pub(super) async fn days(db: &Db, user: u64) -> Result<Vec<Day>> {
     let rows = sqlx::query("SELECT date FROM sign WHERE user_id = ?")
         .bind(id(user))

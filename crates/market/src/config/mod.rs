@@ -1,6 +1,6 @@
 //! Settings of the service.
 //!
-//! [`Sources`] puts them together from the command line, the environment and a file.
+//! [`Sources`] reads them from the command line, the environment and a file.
 
 mod sources;
 mod stores;
@@ -23,69 +23,70 @@ pub use self::{
 };
 use crate::{accounts::Phone, big_keys};
 
-/// How login codes reach people.
+/// Delivery of login codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sms {
     /// Written to the log.
     Log,
-    /// Written to the log, returned to whoever asked, shown on the page.
+    /// Written to the log, and returned in the response so that the page can show them.
     Echo,
 }
 
-/// How the log is written.
+/// Log format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Everything the service has to know.
+/// All settings of the service.
 #[derive(Clone)]
 pub struct Config {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
     /// URL of Redis.
     pub redis: String,
-    /// Its password, when it is not in the environment.
+    /// Redis password, if it is not in the environment.
     pub redis_password: Option<String>,
     /// The database.
     pub database: Database,
-    /// Folder of everything that is kept.
+    /// Data folder.
     pub data: PathBuf,
-    /// How login codes reach people.
+    /// Delivery of login codes.
     pub sms: Sms,
-    /// Whether an empty database is filled with the demo town.
+    /// Whether an empty database is filled with demo data.
     pub demo: bool,
-    /// The business zone: offsets of times, borders of days.
+    /// Business time zone: offsets of times, boundaries of days.
     pub zone: TimeZone,
-    /// Login codes that one address may ask for in an hour.
+    /// Maximum login codes per client address in an hour.
     pub code_ip_hourly: u32,
-    /// The phone whose owner is an admin, besides those that the database calls so.
+    /// Phone whose owner is an admin, in addition to admins in the database.
     pub admin_phone: Option<Phone>,
-    /// When an order that nobody paid for gives its stock back.
+    /// Time after which an unpaid order is cancelled and its stock returned.
     pub unpaid_after: Duration,
-    /// Orders of flash sales that this process writes into the database in a second at most.
+    /// Maximum flash-sale orders a second that this process writes to the database.
     pub orders_per_second: u32,
-    /// How shops are cached.
+    /// Cache mode of shops.
     pub shop_cache: Mode,
-    /// From so many fans on, notes are pulled by readers instead of pushed to them.
+    /// Number of followers from which readers pull an author's notes instead of having them pushed.
     pub feed_pull_fans: u64,
-    /// Over how many shards the stock of a SKU is spread.
+    /// Number of shards for the stock of a SKU.
     pub stock_shards: u16,
-    /// Proxies whose word about a client's address is believed.
+    /// Proxies whose client-address headers are trusted.
     pub trusted_proxies: Vec<IpAddr>,
-    /// The nightly survey of big keys.
+    /// Nightly survey of big keys.
     pub big_keys: big_keys::Settings,
-    /// How the log is written.
+    /// Log format.
     pub log_format: LogFormat,
-    /// Least important lines of the log.
+    /// Minimum log level.
     pub log: tracing::Level,
 }
 
 impl Config {
-    /// Until when an order of that time waits for its payment; milliseconds since the epoch.
+    /// Returns the payment deadline of an order created at this time, in milliseconds since the
+    /// epoch.
     pub(crate) fn paid_before(&self, create_time: i64) -> i64 {
         let waits = i64::try_from(self.unpaid_after.as_millis()).unwrap_or(i64::MAX);
         create_time.saturating_add(waits)

@@ -1,11 +1,11 @@
-//! Where settings come from, and how they are put together.
+//! Sources of settings, and how they are combined.
 //!
 //! One list of names serves the command line, the environment and the TOML file: `listen` is
-//! `--listen`, `SEAWALL_LISTEN` and `listen = …`. Flags win over the environment, that over the
-//! file. Nothing is guessed: a name that is unknown or a value that is not allowed ends the program
-//! with a sentence that names setting, value and what is allowed.
+//! `--listen`, `SEAWALL_LISTEN` and `listen = …`. Flags override the environment, which overrides
+//! the file. Nothing is guessed: an unknown name or an invalid value ends the program with a
+//! message that names the setting, its value and what is allowed.
 //!
-//! Invariant: no message from here carries a password.
+//! Invariant: no message from here contains a password.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use seawall::cache::Mode;
 use super::{Config, LogFormat, Sms};
 use crate::{accounts::Phone, big_keys};
 
-/// Names that the list has, with what they take.
+/// Known setting names, with their allowed values.
 const SETTINGS: [(&str, &str); 22] = [
     ("listen", "an address with a port, such as 127.0.0.1:8080"),
     (
@@ -64,7 +64,7 @@ const SETTINGS: [(&str, &str); 22] = [
     ("log-format", "text or json"),
 ];
 
-/// Beginnings of variables that are read elsewhere: by the toolkit, the command line, the tests.
+/// Prefixes of variables that other code reads: the toolkit, the command line, the tests.
 const OTHER_VARIABLES: [&str; 5] = [
     "SEAWALL_REDIS_PASSWORD",
     DATABASE_PASSWORD,
@@ -72,12 +72,13 @@ const OTHER_VARIABLES: [&str; 5] = [
     "SEAWALL_NO_DEMO",
     "SEAWALL_TEST_",
 ];
-/// The flag `--no-demo` says the opposite of the setting; so do a variable and a line called as it is.
+/// The flag `--no-demo` is the inverse of the setting `demo`; a variable and a line of the same
+/// name are accepted too.
 const NO_DEMO: &str = "no-demo";
-/// The variable with the database's password.
+/// Environment variable with the database password.
 const DATABASE_PASSWORD: &str = "SEAWALL_DATABASE_PASSWORD";
 
-/// Where a value came from; decides how it is named and whether it may hold a password.
+/// Source of a value; determines how messages name it and whether it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     File(PathBuf),
@@ -95,7 +96,7 @@ impl Source {
     }
 }
 
-/// A setting and its value, where one is called by its opposite.
+/// Translates an inverted setting to its positive name and value.
 fn affirmed(name: String, value: String) -> (String, String) {
     if name != NO_DEMO {
         return (name, value);
@@ -108,12 +109,12 @@ fn affirmed(name: String, value: String) -> (String, String) {
     ("demo".to_owned(), value)
 }
 
-/// The environment variable of a setting.
+/// Returns the environment variable of a setting.
 fn variable(setting: &str) -> String {
     format!("SEAWALL_{}", setting.replace('-', "_").to_uppercase())
 }
 
-/// Values by name, each with where it came from; later sources win.
+/// Values by name with their sources; later sources override earlier ones.
 #[derive(Default)]
 pub struct Sources {
     values: BTreeMap<&'static str, (String, Source)>,
@@ -128,16 +129,16 @@ impl std::fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// Nothing set: the defaults.
+    /// Creates an empty set: all defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a TOML file: one `name = value` a line.
+    /// Adds a TOML file with one `name = value` per line.
     ///
     /// # Errors
-    /// A sentence, when it cannot be read or a name is unknown.
+    /// A message if the file cannot be read or a name is unknown.
     pub fn file(mut self, path: &Path) -> Result<Self, String> {
         let fail = |what: String| format!("the configuration file {}: {what}", path.display());
         let text = fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
@@ -159,8 +160,9 @@ impl Sources {
         Ok(self)
     }
 
-    /// Adds the variables `SEAWALL_…` among these. One that is no setting may be meant for another
-    /// program, so it is only noted.
+    /// Adds the `SEAWALL_…` variables.
+    ///
+    /// An unknown one may be meant for another program, so it is only recorded.
     #[must_use]
     pub fn environment(mut self, variables: impl Iterator<Item = (String, String)>) -> Self {
         let variables: BTreeMap<_, _> = variables.collect();
@@ -183,16 +185,16 @@ impl Sources {
         self
     }
 
-    /// What may be a mistake, though it is no error.
+    /// Returns possible mistakes that are not errors.
     #[must_use]
     pub fn oddities(&self) -> &[String] {
         &self.oddities
     }
 
-    /// Adds a flag of the command line.
+    /// Adds a command-line flag.
     ///
     /// # Errors
-    /// A sentence, when the name is unknown.
+    /// A message if the name is unknown.
     pub fn flag(mut self, name: &str, value: &str) -> Result<Self, String> {
         let known = known(name)
             .ok_or_else(|| format!("--{name} is not a setting; there are {}", names()))?;
@@ -200,10 +202,10 @@ impl Sources {
         Ok(self)
     }
 
-    /// Puts everything together.
+    /// Builds the configuration.
     ///
     /// # Errors
-    /// A sentence that names setting, value and what is allowed.
+    /// A message that names the setting, its value and what is allowed.
     pub fn config(&self) -> Result<Config, String> {
         let data = PathBuf::from(self.text("data").unwrap_or("./seawall-data"));
         if data.as_os_str().is_empty() {
@@ -211,7 +213,8 @@ impl Sources {
         }
         let redis = self.redis(&data)?;
         let database = self.database(&data)?;
-        // A login code in an answer is for trying out; with a real store it has to be asked for.
+        // Login codes in responses are for trials; with an external store they must be requested
+        // explicitly.
         let tried_out =
             redis.starts_with("embedded:") && matches!(database, super::Database::Sqlite(_));
         let sms = match self.text("sms") {
@@ -291,7 +294,7 @@ impl Sources {
         }
         settings.rate = self.ranged("big-keys-rate", 1..=1_000_000, settings.rate)?;
         if let Some(url) = self.text("big-keys-hook") {
-            // The path of a hook is often its password: the value is not repeated.
+            // The path of a hook is often a secret: the message does not repeat the value.
             let hook = big_keys::Hook::parse(url)
                 .ok_or_else(|| self.refuse("big-keys-hook", "").replace(url, "what it is set to"));
             settings.hook = Some(hook?);
@@ -307,7 +310,7 @@ impl Sources {
         self.values.get(name).map(|(value, _)| value.as_str())
     }
 
-    /// A whole number within bounds, or this one when it is not set.
+    /// Returns a whole number within a range, or the default if it is not set.
     fn ranged<T>(
         &self,
         name: &'static str,
@@ -329,7 +332,7 @@ impl Sources {
         text.parse().map(Some).map_err(|_| self.refuse(name, ""))
     }
 
-    /// The sentence for a value that is not allowed.
+    /// Returns the message for an invalid value.
     pub(super) fn refuse(&self, name: &'static str, why: &str) -> String {
         let allowed =
             SETTINGS.iter().find(|(known, _)| *known == name).map_or("", |(_, takes)| takes);

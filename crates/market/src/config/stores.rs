@@ -1,4 +1,4 @@
-//! Where the stores are, and their passwords: from the environment or a file that only its owner
+//! Locations of the stores, and their passwords: from the environment or a file that only its owner
 //! can read, never from the command line.
 
 use std::{
@@ -9,12 +9,12 @@ use std::{
 
 use super::sources::{Source, Sources};
 
-/// Where the database is.
+/// Location of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Database {
-    /// A file.
+    /// A SQLite file.
     Sqlite(PathBuf),
-    /// A server of MySQL or MariaDB: `mysql://USER:PASSWORD@HOST:PORT/NAME`.
+    /// A MySQL or MariaDB server: `mysql://USER:PASSWORD@HOST:PORT/NAME`.
     Mysql(Secret),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Database {
     }
 }
 
-/// Text that no log shows.
+/// Text that is never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -71,7 +71,7 @@ impl Sources {
         }
         self.refuse_open_password("database", url)?;
         let rest = url.strip_prefix("mysql://").or_else(|| url.strip_prefix("mariadb://"));
-        // The value may hold a password: what is wrong is said without it.
+        // The value may contain a password: the message omits it.
         let refuse = |why| self.refuse("database", why).replace(url, &without_password(url));
         let rest = rest.ok_or_else(|| refuse(""))?;
         let (authority, name) = rest.split_once('/').ok_or_else(|| refuse("a name is missing"))?;
@@ -102,7 +102,7 @@ impl Sources {
         }
     }
 
-    /// The first line of a file that only its owner can read.
+    /// Returns the first line of a file that only its owner can read.
     pub(super) fn password_file(&self, setting: &'static str) -> Result<Option<String>, String> {
         let Some((path, source)) = self.given(setting) else { return Ok(None) };
         let fail = |what: &str| format!("{} {path}: {what}", source.name(setting));
@@ -116,7 +116,7 @@ impl Sources {
         }
     }
 
-    /// A password in a URL must not be where other users of this machine can read it.
+    /// Refuses a password in a URL if other users of this machine could read it.
     fn refuse_open_password(&self, setting: &'static str, url: &str) -> Result<(), String> {
         let Some((_, source)) = self.given(setting) else { return Ok(()) };
         let has_password = login(url).is_some_and(|login| login.contains(':'));
@@ -144,7 +144,7 @@ fn login(url: &str) -> Option<&str> {
     rest.split('/').next()?.rsplit_once('@').map(|(login, _)| login)
 }
 
-/// A URL as it may be shown.
+/// Returns a URL without its password.
 fn without_password(url: &str) -> String {
     let Some((user, password)) = login(url).and_then(|login| login.split_once(':')) else {
         return url.to_owned();
@@ -152,7 +152,7 @@ fn without_password(url: &str) -> String {
     url.replacen(&format!("{user}:{password}@"), &format!("{user}@"), 1)
 }
 
-/// Everything but letters and digits escaped: safe in every part of a URL.
+/// Escapes everything except letters and digits: safe in every part of a URL.
 fn percent_encode(text: &str) -> String {
     let escape = |byte: u8| match byte {
         _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),

@@ -1,4 +1,4 @@
-//! Settings that are right, and sentences about those that are not.
+//! Valid settings, and messages for invalid ones.
 
 use std::fs;
 

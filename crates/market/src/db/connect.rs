@@ -1,17 +1,19 @@
-//! Connections from the pool, behind a breaker.
+//! Connections from the pool, behind a circuit breaker.
 //!
-//! A pool that cannot connect lets every query wait for its whole limit, and a request makes several
-//! of them in a row. After two such failures the breaker refuses at once; about once a second whoever
-//! comes sends out a probe, a task of its own that asks the pool for a connection, and is refused like
-//! the others: nobody waits for a server that is likely gone. The first probe that succeeds closes it.
+//! If the pool cannot connect, every query waits for the pool's full time limit, and a request
+//! makes several queries in a row. After two such failures the breaker refuses at once. About once
+//! a second a call starts a probe: a separate task that asks the pool for a connection. The call
+//! itself is refused like the others, so no caller waits for a server that is probably gone. The
+//! first successful probe closes the breaker.
 //!
-//! Only failures to connect count. A pool that answers "timed out" may as well be busy, so what counts
-//! is a wait during which a place in the pool was free the whole time and yet nobody got a connection:
-//! at its beginning fewer connections were in use than there may be, and none was handed out since.
-//! What a server answers, be it an error, shows that it is there. SQLite has no server, and no breaker.
+//! Only failures to connect count. A pool that reports "timed out" may just be busy. So a time-out
+//! counts only if a slot in the pool was free during the whole wait and still no caller got a
+//! connection: fewer connections than the maximum were in use at its start, and none was handed out
+//! since. Any answer of a server, even an error, shows that it is there. SQLite has no server, and
+//! no breaker.
 //!
-//! Deliberately absent: a limit for queries under way. A server that hangs keeps those; everyone after
-//! them meets the breaker, since connections are tried before they are handed out.
+//! Deliberately absent: a limit for queries in progress. A hanging server keeps those; later
+//! queries meet the breaker, because connections are tested before they are handed out.
 
 use std::{
     io,
@@ -41,7 +43,7 @@ const FAILURES: usize = 2;
 const WINDOW: Duration = Duration::from_secs(30);
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// The pool and what is known about the server behind it.
+/// The pool and the state of the server behind it.
 #[derive(Debug)]
 pub(super) struct Connections {
     pool: AnyPool,
@@ -50,14 +52,14 @@ pub(super) struct Connections {
     uses: Arc<Uses>,
 }
 
-/// Connections that are in use, and how many ever were.
+/// Counts connections in use, and connections handed out so far.
 #[derive(Debug, Default)]
 struct Uses {
     now: AtomicUsize,
     ever: AtomicU64,
 }
 
-/// A connection in use, for as long as it lives.
+/// Counts a connection as in use while it lives.
 #[derive(Debug)]
 pub(super) struct InUse(Arc<Uses>);
 
@@ -83,18 +85,18 @@ impl Connections {
         &self.pool
     }
 
-    /// Fails while the server is known to be away; for those who queue for something else first.
+    /// Fails while the server is known to be away; for callers that first wait for something else.
     pub(super) fn check(&self) -> Result<(), sqlx::Error> {
-        // A probe is let out by `get`, so whoever is due for one passes here.
+        // `get` sends probes, so a caller that is due for a probe passes here.
         self.breaker.check().map_err(away)
     }
 
-    /// A connection, within the pool's limit; at once an error while the server is away.
+    /// Returns a connection within the pool's time limit; fails at once while the server is away.
     pub(super) async fn get(self: &Arc<Self>) -> Result<(PoolConnection<Any>, InUse), sqlx::Error> {
         let permit = self.breaker.enter().map_err(away)?;
         if permit.is_probe() {
             let this = Arc::clone(self);
-            // Ends with the pool's limit.
+            // Ends with the pool's time limit.
             tokio::spawn(async move {
                 let (probed, outcome) = this.attempt().await;
                 drop(probed);
@@ -134,14 +136,14 @@ fn away(open: Open) -> sqlx::Error {
     io::Error::new(io::ErrorKind::NotConnected, open).into()
 }
 
-/// Runs single statements, each on a connection of its own.
+/// Runs single statements, each on its own connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a>(pub(super) &'a Db);
 
 impl<'c> Executor<'c> for Reader<'_> {
     type Database = Any;
 
-    /// All at once: nobody here reads rows one by one.
+    /// Fetches all rows at once: no caller reads rows one by one.
     fn fetch_many<'e, 'q: 'e, E>(
         self,
         query: E,
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
     use crate::config::{Database, Secret};
 
-    /// How long a server may take to be found again.
+    /// Maximum time for a server to be found again.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     async fn db_on(server: &MariaDb) -> Db {
@@ -218,7 +220,7 @@ mod tests {
         one(&db).await.expect("it answers");
         server.kill().expect("it ends");
         let breaker = &db.connections.breaker;
-        // Those who were first wait for as long as the pool lets them, together.
+        // The first callers wait for the pool's time limit, concurrently.
         for failed in join_all((0..FAILURES).map(|_| one(&db))).await {
             failed.expect_err("it is gone");
         }

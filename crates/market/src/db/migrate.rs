@@ -1,12 +1,12 @@
-//! The schema, brought up at start: numbered files, each statement once.
+//! Schema migration at start: numbered files, each statement executed once.
 //!
-//! MySQL ends a transaction at every change of the schema, so a file cannot be applied as a whole.
-//! Each statement is therefore noted by itself in the table `migration`, after it was carried out.
-//! One that was carried out and not noted, because the process ended in between, says on the next
-//! start that what it makes is there already, and that is taken for its success.
+//! MySQL commits at every schema change, so a file cannot be applied as one transaction. Each
+//! statement is therefore recorded in the table `migration` after it was executed. If the process
+//! ended between execution and record, the statement reports at the next start that its object
+//! already exists, which counts as success.
 //!
-//! A file that was released is never changed, only followed by another: what is noted is told by its
-//! number. Whoever calls sees to it that one process of a fleet does this at a time.
+//! A released file is never changed, only followed by another one: recorded statements are
+//! identified by number. The caller must ensure that one process of a fleet does this at a time.
 
 use std::time::{Duration, Instant};
 
@@ -36,31 +36,31 @@ const FILES: [(i64, &str); 18] = [
     (17, include_str!("../../migrations/17-debts.sql")),
     (18, include_str!("../../migrations/18-cart-pending.sql")),
 ];
-/// The one table that `seawall keys big --log` needs.
+/// The only table that `seawall keys big --log` needs.
 const BIG_KEYS: &str = include_str!("../../migrations/10-big-keys.sql");
 
-/// What MySQL's tables add: every character there is, and texts differ when their characters do. What a
-/// server or a database has for a default is left to chance, and would take two receipts that differ
-/// in a capital letter for one.
+/// Suffix for MySQL tables: all Unicode characters, compared byte by byte. The defaults of a server
+/// or database are arbitrary, and could treat two receipts that differ in upper and lower case as
+/// equal.
 const MYSQL_TEXT: &str = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
-/// In SQLite a table lies by its rowid, and only a key of this very type is it; any other key is a
-/// second tree to be written.
+/// SQLite stores a table by rowid, and only a key of exactly this type is the rowid; any other key
+/// adds a second tree to write.
 const SQLITE_KEY: (&str, &str) = ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY");
 
-/// How long a statement of the schema waits for a connection.
+/// Maximum wait of a schema statement for a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Names that one transaction fills in.
+/// Names filled in per transaction.
 const NAMES_AT_ONCE: i64 = 500;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (file BIGINT NOT NULL, \
      statement BIGINT NOT NULL, PRIMARY KEY (file, statement))";
 
 impl Db {
-    /// Brings the schema up; what is there already is left alone.
+    /// Migrates the schema; existing objects are left alone.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away, [`Error::Internal`] when a statement fails.
+    /// [`Error::Unavailable`] if the database is away, [`Error::Internal`] if a statement fails.
     pub async fn migrate(&self) -> Result<()> {
         sqlx::query(TABLE).execute(self.read()).await?;
         let rows = sqlx::query("SELECT file, statement FROM migration").fetch_all(self.read());
@@ -83,8 +83,8 @@ impl Db {
         self.fold_names().await
     }
 
-    /// Fills in what names are searched by, where whoever wrote them did not know of it yet. Here and
-    /// not in SQL, since each database folds letters in its own way, and SQLite only English ones.
+    /// Fills in `search_name` where an older version wrote a shop without it. Done here and not in
+    /// SQL, because each database folds case differently, and SQLite only for ASCII.
     async fn fold_names(&self) -> Result<()> {
         let mut last = -1_i64;
         loop {
@@ -95,13 +95,13 @@ impl Db {
             .bind(NAMES_AT_ONCE)
             .fetch_all(self.read())
             .await?;
-            // Ends with the table: each slice begins after the one before.
+            // Ends with the table: each batch begins after the previous one.
             let Some(newest) = rows.last() else { return Ok(()) };
             last = newest.try_get("id")?;
             let mut tx = self.write().await?;
             for row in &rows {
                 let name: String = row.try_get("name")?;
-                // One that was renamed meanwhile by somebody who does not fold waits for the next start.
+                // If an older version renames the shop meanwhile, the next start fills it in.
                 sqlx::query("UPDATE shop SET search_name = ? WHERE id = ? AND name = ?")
                     .bind(folded(&name))
                     .bind(row.try_get::<i64, _>("id")?)
@@ -113,7 +113,7 @@ impl Db {
         }
     }
 
-    /// Makes the table of big keys alone, in somebody else's database.
+    /// Creates only the table of big keys, in a database that is not the market's.
     pub(crate) async fn add_big_keys(&self) -> Result<()> {
         for statement in statements(BIG_KEYS) {
             self.apply(statement).await?;
@@ -131,7 +131,8 @@ impl Db {
         loop {
             match sqlx::query(AssertSqlSafe(text.clone())).execute(self.read()).await {
                 Err(sqlx::Error::Database(error)) if is_there(error.as_ref()) => return Ok(()),
-                // Nothing was sent. Nobody waits for an answer yet, so a slow start is better than none.
+                // Nothing was sent. No request waits yet, so a slow start is better than a failed
+                // one.
                 Err(sqlx::Error::PoolTimedOut) if Instant::now() < deadline => {}
                 result => return result.map(drop),
             }
@@ -143,7 +144,7 @@ fn statements(file: &'static str) -> impl Iterator<Item = &'static str> {
     file.split(";\n").map(without_comments).filter(|text| !text.is_empty())
 }
 
-/// Cuts the comment lines at the head of a statement.
+/// Strips comment lines at the beginning of a statement.
 fn without_comments(mut text: &'static str) -> &'static str {
     loop {
         text = text.trim_start();
@@ -154,9 +155,10 @@ fn without_comments(mut text: &'static str) -> &'static str {
     }
 }
 
-/// Whether a statement failed because what it makes exists.
+/// Returns `true` if a statement failed because its object already exists.
 fn is_there(error: &dyn sqlx::error::DatabaseError) -> bool {
-    // MySQL: 1061 is a duplicate name of an index, 1060 of a column; SQLite has only a sentence.
+    // MySQL: 1061 is a duplicate index name, 1060 a duplicate column name; SQLite only has a
+    // message.
     let message = error.message().to_ascii_lowercase();
     ["already exists", "duplicate key name", "duplicate column name"]
         .iter()
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Whatever the server's and the database's defaults are.
+    /// Independent of the server's and the database's defaults.
     #[tokio::test]
     async fn mysql_keeps_every_character_and_tells_capitals_apart() {
         let database = seawall_testkit::TestDatabase::create().expect("MariaDB answers");
@@ -207,7 +209,7 @@ mod tests {
         let database = Database::Sqlite(dir.path().join("market.db"));
         let db = Db::open(&database).await.expect("it opens");
         db.migrate().await.expect("the first time");
-        // As if the process had ended before the last statements were noted.
+        // As if the process had ended before the last statements were recorded.
         let forget = "DELETE FROM migration WHERE file >= 3";
         sqlx::query(forget).execute(db.read()).await.expect("forgotten");
         db.migrate().await.expect("the second time");

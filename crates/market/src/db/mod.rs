@@ -1,16 +1,16 @@
-//! The database: opening it, and how writers take turns.
+//! The database: how it is opened, and how writers take turns.
 //!
-//! One set of queries serves SQLite and MySQL or MariaDB: ids come from our generator, times are
-//! epoch milliseconds, placeholders are `?`, and nothing uses a dialect of its own. Unique keys and
-//! conditional updates decide; a violated key is caught, never asked about beforehand. A sum is
-//! written `CAST(SUM(…) AS SIGNED)`: MySQL would answer with a decimal, which the driver for any
-//! database does not know.
+//! One set of queries serves SQLite, MySQL and MariaDB: ids come from our generator, times are
+//! epoch milliseconds, placeholders are `?`, and no query uses a dialect. Unique keys and
+//! conditional updates decide; a key violation is caught, never checked for in advance. A sum is
+//! written `CAST(SUM(…) AS SIGNED)`, because MySQL would return a decimal, which sqlx's `Any`
+//! driver does not support.
 //!
-//! SQLite lets one connection write at a time. Writers therefore queue here, in order, instead of
-//! in SQLite's busy loop, whose sleeps are unfair. Invariant: a transaction holds a [`WriteTx`], and its
-//! first statement writes, so that it never has to upgrade a read lock. MySQL has as many turns as
-//! connections, and reads what is committed: two statements of one transaction may see different
-//! moments there unless [`Db::snapshot`] was asked for.
+//! SQLite allows one writing connection at a time. Writers therefore queue here, in order, instead
+//! of in SQLite's busy loop, whose sleeps are unfair. Invariant: a transaction holds a [`WriteTx`],
+//! and its first statement writes, so that it never has to upgrade a read lock. MySQL has as many
+//! turns as connections and uses READ COMMITTED: two statements of one transaction may see
+//! different states there, except in a [`Db::snapshot`].
 
 mod connect;
 mod migrate;
@@ -34,35 +34,36 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Connections at the same time: readers of SQLite, or anybody at MySQL.
+/// Maximum connections: readers of SQLite, or all users of MySQL.
 const CONNECTIONS: u32 = 16;
-/// How long a query may wait for a connection.
+/// Maximum wait of a query for a connection.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
-/// A connection that was not used for so long is closed.
+/// Idle time after which a connection is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long connections may take to close.
+/// Time limit for closing connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Every SQLite connection: readers beside one writer, a commit is on disk before it returns.
+/// Settings of SQLite connections: readers beside one writer; a commit is on disk before it
+/// returns.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON;";
 
-/// Every MySQL connection: strict about values, no gap locks, nobody waits long for a row.
+/// Settings of MySQL connections: strict values, no gap locks, short waits for row locks.
 const MYSQL_SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE', \
      SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = 5";
-/// The same for servers that know the older name of the isolation.
+/// Like [`MYSQL_SETTINGS`], for servers that use the older name of the isolation variable.
 const MARIADB_SETTINGS: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE', \
      SESSION tx_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = 5";
 
-/// Which database it is; only opening and waiting differ.
+/// Kind of database; only opening and waiting differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sqlite,
     Mysql,
 }
 
-/// The pool of connections; a cheap handle by reference.
+/// Connection pool of the database; shared by reference.
 #[derive(Debug)]
 pub struct Db {
     connections: Arc<Connections>,
@@ -70,7 +71,7 @@ pub struct Db {
     writers: Semaphore,
 }
 
-/// A transaction whose turn to write it is.
+/// A write transaction that has its turn.
 #[derive(Debug)]
 pub struct WriteTx<'a> {
     transaction: Transaction<'static, Any>,
@@ -78,7 +79,7 @@ pub struct WriteTx<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// A transaction that only reads, all of it at one moment.
+/// A read-only transaction that sees a single moment.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     transaction: Transaction<'static, Any>,
@@ -86,11 +87,12 @@ pub(crate) struct Snapshot {
 }
 
 impl Db {
-    /// Opens the database; a SQLite file is made when there is none. Its schema is brought up by
-    /// [`migrate`](Self::migrate).
+    /// Opens the database and creates a missing SQLite file.
+    ///
+    /// [`migrate`](Self::migrate) brings the schema up to date.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it cannot be opened.
+    /// [`Error::Unavailable`] if it cannot be opened.
     pub async fn open(database: &Database) -> Result<Self> {
         install_default_drivers();
         let (kind, url) = match database {
@@ -121,26 +123,27 @@ impl Db {
         Ok(Db { connections, kind, writers: Semaphore::new(turns) })
     }
 
-    /// For queries that only read.
+    /// Returns an executor for read-only queries.
     pub(crate) fn read(&self) -> Reader<'_> {
         Reader(self)
     }
 
-    /// A transaction that only reads, all of it at one moment.
+    /// Begins a read-only transaction that sees a single moment.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot> {
         let (mut connection, in_use) = self.connections.get().await?;
         if self.kind == Kind::Mysql {
-            // For the next transaction of this connection alone.
+            // Applies only to the next transaction of this connection.
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
         }
         let transaction = Transaction::begin(connection, None).await?;
         Ok(Snapshot { transaction, _in_use: in_use })
     }
 
-    /// Begins a transaction when it is this writer's tx.
+    /// Begins a transaction when it is this writer's turn.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when no connection is free in time, and at once while the server is away.
+    /// [`Error::Unavailable`] if no connection is free in time, and at once while the server is
+    /// away.
     pub(crate) async fn write(&self) -> Result<WriteTx<'_>> {
         self.connections.check()?;
         let permit = tokio::time::timeout(ACQUIRE_LIMIT, self.writers.acquire()).await;
@@ -152,17 +155,18 @@ impl Db {
         Ok(WriteTx { transaction, _in_use: in_use, _permit: permit })
     }
 
-    /// Whether it answers.
+    /// Checks that the database answers.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it does not.
+    /// [`Error::Unavailable`] if it does not.
     pub async fn ping(&self) -> Result<()> {
         sqlx::query("SELECT 1").execute(self.read()).await?;
         Ok(())
     }
 
-    /// Closes every connection, after what is under way. One whose query was cut off may never
-    /// answer again, so there is a limit.
+    /// Closes every connection after its current work.
+    ///
+    /// A connection whose query was cancelled may never answer again, so there is a time limit.
     pub async fn close(&self) {
         if tokio::time::timeout(CLOSE_LIMIT, self.connections.pool().close()).await.is_err() {
             tracing::warn!("some connections to the database did not close in time");
@@ -212,33 +216,34 @@ fn busy(cause: &str) -> Error {
     Error::Unavailable { what: "the database", cause: cause.to_owned() }
 }
 
-/// Whether a statement failed because of a unique or primary key.
+/// Returns `true` if a statement failed because of a unique or primary key.
 pub(crate) fn is_taken(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
 }
 
-/// Columns are signed; our ids have their highest bit clear, others match nothing.
+/// Converts an id to a signed column value. Our ids have their highest bit clear; any other id
+/// matches no row.
 pub(crate) fn id(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(-1)
 }
 
-/// An id from a column.
+/// Converts a column value to an id.
 pub(crate) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// A text as it is searched by, in small letters of every script: the same on every database, and letter
-/// by letter, so that what is part of a text is part of it when both are folded.
+/// Folds a text for searching: lower case in every script, the same on every database. Folds
+/// character by character, so that a substring stays a substring when both texts are folded.
 pub(crate) fn folded(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// So many placeholders, for a list of values.
+/// Returns `count` placeholders for a list of values.
 pub(crate) fn marks(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 
-/// A path as part of a URL: what would end it, or decode to something else, is escaped.
+/// Escapes a path for a URL: characters that would end it or decode to something else.
 fn percent_encode(path: &Path) -> String {
     let mut out = String::new();
     for &byte in path.as_os_str().as_encoded_bytes() {

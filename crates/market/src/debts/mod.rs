@@ -1,20 +1,21 @@
-//! What Redis could not be told of a change: a row for each copy that is behind, in the database.
+//! Debts: one row in the database for each copy in Redis that missed a change.
 //!
-//! A change is committed, then Redis is told. Whoever cannot reach Redis writes a debt before the
-//! change is answered, and answers with an error when even that fails: what was answered well is
-//! therefore either in Redis or owed. Every process looks for debts ([`settle`]), so it does not
-//! matter whether the one that made them still lives. What a process notes in its own memory beside
-//! that ([`Stale`](crate::stale::Stale), the cache's repair queue) only keeps that process from
-//! believing copies of which it knows better.
+//! A change is committed, then Redis is told. A process that cannot reach Redis writes a debt
+//! before it answers the request; if even that fails, the answer is an error. So every acknowledged
+//! change is either in Redis or recorded as a debt. Every process looks for debts ([`settle`]), so
+//! it does not matter whether the process that wrote one still lives. What a process additionally
+//! keeps in memory ([`Stale`](crate::stale::Stale), the cache's repair queue) only prevents that
+//! process from trusting copies it knows to be outdated.
 //!
-//! Invariant: a debt says that a copy is to be thrown away, never what it should become. Settling it
-//! is right at any time after the change, any number of times, by any number of processes. A debt is
-//! a row of its own, not one per copy: who settles one takes out just that row, and not another that
-//! was written for a later change meanwhile.
+//! Invariant: a debt says that a copy must be deleted, never what it should become. Settling it is
+//! correct at any time after the change, any number of times, by any number of processes. Each debt
+//! is its own row, not one row per copy: settling it deletes exactly that row, and not another one
+//! written for a later change.
 //!
-//! Not covered: a process that dies after the commit and before it has told or owed. Nobody was
-//! answered then; what it changed is seen when the copy's lifetime ends, or by the next change. A debt
-//! in every transaction would close that, for one more write with every change.
+//! Not covered: a process that dies after the commit, before it has told Redis or written a debt.
+//! The request was not answered then; the change becomes visible when the copy's lifetime ends, or
+//! with the next change. A debt in every transaction would close that gap, at the cost of one more
+//! write per change.
 
 pub(crate) mod settle;
 mod store;
@@ -28,35 +29,36 @@ use crate::{
     error::Result,
 };
 
-/// A copy that did not follow the database.
+/// A copy that missed a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Debt {
-    /// What is cached of a user, and what the user's sessions say.
+    /// Cached profile of a user, and the user's session copies.
     Profile(u64),
-    /// A cached shop.
+    /// Cached shop.
     Shop(u64),
-    /// Where the shops of a kind are.
+    /// Map of the shops of a type.
     Map(u64),
-    /// A cached note.
+    /// Cached note.
     Note(u64),
-    /// The cached pages of an author, who has or had so many notes.
+    /// Cached pages of an author who has, or had, this number of notes.
     Pages { author: u64, notes: u64 },
-    /// Who likes a note.
+    /// Users who like a note.
     Likes(u64),
-    /// Whom a user follows.
+    /// Users that a user follows.
     Follows(u64),
-    /// A reader's inbox, and whose notes the reader pulls.
+    /// A reader's inbox, and the list of authors the reader pulls from.
     Feed(u64),
-    /// An author's notes go to the fans' inboxes again, since this time.
+    /// An author fell below the pull threshold at this time: the followers' inboxes must be
+    /// rebuilt.
     Backfill { author: u64, time: i64 },
 }
 
-/// The words by which debts are told apart; this process leaves others to those who know them.
+/// Words that identify the kinds; this process leaves unknown kinds to processes that know them.
 const KINDS: [&str; 9] =
     ["PROFILE", "SHOP", "MAP", "NOTE", "PAGES", "LIKES", "FOLLOWS", "FEED", "BACKFILL"];
 
 impl Debt {
-    /// The columns: word, subject, detail.
+    /// Returns the columns: word, subject, detail.
     fn columns(self) -> (&'static str, i64, i64) {
         match self {
             Debt::Profile(user) => ("PROFILE", id(user), 0),
@@ -87,7 +89,7 @@ impl Debt {
     }
 }
 
-/// Where debts are written; a cheap clone.
+/// Writes debts; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Debts {
     db: Arc<Db>,
@@ -99,8 +101,8 @@ impl Debts {
         Debts { db: Arc::clone(db), client: client.clone() }
     }
 
-    /// Writes what Redis could not be told. To be called after the commit and before the answer,
-    /// which is an error when this is.
+    /// Records copies that Redis could not be told about. Call it after the commit and before the
+    /// response; if it fails, the response must be an error.
     pub(crate) async fn owe(&self, debts: &[Debt]) -> Result<()> {
         if debts.is_empty() {
             return Ok(());
@@ -109,7 +111,7 @@ impl Debts {
         store::insert(&self.db, debts, self.client.server_millis()).await
     }
 
-    /// The same, unless Redis took the invalidation.
+    /// Like [`Debts::owe`], unless Redis applied the invalidation.
     pub(crate) async fn unless_applied(&self, told: Invalidation, debts: &[Debt]) -> Result<()> {
         match told {
             Invalidation::Applied(_) => Ok(()),

@@ -1,10 +1,9 @@
-//! Settling debts: every process throws the copies away that somebody could not, once Redis answers.
+//! Settles debts: every process deletes outdated copies once Redis answers.
 //!
-//! There is no lock: settling twice is the same as once, and the owner of a lock who was killed would
-//! keep everybody else waiting. A process settles before it takes its first request, and then once
-//! every [`EVERY`]; with nothing owed that is one small query. Copies are thrown away and rebuilt one
-//! by one when somebody reads them, behind the leases that they always have, so that an outage is not
-//! followed by a storm on the database.
+//! There is no lock: settling twice has the effect of once, and a killed lock owner would delay all
+//! other processes. A process settles before its first request and then every [`EVERY`]; without
+//! debts that is one small query. Copies are deleted, and rebuilt one by one when they are read,
+//! under their usual leases. So an outage is not followed by a load spike on the database.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,15 +26,15 @@ use crate::{
     shops::Shops,
 };
 
-/// How often debts are looked for.
+/// Interval between searches for debts.
 const EVERY: Duration = Duration::from_secs(1);
-/// Rows that are read at once, and how often in one round.
+/// Rows per query, and queries per round.
 const BATCH: i64 = 500;
 const BATCHES: usize = 1_000;
-/// Copies that are thrown away at the same time.
+/// Copies deleted concurrently.
 const TOGETHER: usize = 32;
 
-/// Who has the copies.
+/// Owners of the copies.
 #[derive(Debug)]
 pub(crate) struct Settler {
     pub(crate) context: Context,
@@ -46,7 +45,7 @@ pub(crate) struct Settler {
     pub(crate) inboxes: Inboxes,
 }
 
-/// Looks for debts from now on.
+/// Starts looking for debts.
 pub(crate) fn start(settler: &Arc<Settler>, jobs: &mut Jobs) {
     let settler = Arc::clone(settler);
     jobs.spawn("debts", |mut stop| async move {
@@ -64,15 +63,14 @@ pub(crate) fn start(settler: &Arc<Settler>, jobs: &mut Jobs) {
 }
 
 impl Settler {
-    /// Settles what is owed. A debt that cannot be settled for reasons of its own does not keep the
-    /// others waiting.
+    /// Settles all debts. A debt that fails by itself does not delay the others.
     pub(crate) async fn settle_all(&self) -> Result<()> {
         let mut after = -1;
         for _ in 0..BATCHES {
             let owed = store::after(&self.context.db, after, BATCH).await?;
             let Some(last) = owed.last() else { return Ok(()) };
             after = last.row;
-            // While Redis is away this is one question a second, and not one for each debt.
+            // While Redis is away this is one command a second, not one per debt.
             self.context.ping().await?;
             let mut rows: HashMap<Debt, Vec<i64>> = HashMap::new();
             for owed in &owed {
@@ -91,7 +89,7 @@ impl Settler {
             }
             let mut done: Vec<i64> =
                 settled.iter().filter_map(|debt| rows.get(debt)).flatten().copied().collect();
-            // In one order, so that two who do the same do not wait for each other.
+            // In a fixed order, so that two processes doing the same cannot deadlock.
             done.sort_unstable();
             store::delete(&self.context.db, &done).await?;
             tracing::info!(rows = done.len(), "what Redis was not told is settled");
@@ -116,7 +114,7 @@ impl Settler {
     }
 }
 
-/// What was only queued is owed still.
+/// Fails for an invalidation that is only queued: the debt remains.
 pub(crate) fn applied(told: Invalidation) -> Result<()> {
     match told {
         Invalidation::Applied(_) => Ok(()),

@@ -23,7 +23,7 @@ pub(super) async fn insert(db: &Db, debts: &[Debt], now: i64) -> Result<()> {
     let mut query = sqlx::query(AssertSqlSafe(insert));
     for debt in debts {
         let (word, subject, detail) = debt.columns();
-        // Ids of the generator come from Redis, which is away.
+        // The id generator needs Redis, which is away.
         let row = (rand::random::<u64>() >> 1).cast_signed();
         query = query.bind(row).bind(word).bind(subject).bind(detail).bind(now);
     }
@@ -32,7 +32,7 @@ pub(super) async fn insert(db: &Db, debts: &[Debt], now: i64) -> Result<()> {
     tx.commit().await
 }
 
-/// Debts of kinds that this process knows, in the order of their rows, after one.
+/// Returns debts of known kinds, ordered by row, after a row.
 pub(super) async fn after(db: &Db, row: i64, most: i64) -> Result<Vec<Owed>> {
     let select = format!(
         "SELECT id, kind, subject, detail FROM debt WHERE id > ? AND kind IN ({}) \
@@ -54,7 +54,7 @@ pub(super) async fn after(db: &Db, row: i64, most: i64) -> Result<Vec<Owed>> {
     Ok(owed)
 }
 
-/// Takes out what is settled.
+/// Deletes settled debts.
 pub(super) async fn delete(db: &Db, rows: &[i64]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Sign-ins of the demo town: two months without a gap up to yesterday, which always cross a month's
-//! end, and a calendar with holes beside it.
+//! Demo sign-ins: two months without a gap up to yesterday, which always cross the end of a month,
+//! and a second calendar with gaps.
 
 use seawall::social::Day;
 use sqlx::{Any, QueryBuilder};
@@ -8,12 +8,12 @@ use crate::{db::WriteTx, error::Result};
 
 /// Days without a gap.
 const DAYS: usize = 61;
-/// Who never misses a day.
+/// User who never misses a day.
 const STEADY: i64 = 1;
-/// Who misses every third.
+/// User who misses every third day.
 const LOOSE: i64 = 2;
 
-/// Sign-ins up to the day before `today`.
+/// Inserts sign-ins up to the day before `today`.
 pub(super) async fn fill(tx: &mut WriteTx<'_>, today: Day, now: i64) -> Result<()> {
     let days = std::iter::successors(today.previous(), |day| day.previous()).take(DAYS);
     let mut rows = Vec::new();

@@ -1,10 +1,10 @@
-//! Who follows whom in the demo town. Numbers of fans are counted by `people` afterwards.
+//! Follows of the demo data. `people` counts the followers afterwards.
 
 use sqlx::{Any, QueryBuilder};
 
 use crate::{db::WriteTx, error::Result};
 
-/// Who and whom.
+/// Follower and followed user.
 const FOLLOWS: [(i64, i64); 17] = [
     (1, 2),
     (1, 3),
@@ -24,10 +24,10 @@ const FOLLOWS: [(i64, i64); 17] = [
     (7, 8),
     (8, 1),
 ];
-/// Those who all follow Hugo, and who that is.
+/// Users who all follow Hugo, and Hugo's id.
 const FANS: std::ops::RangeInclusive<i64> = 1_001..=3_000;
 const HUGO: i64 = 8;
-/// Rows of one statement.
+/// Rows per statement.
 const ROWS: usize = 500;
 
 pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {

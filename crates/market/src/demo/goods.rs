@@ -1,8 +1,8 @@
-//! Goods of the demo town: 30 SKUs with their stock and its history, a long list of orders for
-//! user 2, none for user 4, and a cart for user 1.
+//! Demo goods: 30 SKUs with their stock and its history, a long list of orders for user 2, none for
+//! user 4, and a cart for user 1.
 //!
-//! The log of the stock is whole: what is on hand is what came in, less what the orders took. Redis
-//! follows it as it follows any other.
+//! The stock log is complete: the units on hand are those received less those ordered. Redis
+//! follows it like any other log.
 
 use sqlx::AssertSqlSafe;
 
@@ -13,10 +13,10 @@ use crate::{
     inventory::movement::{Reason, reference},
 };
 
-/// Rows of one statement.
+/// Rows per statement.
 const ROWS_AT_ONCE: usize = 50;
 
-/// Name and price of SKU 1 and those after it.
+/// Names and prices, from SKU 1 on.
 const NAMES: [(&str, i64); 30] = [
     ("Harbour tea, 100 g", 3_600),
     ("The last lantern", 128_000),
@@ -49,14 +49,14 @@ const NAMES: [(&str, i64); 30] = [
     ("Karaoke evening for four", 39_800),
     ("Sea chest", 68_000),
 ];
-/// Those that are off the shelf.
+/// SKUs that are off the shelf.
 const OFF_SHELF: [i64; 4] = [7, 14, 21, 28];
 
-/// Whose order list is long, and how long.
+/// User with a long order list, and its length.
 const BUYER: i64 = 2;
 const ORDERS: i64 = 60;
 
-/// What a row holds.
+/// Value of a column.
 enum Cell {
     Number(i64),
     Text(String),
@@ -73,7 +73,7 @@ pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     cart(tx, now).await
 }
 
-/// Units on hand: 300 over three shards are 100 each, and of 2 one shard has none.
+/// Returns the units on hand: 300 over three shards are 100 each; of 2, one shard has none.
 fn on_hand(sku: i64) -> i64 {
     match sku {
         1 => 300,
@@ -106,16 +106,16 @@ async fn skus(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     insert(tx, head, rows).await
 }
 
-/// Stock and its history, while they are put together.
+/// Stock and its history under construction.
 struct Stock {
     now: i64,
-    /// By SKU, from 1.
+    /// Units by SKU; index 0 is unused.
     num: Vec<i64>,
     log: Vec<Vec<Cell>>,
 }
 
 impl Stock {
-    /// Everything came in a hundred days ago, with what the orders will take.
+    /// Everything was received a hundred days ago, including what the orders will take.
     fn new(now: i64) -> Self {
         let mut stock = Stock { now, num: vec![0; NAMES.len() + 1], log: Vec::new() };
         let mut wanted: Vec<i64> = (0..).take(NAMES.len() + 1).map(on_hand).collect();
@@ -169,7 +169,7 @@ fn index(sku: i64) -> Option<usize> {
     usize::try_from(sku).ok()
 }
 
-/// What an order is, and whether its units stay away.
+/// Returns the status of an order, and whether its units stay sold.
 fn status(order: i64) -> (&'static str, bool) {
     match order % 10 {
         3 => ("CANCELLED", false),
@@ -178,7 +178,7 @@ fn status(order: i64) -> (&'static str, bool) {
     }
 }
 
-/// SKU and number of each item; the first two SKUs are left as they are.
+/// Returns SKU and count of each item; the first two SKUs are left alone.
 fn items(order: i64) -> Vec<(i64, i64)> {
     let first = 3 + order % 28;
     let mut items = vec![(first, 1 + order % 3)];
@@ -191,7 +191,7 @@ fn items(order: i64) -> Vec<(i64, i64)> {
 async fn orders(tx: &mut WriteTx<'_>, stock: &mut Stock, now: i64) -> Result<()> {
     let (mut heads, mut bodies) = (Vec::new(), Vec::new());
     for order in 1..=ORDERS {
-        // The last digit of some is all that tells them apart.
+        // Pairs of orders share a time, so that only the id tells them apart.
         let time = now - 90 * DAY_MS + (order - order % 2) * DAY_MS;
         let (status, stays) = status(order);
         let mut total = 0;
@@ -239,7 +239,7 @@ async fn orders(tx: &mut WriteTx<'_>, stock: &mut Stock, now: i64) -> Result<()>
     insert(tx, head, bodies).await
 }
 
-/// A cart whose prices have changed since, one item of it off the shelf.
+/// Inserts a cart whose prices have changed since; one item is off the shelf.
 async fn cart(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let items = [(1, 2, 1), (5, 1, 1), (14, 1, 0), (9, 3, 0)];
     let rows = (1..).zip(items).map(|(hours, (sku, count, selected))| {

@@ -1,7 +1,7 @@
-//! The demo town: a few shops, users and sales with fixed ids, so that the page has something to
-//! show at once.
+//! Demo data: a small town with shops, users and sales with fixed ids, so that the page has content
+//! at once.
 //!
-//! Written in one transaction, and only into a database without users: never into somebody's data.
+//! Written in one transaction, and only into a database without users: never into real data.
 
 mod checkins;
 mod follows;

@@ -1,6 +1,6 @@
-//! Sixty notes of the demo town, what was said to them, and who likes them.
+//! Sixty demo notes with comments and likes.
 //!
-//! Twelve in the middle share one millisecond, more than a page of a feed holds; three more share
+//! Twelve in the middle share one millisecond, more than a feed page holds; three more share
 //! another one.
 
 use sqlx::{Any, QueryBuilder};
@@ -8,18 +8,18 @@ use sqlx::{Any, QueryBuilder};
 use super::{MINUTE_MS, seed::Seed};
 use crate::{db::WriteTx, error::Result};
 
-/// How many there are.
+/// Number of notes.
 const NOTES: i64 = 60;
-/// The twelve of one millisecond, by authors 2 and 3.
+/// The twelve notes of one millisecond, by authors 2 and 3.
 const TOGETHER: std::ops::RangeInclusive<i64> = 21..=32;
-/// The three of another one.
+/// The three notes of another millisecond.
 const THREE: std::ops::RangeInclusive<i64> = 45..=47;
-/// Between two notes.
+/// Time between two notes.
 const STEP_MS: i64 = 7 * 60 * MINUTE_MS + 123;
 /// Named users, who write and like.
 const PEOPLE: i64 = 8;
 const SHOPS: i64 = 48;
-/// Rows of one statement.
+/// Rows per statement.
 const ROWS: usize = 100;
 
 const OPENINGS: [&str; 6] = [

@@ -1,10 +1,10 @@
-//! The people of the demo town: eight named ones, an admin, and two thousand who follow one of them.
+//! Demo users: eight named ones, an admin, and two thousand followers of one of them.
 
 use sqlx::{Any, QueryBuilder};
 
 use crate::{db::WriteTx, error::Result};
 
-/// Id, phone, name, role, city, words, gender, birthday, credits, level.
+/// Id, phone, name, role, city, introduction, gender, birthday, credits, level.
 type Person = (
     i64,
     &'static str,
@@ -52,14 +52,14 @@ const PEOPLE: [Person; 9] = [
     (9, "10000000000", "Admin", "admin", "", "", 0, None, 0, 0),
 ];
 
-/// The ids of those who follow Hugo.
+/// Ids of Hugo's followers.
 pub(super) const FANS: std::ops::RangeInclusive<i64> = 1001..=3000;
-/// A fan's phone is this and their id.
+/// A follower's phone is this number plus the id.
 const FAN_PHONES: i64 = 20_000_000_000;
-/// Rows in one statement.
+/// Rows per statement.
 const SLICE: usize = 500;
 
-/// Everybody, with their rows of `user_info`.
+/// Inserts all users with their rows of `user_info`.
 pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     let fans: Vec<i64> = FANS.collect();
     let mut users = QueryBuilder::<Any>::new(USERS);
@@ -88,8 +88,8 @@ const USERS: &str =
 const INFOS: &str = "INSERT INTO user_info (user_id, city, introduce, fans, followee, gender, \
      birthday, credits, level, create_time, update_time) ";
 
-/// Made of numbers alone, so their values stand in the statement: thousands of parameters would
-/// take longer than everything else.
+/// Inserts the followers. The values are numbers only, so they are inlined: thousands of parameters
+/// would take longer than everything else.
 async fn fill_fans(tx: &mut WriteTx<'_>, fans: &[i64], now: i64) -> Result<()> {
     let mut users = QueryBuilder::<Any>::new(USERS);
     users.push_values(fans, |mut row, fan| {
@@ -105,8 +105,7 @@ async fn fill_fans(tx: &mut WriteTx<'_>, fans: &[i64], now: i64) -> Result<()> {
     Ok(())
 }
 
-/// Lets the numbers in `user_info` say what `follow` does; the last step, once everybody follows whom
-/// they follow.
+/// Computes the counts in `user_info` from `follow`; the last step, after all follows are inserted.
 pub(super) async fn count_follows(tx: &mut WriteTx<'_>) -> Result<()> {
     sqlx::query(
         "UPDATE user_info SET \

@@ -1,8 +1,7 @@
-//! Shops of the demo town: ten kinds, six that are told by hand, the others put together from word
-//! lists.
+//! Demo shops: ten types, six shops written by hand, the others generated from word lists.
 //!
-//! Invariants: ids are 1 to 48, every shop is within 5 km of [`CENTRE`], the first kind has at least
-//! twelve, and no two have the same name.
+//! Invariants: ids are 1 to 48, every shop is within 5 km of [`CENTRE`], the first type has at
+//! least twelve shops, and no two shops have the same name.
 
 use super::seed::Seed;
 use crate::{
@@ -10,18 +9,18 @@ use crate::{
     error::Result,
 };
 
-/// Where the town's centre is: longitude and latitude.
+/// Centre of the town: longitude and latitude.
 const CENTRE: (f64, f64) = (120.1490, 30.2590);
-/// How far shops are from it at most, in metres.
+/// Maximum distance of a shop from the centre, in metres.
 const TOWN_RADIUS: f64 = 4_500.0;
-/// How many shops there are.
+/// Number of shops.
 const SHOPS: i64 = 48;
-/// Metres of a degree of latitude.
+/// Metres per degree of latitude.
 const DEGREE: f64 = 111_320.0;
-/// The merchant who owns all of them.
+/// Merchant who owns all shops.
 const OWNER: i64 = 5;
 
-/// Id and name of each kind, in the order in which they are shown.
+/// Id and name of each type, in display order.
 const TYPES: [(i64, &str); 10] = [
     (1, "Food"),
     (2, "Cafés"),
@@ -35,7 +34,7 @@ const TYPES: [(i64, &str); 10] = [
     (10, "Family"),
 ];
 
-/// How many shops of each kind are put together, besides those told by hand.
+/// Number of generated shops per type, in addition to those written by hand.
 const MADE: [(i64, usize); 10] =
     [(1, 12), (2, 5), (3, 3), (4, 3), (5, 3), (6, 4), (7, 4), (8, 3), (9, 3), (10, 2)];
 
@@ -58,7 +57,7 @@ const FIRST: [&str; 16] = [
     "Paper Crane",
 ];
 
-/// What shops of a kind are called after their first word.
+/// Returns the possible last words of a shop name of this type.
 fn last(kind: i64) -> &'static [&'static str] {
     match kind {
         1 => &["Kitchen", "Noodle Bar", "Dumplings", "Grill", "Hotpot", "Rice House"],
@@ -93,7 +92,7 @@ const STREETS: [&str; 12] = [
 const HOURS: [&str; 6] =
     ["10:00-22:00", "07:30-19:00", "11:00-23:00", "09:00-21:00", "16:00-02:00", "06:00-22:00"];
 
-/// A shop as it is written.
+/// A shop row.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     id: i64,
@@ -124,7 +123,7 @@ const TOLD: [Told; 6] = [
     ("Tide Pool Swim Hall", 5, "Riverside", "5 Weir Bank", 120.1420, 30.2488, 5500, 3340, 990, 44, "06:00-22:00"),
 ];
 
-/// All shops of the town.
+/// Returns all shops of the town.
 fn town() -> Vec<Row> {
     let told = TOLD.iter().zip(1..).map(|(shop, id)| {
         let &(name, kind, area, address, x, y, price, sold, comments, score, hours) = shop;
@@ -141,7 +140,7 @@ fn town() -> Vec<Row> {
 }
 
 fn made(seed: &mut Seed, id: i64, kind: i64, nth: usize) -> Row {
-    // Each first word once in a kind: no two names are the same.
+    // Each first word is used once per type: no two names are the same.
     let first = FIRST[(nth * 5 + usize::try_from(kind).unwrap_or(0) * 3) % FIRST.len()];
     let name = format!("{first} {}", seed.pick(last(kind)));
     let (angle, far) = (seed.part() * std::f64::consts::TAU, seed.part().sqrt() * TOWN_RADIUS);
@@ -163,12 +162,12 @@ fn made(seed: &mut Seed, id: i64, kind: i64, nth: usize) -> Row {
     }
 }
 
-/// Four digits: eleven metres.
+/// Rounds to four digits: eleven metres.
 fn rounded(degrees: f64) -> f64 {
     (degrees * 10_000.0).round() / 10_000.0
 }
 
-/// Writes kinds and shops.
+/// Inserts types and shops.
 pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     for ((id, name), sort) in TYPES.into_iter().zip(1_i64..) {
         sqlx::query(

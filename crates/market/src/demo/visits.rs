@@ -1,13 +1,13 @@
-//! Page views of the demo town: a week of them. They are in Redis alone, as all page views are.
+//! Demo page views: one week. They exist in Redis only, like all page views.
 
 use crate::{app::Context, error::Result, stats};
 
-/// Visitors on each of the days before today, the last one first.
+/// Visitors on each day before today, the latest day first.
 const VISITORS: [u32; 7] = [180, 240, 225, 150, 130, 145, 160];
-/// Each day begins so much further among the same people: some come back, some are new.
+/// Each day starts this much further into the same visitors: some return, some are new.
 const STRIDE: u32 = 60;
 
-/// A week of page views up to yesterday, after the rows are there.
+/// Records a week of page views up to yesterday; runs after the rows are inserted.
 pub(super) async fn fill(context: &Context) -> Result<()> {
     let site = stats::site(context)?;
     let days = std::iter::successors(context.today().previous(), |day| day.previous());

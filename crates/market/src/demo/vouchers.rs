@@ -1,5 +1,5 @@
-//! Vouchers of the demo town: five flash sales with the ids 1 to 5 (running with 100, running with
-//! one, future, ended, sold out), and one or two that many shops sell at any time.
+//! Demo vouchers: five flash sales with the ids 1 to 5 (running with 100, running with one, future,
+//! ended, sold out), and one or two vouchers that many shops sell at any time.
 
 use super::{DAY_MS, MINUTE_MS, seed::Seed};
 use crate::{db::WriteTx, error::Result};
@@ -19,9 +19,9 @@ const SALES: [SaleRow; 5] = [
     (5, 6, "Ten swims", "They went fast", 20_000, 55_000, 0, HOUR_AGO, MONTH),
 ];
 
-/// The first id of those that are no flash sales.
+/// First id of vouchers without a flash sale.
 const FIRST_NORMAL: i64 = 101;
-/// Shops that sell some.
+/// Shops that may sell vouchers.
 const SHOPS: std::ops::RangeInclusive<i64> = 1..=48;
 
 const NORMAL: [(&str, &str); 4] = [
@@ -31,7 +31,7 @@ const NORMAL: [(&str, &str); 4] = [
     ("for the afternoon", "From 14:00 to 17:00"),
 ];
 
-/// A voucher, without its sale.
+/// A voucher without its sale.
 struct Row<'a> {
     id: i64,
     shop: i64,
@@ -42,7 +42,7 @@ struct Row<'a> {
     kind: i64,
 }
 
-/// Writes all of them.
+/// Inserts all vouchers.
 pub(super) async fn fill(tx: &mut WriteTx<'_>, now: i64) -> Result<()> {
     for (id, shop, title, sub_title, price, worth, stock, begin, end) in SALES {
         insert(tx, &Row { id, shop, title, sub_title, price, worth, kind: 1 }, now).await?;

@@ -1,4 +1,4 @@
-//! Routes of the feed. The reader is always the session's user.
+//! Routes for the feed. The reader is always the session's user.
 
 #![expect(unused_qualifications, reason = "the macro that describes routes writes them")]
 
@@ -23,7 +23,7 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 struct PlaceParams {
-    /// `minTime` of the last page, in milliseconds; now when it is left out.
+    /// `minTime` of the last page, in milliseconds. Default: now.
     #[param(minimum = 0, maximum = 9_007_199_254_740_991_i64)]
     last_id: Option<i64>,
     /// `offset` of the last page.
@@ -42,7 +42,9 @@ struct FeedView {
     offset: u64,
 }
 
-/// What the people one follows have published: ten a page, scrolled by time and offset.
+/// Return a page of notes by users you follow.
+///
+/// Ten notes a page, newest first. Continue with `minTime` as `lastId`, and `offset`.
 #[utoipa::path(get, path = "/blog/of/follow", tag = "notes", params(PlaceParams),
     security(("token" = [])), responses((status = 200, body = Envelope<FeedView>)))]
 async fn page(
@@ -65,7 +67,7 @@ struct Since {
     since: i64,
 }
 
-/// How many notes of one's feed are newer than a time.
+/// Count the notes in your feed that are newer than a time.
 #[utoipa::path(get, path = "/blog/of/follow/new", tag = "notes", params(Since),
     security(("token" = [])), responses((status = 200, body = Envelope<u64>)))]
 async fn count_new(
@@ -76,7 +78,7 @@ async fn count_new(
     Ok(app.feed().count_since(user.id, millis(since.since)?).await?.into())
 }
 
-/// A time that a client may send.
+/// Validates a time sent by a client.
 fn millis(time: i64) -> Result<i64> {
     if (0..=seawall::social::MAX_SCORE).contains(&time) {
         return Ok(time);

@@ -1,12 +1,13 @@
-//! What of feeds lies in Redis: the inbox of each reader, the last notes of each author, and whose
-//! notes a reader pulls.
+//! The feed's data in Redis: the inbox of each reader, the latest notes of each author, and the
+//! authors that a reader pulls from.
 //!
-//! A note is pushed into the inboxes of its author's fans, unless the author has too many
-//! (`feed_pull_fans`): then readers pull it from the author's own list when they read a page. Readers
-//! learn of it up to a minute later. So fans who came lately do not count for the writers: an author is
-//! pushed until those who stayed all that time are enough, and whatever a reader has looked up within
-//! that time says to pull. In the other direction readers go on to pull a tenth longer than writers push
-//! again. Both are timelines, rebuilt from the database where they are absent.
+//! A note is pushed to the inboxes of its author's followers, unless the author has too many
+//! (`feed_pull_fans`). Then readers pull it from the author's own list when they read a page.
+//! Readers learn about the switch up to a minute later. So recent followers do not count for the
+//! push decision: an author is pushed until the followers who stayed that long are enough, by which
+//! time every lookup a reader has cached says to pull. In the other direction readers continue to
+//! pull until the count is a tenth below the threshold at which writers push again. Inboxes and
+//! author lists are timelines, rebuilt from the database when absent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,19 +26,19 @@ use crate::{
     stale::Stale,
 };
 
-/// What an inbox keeps, and an author's list.
+/// Maximum entries of an inbox or an author's list.
 pub(super) const KEEP: usize = 1_000;
-/// How long an inbox is believed.
+/// Lifetime of an inbox.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// How long it is believed whose notes a reader pulls.
+/// Lifetime of the cached list of authors a reader pulls from.
 const PULLED_FOR: Duration = Duration::from_secs(60);
-/// How long a fan must have stayed to count for the writers, in milliseconds: twice as long, for clocks
-/// that are apart and a lookup that takes its time.
+/// Time a follower must have stayed to count for the push decision, in milliseconds: twice
+/// [`PULLED_FOR`], to allow for clock differences and slow lookups.
 const STAYED_MS: i64 = 120_000;
-/// From how many authors one reader pulls; who follows more of them reads the database.
+/// Maximum authors a reader pulls from; a reader who follows more of them reads the database.
 const MOST_PULLED: usize = 100;
 
-/// Timelines of feeds; a cheap clone.
+/// Timelines of feeds; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Inboxes {
     db: Arc<Db>,
@@ -82,7 +83,8 @@ impl Inboxes {
         })
     }
 
-    /// Whether an author's notes are pushed: some of the fans may not know that they pull.
+    /// Returns `true` if an author's notes are pushed: some followers may not know yet that they
+    /// must pull.
     pub(super) async fn is_pushed(&self, author: u64, now: i64) -> Result<bool> {
         let fans = follows::fans(&self.db, author).await?;
         if fans < self.push_below {
@@ -92,12 +94,12 @@ impl Inboxes {
         Ok(fans.saturating_sub(lately) < self.push_below)
     }
 
-    /// Authors with so many fans are pulled.
+    /// Returns the number of followers from which authors are pulled.
     pub(crate) fn pulled_from(&self) -> u64 {
         self.push_below.saturating_sub((self.push_below / 10).max(1))
     }
 
-    /// Whose notes a reader pulls; `None` when that are too many.
+    /// Returns the authors that a reader pulls from; `None` if there are too many.
     pub(super) async fn pulled(&self, reader: u64) -> Result<Option<Vec<u64>>> {
         let (db, from) = (Arc::clone(&self.db), self.pulled_from());
         let load = move || async move {
@@ -109,13 +111,13 @@ impl Inboxes {
         Ok((pulled.len() <= MOST_PULLED).then_some(pulled))
     }
 
-    /// Whether a reader's inbox is to be believed.
+    /// Returns `true` if a reader's inbox can be trusted.
     pub(super) fn is_believed(&self, reader: u64) -> bool {
         !self.stale.contains(reader)
     }
 
-    /// Forgets what is known of a reader's feed, now or as soon as Redis answers: whom they follow
-    /// has changed.
+    /// Deletes the cached feed data of a reader whose follows have changed, now or as soon as Redis
+    /// answers.
     pub(crate) async fn forget(&self, reader: u64) -> Result<()> {
         let told = self.pulled.invalidate(&reader).await?;
         self.stale.add(reader);
@@ -126,13 +128,13 @@ impl Inboxes {
         Ok(())
     }
 
-    /// Forgets what of a reader's feed could not follow.
+    /// Deletes a reader's feed data that missed a change.
     pub(crate) async fn settle(&self, reader: u64) -> Result<()> {
         applied(self.pulled.invalidate(&reader).await?)?;
         Ok(self.inbox.of(&reader)?.forget().await?)
     }
 
-    /// Forgets inboxes that could not follow.
+    /// Deletes inboxes that missed a change.
     pub(crate) async fn repair(&self) {
         self.stale.forget_all(|reader| async move { self.inbox.of(&reader)?.forget().await }).await;
     }

@@ -1,16 +1,17 @@
-//! What fills inboxes: a worker on the stream of notes' events, and a sweep for what was not told.
+//! Fills inboxes: a worker on the stream of note events, and a sweep for events that were not
+//! appended.
 //!
-//! An event is settled after everything that it asks for is done, in any order and as often as it is
-//! delivered: pushing twice changes nothing. A worker that dies leaves its events to its successor.
-//! When a store is away events wait without counting as tried.
+//! An event is acknowledged after all its work is done. Events may be handled in any order and
+//! repeatedly: pushing twice changes nothing. If a worker dies, another worker claims its events.
+//! While a store is away, events wait without counting as attempts.
 //!
-//! An event may never have been appended: the process ended after the commit, or Redis was away. The
-//! database is the outbox: every so often one process appends what was published since its mark, a
-//! margin earlier because a transaction may take its time; the reference of an event makes sure that
-//! most of this has no effect. The mark is left in Redis for who leads next, and read when that may be
-//! another: at the beginning of a term, and after a break, when Redis may have forgotten events along
-//! with it. One that is a little old costs a few more rows. If the mark is lost Redis has lost the
-//! inboxes as well, and they are rebuilt from the database.
+//! An event may never have been appended, because the process ended after the commit or Redis was
+//! away. The database is the outbox: periodically one process appends the notes published since its
+//! mark, minus a margin because a transaction may take a while. The event's reference makes most of
+//! these appends no-ops. The mark is stored in Redis for the next leader. It is read when another
+//! process may have written it: at the beginning of a term, and after a break, when Redis may have
+//! lost events together with it. A slightly old mark costs a few more rows. If the mark is lost,
+//! Redis has lost the inboxes as well, and they are rebuilt from the database.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -35,36 +36,36 @@ use crate::{
 
 /// The consumer group.
 const GROUP: &str = "feed";
-/// Events at once.
+/// Events handled concurrently.
 const CONCURRENCY: usize = 4;
-/// When a colleague takes over what a dead worker left.
+/// Idle time after which another worker claims a dead worker's events.
 const CLAIM_AFTER: Duration = Duration::from_secs(15);
-/// When an event is tried again because a store was away.
+/// Retry delay of an event while a store is away.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
-/// Fans of one batch.
+/// Followers per batch.
 const BATCH: u32 = 1_000;
-/// How often the sweep looks, and how far back.
+/// Interval of the sweep, and its margin.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const MARGIN_MS: i64 = 60_000;
-/// How far the mark in Redis may lie behind while nothing is published.
+/// Maximum lag of the mark in Redis while nothing is published.
 const MARK_BEHIND_MS: i64 = 60_000;
-/// Notes of one step of a sweep, and steps of one round.
+/// Notes per step of a sweep, and steps per round.
 const SWEEP_NOTES: u32 = 500;
 const SWEEP_STEPS: usize = 200;
-/// How often copies that could not follow are tried to be forgotten.
+/// Interval between attempts to delete outdated copies.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
 
-/// Until when all notes were handed to the feed.
+/// Time up to which all notes were handed to the feed.
 #[derive(Debug, Default, Clone, Copy)]
 struct Mark {
-    /// The term of this process, and how often Redis was back after a break, when it was read.
+    /// Term of this process, and number of Redis returns, when the mark was read.
     read: Option<(u64, u64)>,
     until: i64,
-    /// The same, as Redis has it.
+    /// The time as stored in Redis.
     noted: i64,
 }
 
-/// What an event asks to be done with inboxes.
+/// Work that an event requests on inboxes.
 #[derive(Clone, Copy)]
 enum Push {
     In {
@@ -74,11 +75,11 @@ enum Push {
     Out {
         note: u64,
     },
-    /// They are read from the database anew.
+    /// Deletes the inboxes, which are then rebuilt from the database.
     Forget,
 }
 
-/// Starts everything.
+/// Starts the worker and the jobs.
 pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
     let handler = Arc::clone(feed);
     let worker = feed
@@ -95,7 +96,7 @@ pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
         })?;
     jobs.spawn("feed", |mut stop| async move {
         stop.asked().await;
-        // What was not finished stays pending for the next run.
+        // Unfinished events stay pending for the next run.
         let _ = worker.stop().await;
     });
     let sweeper = Arc::clone(feed);
@@ -107,7 +108,7 @@ pub(crate) fn start(feed: &Arc<Feed>, jobs: &mut Jobs) -> Result<()> {
             let lock = || mark.lock().unwrap_or_else(PoisonError::into_inner);
             let before = *lock();
             let swept = feed.sweep(before, at).await;
-            // What a round that failed has seen is read anew.
+            // After a failed round the mark is read again.
             *lock() = swept.as_ref().map_or_else(|_| Mark::default(), |mark| *mark);
             swept.map(drop)
         }
@@ -159,7 +160,7 @@ impl Feed {
         }
     }
 
-    /// Does something with the inboxes of all fans, unless they are too many and pull.
+    /// Applies a change to the inboxes of all followers, unless they are too many and pull.
     async fn push(&self, author: u64, push: Push) -> Result<()> {
         let db = &self.context.db;
         if !self.inboxes.is_pushed(author, self.context.now()).await? {
@@ -184,7 +185,8 @@ impl Feed {
         }
     }
 
-    /// Appends what was published since a mark and may not have been told; returns the next mark.
+    /// Appends events for notes published since the mark that may be missing. Returns the next
+    /// mark.
     async fn sweep(&self, mut mark: Mark, at: (u64, u64)) -> Result<Mark> {
         let (client, key) = (self.context.seawall.client(), keys::feed_mark());
         let now = self.context.now();
@@ -221,7 +223,7 @@ impl Feed {
     }
 }
 
-/// Whoever could not be reached is tried again.
+/// Fails if an inbox was not reached, so that the event is retried.
 fn reached(missed: &[u64]) -> Result<()> {
     if missed.is_empty() {
         return Ok(());

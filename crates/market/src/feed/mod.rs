@@ -1,16 +1,17 @@
-//! The feed: what the people one follows have published, newest first, scrolled by time and offset.
+//! The feed: notes of followed users, newest first, paged by time and offset.
 //!
-//! The database defines it (`store`); inboxes in Redis answer for the newest (`inboxes`), filled in
-//! the background by a stream's worker (`jobs`). A page is gathered from the reader's inbox and the
-//! lists of the authors that are pulled, merged by time. Of each list only what is younger than its
-//! horizon counts, the time of the last item that was read of it: at that time there may be more. What
-//! was deleted or is not followed any more is left out *before* anything is counted, so that an offset
-//! means the same whether or not such an item still lies in an inbox. What Redis cannot answer (it is
-//! away, or older than what is kept) comes from the database, in the same order.
+//! The database defines the feed (`store`). Inboxes in Redis serve the newest part (`inboxes`) and
+//! are filled in the background by a stream worker (`jobs`). A page is collected from the reader's
+//! inbox and the lists of the pulled authors, merged by time. Of each list only items newer than
+//! its horizon count; the horizon is the time of the last item read, because the list may have more
+//! items of that time. Deleted notes and notes of users no longer followed are removed *before*
+//! anything is counted, so that an offset means the same whether or not such an item is still in an
+//! inbox. What Redis cannot answer (it is away, or the page is older than what it keeps) comes from
+//! the database, in the same order.
 //!
-//! The offset, as documented: how many items of this page have its smallest time, plus the old offset
-//! when that is the time that was asked for. Notes of one millisecond are in order of their ids: one
-//! that arrives later comes behind those that were seen, and shifts none of them.
+//! The offset, as documented: the number of items on this page with its smallest time, plus the
+//! previous offset if that is the requested time. Notes of one millisecond are sorted by id: one
+//! that arrives later comes after those already seen, and shifts none of them.
 
 pub(crate) mod http;
 pub(crate) mod inboxes;
@@ -31,11 +32,11 @@ use crate::{
     notes::{Notes, View},
 };
 
-/// How much is read of each list: first a little, and more if that does not make a page.
+/// Entries read from each list: first a few, then more if they do not fill a page.
 const READS: [usize; 3] = [50, 250, KEEP];
-/// New notes that are counted in Redis; more are counted by the database.
+/// Maximum new notes counted in Redis; more are counted by the database.
 const NEW_IN_REDIS: usize = 100;
-/// How far the clocks of processes may be apart, in milliseconds.
+/// Maximum clock difference between processes, in milliseconds.
 const CLOCKS_APART: i64 = 5_000;
 
 /// A note in a feed.
@@ -46,18 +47,18 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Newest first, and of one millisecond the smaller id.
+    /// Sort key: newest first; within one millisecond the smaller id first.
     fn place(self) -> (i64, u64) {
         (-self.time, self.note)
     }
 }
 
-/// Where a reader stopped; without a time it is now.
+/// Position where a reader stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The smallest time that was seen.
+    /// Smallest time seen; `None` means now.
     pub time: Option<i64>,
-    /// How many of it were seen.
+    /// Number of items of that time already seen.
     pub offset: u64,
 }
 
@@ -66,9 +67,9 @@ pub struct Place {
 pub struct Page {
     /// Newest first.
     pub views: Vec<View>,
-    /// The smallest time of the page; as asked when it is empty.
+    /// Smallest time on the page; the requested time if the page is empty.
     pub min_time: i64,
-    /// How many of that time were seen so far.
+    /// Number of items of that time seen so far.
     pub offset: u64,
 }
 
@@ -96,10 +97,11 @@ impl Feed {
         }
     }
 
-    /// A page of a reader's feed.
+    /// Returns a page of a reader's feed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) when neither Redis nor the database can tell.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if neither Redis nor the database can
+    /// answer.
     pub async fn page(&self, reader: u64, place: Place) -> Result<Page> {
         let now = self.context.now();
         let max = place.time.unwrap_or(now + CLOCKS_APART).min(MAX_SCORE);
@@ -125,7 +127,7 @@ impl Feed {
         Ok(Page { views, min_time, offset: here + before })
     }
 
-    /// How many notes of a reader's feed are newer than this.
+    /// Returns the number of notes in a reader's feed that are newer than `time`.
     ///
     /// # Errors
     /// As [`Feed::page`].
@@ -140,8 +142,8 @@ impl Feed {
         store::count_since(&self.context.db, reader, time).await
     }
 
-    /// So many items that are not younger than `max`, after `offset` ones of exactly that time; and
-    /// how many those were. `None` when Redis does not have enough.
+    /// Returns up to `rows` items that are not newer than `max`, after skipping `offset` items of
+    /// exactly that time, and the number skipped. `None` if Redis does not have enough.
     async fn gather(
         &self,
         reader: u64,
@@ -177,7 +179,7 @@ impl Feed {
         Ok(None)
     }
 
-    /// Those that are there and whose author the reader follows, in order.
+    /// Keeps the notes that exist and whose author the reader follows, in order.
     async fn visible(&self, reader: u64, places: BTreeSet<(i64, u64)>) -> Result<Vec<Item>> {
         let ids: Vec<u64> = places.iter().map(|&(_, note)| note).collect();
         let notes = self.notes.rows(&ids).await?;
@@ -209,7 +211,8 @@ impl Feed {
     }
 }
 
-/// At this time and before it there may be more than was read of a list; `None` when all was read.
+/// Returns the time at or before which a list may have more items than were read; `None` if all
+/// were read.
 fn horizon(list: &Newest<u64>) -> Option<i64> {
     let last = list.members.last().map_or(i64::MAX, |&(_, time)| time);
     (!list.end).then_some(last)

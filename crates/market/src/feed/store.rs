@@ -1,8 +1,8 @@
-//! The feed in the database: the notes of everybody whom somebody follows. This is what a feed is;
-//! what lies in Redis is a copy of it.
+//! The feed in the database: the notes of all followed users. This defines the feed; Redis holds a
+//! copy.
 //!
-//! Newest first; notes of one millisecond in order of their ids, so that one that is committed a
-//! moment later comes behind those which a reader may have seen.
+//! Newest first. Notes of one millisecond are sorted by id, so that a note committed a moment later
+//! comes after those that a reader may have seen.
 
 use sqlx::{Row as _, any::AnyRow};
 
@@ -19,12 +19,12 @@ fn items(rows: &[AnyRow]) -> Result<Vec<Item>> {
     rows.iter().map(item).collect()
 }
 
-/// The newest of a reader's feed.
+/// Returns the newest notes of a reader's feed.
 pub(super) async fn newest(db: &Db, reader: u64, most: usize) -> Result<Vec<Item>> {
     page(db, reader, i64::MAX, 0, most).await
 }
 
-/// What is not younger than `max`, but for the first `skip`.
+/// Returns notes not newer than `max`, without the first `skip`.
 pub(super) async fn page(
     db: &Db,
     reader: u64,
@@ -47,7 +47,7 @@ pub(super) async fn page(
     items(&rows)
 }
 
-/// How many of a reader's feed are of exactly this time.
+/// Counts the notes of a reader's feed with exactly this time.
 pub(super) async fn count_at(db: &Db, reader: u64, time: i64) -> Result<u64> {
     let row = sqlx::query(
         "SELECT COUNT(*) AS notes FROM follow f JOIN blog b ON b.user_id = f.follow_user_id \
@@ -60,7 +60,7 @@ pub(super) async fn count_at(db: &Db, reader: u64, time: i64) -> Result<u64> {
     Ok(unsigned(row.try_get("notes")?))
 }
 
-/// How many of a reader's feed are newer than this.
+/// Counts the notes of a reader's feed that are newer than `time`.
 pub(super) async fn count_since(db: &Db, reader: u64, time: i64) -> Result<u64> {
     let row = sqlx::query(
         "SELECT COUNT(*) AS notes FROM follow f JOIN blog b ON b.user_id = f.follow_user_id \
@@ -73,7 +73,7 @@ pub(super) async fn count_since(db: &Db, reader: u64, time: i64) -> Result<u64> 
     Ok(unsigned(row.try_get("notes")?))
 }
 
-/// The newest notes of an author.
+/// Returns the newest notes of an author.
 pub(super) async fn wrote(db: &Db, author: u64, most: usize) -> Result<Vec<Item>> {
     let rows = sqlx::query(
         "SELECT id, create_time FROM blog WHERE user_id = ? \
@@ -86,7 +86,7 @@ pub(super) async fn wrote(db: &Db, author: u64, most: usize) -> Result<Vec<Item>
     items(&rows)
 }
 
-/// Notes in the order in which they were published, from a time on: id, author, time.
+/// Returns notes in order of publication, from a time on, with their authors.
 pub(super) async fn published(
     db: &Db,
     from: i64,

@@ -1,4 +1,4 @@
-//! Routes of following. Who follows is always the session's user.
+//! Routes for follows. The follower is always the session's user.
 
 use axum::extract::{Path, State};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -15,7 +15,9 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(set)).routes(routes!(or_not)).routes(routes!(common))
 }
 
-/// Follow somebody (`true`), or end that (`false`); it may be repeated.
+/// Follow a user (`true`), or unfollow (`false`).
+///
+/// The request is idempotent.
 #[utoipa::path(put, path = "/follow/{id}/{wish}", tag = "follows",
     params(("id" = Id, Path), ("wish" = bool, Path, description = "true or false")),
     security(("token" = [])), responses((status = 200, body = Envelope<Nothing>)))]
@@ -36,14 +38,14 @@ async fn set(
     Ok(Nothing.into())
 }
 
-/// Whether one follows somebody.
+/// Return whether you follow a user.
 #[utoipa::path(get, path = "/follow/or/not/{id}", tag = "follows", params(("id" = Id, Path)),
     security(("token" = [])), responses((status = 200, body = Envelope<bool>)))]
 async fn or_not(State(app): State<Shared>, user: SignedIn, PathId(whom): PathId) -> Answer<bool> {
     Ok(app.follows().is_following(user.id, whom).await?.into())
 }
 
-/// Whom one follows in common with somebody.
+/// Return the users that both you and another user follow.
 #[utoipa::path(get, path = "/follow/common/{id}", tag = "follows", params(("id" = Id, Path)),
     security(("token" = [])), responses((status = 200, body = Envelope<Vec<BriefView>>)))]
 async fn common(

@@ -1,10 +1,10 @@
-//! Who follows whom.
+//! Follows.
 //!
-//! The database decides, by the primary key of a pair; numbers of fans follow in the same
-//! transaction. The set of each user in Redis follows after the commit, under a lock of that user
-//! which spans both, and is rebuilt from the database where it is absent. Whatever changes whom
-//! somebody follows also changes their feed: the inbox is forgotten, and rebuilt when it is read.
-//! Without Redis everything is asked of the database.
+//! The database decides, by the primary key of the pair; follower counts change in the same
+//! transaction. The user's set in Redis is updated after the commit, under a lock of that user that
+//! covers both, and is rebuilt from the database when absent. A change of follows also changes the
+//! user's feed: the inbox is deleted, and rebuilt when it is read. While Redis is away, all reads
+//! go to the database.
 
 pub(crate) mod http;
 pub(crate) mod store;
@@ -29,23 +29,23 @@ use crate::{
     stale::Stale,
 };
 
-/// How long a set is believed.
+/// Lifetime of a set.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// How long a change waits for others of the same user.
+/// Maximum wait of a change for other changes of the same user.
 const TURN: Duration = Duration::from_secs(8);
-/// How many common ones are named.
+/// Maximum common follows returned.
 const COMMON: usize = 100;
 
-/// What somebody wants.
+/// Requested state of a follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// To follow.
+    /// Follow.
     Follow,
-    /// To follow no more.
+    /// Unfollow.
     Unfollow,
 }
 
-/// Who follows whom; a cheap clone.
+/// Follows of all users; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Follows {
     seawall: Seawall,
@@ -83,10 +83,11 @@ impl Follows {
         })
     }
 
-    /// Follows somebody, or ends that; what is so already stays so.
+    /// Follows or unfollows a user; does nothing if that is already the state.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for oneself, [`Error::NotFound`] when there is no such user.
+    /// [`Error::BadInput`] if both users are the same, [`Error::NotFound`] if there is no such
+    /// user.
     pub async fn set(&self, user: u64, whom: u64, wish: Wish) -> Result<()> {
         if user == whom {
             return Err(Error::bad("ONESELF", "nobody follows oneself"));
@@ -99,8 +100,8 @@ impl Follows {
         };
         let mut owed = Ok(());
         if !matches!(kept, Ok(Kept::Unknown)) {
-            // Also where nothing changed: the set may not have followed the last time, and an error
-            // may have come after the commit.
+            // Also if nothing changed: the set may have missed the last change, and an error may
+            // have occurred after the commit.
             let followed = guard.is_some()
                 && kept.is_ok()
                 && self.follow_in_redis(user, whom, wish).await.is_ok();
@@ -110,7 +111,7 @@ impl Follows {
             owed = sets.and(inbox).and(profiles);
         }
         if let Some(guard) = guard {
-            // Lost or not, everything is done.
+            // The work is done, whether or not the lock was lost.
             let _ = guard.release().await;
         }
         let kept = kept?;
@@ -132,7 +133,7 @@ impl Follows {
         Ok(())
     }
 
-    /// Somebody may have fallen below those whose notes are pulled.
+    /// Requests a backfill if the author just fell below the pull threshold.
     async fn backfill(&self, author: u64, time: i64) -> Result<()> {
         if store::fans(&self.db, author).await? + 1 == self.inboxes.pulled_from() {
             let event = Event::Backfill { author, time };
@@ -144,7 +145,7 @@ impl Follows {
         Ok(())
     }
 
-    /// Forgets whom somebody follows, now or as soon as Redis answers.
+    /// Deletes the set of a user's follows, now or as soon as Redis answers.
     async fn forget(&self, user: u64) -> Result<()> {
         self.stale.add(user);
         self.repair().await;
@@ -154,21 +155,21 @@ impl Follows {
         Ok(())
     }
 
-    /// Forgets a set that could not follow.
+    /// Deletes a set that missed a change.
     pub(crate) async fn settle(&self, user: u64) -> Result<()> {
         Ok(self.sets.of(&user)?.forget().await?)
     }
 
-    /// Tells what could not be told: an author's notes are pushed again.
+    /// Appends a missed backfill event: the inboxes of the author's followers are rebuilt.
     pub(crate) async fn settle_backfill(&self, author: u64, time: i64) -> Result<()> {
         let _ = self.events.append(Event::Backfill { author, time }).await?;
         Ok(())
     }
 
-    /// Whether somebody follows somebody.
+    /// Returns `true` if `user` follows `whom`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database can tell.
+    /// [`Error::Unavailable`] if neither Redis nor the database can answer.
     pub async fn is_following(&self, user: u64, whom: u64) -> Result<bool> {
         if !self.stale.contains(user) {
             match self.sets.of(&user)?.is_following(&whom).await {
@@ -179,7 +180,7 @@ impl Follows {
         store::is_following(&self.db, user, whom).await
     }
 
-    /// Which of these somebody follows: one answer each, in order.
+    /// Returns for each of these users, in order, whether `user` follows them.
     pub(crate) async fn following(&self, user: u64, asked: &[u64]) -> Result<Vec<bool>> {
         if asked.is_empty() {
             return Ok(Vec::new());
@@ -194,10 +195,10 @@ impl Follows {
         Ok(asked.iter().map(|whom| followees.contains(whom)).collect())
     }
 
-    /// Whom both follow, in order of their ids; at most a hundred.
+    /// Returns the users that both follow, sorted by id; at most a hundred.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither Redis nor the database can tell.
+    /// [`Error::Unavailable`] if neither Redis nor the database can answer.
     pub async fn common(&self, one: u64, other: u64) -> Result<Vec<Brief>> {
         let common = match self.common_in_redis(one, other).await {
             Ok(Some(common)) => common,
@@ -211,7 +212,7 @@ impl Follows {
         Ok(common.iter().filter_map(|user| briefs.remove(user)).collect())
     }
 
-    /// `None` when one of the sets is not to be believed.
+    /// Reads common follows from Redis. `None` if one of the sets cannot be trusted.
     async fn common_in_redis(&self, one: u64, other: u64) -> Result<Option<Vec<u64>>> {
         if self.stale.contains(one) || self.stale.contains(other) {
             return Ok(None);
@@ -219,7 +220,7 @@ impl Follows {
         Ok(Some(self.sets.of(&one)?.common(&self.sets.of(&other)?, COMMON).await?))
     }
 
-    /// Forgets sets that could not follow.
+    /// Deletes sets that missed a change.
     pub(crate) async fn repair(&self) {
         self.stale.forget_all(|user| async move { self.sets.of(&user)?.forget().await }).await;
     }

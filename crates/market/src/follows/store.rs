@@ -1,4 +1,4 @@
-//! Who follows whom, in the database; the numbers beside people follow in the same transaction.
+//! Follows in the database; the counts in profiles change in the same transaction.
 
 use sqlx::Row as _;
 
@@ -7,18 +7,18 @@ use crate::{
     error::Result,
 };
 
-/// What became of a wish.
+/// Outcome of a follow or unfollow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// It is so now.
+    /// Changed by this call.
     Changed,
-    /// It was so before.
+    /// It was already in that state.
     Unchanged,
     /// There is no such user.
     Unknown,
 }
 
-/// Follows somebody.
+/// Follows a user.
 pub(super) async fn follow(db: &Db, user: u64, whom: u64, now: i64) -> Result<Kept> {
     let mut tx = db.write().await?;
     let inserted = sqlx::query(
@@ -45,7 +45,7 @@ pub(super) async fn follow(db: &Db, user: u64, whom: u64, now: i64) -> Result<Ke
     }
 }
 
-/// Ends following.
+/// Unfollows a user.
 pub(super) async fn unfollow(db: &Db, user: u64, whom: u64, now: i64) -> Result<Kept> {
     let mut tx = db.write().await?;
     let deleted = sqlx::query("DELETE FROM follow WHERE user_id = ? AND follow_user_id = ?")
@@ -63,8 +63,8 @@ pub(super) async fn unfollow(db: &Db, user: u64, whom: u64, now: i64) -> Result<
     tx.commit().await.map(|()| Kept::Changed)
 }
 
-/// Moves the numbers of both; always the smaller id first, so that two who follow each other at once
-/// do not wait for each other.
+/// Changes the counts of both users; always the smaller id first, so that two users who follow each
+/// other at the same time do not deadlock.
 async fn count(tx: &mut WriteTx<'_>, user: u64, whom: u64, step: i64, now: i64) -> Result<()> {
     let mut people = [(user, 0, step), (whom, step, 0)];
     people.sort_unstable();
@@ -86,7 +86,7 @@ async fn count(tx: &mut WriteTx<'_>, user: u64, whom: u64, step: i64, now: i64) 
     Ok(())
 }
 
-/// The row of somebody who has told nothing of themselves yet.
+/// Inserts the profile row of a user who has none yet.
 async fn add_info(
     tx: &mut WriteTx<'_>,
     person: u64,
@@ -108,7 +108,7 @@ async fn add_info(
     Ok(())
 }
 
-/// Everybody whom somebody follows.
+/// Returns all users that `user` follows.
 pub(super) async fn followees(db: &Db, user: u64) -> Result<Vec<u64>> {
     let rows = sqlx::query("SELECT follow_user_id FROM follow WHERE user_id = ?")
         .bind(id(user))
@@ -117,7 +117,7 @@ pub(super) async fn followees(db: &Db, user: u64) -> Result<Vec<u64>> {
     rows.iter().map(|row| Ok(unsigned(row.try_get("follow_user_id")?))).collect()
 }
 
-/// Whether somebody follows somebody.
+/// Returns `true` if `user` follows `whom`.
 pub(super) async fn is_following(db: &Db, user: u64, whom: u64) -> Result<bool> {
     let row = sqlx::query("SELECT 1 AS one FROM follow WHERE user_id = ? AND follow_user_id = ?")
         .bind(id(user))
@@ -127,7 +127,7 @@ pub(super) async fn is_following(db: &Db, user: u64, whom: u64) -> Result<bool> 
     Ok(row.is_some())
 }
 
-/// Whom both follow.
+/// Returns the users that both follow.
 pub(super) async fn common(db: &Db, one: u64, other: u64, most: usize) -> Result<Vec<u64>> {
     let rows = sqlx::query(
         "SELECT a.follow_user_id AS whom FROM follow a \
@@ -142,7 +142,7 @@ pub(super) async fn common(db: &Db, one: u64, other: u64, most: usize) -> Result
     rows.iter().map(|row| Ok(unsigned(row.try_get("whom")?))).collect()
 }
 
-/// How many follow somebody.
+/// Returns the number of followers.
 pub(crate) async fn fans(db: &Db, user: u64) -> Result<u64> {
     let row = sqlx::query("SELECT fans FROM user_info WHERE user_id = ?")
         .bind(id(user))
@@ -151,7 +151,7 @@ pub(crate) async fn fans(db: &Db, user: u64) -> Result<u64> {
     Ok(row.map(|row| row.try_get("fans")).transpose()?.map_or(0, unsigned))
 }
 
-/// How many of those who follow somebody began after this time.
+/// Returns the number of followers that began to follow after this time.
 pub(crate) async fn fans_since(db: &Db, user: u64, time: i64) -> Result<u64> {
     let row = sqlx::query(
         "SELECT COUNT(*) AS fans FROM follow WHERE follow_user_id = ? AND create_time > ?",
@@ -163,7 +163,7 @@ pub(crate) async fn fans_since(db: &Db, user: u64, time: i64) -> Result<u64> {
     Ok(unsigned(row.try_get("fans")?))
 }
 
-/// Some of those who follow somebody, in order of their ids, after one of them.
+/// Returns some followers, sorted by id, after one of them.
 pub(crate) async fn fans_after(db: &Db, user: u64, after: i64, most: u32) -> Result<Vec<u64>> {
     let rows = sqlx::query(
         "SELECT user_id FROM follow WHERE follow_user_id = ? AND user_id > ? \
@@ -177,7 +177,7 @@ pub(crate) async fn fans_after(db: &Db, user: u64, after: i64, most: u32) -> Res
     rows.iter().map(|row| Ok(unsigned(row.try_get("user_id")?))).collect()
 }
 
-/// Those whom somebody follows who have at least so many fans.
+/// Returns followed users with at least `fans` followers.
 pub(crate) async fn popular_followees(
     db: &Db,
     user: u64,

@@ -1,4 +1,4 @@
-//! The route of the home feed.
+//! Route of the home feed.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::{
     notes::http::NoteView,
 };
 
-/// The last page that can be asked for.
+/// Last page that can be requested.
 const LAST_PAGE: u32 = 10_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
@@ -23,9 +23,9 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct FeedRequest {
-    /// The version that the first page named; without it the newest list.
+    /// Version from the first page. Default: the newest list.
     feed_version: Option<Id>,
-    /// From 1.
+    /// Page number, from 1.
     #[serde(default = "first")]
     #[schema(minimum = 1, maximum = 10_000, default = 1)]
     page_no: u32,
@@ -38,16 +38,18 @@ fn first() -> u32 {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct HomeFeedView {
-    /// Names this list: send it with the next page.
+    /// Identifies this list: send it with the next page.
     feed_version: Id,
     list: Vec<NoteView>,
     /// Whether another page follows.
     has_more: bool,
-    /// The version that was asked for is gone: this is page 1 of the newest list.
+    /// The requested version is gone: this is page 1 of the newest list.
     started_over: bool,
 }
 
-/// A page of the home feed. The list of a version stays as it is for ten minutes.
+/// Return a page of the home feed.
+///
+/// The list of a version does not change for ten minutes.
 #[utoipa::path(post, path = "/home/feed", tag = "notes", request_body = FeedRequest,
     responses((status = 200, body = Envelope<HomeFeedView>)))]
 async fn feed(

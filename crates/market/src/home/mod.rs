@@ -1,13 +1,15 @@
-//! The home feed: one list of notes that stays as it is while somebody scrolls.
+//! The home feed: one list of notes that stays the same while a reader scrolls.
 //!
-//! A list is built from the database (the newest and the most liked notes, the older the more likes
-//! it takes to stay in front), gets a version and is kept for ten minutes. Who scrolls names the
-//! version and gets the next page of the very same list, whatever is posted and liked meanwhile. A
-//! version that is gone starts over: page 1 of the newest list, and the answer says so.
+//! A list is built from the database (the newest and the most liked notes; the older a note, the
+//! more likes it needs to stay in front), gets a version and is kept for ten minutes. A reader
+//! sends the version and gets the next page of exactly the same list, whatever is posted and liked
+//! meanwhile. If the version is gone, the feed starts over: page 1 of the newest list, and the
+//! response says so.
 //!
-//! Both lists are values of the toolkit's cache. The newest is loaded under its lease: one process of
-//! the fleet builds it, the others wait for that one. Invariant: a version is kept before anybody is
-//! told of it. Without Redis every page is cut from a list that is read from the database anew.
+//! Both lists are values of the toolkit's cache. The newest list is loaded under its lease: one
+//! process of the fleet builds it and the others wait. Invariant: a version is stored before any
+//! client learns of it. While Redis is away every page is cut from a list read from the database
+//! again.
 
 pub(crate) mod http;
 mod store;
@@ -24,43 +26,43 @@ use crate::{
     notes::{Notes, View},
 };
 
-/// How long a version is kept.
+/// Lifetime of a version.
 const PINNED: Duration = Duration::from_secs(10 * 60);
-/// After how long the newest list is built again.
+/// Time after which the newest list is rebuilt.
 const FRESH: Duration = Duration::from_secs(20);
-/// Notes of a list.
+/// Maximum notes in a list.
 const MAX_NOTES: usize = 500;
-/// The time that is worth as much as e times the likes, in milliseconds.
+/// Age in milliseconds that is worth a factor of e in likes.
 const DECAY_MS: f64 = 24.0 * 3_600_000.0;
 /// The only key of the newest list.
 const NEWEST: u64 = 0;
 
-/// A list of notes that does not change.
+/// An immutable list of notes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Feed {
     version: u64,
     notes: Vec<u64>,
 }
 
-/// Whether a page continues the list that was asked for.
+/// Whether a page continues the requested list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Course {
-    /// It is a page of that list, or nobody asked for one.
+    /// It is a page of that list, or no list was requested.
     Goes,
-    /// That list is gone: this is page 1 of the newest.
+    /// That list is gone: this is page 1 of the newest list.
     StartsOver,
 }
 
 /// A page of the home feed.
 #[derive(Debug)]
 pub struct FeedPage {
-    /// Names the list.
+    /// Identifies the list.
     pub version: u64,
-    /// Notes as the visitor sees them.
+    /// Notes as the viewer sees them.
     pub list: Vec<View>,
     /// Whether another page follows.
     pub has_more: bool,
-    /// Whether it is the list that was asked for.
+    /// Whether it is the requested list.
     pub course: Course,
 }
 
@@ -84,10 +86,10 @@ impl Home {
         })
     }
 
-    /// A page of the list with this version, or of the newest list.
+    /// Returns a page of the list with this version, or of the newest list.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable) when the database is away.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if the database is away.
     pub async fn page(
         &self,
         version: Option<u64>,
@@ -123,7 +125,7 @@ impl Home {
         let (context, versions) = (self.context.clone(), self.versions.clone());
         let load = move || async move {
             let notes = build(&context).await?;
-            // Random, so that nobody finds lists of which nobody told them.
+            // Random, so that lists cannot be guessed.
             let version = rand::random::<u64>() >> 1;
             let feed = Feed { version, notes };
             if let Err(error) = versions.put(&version, &feed).await {
@@ -136,7 +138,7 @@ impl Home {
     }
 }
 
-/// Ids of the notes that a list has, the best first.
+/// Builds a list of note ids, the best first.
 async fn build(context: &Context) -> Result<Vec<u64>> {
     let mut notes = store::candidates(&context.db).await?;
     notes.sort_by(|one, other| worth(other).total_cmp(&worth(one)).then(other.id.cmp(&one.id)));
@@ -145,7 +147,7 @@ async fn build(context: &Context) -> Result<Vec<u64>> {
     Ok(notes.into_iter().map(|note| note.id).collect())
 }
 
-/// A note that may come into a list.
+/// A candidate for a list.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     id: u64,
@@ -153,7 +155,7 @@ struct Candidate {
     create_time: i64,
 }
 
-/// What a note is worth: its age against the logarithm of its likes.
+/// Returns the score of a note: the logarithm of its likes plus its time.
 fn worth(note: &Candidate) -> f64 {
     (1.0 + note.liked.max(0) as f64).ln() + note.create_time as f64 / DECAY_MS
 }

@@ -1,4 +1,4 @@
-//! Which notes may come into the home feed.
+//! Candidates for the home feed.
 
 use sqlx::{Row as _, any::AnyRow};
 
@@ -8,7 +8,7 @@ use crate::{
     error::Result,
 };
 
-/// How many of the newest and how many of the most liked are looked at.
+/// Number of newest and number of most liked notes considered.
 const LOOKED_AT: i64 = 400;
 
 fn decode(row: &AnyRow) -> Result<Candidate> {
@@ -19,7 +19,7 @@ fn decode(row: &AnyRow) -> Result<Candidate> {
     })
 }
 
-/// The newest and the most liked notes, some of them twice.
+/// Returns the newest and the most liked notes; some appear twice.
 pub(super) async fn candidates(db: &Db) -> Result<Vec<Candidate>> {
     let newest =
         "SELECT id, liked, create_time FROM blog ORDER BY create_time DESC, id DESC LIMIT ?";

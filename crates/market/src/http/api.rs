@@ -1,8 +1,8 @@
-//! The API's description, generated from the handlers.
+//! The OpenAPI description, generated from the handlers.
 //!
-//! A handler names what is its own: parameters, body, what goes well, and which conflicts there are.
-//! What any request can meet (bad input, nobody logged in, too much, too slow, a store away) is added
-//! here, in one place, so that no handler can forget it.
+//! A handler declares what is specific to it: parameters, body, success response and conflicts.
+//! Responses that any request can get (bad input, not logged in, rate limited, too slow, a store
+//! unavailable) are added here, in one place, so that no handler can omit them.
 
 use utoipa::{
     Modify, OpenApi,
@@ -15,10 +15,10 @@ use utoipa::{
 
 use super::envelope::Refusal;
 
-/// The name of the way to log in, in `security(("token" = []))`.
+/// Name of the security scheme, as in `security(("token" = []))`.
 const TOKEN: &str = "token";
 
-/// What the description begins with.
+/// Base of the description.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -44,7 +44,7 @@ impl Modify for Security {
     }
 }
 
-/// Adds to every operation what any request can meet.
+/// Adds to every operation the responses that any request can get.
 pub(super) fn complete(mut api: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     for item in api.paths.paths.values_mut() {
         let methods = [

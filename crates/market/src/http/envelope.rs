@@ -1,4 +1,5 @@
-//! The shape of every answer: `{"success", "code", "msg", "data", "total"?}` with a real status.
+//! The shape of every response: `{"success", "code", "msg", "data", "total"?}` with a meaningful
+//! HTTP status.
 
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
@@ -18,25 +19,25 @@ use utoipa::{
 use super::Id;
 use crate::error::Error;
 
-/// How long a client is asked to wait while a store is away, in seconds.
+/// `Retry-After` while a store is unavailable, in seconds.
 const OUTAGE_RETRY_S: u64 = 1;
 
-/// What a handler returns.
+/// Return type of handlers.
 pub(crate) type Answer<T> = Result<Envelope<T>, Failure>;
 
-/// An answer that went well.
+/// A successful response.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Envelope<T> {
-    /// True.
+    /// Always `true`.
     success: bool,
-    /// `OK`.
+    /// Always `OK`.
     #[schema(value_type = String)]
     code: Cow<'static, str>,
-    /// Empty.
+    /// Always empty.
     #[schema(value_type = String)]
     msg: Cow<'static, str>,
     data: T,
-    /// How many there are on all pages, where that is known.
+    /// Number of items on all pages, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     total: Option<u64>,
@@ -48,7 +49,7 @@ impl<T> From<T> for Envelope<T> {
     }
 }
 
-/// The data of an answer that has none: `null`.
+/// Data of a response without data: `null`.
 #[derive(Debug)]
 pub(crate) struct Nothing;
 
@@ -71,7 +72,7 @@ impl PartialSchema for Nothing {
 }
 
 impl<T> Envelope<T> {
-    /// One page of so many.
+    /// Creates a page of a list with `total` items.
     pub(crate) fn page(data: T, total: u64) -> Self {
         Envelope { total: Some(total), ..data.into() }
     }
@@ -83,25 +84,25 @@ impl<T: Serialize> IntoResponse for Envelope<T> {
     }
 }
 
-/// An answer that did not go well.
+/// An error response.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Refusal<'a> {
-    /// False.
+    /// Always `false`.
     success: bool,
-    /// A stable upper-case word.
+    /// Stable upper-case code.
     #[schema(example = "NOT_FOUND")]
     code: &'a str,
-    /// A sentence for people.
+    /// Message for people.
     msg: &'a str,
-    /// The id of what is in the way, or of what may have been made, where that helps.
+    /// Id of the conflicting object, or of the object that may have been created, where that helps.
     data: Option<Id>,
 }
 
-/// Why: a rule's refusal, or what HTTP itself does not allow.
+/// Cause of an error response: a business rule, or HTTP itself.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Rule(Error),
-    /// Status, word and sentence.
+    /// Status, code and message.
     Http(StatusCode, &'static str, String),
 }
 
@@ -116,7 +117,7 @@ impl IntoResponse for Failure {
         match self {
             Failure::Http(status, code, msg) => {
                 let response = refusal(status, code, &msg, None);
-                // Whatever is not available says when to come back.
+                // An unavailable service says when to retry.
                 match status {
                     StatusCode::SERVICE_UNAVAILABLE => retry(response, OUTAGE_RETRY_S),
                     _ => response,
@@ -139,7 +140,7 @@ fn rule(error: &Error) -> Response {
             refusal(StatusCode::CONFLICT, code, msg, data.map(Id))
         }
         Error::Limited { msg, retry_after } => {
-            // Rounded up: a client that comes back at that time must not be early.
+            // Rounded up: a client that retries at that time must not be early.
             let seconds = retry_after.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             retry(refusal(StatusCode::TOO_MANY_REQUESTS, "LIMITED", msg, None), seconds)

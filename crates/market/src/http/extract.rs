@@ -1,4 +1,4 @@
-//! What handlers take from a request; everything that does not fit is refused in the envelope.
+//! Extractors of the handlers. Invalid input is refused with the standard response envelope.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -30,14 +30,14 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
-/// How long a body may take, as long as an answer with it.
+/// Time limit for receiving a body; the same as for a response.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
-/// Rows of a page.
+/// Rows per page.
 pub(crate) const PAGE_ROWS: u32 = 10;
-/// The last page that can be asked for.
+/// Last page that can be requested.
 const LAST_PAGE: u32 = 10_000;
 
-/// The address a connection came from; put into each request by the server.
+/// Address of the client connection; added to each request by the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
@@ -73,8 +73,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for FormBody<T> {
     }
 }
 
-/// A request with its body in one piece. As it comes, a body may be thousands of pieces that each keep
-/// a buffer of the connection; and one that never ends must not be waited for longer than its client.
+/// Collects the body of a request into one piece. A body may arrive as thousands of pieces that
+/// each hold a buffer of the connection, and a body that never ends must time out.
 async fn gathered(request: Request) -> Result<Request, Failure> {
     let (parts, body) = request.into_parts();
     let mut pieces = body.into_data_stream();
@@ -106,7 +106,7 @@ fn unread(status: StatusCode) -> Failure {
     Error::bad("BAD_BODY", "the body could not be read").into()
 }
 
-/// The parameters after the question mark.
+/// Query parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -120,20 +120,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// Which page, from 1; the first when it is left out.
+/// Page of a list.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageParam {
-    /// The page, from 1.
+    /// Page number, from 1. Default: 1.
     #[param(minimum = 1, maximum = 10_000)]
     current: Option<u32>,
 }
 
 impl PageParam {
-    /// The number of the page, from 1.
+    /// Returns the page number, from 1.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for page 0 and pages that nobody scrolls to.
+    /// [`Error::BadInput`] for page 0 and pages beyond the last one.
     pub(crate) fn number(self) -> Result<u32> {
         match self.current.unwrap_or(1) {
             page @ 1..=LAST_PAGE => Ok(page),
@@ -142,12 +142,12 @@ impl PageParam {
     }
 }
 
-/// Where a list of orders goes on.
+/// Position in a list of orders.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(crate) struct After {
-    /// The last order of the page before; the newest ones when it is left out.
+    /// Id of the last order on the previous page. Default: start with the newest orders.
     last_id: Option<Id>,
 }
 
@@ -157,7 +157,7 @@ impl After {
     }
 }
 
-/// An id in the path.
+/// Id in the path.
 pub(crate) struct PathId(pub(crate) u64);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathId {
@@ -171,14 +171,14 @@ impl<S: Send + Sync> FromRequestParts<S> for PathId {
     }
 }
 
-/// The user who is logged in; 401 when nobody is.
+/// The logged-in user; 401 without one.
 pub(crate) struct SignedIn(pub(crate) User);
 
 impl SignedIn {
-    /// Passes merchants and admins.
+    /// Accepts merchants and admins.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] for everybody else.
+    /// [`Error::Forbidden`] for all other users.
     pub(crate) fn merchant(&self) -> Result<()> {
         if ["merchant", "admin"].contains(&self.role.as_str()) {
             return Ok(());
@@ -201,7 +201,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SignedIn {
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
         match parts.extensions.get::<Visitor>() {
             Some(Visitor::User(user)) => Ok(SignedIn(user.clone())),
-            // Nobody could say who this is: that is not the visitor's fault.
+            // The session could not be checked, which is not the client's fault.
             Some(Visitor::Unknown) => Err(Error::Unavailable {
                 what: "sessions",
                 cause: "neither Redis nor the database answered".into(),
@@ -212,7 +212,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SignedIn {
     }
 }
 
-/// Who asks, if somebody is logged in: for answers that only differ a little by that.
+/// The user, if logged in; for responses that differ only slightly by user.
 pub(crate) struct MaybeSignedIn(pub(crate) Option<User>);
 
 impl MaybeSignedIn {
@@ -232,7 +232,7 @@ impl<S: Send + Sync> FromRequestParts<S> for MaybeSignedIn {
     }
 }
 
-/// The token that was shown.
+/// Token in the request.
 pub(crate) struct Shown(pub(crate) Token);
 
 impl<S: Send + Sync> FromRequestParts<S> for Shown {
@@ -243,7 +243,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Shown {
     }
 }
 
-/// What the client calls this submission, if it does: the header `Idempotency-Key`.
+/// The client's `Idempotency-Key` header, if present.
 pub(crate) struct Named(pub(crate) Option<IdempotencyKey>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
@@ -251,19 +251,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Failure> {
         let key = parts.headers.get("idempotency-key");
-        // What is no text is no key either.
+        // A header that is not text is not a valid key.
         let key = key.map(|key| IdempotencyKey::parse(key.to_str().unwrap_or_default()));
         Ok(Named(key.transpose()?))
     }
 }
 
-/// Where a request comes from: the other end of the connection, or whom a trusted proxy names.
-/// Anybody else's headers are not believed.
+/// Client address: the peer of the connection, or the address that a trusted proxy reports. Headers
+/// from any other peer are ignored.
 pub(crate) struct ClientIp(pub(crate) IpAddr);
 
 impl ClientIp {
     pub(crate) fn of(request: &Extensions, headers: &HeaderMap, app: &Shared) -> Self {
-        // Only a test that calls the router without a connection has no peer.
+        // Only tests that call the router without a connection have no peer.
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let peer = request.get::<Peer>().map_or(unspecified, |peer| peer.0.ip());
         ClientIp(behind_proxies(peer, headers, &app.config().trusted_proxies))
@@ -278,8 +278,8 @@ impl FromRequestParts<Shared> for ClientIp {
     }
 }
 
-/// The nearest address that is no trusted proxy; each proxy adds the one it was called from at the
-/// end.
+/// Returns the nearest address that is not a trusted proxy; each proxy appends the address that
+/// called it.
 fn behind_proxies(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
     if !trusted.contains(&peer) {
         return peer;

@@ -1,4 +1,4 @@
-//! What every request passes: its id, its limits of time and size, who it is that asks, and headers
+//! Middleware of every request: its id, its time and size limits, its user, and response headers
 //! that protect the browser.
 
 use std::{sync::Arc, time::Instant};
@@ -19,32 +19,33 @@ use crate::{
     stats,
 };
 
-/// Largest body of a request; uploads have a limit of their own.
+/// Maximum body of a request; uploads have their own limit.
 pub(super) const MAX_BODY_BYTES: usize = 64 * 1024;
-/// Longest request id that is taken over from a client.
+/// Maximum length of a request id taken from a client.
 const MAX_ID_CHARS: usize = 64;
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Nothing but our own files, no frames, no inline code.
+/// Content security policy of pages: only our own files, no frames, no inline code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// What is no page shows nothing at all, wherever it is opened.
+/// Content security policy of all other responses: they display nothing, wherever they are opened.
 const BARE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
-/// Headers that every answer gets.
+/// Number of headers added to every response.
 const ADDED_HEADERS: usize = 6;
 
-/// Who asks.
+/// Who sent the request.
 #[derive(Debug, Clone)]
 pub(crate) enum Visitor {
     User(User),
     Guest,
-    /// A token was shown, and nobody could say whose it is.
+    /// The request has a token, and its owner could not be determined.
     Unknown,
 }
 
-/// All of it in one layer: each layer of a router costs every request boxes and copies.
+/// Applies all filters in one layer, because each router layer costs every request allocations and
+/// copies.
 pub(crate) async fn every_request(
     State(app): State<Shared>,
     mut request: Request,
@@ -86,7 +87,7 @@ fn unanswered(none: NoAnswer) -> Response {
     failure.into_response()
 }
 
-/// A client's own id when it is harmless in a log, else a new one.
+/// Returns the client's request id if it is safe for a log, else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let harmless = |id: &&str| {
         (1..=MAX_ID_CHARS).contains(&id.len())
@@ -96,7 +97,7 @@ fn request_id(headers: &HeaderMap) -> String {
     given.map_or_else(|| format!("{:016x}", rand::random::<u64>()), str::to_owned)
 }
 
-/// Adds what keeps a browser from being used against its owner.
+/// Adds security headers.
 fn protect(headers: &mut HeaderMap) {
     let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let policy = if kind.starts_with(b"text/html") { POLICY } else { BARE_POLICY };
@@ -109,11 +110,11 @@ fn protect(headers: &mut HeaderMap) {
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // Answers depend on who asks; only the page's own files say otherwise.
+    // Responses depend on the user; only the page's own files override this.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-/// Who asks; their session slides.
+/// Determines the user and extends the session.
 async fn visitor(app: &Shared, headers: &HeaderMap) -> Visitor {
     let Some(token) = token(headers) else { return Visitor::Guest };
     match app.accounts().visitor(&token).await {
@@ -126,7 +127,7 @@ async fn visitor(app: &Shared, headers: &HeaderMap) -> Visitor {
     }
 }
 
-/// The token of `authorization: TOKEN` or `authorization: Bearer TOKEN`.
+/// Returns the token of `authorization: TOKEN` or `authorization: Bearer TOKEN`.
 pub(crate) fn token(headers: &HeaderMap) -> Option<Token> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let token = match text.split_once(' ') {

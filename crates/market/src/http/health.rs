@@ -1,7 +1,7 @@
-//! For whoever watches over the process.
+//! Health checks.
 //!
-//! `/healthz` says that the process serves; `/readyz` that it can do its work: both stores answer and
-//! it is not about to end. A balancer asks the latter.
+//! `/healthz` reports that the process serves requests. `/readyz` reports that it can do its work:
+//! both stores answer and it is not shutting down. Load balancers use the latter.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{Answer, Envelope, Failure};
 use crate::app::Shared;
 
-/// How long the stores may take to answer.
+/// Time limit for the stores to answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
@@ -26,14 +26,16 @@ struct Health {
     version: &'static str,
 }
 
-/// Whether the process serves.
+/// Check that the process serves requests.
 #[utoipa::path(get, path = "/healthz", tag = "service",
     responses((status = 200, body = Envelope<Health>)))]
 async fn healthz() -> Answer<Health> {
     Ok(Health { status: "up", version: env!("CARGO_PKG_VERSION") }.into())
 }
 
-/// Whether it can do its work: both stores answer, and it is not about to end.
+/// Check that the process is ready.
+///
+/// Ready means that both stores answer and the process is not shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "service",
     responses((status = 200, body = Envelope<Health>)))]
 async fn readyz(State(app): State<Shared>) -> Answer<Health> {

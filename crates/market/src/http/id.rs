@@ -1,4 +1,4 @@
-//! Ids over HTTP: 64 bits, which JSON carries as text, because numbers beyond 2^53 lose digits in
+//! Ids over HTTP: 64 bits, sent as JSON strings, because numbers beyond 2^53 lose digits in
 //! browsers.
 
 use std::{borrow::Cow, fmt};
@@ -9,12 +9,12 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Type, schema::Schema},
 };
 
-/// A 64-bit id: text in answers; text or a whole number in requests.
+/// A 64-bit id: a string in responses; a string or a whole number in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Id(pub(crate) u64);
 
 impl Id {
-    /// Digits alone: `+1` and ` 1` are no ids. The highest bit of an id is clear.
+    /// Accepts digits only: `+1` and ` 1` are not ids. The highest bit of an id is clear.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         let id: i64 = digits.then(|| text.parse().ok())??;

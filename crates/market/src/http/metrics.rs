@@ -1,10 +1,10 @@
-//! `/metrics`: what the process counts, for Prometheus.
+//! `/metrics`: the metrics of the process, for Prometheus.
 //!
-//! The recorder is one for the process, so it is installed by whoever owns the process
-//! ([`install`]); where nobody did, as in tests with several markets in one process, the page says so.
+//! There is one recorder per process, so the owner of the process installs it ([`install`]). If it
+//! is not installed, as in tests with several markets in one process, the endpoint says so.
 //!
-//! What is measured waits in memory until it is sorted into buckets. A [task](start) does that also
-//! where nobody ever asks for the page.
+//! Measurements wait in memory until they are sorted into buckets. A [task](start) does that even
+//! if the endpoint is never called.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -20,20 +20,20 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::Failure;
 use crate::{app::Shared, jobs::Jobs};
 
-/// Upper edges of what takes time, in seconds.
+/// Upper bucket bounds of durations, in seconds.
 const SECONDS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
-/// Names that end so are times.
+/// Metric names with this suffix are durations.
 const SECONDS_SUFFIX: &str = "_seconds";
 
-/// How often measurements are sorted into their buckets.
+/// Interval at which measurements are sorted into buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// Statuses are counted by their first digit.
+/// Status classes, by first digit.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// Begins to count, for the rest of the process' life; the first call decides.
+/// Installs the recorder for the lifetime of the process; only the first call has an effect.
 pub fn install() {
     let matcher = Matcher::Suffix(SECONDS_SUFFIX.to_owned());
     let builder = PrometheusBuilder::new().set_buckets_for_metric(matcher, &SECONDS);
@@ -44,7 +44,7 @@ pub fn install() {
     }
 }
 
-/// Starts what keeps measurements from piling up.
+/// Starts the task that keeps measurements from accumulating.
 pub(crate) fn start(jobs: &mut Jobs, seawall: &Seawall) {
     let clock = seawall.clock().clone();
     jobs.spawn("metrics", |mut stop| async move {
@@ -60,8 +60,8 @@ pub(crate) fn start(jobs: &mut Jobs, seawall: &Seawall) {
     });
 }
 
-/// Counts requests: `market_requests_total` by status, and `market_request_seconds`. Looked up once,
-/// since every request passes here.
+/// Counts requests: `market_requests_total` by status class, and `market_request_seconds`. The
+/// handles are looked up once, because every request uses them.
 #[derive(Debug)]
 pub(crate) struct Requests {
     by_class: [Counter; CLASSES.len()],
@@ -88,7 +88,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(read))
 }
 
-/// What the process counts, in Prometheus' text format.
+/// Return the process metrics in the Prometheus text format.
 #[utoipa::path(get, path = "/metrics", tag = "service",
     responses((status = 200, body = String, content_type = "text/plain")))]
 async fn read() -> Response {

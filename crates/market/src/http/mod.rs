@@ -1,6 +1,6 @@
-//! The market over HTTP: one router, one shape of answer, one description of both.
+//! The market over HTTP: one router, one response envelope, one API description.
 //!
-//! Only this folder and the features' own `http.rs` know axum.
+//! Only this folder and the features' own `http.rs` use axum.
 
 mod api;
 mod envelope;
@@ -37,7 +37,7 @@ use crate::{
     sales, shops, stats, uploads, vouchers,
 };
 
-/// Every route of the service.
+/// Returns the router with every route of the service.
 pub(crate) fn router(app: Shared) -> Router {
     let (described, api) = described().split_for_parts();
     described
@@ -54,7 +54,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .with_state(app)
 }
 
-/// The routes of the API, each with its description.
+/// Returns the API routes with their descriptions.
 fn described() -> OpenApiRouter<Shared> {
     OpenApiRouter::with_openapi(api::Description::openapi())
         .merge(accounts::http::routes())
@@ -76,7 +76,7 @@ fn described() -> OpenApiRouter<Shared> {
         .merge(metrics::routes())
 }
 
-/// The description itself, as the page at `/docs` and other programs read it.
+/// Serves the description itself, for the page at `/docs` and other programs.
 fn description(api: &utoipa::openapi::OpenApi) -> Router<Shared> {
     let text = api.to_json().expect("a description is made of plain values");
     let text = Bytes::from(text);

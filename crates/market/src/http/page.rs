@@ -1,10 +1,11 @@
-//! The web page and the API's browsable description: plain files, built into the binary.
+//! The web page and the browsable API description: plain files, built into the binary.
 //!
-//! Every file but the two documents is found under a name that has the hash of all files in it,
-//! `/web/HASH/app.js`, and browsers keep it for ever; the documents refer to that name and are asked
-//! for each time. Files refer to each other relatively, so one page never mixes two versions. A page
-//! of an older binary that asks for one of its files gets 404, and loads itself anew (`router.js`).
-//! The plain names `/web/app.js` work as well, for people and tools that look at a file.
+//! Every file except the two documents has a name that contains the hash of all files,
+//! `/web/HASH/app.js`, and browsers cache it forever. The documents refer to that name and are
+//! revalidated on each visit. Files refer to each other by relative names, so one page never mixes
+//! two versions. A page of an older binary that requests one of its files gets 404 and reloads
+//! itself (`router.js`). The plain names `/web/app.js` work as well, for people and tools that
+//! inspect a file.
 
 use std::fmt::Write as _;
 
@@ -88,15 +89,15 @@ const FILES: &[(&str, &str)] = files! {
     "words/en.js"
     "words/zh.js"
 };
-/// Where the documents are found, and what they are.
+/// Paths and contents of the documents.
 const DOCUMENTS: &[(&str, &str)] =
     &[("/", include_str!("../../web/index.html")), ("/docs", include_str!("../../web/docs.html"))];
 
-/// Digits of the hash that stand in names.
+/// Digits of the hash in file names.
 const HASH_DIGITS: usize = 16;
-/// A new binary may bring new files: browsers ask each time.
+/// A new binary may bring new files, so browsers must revalidate.
 const ASK: HeaderValue = HeaderValue::from_static("no-cache");
-/// A name with a hash is never used for other content.
+/// A name with a hash never changes its content.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 pub(crate) fn routes() -> Router<Shared> {
@@ -109,17 +110,17 @@ pub(crate) fn routes() -> Router<Shared> {
     router.route("/web/{*path}", get(async move |Path(path): Path<String>| file(&path, &hash)))
 }
 
-/// The same for every process of one binary, another one when any file changes.
+/// Returns the same hash for every process of one binary, and another one if any file changes.
 fn hash() -> String {
     let mut all = Sha256::new();
     for (name, content) in FILES.iter().chain(DOCUMENTS) {
-        // The lengths keep one file from running into the next.
+        // The lengths separate one file from the next.
         all.update(format!("{}:{name}{}:", name.len(), content.len()));
         all.update(content);
     }
     let mut text = String::new();
     for byte in all.finalize().iter().take(HASH_DIGITS / 2) {
-        // Writing into a string does not fail.
+        // Writing to a string does not fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
@@ -158,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// What the table does not have, no browser gets.
+    /// A file that is missing from the table cannot be served.
     #[test]
     fn every_file_of_the_folder_is_in_the_table() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("web");
@@ -181,7 +182,7 @@ mod tests {
 
     fn keys(name: &str) -> BTreeSet<&'static str> {
         let (_, words) = FILES.iter().find(|(known, _)| *known == name).unwrap();
-        // A key stands at the begin of a line or after another text of the same line.
+        // A key is at the beginning of a line or after another text of the same line.
         let starts = words.split(['\n', ',']).map(str::trim_start);
         starts.filter_map(|part| Some(part.strip_prefix('"')?.split_once("\":")?.0)).collect()
     }
@@ -193,14 +194,14 @@ mod tests {
         assert_eq!(english.symmetric_difference(&chinese).collect::<Vec<_>>(), [&""; 0]);
     }
 
-    /// Those whose name is put together as the page runs are looked for by the browser's tests.
+    /// Keys that are built at run time are checked by the browser tests.
     #[test]
     fn every_text_that_is_asked_for_is_there() {
         let known = keys("words/en.js");
         let mut asked = 0;
         for (name, content) in FILES.iter().filter(|(name, _)| name.ends_with(".js")) {
             for (at, call) in content.match_indices("t(\"") {
-                // Another function whose name ends with this letter.
+                // A different function whose name ends with this letter.
                 if content[..at].ends_with(|c: char| c.is_alphanumeric() || c == '.') {
                     continue;
                 }
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_first_view_is_small() {
-        // More than what a first view loads: every file but one of the languages.
+        // An upper bound of what a first view loads: every file but one of the languages.
         let all = FILES.iter().filter(|(name, _)| {
             !name.starts_with("docs") && *name != "words/zh.js" && !name.starts_with("screens/")
         });

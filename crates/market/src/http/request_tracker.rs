@@ -1,12 +1,12 @@
-//! Requests that are worked on: each runs to its end, whoever waits for it.
+//! Tracks requests in progress: each runs to its end, even if its client is gone.
 //!
-//! A client may go away at any moment, and an answer may come too late. Work that is dropped there
-//! leaves a query half read on its connection, and what has to follow a commit undone. So whoever
-//! drops it hands it over to a task of its own, where it goes on; work that somebody waits for, as
-//! nearly all of it, costs no task.
+//! A client may disconnect at any moment, and a response may come too late. Dropping the work at
+//! that point would leave a query half read on its connection, and skip the steps that must follow
+//! a commit. So dropped work continues in its own task. Work whose client waits, which is nearly
+//! all of it, needs no task.
 //!
-//! Bounds: a task ends after [`WORK_LIMIT`] whatever it waits for. Beyond [`MOST`] tasks no further
-//! one is made; such work ends with its client.
+//! Bounds: a task ends after [`WORK_LIMIT`], whatever it waits for. Beyond [`MOST`] tasks no more
+//! are spawned; such work ends with its client.
 
 use std::{
     future::poll_fn,
@@ -20,25 +20,25 @@ use std::{
 use futures_util::FutureExt as _;
 use tokio::{runtime::Handle, sync::Semaphore};
 
-/// How long an answer may take, the body of its request included.
+/// Time limit of a response, including the body of its request.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How long work may take that nobody waits for any more.
+/// Time limit of work whose client no longer waits.
 const WORK_LIMIT: Duration = Duration::from_secs(60);
-/// How long work may go on without its client once the server has ended.
+/// Time limit of such work once the server has stopped.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
-/// Work that goes on without its client: twice as much as there may be connections.
+/// Maximum tasks that run without a client: twice the maximum number of connections.
 const MOST: u32 = 16_384;
 
-/// Why there is no answer.
+/// Reason why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
-    /// It takes too long; the work goes on.
+    /// It takes too long; the work continues.
     Late,
     /// It panicked.
     Broken,
 }
 
-/// What this process works on.
+/// Requests that this process works on.
 #[derive(Debug)]
 pub(crate) struct RequestTracker {
     room: Arc<Semaphore>,
@@ -54,15 +54,15 @@ impl Default for RequestTracker {
 }
 
 impl RequestTracker {
-    /// Does something to its end.
+    /// Runs `work` to its end.
     ///
     /// # Cancel safety
-    /// Dropping this drops the answer; the work goes on.
+    /// Dropping the future drops the response; the work continues.
     pub(crate) async fn run<F>(&self, work: F) -> Result<F::Output, NoAnswer>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // What a panic leaves behind is dropped with the request.
+        // State left behind by a panic is dropped with the request.
         let work = Box::pin(AssertUnwindSafe(work).catch_unwind());
         let mut held = Held { work: Some(work), room: &self.room, limit: self.work_limit };
         let done = poll_fn(|context| held.poll(context));
@@ -72,7 +72,7 @@ impl RequestTracker {
         }
     }
 
-    /// Waits until nothing goes on without its client any more, but not for ever.
+    /// Waits, with a time limit, until no work runs without its client.
     pub(crate) async fn drained(&self) {
         if tokio::time::timeout(DRAIN_LIMIT, self.room.acquire_many(MOST)).await.is_err() {
             tracing::warn!("some requests did not end in time and are cut off");
@@ -80,7 +80,7 @@ impl RequestTracker {
     }
 }
 
-/// Work that somebody waits for; dropped before its end, it goes on in a task.
+/// Work that a client waits for; if dropped before its end, it continues in a task.
 struct Held<'a, W: Future<Output: Send> + Send + 'static> {
     work: Option<Pin<Box<W>>>,
     room: &'a Arc<Semaphore>,
@@ -100,14 +100,14 @@ impl<W: Future<Output: Send> + Send + 'static> Held<'_, W> {
 
 impl<W: Future<Output: Send> + Send + 'static> Drop for Held<'_, W> {
     fn drop(&mut self) {
-        // Without a runtime the whole process ends.
+        // Without a runtime the whole process is ending.
         if let Some(work) = self.work.take()
             && let Ok(runtime) = Handle::try_current()
             && let Ok(place) = Arc::clone(self.room).try_acquire_owned()
         {
             let limit = self.limit;
             runtime.spawn(async move {
-                // Nobody waits for what it comes to.
+                // The result has no receiver.
                 let _ = tokio::time::timeout(limit, work).await;
                 drop(place);
             });

@@ -1,9 +1,10 @@
-//! The server under the router: sockets, time-outs, a cap on connections, an orderly end.
+//! The server under the router: sockets, time-outs, a connection limit and graceful shutdown.
 //!
-//! `axum::serve` sets no limit on how long a client may take for its headers and takes any number of
-//! connections; this does both with hyper. The time for headers also bounds how long a kept-alive
-//! connection may be idle, because hyper begins to count when it waits for the next request. A client
-//! that does not read its answer is cut off by the system after as long.
+//! `axum::serve` sets no time limit for request headers and accepts any number of connections; this
+//! server adds both with hyper. The time limit for headers also bounds how long a keep-alive
+//! connection may be idle, because hyper starts the timer when it waits for the next request. A
+//! client that does not read its response is disconnected by the operating system after the same
+//! time.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,12 +25,12 @@ use tower_service::Service as _;
 
 use super::extract::Peer;
 
-/// What a client may ask of the server.
+/// Limits of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Connections at the same time; more wait until one ends.
+    /// Maximum concurrent connections; more wait until one ends.
     pub connections: usize,
-    /// How long a client may take to send its headers, or be idle between requests.
+    /// Time limit for a client to send its headers, or to be idle between requests.
     pub headers_within: Duration,
 }
 
@@ -39,16 +40,16 @@ impl Default for Bounds {
     }
 }
 
-/// Largest head of a request, in bytes.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// How long requests in hand may take once the server is told to end.
+/// Time limit for requests in progress at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(6);
-/// How long connections are taken that are there when the server is told to end.
+/// Time during which connections already queued at shutdown are accepted.
 const LAST_ACCEPTS: Duration = Duration::from_millis(100);
-/// Pause after the system had no room for another connection.
+/// Pause after the system could not accept another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` is ready, then finishes what is in hand.
+/// Serves until `stop` is ready, then finishes the requests in progress.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -66,7 +67,7 @@ pub async fn serve(
         };
         begin(accepted, &router, bounds, &graceful);
     }
-    // Whom the system let in before the end may have sent a request.
+    // A client that the system accepted before the end may have sent a request.
     let last = tokio::time::Instant::now() + LAST_ACCEPTS;
     while let Ok(accepted) = tokio::time::timeout_at(last, accept(&listener, &room)).await {
         begin(accepted, &router, bounds, &graceful);
@@ -77,10 +78,10 @@ pub async fn serve(
     }
 }
 
-/// A connection that was taken, and its room.
+/// An accepted connection and its permit.
 type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
-/// Serves a connection in a task of its own.
+/// Serves a connection in its own task.
 fn begin(accepted: Accepted, router: &Router, bounds: Bounds, graceful: &GracefulShutdown) {
     let (stream, peer, permit) = accepted;
     let served = connection(stream, peer, router.clone(), bounds.headers_within);
@@ -112,9 +113,10 @@ fn connection(
     router: Router,
     headers_within: Duration,
 ) -> impl GracefulConnection<Error = hyper::Error> + Send {
-    // A socket that cannot be told to send at once still works.
+    // A socket works even if this option cannot be set.
     let _ = stream.set_nodelay(true);
-    // What cannot be sent for so long, because nobody reads it, ends the connection.
+    // Data that stays unsent for this long, because the client does not read it, ends the
+    // connection.
     #[cfg(target_os = "linux")]
     let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(headers_within));
     let service = service_fn(move |request: hyper::Request<Incoming>| {

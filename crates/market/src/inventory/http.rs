@@ -1,4 +1,4 @@
-//! Routes of goods and their stock.
+//! Routes for goods and their stock.
 
 use axum::extract::State;
 use jiff::tz::TimeZone;
@@ -28,9 +28,9 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 struct SkuView {
     id: Id,
     name: String,
-    /// Cents.
+    /// Price in cents.
     price: i64,
-    /// Cents.
+    /// Member price in cents.
     vip_price: i64,
     image: String,
     on_shelf: bool,
@@ -53,7 +53,7 @@ impl SkuView {
     }
 }
 
-/// What is on the shelf, ten a page.
+/// Return the SKUs on the shelf, ten a page.
 #[utoipa::path(get, path = "/sku", tag = "goods", params(PageParam),
     responses((status = 200, body = Envelope<Vec<SkuView>>)))]
 async fn list(State(app): State<Shared>, Params(page): Params<PageParam>) -> Answer<Vec<SkuView>> {
@@ -62,7 +62,7 @@ async fn list(State(app): State<Shared>, Params(page): Params<PageParam>) -> Ans
     Ok(Envelope::page(skus.iter().map(|sku| SkuView::new(sku, zone)).collect(), total))
 }
 
-/// One SKU, on the shelf or not.
+/// Return one SKU, on the shelf or not.
 #[utoipa::path(get, path = "/sku/{id}", tag = "goods", params(("id" = Id, Path)),
     responses((status = 200, body = Envelope<SkuView>)))]
 async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<SkuView> {
@@ -73,7 +73,7 @@ async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<SkuView> 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ReceiptRequest {
-    /// Names the delivery: the same one comes in once.
+    /// Identifies the delivery: it is received once.
     #[schema(pattern = "^[A-Za-z0-9._-]{1,48}$", example = "delivery-2026-17")]
     receipt_id: String,
     sku_id: Id,
@@ -84,11 +84,13 @@ struct ReceiptRequest {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ReceiptView {
-    /// Whether it came in now; false when it had before.
+    /// `true` if it was received by this request; `false` if it was received before.
     is_new: bool,
 }
 
-/// Take a delivery in (merchants and admins).
+/// Receive a delivery.
+///
+/// Only for merchants and admins.
 #[utoipa::path(post, path = "/inventory/receipt", tag = "goods", request_body = ReceiptRequest,
     security(("token" = [])),
     responses((status = 200, body = Envelope<ReceiptView>),
@@ -113,11 +115,11 @@ async fn receive(
 #[serde(rename_all = "camelCase")]
 struct LevelsView {
     sku_id: Id,
-    /// Units on hand by the database.
+    /// Units on hand in the database.
     num: i64,
-    /// All shards together.
+    /// Sum of all shards.
     total: ShardView,
-    /// One by one; `null` where a shard does not answer.
+    /// One entry per shard; `null` if a shard does not answer.
     shards: Vec<Option<ShardView>>,
 }
 
@@ -136,7 +138,7 @@ impl From<Levels> for ShardView {
     }
 }
 
-/// The stock of a SKU, by the database and shard by shard.
+/// Return the stock of a SKU, in the database and per shard.
 #[utoipa::path(get, path = "/inventory/{skuId}", tag = "goods", params(("skuId" = Id, Path)),
     responses((status = 200, body = Envelope<LevelsView>)))]
 async fn levels(State(app): State<Shared>, PathId(sku): PathId) -> Answer<LevelsView> {

@@ -1,10 +1,11 @@
-//! What keeps stock and database together: rows that Redis has not followed, and differences.
+//! Keeps stock and database in step: applies log rows that Redis has not followed, and compares the
+//! two.
 //!
-//! A SKU whose stock moves is compared in the rounds that follow, every other one once in a pass. A pass
-//! begins whenever Redis may have lost something: when it is back after a break, and when this process
-//! begins to lead, for who leads is known to Redis alone, and without its data it begins a new term.
-//! Besides, only now and then, so that an idle market asks Redis for next to nothing; but once a minute
-//! where a break may go unheard, and until a pass has reached every shard.
+//! A SKU whose stock moves is compared in the following rounds, every other SKU once per pass. A
+//! pass begins whenever Redis may have lost data: when it is back after a break, and when this
+//! process becomes the leader (only Redis knows the leader, so a Redis without its data starts a
+//! new term). Otherwise passes are rare, so that an idle market sends Redis almost nothing; but
+//! they run once a minute where a break may go unnoticed, and until a pass has reached every shard.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -18,31 +19,31 @@ use super::{
 };
 use crate::{db::id, error::Result, jobs::Jobs};
 
-/// How often rows are followed that their own request did not note as followed.
+/// Interval at which rows are followed that their own request did not mark as followed.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// Their own request has so long, in milliseconds.
+/// Time that a row's own request has for this, in milliseconds.
 const GRACE_MS: i64 = 1_000;
-/// Steps of one round.
+/// Steps per round.
 const FOLLOW_STEPS: usize = 50;
-/// How often stock and database are compared.
+/// Interval between comparisons of stock and database.
 const COMPARE_EVERY: Duration = Duration::from_secs(3);
-/// SKUs of one round: those that moved, and as many of the pass, which the next round goes on with.
+/// SKUs per round: those that moved, and as many of the pass, which the next round continues.
 const COMPARE_SKUS: u32 = 200;
-/// A SKU is compared while its last movement is no older than this, in milliseconds: several rounds.
+/// A SKU is compared while its last movement is at most this old, in milliseconds: several rounds.
 const MOVED_WITHIN_MS: i64 = 10_000;
-/// How often a pass over all SKUs begins without a reason, in milliseconds.
+/// Interval between passes over all SKUs without a reason, in milliseconds.
 const PASS_EVERY_MS: i64 = 20 * 60_000;
-/// The same where a break of some server may not have been heard, or one did not answer.
+/// The interval if a break of some server may have gone unnoticed, or a server did not answer.
 const UNSURE_PASS_EVERY_MS: i64 = 60_000;
 
-/// What a pass begins for: the term of this process, and how often Redis was back after a break.
+/// Reason for a pass: the term of this process, and the number of Redis returns.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Reason {
     term: u64,
     returns: u64,
 }
 
-/// Which of the SKUs of a round could be compared, and repaired.
+/// Whether all SKUs of a round could be compared and repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 enum Reached {
@@ -53,17 +54,17 @@ enum Reached {
 /// A pass over all SKUs.
 #[derive(Debug, Default)]
 struct Pass {
-    /// When it began, by the server's clock, and what for.
+    /// Start time by the server's clock, and the reason.
     began: i64,
     reason: Reason,
     /// Whether some shard did not answer.
     missed: bool,
-    /// The SKU that it goes on behind; none when it is over.
+    /// SKU after which the pass continues; `None` if it is complete.
     after: Option<i64>,
 }
 
 impl Pass {
-    /// Where this round goes on, or begins; none when no pass is due.
+    /// Returns the SKU after which this round continues or begins; `None` if no pass is due.
     fn place(&mut self, now: i64, reason: Reason, hears_all: bool) -> Option<i64> {
         let is_sure = hears_all && !self.missed;
         let pause = if is_sure { PASS_EVERY_MS } else { UNSURE_PASS_EVERY_MS };
@@ -76,7 +77,7 @@ impl Pass {
 }
 
 impl Goods {
-    /// Starts what runs in the background.
+    /// Starts the background jobs.
     pub(crate) fn start_jobs(self: &Arc<Self>, jobs: &mut Jobs) {
         let goods = Arc::clone(self);
         jobs.every("stock-follow", FOLLOW_EVERY, move || {
@@ -94,7 +95,7 @@ impl Goods {
         });
     }
 
-    /// Lets Redis follow what was recorded and not noted as followed.
+    /// Makes Redis follow rows that are not marked as followed.
     async fn follow(&self) -> Result<()> {
         for _ in 0..FOLLOW_STEPS {
             if self.stocks.follow_all(self.context.now() - GRACE_MS).await? == 0 {
@@ -125,7 +126,7 @@ impl Goods {
         skus.sort_unstable();
         skus.dedup();
         let reached = self.compare(skus).await?;
-        // A round that failed is made again.
+        // A failed round is repeated.
         if let Some(passed) = passed {
             let mut pass = lock();
             pass.after = passed;
@@ -145,7 +146,7 @@ impl Goods {
         }
     }
 
-    /// Compares stock and database, and rebuilds where they differ.
+    /// Compares stock and database, and rebuilds SKUs that differ.
     async fn compare(&self, skus: Vec<u64>) -> Result<Reached> {
         let (mut apart, mut units) = (0u32, 0u64);
         let mut reached = Reached::All;
@@ -181,7 +182,7 @@ mod tests {
 
     const FIRST: Reason = Reason { term: 1, returns: 0 };
 
-    /// A pass that began at 1 and has reached its end.
+    /// A pass that began at 1 and is complete.
     fn over(missed: bool) -> Pass {
         Pass { began: 1, reason: FIRST, missed, after: None }
     }

@@ -1,7 +1,8 @@
-//! What the database says about a SKU: the truth that its stock in Redis is put together from.
+//! The database's view of a SKU: the source for rebuilding its stock in Redis.
 //!
-//! Orders are named one by one for as long as Redis remembers references; what is older cannot be
-//! asked about any more and is one number. So a rebuild costs what was sold lately, not ever.
+//! Orders are listed one by one for as long as Redis remembers references. Older ones can no longer
+//! be asked about and are one number. So a rebuild costs what was sold recently, not what was ever
+//! sold.
 
 use std::{collections::BTreeMap, error::Error as StdError, sync::Arc};
 
@@ -10,7 +11,7 @@ use seawall::stock::{Ledger, Movement as Fact, Reference};
 use super::{movement::Reason, store};
 use crate::db::Db;
 
-/// The name under which everything older was sold.
+/// Reference for all older sales.
 const LONG_AGO: &str = "long-ago";
 
 /// The log of one SKU.
@@ -18,11 +19,11 @@ const LONG_AGO: &str = "long-ago";
 pub(super) struct SkuLedger {
     pub(super) db: Arc<Db>,
     pub(super) sku: u64,
-    /// From when on orders are named, in milliseconds.
+    /// Time from which orders are listed one by one, in milliseconds.
     pub(super) since: i64,
 }
 
-/// What became of an order's units.
+/// Units that an order sold and returned.
 #[derive(Debug, Default)]
 struct Fate {
     sold: u64,
@@ -46,7 +47,7 @@ impl Ledger for SkuLedger {
         }
         let mut long_ago = log.gone_before;
         for (reference, fate) in fates {
-            // Sold before that time, and back since.
+            // Sold before that time, and returned since.
             if fate.sold == 0 {
                 long_ago -= i64::try_from(fate.returned)?;
             }

@@ -1,7 +1,7 @@
-//! Goods and their stock: what is on the shelf, what came in, how much there is.
+//! Goods and their stock: SKUs on the shelf, deliveries and stock levels.
 //!
-//! SKUs are read through the cache. Stock lies in Redis, spread over shards, and follows the
-//! database's log of movements; how the two are kept together is told in [`stock`].
+//! SKUs are read through the cache. Stock is in Redis, spread over shards, and follows the
+//! database's log of movements; [`stock`] explains how the two are kept in step.
 
 pub(crate) mod http;
 mod jobs;
@@ -24,16 +24,16 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How long a SKU is fresh.
+/// TTL of a cached SKU.
 const FRESH: Duration = Duration::from_secs(60);
-/// How long it is remembered that there is no such SKU.
+/// TTL of a negative entry: there is no such SKU.
 const MISSING: Duration = Duration::from_secs(30);
-/// Most units of one receipt.
+/// Maximum units of one receipt.
 pub(crate) const MAX_RECEIPT: u32 = 1_000_000;
-/// Longest id of a receipt.
+/// Maximum length of a receipt id.
 const RECEIPT_CHARS: usize = 48;
 
-/// Something that can be bought, as the database has it.
+/// A SKU, as stored in the database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sku {
     /// Id.
@@ -42,7 +42,7 @@ pub struct Sku {
     pub name: String,
     /// Price in cents.
     pub price: i64,
-    /// Price for members, in cents.
+    /// Member price in cents.
     pub vip_price: i64,
     /// Path of a picture.
     pub image: String,
@@ -54,16 +54,16 @@ pub struct Sku {
     pub update_time: i64,
 }
 
-/// The id of a delivery, which makes it come in once: up to 48 letters, digits, dots, dashes and
+/// Id of a delivery, which makes it count once: up to 48 letters, digits, dots, dashes and
 /// underscores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiptId(String);
 
 impl ReceiptId {
-    /// Checks an id.
+    /// Parses a receipt id.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it has other characters, or none, or too many.
+    /// [`Error::BadInput`] if it is empty, too long or has other characters.
     pub fn parse(text: &str) -> Result<Self> {
         let fits = (1..=RECEIPT_CHARS).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
@@ -75,19 +75,19 @@ impl ReceiptId {
     }
 }
 
-/// What became of a receipt.
+/// Outcome of [`Goods::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiptDone {
-    /// Whether it was recorded by this call.
+    /// Whether this call recorded it.
     pub is_new: bool,
 }
 
-/// A SKU's stock.
+/// Stock of a SKU.
 #[derive(Debug)]
 pub struct StockLevels {
-    /// Units on hand by the database.
+    /// Units on hand in the database.
     pub num: i64,
-    /// By Redis, shard by shard.
+    /// Units in Redis, per shard.
     pub audit: Audit,
 }
 
@@ -115,15 +115,15 @@ impl Goods {
         &self.stocks
     }
 
-    /// One SKU.
+    /// Returns one SKU.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none.
+    /// [`Error::NotFound`] if there is no such SKU.
     pub async fn read(&self, sku: u64) -> Result<Arc<Sku>> {
         self.read_many(&[sku]).await?.remove(&sku).ok_or_else(unknown)
     }
 
-    /// SKUs by their ids, through the cache; those that do not exist are left out.
+    /// Returns SKUs by id through the cache; those that do not exist are omitted.
     pub(crate) async fn read_many(&self, skus: &[u64]) -> Result<HashMap<u64, Arc<Sku>>> {
         let db = Arc::clone(&self.context.db);
         let load = move |missing: Vec<u64>| {
@@ -140,25 +140,27 @@ impl Goods {
         Ok(found)
     }
 
-    /// SKUs as the database has them now: what is paid for is not taken from a cache.
+    /// Returns SKUs from the database: prices that are charged do not come from a cache.
     pub(crate) async fn read_now(&self, skus: &[u64]) -> Result<HashMap<u64, Sku>> {
         store::skus(&self.context.db, skus).await
     }
 
-    /// A page of what is on the shelf, and how many there are.
+    /// Returns a page of the SKUs on the shelf, and their number.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
+    /// [`Error::Unavailable`] if the database is away.
     pub async fn on_shelf(&self, page: u32) -> Result<(Vec<Sku>, u64)> {
         store::on_shelf(&self.context.db, page).await
     }
 
-    /// Takes a delivery in, once for each receipt and SKU. It is in the database when this returns,
-    /// and for sale then or, when Redis does not answer, as soon as it does.
+    /// Receives a delivery, once for each receipt and SKU.
+    ///
+    /// On return it is in the database, and for sale now or, if Redis does not answer, as soon as
+    /// it does.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such SKU, [`Error::Conflict`] when the receipt came with
-    /// another number before.
+    /// [`Error::NotFound`] if there is no such SKU, [`Error::Conflict`] if the receipt was recorded
+    /// with another count.
     pub async fn receive(&self, receipt: &ReceiptId, sku: u64, count: u32) -> Result<ReceiptDone> {
         self.read(sku).await?;
         let delta = i64::from(count);
@@ -178,10 +180,10 @@ impl Goods {
         Ok(ReceiptDone { is_new: before.is_none() })
     }
 
-    /// The stock of a SKU, by the database and by Redis.
+    /// Returns the stock of a SKU in the database and in Redis.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such SKU.
+    /// [`Error::NotFound`] if there is no such SKU.
     pub async fn levels(&self, sku: u64) -> Result<StockLevels> {
         self.read(sku).await?;
         let audit = self.stocks.audit(sku).await?;
@@ -189,7 +191,7 @@ impl Goods {
         Ok(StockLevels { num, audit })
     }
 
-    /// Numbers for rows of the log.
+    /// Generates ids for log rows.
     pub(crate) async fn log_ids(&self, count: usize) -> Result<Vec<u64>> {
         let mut ids = Vec::with_capacity(count);
         for _ in 0..count {

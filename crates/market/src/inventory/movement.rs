@@ -1,18 +1,18 @@
-//! Movements of stock, as the database and Redis both know them.
+//! Movements of stock, as stored in the database and in Redis.
 
-/// Why units move; in the order in which they can.
+/// Reason of a movement; ordered as the movements of a unit are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// A delivery came in.
+    /// A delivery was received.
     Receipt,
-    /// An order took them.
+    /// An order took the units.
     Sale,
-    /// An order gave them back.
+    /// An order returned the units.
     Return,
 }
 
 impl Reason {
-    /// As the database has it.
+    /// Returns the word stored in the database.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Reason::Receipt => "RECEIPT",
@@ -26,39 +26,39 @@ impl Reason {
     }
 }
 
-/// One movement of one SKU. Its reference and reason name it: it happens once.
+/// One movement of one SKU. Reference and reason identify it: it happens once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Movement {
-    /// The row of the log.
+    /// Id of the log row.
     pub(crate) id: u64,
-    /// What moves.
+    /// SKU.
     pub(crate) sku: u64,
-    /// How many come; fewer than none when they go.
+    /// Change of the units on hand; negative if units leave.
     pub(crate) delta: i64,
-    /// Why.
+    /// Reason.
     pub(crate) reason: Reason,
-    /// A receipt's id, or the reference under which an order holds its units.
+    /// Receipt id, or the reference under which an order holds its units.
     pub(crate) reference: String,
 }
 
 impl Movement {
-    /// How many units move.
+    /// Returns the number of units.
     pub(super) fn units(&self) -> u64 {
         self.delta.unsigned_abs()
     }
 
-    /// A receipt's name in Redis.
+    /// Returns the name of a receipt in Redis.
     pub(super) fn receipt(&self) -> String {
         format!("in:{}", self.reference)
     }
 
-    /// The name of a receipt that brings back what Redis has forgotten to have sold.
+    /// Returns the name of a receipt that brings back units whose sale Redis has forgotten.
     pub(super) fn returned(&self) -> String {
         format!("back:{}", self.reference)
     }
 }
 
-/// The reference of an order's units, which the shard `home` decides about.
+/// Returns the reference of an order's units; `home` is the shard that decides about them.
 pub(crate) fn reference(order: u64, home: usize) -> String {
     format!("o{order}@{home}")
 }

@@ -1,15 +1,15 @@
-//! The stock of every SKU in Redis: opened when it is first needed, and kept to what the database says.
+//! Stock of every SKU in Redis: opened on first use, and kept in step with the database.
 //!
-//! Redis decides quickly who may have a unit; the database decides for good. An order holds its units
-//! in Redis, is written to the database, and then sells what it holds. Receipts and returns are
-//! written to the database first. So each row of the log is something that Redis follows, and a row
-//! says whether it did: whoever dies in between is caught up with by [`Stocks::follow`], which may be
-//! repeated at will, because every movement has a reference.
+//! Redis decides quickly who gets a unit; the database decides finally. An order holds its units in
+//! Redis, is written to the database, and then sells what it holds. Receipts and returns are
+//! written to the database first. So each log row is a movement that Redis must follow, and the row
+//! records whether it did. If a process dies in between, [`Stocks::follow`] catches up; it can be
+//! repeated at any time, because every movement has a reference.
 //!
-//! Invariant: `left + held` in Redis is `num` in the database, but for rows that are not followed yet.
-//! Where that does not hold for a while ([`Stocks::gap`]: Redis lost something, or came back empty),
-//! the SKU is rebuilt from the log. Holds that are under way are lost by that; their orders are
-//! refused or followed like all others, since the database never sells a unit twice.
+//! Invariant: `left + held` in Redis equals `num` in the database, except for rows that are not
+//! followed yet. If that does not hold for a while ([`Stocks::gap`]: Redis lost data, or came back
+//! empty), the SKU is rebuilt from the log. A rebuild loses holds in progress; their orders are
+//! refused, or followed like all others, because the database never sells a unit twice.
 
 use std::{
     collections::HashMap,
@@ -35,66 +35,68 @@ use crate::{
     keys,
 };
 
-/// For how long Redis knows references after they have ended.
+/// Time that Redis remembers references after they ended.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How long an order may take from its hold to its row in the database.
+/// Maximum time of an order from its hold to its row in the database.
 const HOLD_FOR: Duration = Duration::from_secs(60);
-/// How often each inventory lets go what has ended, besides its movements and comparisons: a hold that
-/// nobody lets go of is in nobody's way, since "sold out" is said only after those that ended went back.
+/// Interval at which each inventory releases expired holds, besides its movements and comparisons.
+/// An expired hold blocks no sale, because "sold out" is only reported after expired holds were
+/// returned.
 const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How often a hold is tried when others gather the last units at the same time.
+/// Attempts of a hold while other orders collect the last units.
 const HOLD_ATTEMPTS: usize = 4;
-/// The pause between these.
+/// Pause between these attempts.
 const HOLD_PAUSE: Duration = Duration::from_millis(30);
-/// How often a difference is looked at before it is believed.
+/// Number of looks before a difference is trusted.
 const LOOKS: usize = 3;
-/// The pause between looks: what is on its way arrives meanwhile.
+/// Pause between looks, in which movements on their way arrive.
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
-/// Rows that are followed in one step, and how many of them at once.
+/// Rows followed in one step, and how many of them concurrently.
 const FOLLOW_ROWS: u32 = 200;
 const FOLLOW_AT_ONCE: usize = 16;
-/// Differences of one SKU that are written to the log.
+/// Maximum differences of one SKU written to the log.
 const REPORTED: usize = 10;
 
-/// All stock; a cheap clone.
+/// Stock of all SKUs; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Stocks {
     context: Context,
     open: Arc<Mutex<HashMap<u64, Arc<OnceCell<Inventory>>>>>,
 }
 
-/// What holding units for an order came to.
+/// Outcome of [`Stocks::hold`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Holding {
-    /// They are held, and this shard decides about them.
+    /// The units are held, and this shard decides about them.
     Held { home: usize },
-    /// There are not that many.
+    /// There are not enough units.
     SoldOut,
-    /// What was held for this order before has ended.
+    /// An earlier hold of this order has ended.
     Over,
 }
 
-/// How far a SKU in Redis is from the database.
+/// Difference between Redis and the database for a SKU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// It is right, or on its way.
+    /// No difference, or one that is still on its way.
     None,
-    /// So many units too many, or too few.
+    /// Redis has this many units too many, or too few if negative.
     Units(i64),
-    /// Shards answer that they have lost their data, that a rebuild of theirs was not finished, or that
-    /// they hold units of which nobody knows whose they are.
+    /// Shards report that they have lost their data, that a rebuild was not finished, or that they
+    /// hold units without a known owner.
     Lost,
-    /// Shards do not answer: nothing can be said, and their units come back with them.
+    /// Shards do not answer: nothing is known, and their units come back with them.
     Away,
 }
 
-/// Why a SKU is put together anew.
+/// Reason for rebuilding a SKU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Because {
-    /// Redis and the database differ; looked at once more, for another process may have been quicker.
+    /// Redis and the database differ; checked again under the lock, because another process may
+    /// have repaired it.
     Gap,
-    /// A row of the log cannot be followed by any movement.
+    /// A log row cannot be followed by any movement.
     Astray,
 }
 
@@ -102,9 +104,9 @@ pub(super) enum Because {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Followed {
     Yes,
-    /// Redis cannot be reached; later.
+    /// Redis cannot be reached; retried later.
     Later,
-    /// It cannot be done by a movement: the SKU has to be rebuilt.
+    /// No movement can do it: the SKU must be rebuilt.
     Astray,
 }
 
@@ -113,7 +115,7 @@ impl Stocks {
         Stocks { context: context.clone(), open: Arc::default() }
     }
 
-    /// The stock of a SKU. Whoever opens it first sees to it that it is right.
+    /// Returns the stock of a SKU. The first call of this process makes sure that it is correct.
     pub(super) async fn of(&self, sku: u64) -> Result<Inventory> {
         let cell = {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +134,7 @@ impl Stocks {
         stock.await.cloned()
     }
 
-    /// Founds a SKU's stock where there is none.
+    /// Creates a SKU's stock if it does not exist.
     async fn opened(&self, sku: u64) -> Result<Inventory> {
         let builder = self.context.seawall.inventory(&("sku", sku));
         let shards = usize::from(self.context.config.stock_shards);
@@ -144,8 +146,8 @@ impl Stocks {
             .await?)
     }
 
-    /// Holds units for an order, beginning at a shard that its id says and going on to the next one
-    /// where one does not answer. May be repeated for the same order.
+    /// Holds units for an order. Starts at a shard given by the order id, and continues with the
+    /// next one if a shard does not answer. Idempotent per order.
     pub(crate) async fn hold(&self, sku: u64, order: u64, units: u64) -> Result<Holding> {
         let stock = self.of(sku).await?;
         for attempt in 1..=HOLD_ATTEMPTS {
@@ -153,7 +155,7 @@ impl Stocks {
                 (_, Held::SoldOut { .. }) => return Ok(Holding::SoldOut),
                 (_, Held::Over(_)) => return Ok(Holding::Over),
                 (home, held) if held.is_yours() => return Ok(Holding::Held { home }),
-                // Empty shards do not fill up by waiting.
+                // Waiting does not fill empty shards.
                 (_, Held::Unavailable) if attempt == 1 => self.revive(sku, &stock).await?,
                 _ => self.context.seawall.clock().sleep(HOLD_PAUSE).await,
             }
@@ -169,7 +171,7 @@ impl Stocks {
         Ok(())
     }
 
-    /// Lets go what an order holds; what cannot be told ends by itself.
+    /// Releases the hold of an order; if Redis cannot be told, the hold expires.
     pub(crate) async fn release(&self, sku: u64, order: u64, home: usize) {
         let released = async {
             let movement = seawall::stock::Reference::new(reference(order, home))?;
@@ -181,12 +183,12 @@ impl Stocks {
         }
     }
 
-    /// How a SKU's shards stand.
+    /// Returns the state of a SKU's shards.
     pub(super) async fn audit(&self, sku: u64) -> Result<Audit> {
         Ok(self.of(sku).await?.audit().await?)
     }
 
-    /// Lets Redis follow movements that were just recorded. What fails is followed later.
+    /// Makes Redis follow movements that were just recorded. Failures are followed later.
     pub(crate) async fn follow(&self, movements: &[Movement]) {
         for movement in movements {
             let followed = async {
@@ -201,7 +203,7 @@ impl Stocks {
         }
     }
 
-    /// Follows rows of the log that nobody has noted as followed; how many there were.
+    /// Follows log rows that are not marked as followed. Returns their number.
     pub(super) async fn follow_all(&self, before: i64) -> Result<usize> {
         let rows = store::open_movements(&self.context.db, None, before, FOLLOW_ROWS).await?;
         let count = rows.len();
@@ -222,14 +224,14 @@ impl Stocks {
         self.follow_rows(stock, sku, rows).await
     }
 
-    /// Follows rows of one SKU, and notes those that are.
+    /// Follows rows of one SKU, and marks those that succeeded.
     async fn follow_rows(
         &self,
         stock: &Inventory,
         sku: u64,
         mut rows: Vec<Movement>,
     ) -> Result<()> {
-        // What came in is there before it is sold, and sold before it comes back.
+        // Units are received before they are sold, and sold before they are returned.
         rows.sort_by_key(|row| row.reason);
         let mut done = Vec::new();
         let mut astray = false;
@@ -251,13 +253,13 @@ impl Stocks {
         }
         store::close_movements(&self.context.db, &done, self.context.now()).await?;
         if astray {
-            // The log has them all, and says so when they are followed again.
+            // The log contains all of them, and they are marked when they are followed again.
             self.rebuild(sku, stock, Because::Astray).await?;
         }
         Ok(())
     }
 
-    /// Carries out one movement; any number of times has the effect of one.
+    /// Executes one movement. Idempotent.
     async fn follow_one(&self, stock: &Inventory, movement: &Movement) -> Result<Followed> {
         let units = movement.units();
         let followed = match movement.reason {
@@ -274,7 +276,7 @@ impl Stocks {
         }
     }
 
-    /// How far Redis is from the database, at this moment.
+    /// Returns the current difference between Redis and the database.
     pub(super) async fn gap(&self, sku: u64, stock: &Inventory) -> Result<Gap> {
         let level = store::level(&self.context.db, sku).await?;
         let audit = stock.audit().await?;
@@ -295,15 +297,15 @@ impl Stocks {
         })
     }
 
-    /// The same, when it stays the same while one looks several times: what is on its way between
-    /// Redis and the database changes meanwhile.
+    /// Returns the difference if it stays the same over several looks: movements on their way
+    /// between Redis and the database change it.
     pub(super) async fn lasting_gap(&self, sku: u64, stock: &Inventory) -> Result<Gap> {
         let mut last = self.gap(sku, stock).await?;
         for _ in 1..LOOKS {
             if last == Gap::None {
                 return Ok(last);
             }
-            // Parts that have not heard of their order's end make a difference, too.
+            // Parts of a hold that have not heard of their order's end make a difference, too.
             if let Err(error) = stock.sweep().await {
                 tracing::debug!(sku, %error, "not everything was swept");
             }
@@ -317,7 +319,7 @@ impl Stocks {
         Ok(last)
     }
 
-    /// Puts the stock of a SKU together from the database: one process at a time.
+    /// Rebuilds the stock of a SKU from the database: one process at a time.
     pub(super) async fn rebuild(
         &self,
         sku: u64,
@@ -329,7 +331,7 @@ impl Stocks {
             return Err(away(sku));
         };
         let rebuilt = self.rebuild_alone(sku, stock, because).await;
-        // A lock that was lost has an owner who does the same: no harm.
+        // If the lock was lost, its new owner does the same: no harm.
         let _ = guard.release().await;
         rebuilt
     }
@@ -344,7 +346,8 @@ impl Stocks {
             }
             Gap::None | Gap::Units(_) | Gap::Lost => {}
         }
-        // Founds what was lost with everything else, so that other processes find the same shards.
+        // Recreates the inventory's definition if it was lost too, so that other processes find the
+        // same shards.
         drop(self.opened(sku).await?);
         let remembered = i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX);
         let since = self.context.now() - remembered;
@@ -380,7 +383,7 @@ async fn arrive(stock: &Inventory, receipt: &str, units: u64) -> seawall::Result
     Ok(match stock.receive(receipt, units).await? {
         Received::Complete { .. } => Followed::Yes,
         Received::Partly { .. } => Followed::Later,
-        // The log has one number for each receipt: Redis has made another of it.
+        // The log has one count per receipt, but Redis recorded another one.
         _ => Followed::Astray,
     })
 }

@@ -1,8 +1,8 @@
-//! Goods and the movements of their stock in the database.
+//! Goods and stock movements in the database.
 //!
-//! A movement is one conditional update of `inventory.num` and one row of `inventory_log`, in one
-//! transaction with whatever it belongs to. The conditional update is what never oversells, whatever
-//! Redis has forgotten.
+//! A movement is one conditional update of `inventory.num` and one row of `inventory_log`, in the
+//! transaction of the change that it belongs to. The conditional update prevents overselling,
+//! whatever Redis has lost.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ fn sku(row: &AnyRow) -> Result<Sku> {
     })
 }
 
-/// SKUs by their ids; those that do not exist are left out.
+/// Returns SKUs by id; those that do not exist are omitted.
 pub(super) async fn skus(db: &Db, ids: &[u64]) -> Result<HashMap<u64, Sku>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -47,7 +47,7 @@ pub(super) async fn skus(db: &Db, ids: &[u64]) -> Result<HashMap<u64, Sku>> {
     rows.iter().map(|row| sku(row).map(|sku| (sku.id, sku))).collect()
 }
 
-/// A page of what is on the shelf, and how many there are.
+/// Returns a page of the SKUs on the shelf, and their number.
 pub(super) async fn on_shelf(db: &Db, page: u32) -> Result<(Vec<Sku>, u64)> {
     let count = sqlx::query("SELECT COUNT(*) AS skus FROM sku WHERE status = 1");
     let total: i64 = count.fetch_one(db.read()).await?.try_get("skus")?;
@@ -61,19 +61,19 @@ pub(super) async fn on_shelf(db: &Db, page: u32) -> Result<(Vec<Sku>, u64)> {
     Ok((rows.iter().map(sku).collect::<Result<_>>()?, unsigned(total)))
 }
 
-/// What recording a movement came to.
+/// Outcome of [`record`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Recorded {
     /// It is part of the transaction now.
     Now,
-    /// It was recorded before; the transaction has to be rolled back.
+    /// It was recorded before; the caller must roll the transaction back.
     Before,
-    /// There are not that many units; the transaction has to be rolled back.
+    /// There are not enough units; the caller must roll the transaction back.
     TooFew,
 }
 
-/// Records a movement as a part of a transaction.
+/// Records a movement as part of a transaction.
 pub(crate) async fn record(
     connection: &mut AnyConnection,
     movement: &Movement,
@@ -118,7 +118,8 @@ pub(crate) async fn record(
     }
 }
 
-/// Records a receipt in a transaction of its own; the units that it had when it was recorded before.
+/// Records a receipt in its own transaction. If it was recorded before, returns the units recorded
+/// then.
 pub(super) async fn receive(db: &Db, movement: &Movement, now: i64) -> Result<Option<i64>> {
     open_row(db, movement.sku, now).await?;
     let mut tx = db.write().await?;
@@ -140,7 +141,7 @@ pub(super) async fn receive(db: &Db, movement: &Movement, now: i64) -> Result<Op
     }
 }
 
-/// Makes the row of a SKU's stock where there is none.
+/// Creates the stock row of a SKU if there is none.
 async fn open_row(db: &Db, sku: u64, now: i64) -> Result<()> {
     let row = sqlx::query("SELECT num FROM inventory WHERE sku_id = ?").bind(id(sku));
     if row.fetch_optional(db.read()).await?.is_some() {
@@ -162,18 +163,18 @@ async fn open_row(db: &Db, sku: u64, now: i64) -> Result<()> {
     }
 }
 
-/// The stock of a SKU by the database, with what Redis may not have followed yet.
+/// Stock of a SKU in the database, with movements that Redis may not have followed yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Level {
     /// Units on hand.
     pub(super) num: i64,
-    /// Of these, units that may not have come to Redis.
+    /// Units of these that may not have reached Redis.
     pub(super) coming: i64,
     /// Units that may still be in Redis.
     pub(super) going: i64,
 }
 
-/// SKUs that have stock, in order, after this one.
+/// Returns SKUs with stock, in order, after this one.
 pub(super) async fn stocked_after(db: &Db, after: i64, most: u32) -> Result<Vec<u64>> {
     let query =
         sqlx::query("SELECT sku_id FROM inventory WHERE sku_id > ? ORDER BY sku_id LIMIT ?")
@@ -182,7 +183,7 @@ pub(super) async fn stocked_after(db: &Db, after: i64, most: u32) -> Result<Vec<
     ids(query.fetch_all(db.read()).await?.iter())
 }
 
-/// SKUs whose stock moved since then, each once.
+/// Returns SKUs whose stock moved since a time, each once.
 pub(super) async fn moved_since(db: &Db, since: i64, most: u32) -> Result<Vec<u64>> {
     let query = sqlx::query(
         "SELECT DISTINCT sku_id FROM inventory_log WHERE applied IN (0, 1) AND create_time >= ? \
@@ -197,7 +198,7 @@ fn ids<'a>(rows: impl Iterator<Item = &'a AnyRow>) -> Result<Vec<u64>> {
     rows.map(|row| Ok(unsigned(row.try_get("sku_id")?))).collect()
 }
 
-/// The level of one SKU at one moment; 0 where it has none.
+/// Returns the level of one SKU at one moment; 0 if it has no stock row.
 pub(super) async fn level(db: &Db, sku: u64) -> Result<Level> {
     let mut reading = db.snapshot().await?;
     let stock = sqlx::query("SELECT num FROM inventory WHERE sku_id = ?").bind(id(sku));
@@ -230,7 +231,7 @@ fn movement(row: &AnyRow) -> Result<Movement> {
     })
 }
 
-/// Movements that Redis may not have followed, the oldest first, recorded before a time.
+/// Returns movements that Redis may not have followed, recorded before a time, the oldest first.
 pub(super) async fn open_movements(
     db: &Db,
     of: Option<u64>,
@@ -251,7 +252,7 @@ pub(super) async fn open_movements(
     rows.iter().map(movement).collect()
 }
 
-/// Notes that Redis has followed these movements.
+/// Marks movements as followed by Redis.
 pub(super) async fn close_movements(db: &Db, done: &[u64], now: i64) -> Result<()> {
     if done.is_empty() {
         return Ok(());
@@ -269,16 +270,16 @@ pub(super) async fn close_movements(db: &Db, done: &[u64], now: i64) -> Result<(
     tx.commit().await
 }
 
-/// What a SKU's log comes to, at one moment.
+/// The log of a SKU, read at one moment.
 #[derive(Debug)]
 pub(super) struct Log {
     /// All receipts, and other movements since a time.
     pub(super) movements: Vec<Movement>,
-    /// Units that went before that time and did not come back before it.
+    /// Units that left before that time and did not return before it.
     pub(super) gone_before: i64,
 }
 
-/// Reads the log of a SKU, what is older than `since` in one number.
+/// Reads the log of a SKU; movements before `since` are one number.
 pub(super) async fn log(db: &Db, sku: u64, since: i64) -> Result<Log> {
     let mut reading = db.snapshot().await?;
     let rows = sqlx::query(

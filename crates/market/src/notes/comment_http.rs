@@ -1,4 +1,4 @@
-//! Routes of comments and likes. Who comments or likes is always the session's user.
+//! Routes for comments and likes. The author is always the session's user.
 
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
@@ -51,21 +51,21 @@ impl From<Brief> for BriefView {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct LikeView {
-    /// Whether who asks likes it now.
+    /// Whether you like it now.
     liked: bool,
-    /// How many do.
+    /// Number of likes.
     count: i64,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct LikeParam {
-    /// Whether to like it; said so, it may be repeated. Left out, the like is turned round.
+    /// The requested state, which makes the request idempotent. If absent, the like is toggled.
     #[param(nullable = false)]
     liked: Option<bool>,
 }
 
-/// Like a note, or take it back.
+/// Like or unlike a note.
 #[utoipa::path(put, path = "/blog/like/{id}", tag = "notes", params(("id" = Id, Path), LikeParam),
     security(("token" = [])), responses((status = 200, body = Envelope<LikeView>)))]
 async fn like(
@@ -83,7 +83,7 @@ async fn like(
     Ok(LikeView { liked: done.liked, count: done.count }.into())
 }
 
-/// Who liked a note first: up to five, in order of time.
+/// Return the first users who liked a note: up to five, ordered by time.
 #[utoipa::path(get, path = "/blog/likes/{id}", tag = "notes", params(("id" = Id, Path)),
     responses((status = 200, body = Envelope<Vec<BriefView>>)))]
 async fn first_likes(State(app): State<Shared>, PathId(note): PathId) -> Answer<Vec<BriefView>> {
@@ -97,16 +97,16 @@ struct CommentView {
     id: Id,
     user_id: Id,
     blog_id: Id,
-    /// The comment that it stands under; 0 for one that stands by itself.
+    /// Root comment of its thread; 0 for a root comment.
     parent_id: Id,
-    /// The comment that it answers; 0 when it answers the note.
+    /// Comment that it answers; 0 if it answers the note.
     answer_id: Id,
     content: String,
     liked: i64,
     create_time: String,
-    /// The author's name.
+    /// Name of the author.
     name: String,
-    /// The author's picture.
+    /// Picture of the author.
     icon: String,
 }
 
@@ -132,9 +132,9 @@ impl CommentView {
 struct ThreadView {
     #[serde(flatten)]
     comment: CommentView,
-    /// The first fifty, oldest first.
+    /// The first fifty replies, oldest first.
     replies: Vec<CommentView>,
-    /// How many there are; the others are at `/blog/{id}/comments/{root}/replies`.
+    /// Number of replies; read the others at `/blog/{id}/comments/{root}/replies`.
     #[serde(rename = "replyCount")]
     reply_count: u64,
 }
@@ -144,15 +144,17 @@ struct ThreadView {
 struct CommentRequest {
     #[schema(min_length = 1, max_length = 1000, example = "I was there, too.")]
     content: String,
-    /// The comment under which it stands.
+    /// Root comment of the thread.
     #[schema(nullable = false)]
     parent_id: Option<Id>,
-    /// The comment in that thread which it answers.
+    /// Comment in that thread that it answers.
     #[schema(nullable = false)]
     answer_id: Option<Id>,
 }
 
-/// Say something to a note: the comment's id. Repeated with the same key it is said once.
+/// Comment on a note.
+///
+/// Returns the comment's id. A request repeated with the same key adds one comment.
 #[utoipa::path(post, path = "/blog/{id}/comments", tag = "notes",
     params(("id" = Id, Path), ("Idempotency-Key" = Option<String>, Header,
         description = "Names the submission, so that it may be repeated for a day")),
@@ -175,7 +177,9 @@ async fn comment(
     Ok(Id(comment).into())
 }
 
-/// What was said to a note: ten threads a page, the newest first, each with its first replies.
+/// Return the comments on a note.
+///
+/// Ten threads a page, the newest first, each with its first replies.
 #[utoipa::path(get, path = "/blog/{id}/comments", tag = "notes",
     params(("id" = Id, Path), PageParam),
     responses((status = 200, body = Envelope<Vec<ThreadView>>)))]
@@ -198,11 +202,13 @@ async fn comments(
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 struct AfterReply {
-    /// The last reply of the page before; the oldest ones when it is left out.
+    /// Id of the last reply on the previous page. Default: start with the oldest replies.
     last_id: Option<Id>,
 }
 
-/// What stands under one comment: fifty replies a page, the oldest first.
+/// Return the replies in a thread.
+///
+/// Fifty replies a page, the oldest first.
 #[utoipa::path(get, path = "/blog/{id}/comments/{root}/replies", tag = "notes",
     params(("id" = Id, Path), ("root" = Id, Path, description = "The comment that they stand under"),
         AfterReply),

@@ -1,6 +1,6 @@
-//! Comments in the database. A comment stands at the root (`parent_id` 0) or under one root; whom it
-//! answers is `answer_id`. Comments are in order of time, not of their ids, which come in blocks for each
-//! process.
+//! Comments in the database. A comment is a root (`parent_id` 0) or belongs to one root;
+//! `answer_id` is the comment it answers. Comments are sorted by time, not by id, because ids are
+//! allocated in blocks per process.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::{
 const COLUMNS: &str =
     "id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time";
 
-/// What a new comment says, and where it stands.
+/// A new comment and its position.
 #[derive(Debug, Clone)]
 pub(super) struct NewComment<'a> {
     pub(super) id: u64,
@@ -25,21 +25,21 @@ pub(super) struct NewComment<'a> {
     pub(super) author: u64,
     pub(super) place: Place,
     pub(super) content: &'a str,
-    /// What its author calls the submission.
+    /// The author's idempotency key.
     pub(super) key: Option<&'a IdempotencyKey>,
 }
 
-/// Where a comment wants to stand; 0 says nothing.
+/// Requested position of a comment; 0 means not specified.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
-    /// The root that it stands under.
+    /// Root of the thread.
     pub parent: u64,
-    /// The comment that it answers.
+    /// Comment that it answers.
     pub answer: u64,
 }
 
 impl Place {
-    /// The comment that it answers in any case; 0 for none.
+    /// Returns the comment that it answers, explicitly or as the root; 0 for none.
     fn answered(self) -> u64 {
         if self.answer == 0 { self.parent } else { self.answer }
     }
@@ -59,8 +59,8 @@ fn comment(row: &AnyRow) -> Result<Comment> {
     })
 }
 
-/// Adds a comment and counts it, once for each name of its submission: its id; nothing when there is
-/// no such note.
+/// Inserts and counts a comment, once per idempotency key. Returns its id; `None` if there is no
+/// such note.
 pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Option<u64>> {
     let mut tx = db.write().await?;
     let counted = sqlx::query("UPDATE blog SET comments = comments + 1 WHERE id = ?")
@@ -98,7 +98,7 @@ pub(super) async fn insert(db: &Db, new: &NewComment<'_>, now: i64) -> Result<Op
     tx.commit().await.map(|()| Some(new.id))
 }
 
-/// The root and the answered comment of a place, if there is such a place.
+/// Resolves a position to its root and answered comment; `None` if there is no such position.
 async fn settle(tx: &mut WriteTx<'_>, note: u64, wanted: Place) -> Result<Option<Place>> {
     let answered = wanted.answered();
     if answered == 0 {
@@ -118,7 +118,7 @@ async fn settle(tx: &mut WriteTx<'_>, note: u64, wanted: Place) -> Result<Option
     Ok(fits.then_some(Place { parent: root, answer: answered }))
 }
 
-/// A page of root comments, newest first, and how many roots there are.
+/// Returns a page of root comments, newest first, and the number of roots.
 pub(super) async fn roots(db: &Db, note: u64, page: u32, rows: u32) -> Result<(Vec<Comment>, u64)> {
     let found = sqlx::query(
         "SELECT id, user_id, blog_id, parent_id, answer_id, content, liked, status, create_time \
@@ -140,7 +140,7 @@ pub(super) async fn roots(db: &Db, note: u64, page: u32, rows: u32) -> Result<(V
     Ok((comments, unsigned(total.try_get("roots")?)))
 }
 
-/// The first of what stands under each of these roots, oldest first, at most `most` of each.
+/// Returns the first replies of each of these roots, oldest first, at most `most` per root.
 pub(super) async fn first_replies(
     db: &Db,
     note: u64,
@@ -150,7 +150,7 @@ pub(super) async fn first_replies(
     if roots.is_empty() {
         return Ok(Vec::new());
     }
-    // One limit for each root: a long thread does not hide the others.
+    // One limit per root: a long thread does not hide the others.
     let mut query = QueryBuilder::new("SELECT ");
     query.push(COLUMNS).push(" FROM (");
     for (number, root) in roots.iter().enumerate() {
@@ -167,7 +167,7 @@ pub(super) async fn first_replies(
     query.build().fetch_all(db.read()).await?.iter().map(comment).collect()
 }
 
-/// How many stand under each of these roots; those without any are left out.
+/// Returns the number of replies per root; roots without replies are omitted.
 pub(super) async fn reply_counts(db: &Db, note: u64, roots: &[u64]) -> Result<HashMap<u64, u64>> {
     if roots.is_empty() {
         return Ok(HashMap::new());
@@ -184,7 +184,7 @@ pub(super) async fn reply_counts(db: &Db, note: u64, roots: &[u64]) -> Result<Ha
     rows.iter().map(count).collect()
 }
 
-/// One comment of a note.
+/// Returns one comment of a note.
 pub(super) async fn by_id(db: &Db, note: u64, wanted: u64) -> Result<Option<Comment>> {
     let mut query = QueryBuilder::new("SELECT ");
     query.push(COLUMNS).push(" FROM blog_comment WHERE id = ").push_bind(id(wanted));
@@ -192,7 +192,7 @@ pub(super) async fn by_id(db: &Db, note: u64, wanted: u64) -> Result<Option<Comm
     query.build().fetch_optional(db.read()).await?.as_ref().map(comment).transpose()
 }
 
-/// What stands under a root after one of them, oldest first.
+/// Returns replies of a root after one of them, oldest first.
 pub(super) async fn replies_after(
     db: &Db,
     root: &Comment,

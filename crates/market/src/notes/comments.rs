@@ -1,4 +1,4 @@
-//! What people say to a note: threads of one level, each with whom it answers.
+//! Comments on a note: threads of one level; each reply names the comment it answers.
 
 use std::collections::HashMap;
 
@@ -16,53 +16,53 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
-/// Longest comment, in characters.
+/// Maximum length of a comment, in characters.
 const CONTENT_CHARS: usize = 1_000;
-/// Replies of one thread that a page of threads shows, and of one page of a thread.
+/// Replies shown per thread on a page of threads, and per page of a thread.
 const REPLIES: u32 = 50;
 
-/// A comment, as the database has it.
+/// A comment, as stored in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
     /// Id.
     pub id: u64,
-    /// Who wrote it.
+    /// Author.
     pub user_id: u64,
-    /// The note.
+    /// Note.
     pub blog_id: u64,
-    /// The root that it stands under; 0 for a root.
+    /// Root of the thread; 0 for a root.
     pub parent_id: u64,
-    /// The comment that it answers; 0 for a root.
+    /// Comment that it answers; 0 for a root.
     pub answer_id: u64,
     /// Text.
     pub content: String,
-    /// How many like it.
+    /// Number of likes.
     pub liked: i64,
-    /// 0 when it is shown.
+    /// 0 if it is shown.
     pub status: i64,
     /// Milliseconds since the epoch.
     pub create_time: i64,
 }
 
-/// A root with what stands under it.
+/// A root with its replies.
 #[derive(Debug, Clone)]
 pub struct Thread {
     /// The root.
     pub root: Comment,
-    /// The first, oldest first.
+    /// The first replies, oldest first.
     pub replies: Vec<Comment>,
-    /// How many there are in all.
+    /// Number of replies.
     pub reply_count: u64,
 }
 
-/// A page of what stands under one root.
+/// A page of replies in one thread.
 #[derive(Debug, Clone)]
 pub struct Replies {
     /// Oldest first.
     pub replies: Vec<Comment>,
-    /// How many there are on all pages.
+    /// Number of replies on all pages.
     pub total: u64,
-    /// Who wrote them.
+    /// Authors of the replies.
     pub authors: HashMap<u64, Brief>,
 }
 
@@ -71,18 +71,20 @@ pub struct Replies {
 pub struct Threads {
     /// Newest first.
     pub threads: Vec<Thread>,
-    /// How many there are on all pages.
+    /// Number of threads on all pages.
     pub total: u64,
-    /// Who wrote them.
+    /// Authors of the comments.
     pub authors: HashMap<u64, Brief>,
 }
 
 impl Notes {
-    /// Says something to a note: the comment's id, the same for a submission that is repeated.
+    /// Adds a comment to a note.
+    ///
+    /// Returns its id, the same for a repeated submission.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such note, [`Error::BadInput`] for a text or a place that
-    /// does not fit, [`Error::Conflict`] for a key that was used elsewhere.
+    /// [`Error::NotFound`] if there is no such note, [`Error::BadInput`] for an invalid text or
+    /// position, [`Error::Conflict`] if the key was used elsewhere.
     pub async fn comment(
         &self,
         note: u64,
@@ -103,10 +105,10 @@ impl Notes {
         comment.ok_or_else(unknown)
     }
 
-    /// A page of what was said to a note.
+    /// Returns a page of the comments on a note.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such note.
+    /// [`Error::NotFound`] if there is no such note.
     pub async fn comments(&self, note: u64, page: u32) -> Result<Threads> {
         if self.rows(&[note]).await?.is_empty() {
             return Err(unknown());
@@ -131,10 +133,10 @@ impl Notes {
         Ok(Threads { threads, total, authors })
     }
 
-    /// A page of one thread's replies, after one of them.
+    /// Returns a page of a thread's replies, after one of them.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such root at this note, or no such reply in its thread.
+    /// [`Error::NotFound`] if the note has no such root, or the thread no such reply.
     pub async fn replies(&self, note: u64, root: u64, last: Option<u64>) -> Result<Replies> {
         let db = &self.context.db;
         let root = comment_store::by_id(db, note, root).await?.filter(|root| root.parent_id == 0);

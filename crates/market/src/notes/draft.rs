@@ -1,4 +1,4 @@
-//! What somebody wants to publish, checked: nothing else gets to the database.
+//! A validated note to publish: only validated notes reach the database.
 
 use sha2::{Digest as _, Sha256};
 
@@ -8,17 +8,17 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
-/// Longest title, in characters.
+/// Maximum length of a title, in characters.
 pub(super) const TITLE_CHARS: usize = 100;
-/// Longest text, in characters.
+/// Maximum length of a text, in characters.
 pub(super) const CONTENT_CHARS: usize = 4_000;
-/// Most pictures.
+/// Maximum number of pictures.
 pub(super) const IMAGES: usize = 9;
-/// Longest path of a picture, in bytes: nine of them fit their column.
+/// Maximum length of a picture path, in bytes: nine of them fit the column.
 const IMAGE_BYTES: usize = 200;
-/// Where pictures of ours lie.
+/// Folders of pictures on this service.
 const FOLDERS: [&str; 2] = ["/uploads/", "/pictures/"];
-/// Without such a name, the same content within this time is one submission.
+/// Without an idempotency key, the same content within this time is one submission.
 pub(super) const WINDOW_MS: i64 = 60_000;
 
 /// A note before it has an id.
@@ -33,10 +33,10 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Checks what an author wrote; 0 is no shop.
+    /// Validates a note; shop 0 means none.
     ///
     /// # Errors
-    /// [`Error::BadInput`] names what does not fit.
+    /// [`Error::BadInput`] names the invalid field.
     pub fn new(
         author: u64,
         title: &str,
@@ -60,12 +60,13 @@ impl Draft {
         Ok(Draft { author, shop: shop.unwrap_or(0), title, images, content })
     }
 
-    /// What tells this submission from others, by the name that its client gave it.
+    /// Returns the digest that identifies this submission by the client's key.
     pub(super) fn named(&self, key: &IdempotencyKey) -> String {
         digest(&[b"named", &self.author.to_be_bytes(), key.as_str().as_bytes()])
     }
 
-    /// The same by its content, in the window that this time lies in.
+    /// Returns the digest that identifies this submission by its content, within the time window of
+    /// `now`.
     pub(super) fn within(&self, now: i64) -> String {
         digest(&[
             b"content",
@@ -79,7 +80,8 @@ impl Draft {
     }
 }
 
-/// Text without space around it, if it fits, shows something, and shows it as it is.
+/// Trims a text. Returns `None` if it is too long, has nothing visible, or has deceptive
+/// characters.
 pub(super) fn text(given: &str, most_chars: usize) -> Option<String> {
     let text = given.trim().replace("\r\n", "\n");
     let lies = |one: char| check::is_deceptive(one) && !matches!(one, '\n' | '\t');
@@ -87,13 +89,13 @@ pub(super) fn text(given: &str, most_chars: usize) -> Option<String> {
     fits.then_some(text)
 }
 
-/// Says that a path is none of a picture, by its looks or because there is none.
+/// Returns the error for a path that is malformed or has no picture.
 pub(super) fn no_image() -> Error {
     Error::bad("BAD_IMAGE", "an image is a path that an upload returned")
 }
 
-/// Whether this is a path of a picture that we store: never a way out of its folder, nor an address
-/// elsewhere.
+/// Returns `true` if the path names a picture on this service: never a way out of its folder, nor
+/// an external address.
 fn is_ours(path: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     path.len() <= IMAGE_BYTES
@@ -103,7 +105,7 @@ fn is_ours(path: &str) -> bool {
         && FOLDERS.iter().any(|folder| path.len() > folder.len() && path.starts_with(folder))
 }
 
-/// A digest over parts, each with its length, so that none runs into its neighbour.
+/// Returns a digest over the parts, each with its length, so that no part runs into the next.
 fn digest(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,8 +1,8 @@
-//! What happened to notes, as a stream: others follow it in their own time.
+//! Events of notes, as a stream: consumers follow it at their own pace.
 //!
 //! An event is appended after the database has committed. If that fails, because Redis is away or
-//! the process ends in between, the feed's sweep finds the note in the database and appends it later;
-//! the reference makes sure that it is there once.
+//! the process ends in between, the feed's sweep finds the note in the database and appends the
+//! event later; the reference makes it appear once.
 
 use seawall::{
     Seawall,
@@ -12,41 +12,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 
-/// The stream's name.
+/// Name of the stream.
 pub(crate) const STREAM: &str = "notes";
 
-/// Something that readers of feeds and pages should learn of.
+/// An event for readers of feeds and pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Event {
     /// A note was published.
     Posted {
-        /// Its id.
+        /// Id of the note.
         note: u64,
-        /// Who wrote it.
+        /// Author.
         author: u64,
-        /// When, in milliseconds.
+        /// Time of publication, in milliseconds.
         time: i64,
     },
-    /// A note is gone.
+    /// A note was deleted.
     Deleted {
-        /// Its id.
+        /// Id of the note.
         note: u64,
-        /// Who wrote it.
+        /// Author.
         author: u64,
-        /// When it was published, in milliseconds.
+        /// Time of publication, in milliseconds.
         time: i64,
     },
-    /// An author has fewer fans again than those whose notes are pulled: the newest go to the fans.
+    /// An author fell below the number of followers from which notes are pulled: the followers'
+    /// inboxes must be rebuilt.
     Backfill {
-        /// Who.
+        /// Author.
         author: u64,
-        /// When this was found, in milliseconds.
+        /// Time of the event, in milliseconds.
         time: i64,
     },
 }
 
-/// Where events are appended.
+/// Appends events.
 #[derive(Debug, Clone)]
 pub(crate) struct Events {
     pub(crate) stream: Stream<Event>,
@@ -57,7 +58,7 @@ impl Events {
         Ok(Events { stream: seawall.stream(STREAM)? })
     }
 
-    /// Appends an event, once however often it is repeated within a day.
+    /// Appends an event, once even if repeated within a day.
     pub(crate) async fn append(&self, event: Event) -> Result<Appended> {
         let reference = match event {
             Event::Posted { note, .. } => ("posted", note, 0),

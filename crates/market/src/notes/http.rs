@@ -1,4 +1,4 @@
-//! Routes of notes. The author is always the session's user.
+//! Routes for notes. The author is always the session's user.
 
 #![expect(unused_qualifications, reason = "the macro that describes routes writes them")]
 
@@ -29,7 +29,7 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
         .merge(super::comment_http::routes())
 }
 
-/// A note as somebody sees it.
+/// A note as the viewer sees it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NoteView {
@@ -44,11 +44,11 @@ pub(crate) struct NoteView {
     comments: i64,
     create_time: String,
     update_time: String,
-    /// The author's name.
+    /// Name of the author.
     name: String,
-    /// The author's picture.
+    /// Picture of the author.
     icon: String,
-    /// Whether who asks likes it.
+    /// Whether the viewer likes it.
     is_like: bool,
 }
 
@@ -80,7 +80,7 @@ impl NoteView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NoteRequest {
-    /// The shop that it is about, if it is about one.
+    /// Shop that the note is about, if any.
     #[schema(nullable = false)]
     shop_id: Option<Id>,
     #[schema(min_length = 1, max_length = 100, example = "A bowl by the quay")]
@@ -91,7 +91,7 @@ struct NoteRequest {
     content: String,
 }
 
-/// Up to nine paths that uploads returned: a list, or one text with commas between them.
+/// Up to nine paths returned by uploads: a list, or one string separated by commas.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 enum Images {
@@ -115,8 +115,10 @@ impl Images {
     }
 }
 
-/// Publish a note: its id. Sent twice, it is one note: by the `Idempotency-Key`, or by its content
-/// within a minute.
+/// Publish a note.
+///
+/// Returns its id. A repeated request makes one note: it is recognised by the `Idempotency-Key`, or
+/// by its content within a minute.
 #[utoipa::path(post, path = "/blog", tag = "notes", request_body = NoteRequest,
     params(("Idempotency-Key" = Option<String>, Header, description = "Names the submission; 1 to 64 printable characters")),
     security(("token" = [])),
@@ -143,7 +145,7 @@ async fn post(
     Ok(Id(app.notes().post(&draft, key.as_ref()).await?).into())
 }
 
-/// One note.
+/// Return one note.
 #[utoipa::path(get, path = "/blog/{id}", tag = "notes", params(("id" = Id, Path)),
     responses((status = 200, body = Envelope<NoteView>)))]
 async fn read(
@@ -155,7 +157,9 @@ async fn read(
     Ok(NoteView::new(&view, &app.config().zone).into())
 }
 
-/// Take a note out: its author, or an admin.
+/// Delete a note.
+///
+/// Only for its author or an admin.
 #[utoipa::path(delete, path = "/blog/{id}", tag = "notes", params(("id" = Id, Path)),
     security(("token" = [])),
     responses((status = 200, body = Envelope<Nothing>),
@@ -169,7 +173,7 @@ async fn delete(
     Ok(Nothing.into())
 }
 
-/// The notes that most people like.
+/// Return the most liked notes.
 #[utoipa::path(get, path = "/blog/hot", tag = "notes", params(PageParam),
     responses((status = 200, body = Envelope<Vec<NoteView>>)))]
 async fn hot(
@@ -181,7 +185,7 @@ async fn hot(
     Ok(NoteView::all(&views, &app.config().zone).into())
 }
 
-/// One's own notes, newest first.
+/// Return your own notes, newest first.
 #[utoipa::path(get, path = "/blog/of/me", tag = "notes", params(PageParam), security(("token" = [])),
     responses((status = 200, body = Envelope<Vec<NoteView>>)))]
 async fn of_me(
@@ -200,7 +204,7 @@ struct OfUser {
     id: Id,
 }
 
-/// Somebody's notes, newest first.
+/// Return the notes of a user, newest first.
 #[utoipa::path(get, path = "/blog/of/user", tag = "notes", params(OfUser, PageParam),
     responses((status = 200, body = Envelope<Vec<NoteView>>)))]
 async fn of_user(
@@ -222,7 +226,7 @@ struct OfShop {
     shop_id: Id,
 }
 
-/// The notes about a shop, newest first.
+/// Return the notes about a shop, newest first.
 #[utoipa::path(get, path = "/blog/of/shop", tag = "notes", params(OfShop, PageParam),
     responses((status = 200, body = Envelope<Vec<NoteView>>)))]
 async fn of_shop(

@@ -1,4 +1,4 @@
-//! Likes in the database: the record. A row for each like, and their number beside the note.
+//! Likes in the database, the record: one row per like, and a count in the note.
 
 use sqlx::{QueryBuilder, Row as _};
 
@@ -8,32 +8,32 @@ use crate::{
     error::Result,
 };
 
-/// Ids of one `IN` list.
+/// Maximum ids in an `IN` list.
 const IN_LIST: usize = 500;
 
-/// What somebody wants with their like.
+/// Requested state of a like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// To turn it round.
+    /// Toggle the like.
     Toggle,
-    /// To like the note, also when they do already.
+    /// Like the note; no change if it is already liked.
     Like,
-    /// Not to like it, also when they do not.
+    /// Unlike the note; no change if it is not liked.
     TakeBack,
 }
 
-/// What a wish came to.
+/// Outcome of a like request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liked {
-    /// Whether the user likes it now.
+    /// Whether the user likes the note now.
     pub liked: bool,
-    /// How many do.
+    /// Number of likes.
     pub count: i64,
-    /// Since when they do; now, where they do not.
+    /// Time of the like; only meaningful if `liked` is `true`.
     pub(super) since: i64,
 }
 
-/// Follows a wish; `None` when there is no such note.
+/// Sets the state of a like. Returns `None` if there is no such note.
 pub(super) async fn set(
     db: &Db,
     note: u64,
@@ -42,8 +42,8 @@ pub(super) async fn set(
     now: i64,
 ) -> Result<Option<Liked>> {
     let mut tx = db.write().await?;
-    // The note's row is held first: toggles of one note come one after the other, and none of two
-    // clicks finds what the other one is about to change.
+    // Locks the note's row first: toggles of one note run one after the other, so that neither of
+    // two clicks reads what the other is about to change.
     let held = sqlx::query("UPDATE blog SET liked = liked WHERE id = ?")
         .bind(id(note))
         .execute(tx.query())
@@ -100,7 +100,7 @@ pub(super) async fn set(
     Ok(Some(Liked { liked, count, since: before.unwrap_or(now) }))
 }
 
-/// Who likes a note, since when.
+/// Returns the users who like a note, with the time of each like.
 pub(super) async fn likers(db: &Db, note: u64) -> Result<Vec<(u64, i64)>> {
     let rows = sqlx::query("SELECT user_id, time FROM blog_like WHERE blog_id = ?")
         .bind(id(note))
@@ -109,7 +109,7 @@ pub(super) async fn likers(db: &Db, note: u64) -> Result<Vec<(u64, i64)>> {
     rows.iter().map(|row| Ok((unsigned(row.try_get("user_id")?), row.try_get("time")?))).collect()
 }
 
-/// Who liked a note first.
+/// Returns the first users who liked a note.
 pub(super) async fn first(db: &Db, note: u64, count: usize) -> Result<Vec<u64>> {
     let rows = sqlx::query(
         "SELECT user_id FROM blog_like WHERE blog_id = ? ORDER BY time, user_id LIMIT ?",
@@ -121,7 +121,7 @@ pub(super) async fn first(db: &Db, note: u64, count: usize) -> Result<Vec<u64>> 
     rows.iter().map(|row| Ok(unsigned(row.try_get("user_id")?))).collect()
 }
 
-/// Which of these notes somebody likes.
+/// Returns which of these notes a user likes.
 pub(super) async fn liked_by(db: &Db, user: u64, notes: &[u64]) -> Result<Vec<u64>> {
     let mut liked = Vec::new();
     for slice in notes.chunks(IN_LIST) {

@@ -1,10 +1,10 @@
-//! Likes: the database decides, Redis answers.
+//! Likes: the database decides, Redis answers reads.
 //!
-//! A click is one transaction that holds the note's row, so that clicks at once alternate and the
-//! count always equals the rows. The timeline of who likes a note since when follows after the
-//! commit, under a lock of this user and note that spans both: otherwise two clicks could reach Redis
-//! in the other order. Where the timeline cannot follow it is forgotten, and rebuilt from the rows
-//! when somebody reads it. Without Redis everything is asked of the database.
+//! A click is one transaction that locks the note's row, so that concurrent clicks alternate and
+//! the count always equals the number of rows. The timeline of users who like a note is updated
+//! after the commit, under a lock of this user and note that covers both; otherwise two clicks
+//! could reach Redis in the opposite order. If the timeline cannot be updated it is deleted, and
+//! rebuilt from the rows when it is read. While Redis is away, all reads go to the database.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -26,14 +26,14 @@ use crate::{
     stale::Stale,
 };
 
-/// How long a timeline is believed.
+/// Lifetime of a timeline.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// How long a click waits for others of the same user on the same note.
+/// Maximum wait of a click for other clicks of the same user on the same note.
 const TURN: Duration = Duration::from_secs(8);
-/// How long one look for a lock waits for others, and repeats what an outage interrupted.
+/// Maximum wait of one attempt to lock, including retries after an interruption.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Likes of all notes; a cheap clone.
+/// Likes of all notes; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Likes {
     seawall: Seawall,
@@ -56,14 +56,14 @@ impl Likes {
         Ok(Likes { seawall, db, timelines, debts, stale: Arc::default() })
     }
 
-    /// Follows a wish; `None` when there is no such note. To be run to its end.
+    /// Sets the state of a like. Returns `None` if there is no such note. Must run to its end.
     pub(super) async fn set(&self, note: u64, user: u64, wish: Wish) -> Result<Option<Liked>> {
         let guard = turn(&self.seawall, &keys::like_lock(note, user), TURN).await?;
         let now = self.seawall.client().server_millis();
         let done = like_store::set(&self.db, note, user, wish, now).await;
         let followed = match &done {
-            // Also where nothing was new: the timeline may not have followed the last time. Whoever
-            // has no lock does not know in which order Redis is told.
+            // Also if nothing changed: the timeline may have missed the last change. Without the
+            // lock the order in which Redis is told is unknown.
             Ok(Some(done)) => guard.is_some() && self.follow(note, user, done).await.is_ok(),
             Ok(None) => true,
             // It may have been committed all the same.
@@ -71,7 +71,7 @@ impl Likes {
         };
         let owed = if followed { Ok(()) } else { self.forget(note).await };
         if let Some(guard) = guard {
-            // Lost or not, everything is done.
+            // The work is done, whether or not the lock was lost.
             let _ = guard.release().await;
         }
         let done = done?;
@@ -88,7 +88,7 @@ impl Likes {
         Ok(())
     }
 
-    /// Who liked a note first.
+    /// Returns the first users who liked a note.
     pub(super) async fn first(&self, note: u64, count: usize) -> Result<Vec<u64>> {
         if !self.stale.contains(note) {
             match self.timelines.of(&note)?.first(count).await {
@@ -99,7 +99,7 @@ impl Likes {
         like_store::first(&self.db, note, count).await
     }
 
-    /// Which of these notes somebody likes.
+    /// Returns which of these notes a user likes.
     pub(super) async fn liked_by(&self, user: u64, notes: &[u64]) -> Result<HashSet<u64>> {
         let (doubtful, believed): (Vec<u64>, Vec<u64>) =
             notes.iter().partition(|note| self.stale.contains(**note));
@@ -142,7 +142,7 @@ impl Likes {
         Ok(liked)
     }
 
-    /// Forgets the timeline of a note, now or as soon as Redis answers.
+    /// Deletes the timeline of a note, now or as soon as Redis answers.
     pub(super) async fn forget(&self, note: u64) -> Result<()> {
         self.stale.add(note);
         self.repair().await;
@@ -152,22 +152,22 @@ impl Likes {
         Ok(())
     }
 
-    /// Forgets a timeline that could not follow.
+    /// Deletes a timeline that missed a change.
     pub(super) async fn settle(&self, note: u64) -> Result<()> {
         Ok(self.timelines.of(&note)?.forget().await?)
     }
 
-    /// Forgets timelines that could not follow.
+    /// Deletes timelines that missed a change.
     pub(super) async fn repair(&self) {
         self.stale.forget_all(|note| async move { self.timelines.of(&note)?.forget().await }).await;
     }
 }
 
-/// Takes a lock that orders changes of database and Redis; `None` when Redis is away, where the
-/// database alone is changed.
+/// Acquires a lock that orders changes in database and Redis. Returns `None` if Redis is away; then
+/// only the database is changed.
 ///
-/// The lock itself would wait for Redis to come back; a click does not. So the first look does not
-/// wait at all, and those who wait for others look in short steps: an outage ends the first of them.
+/// The lock itself would wait for Redis to come back, but a click must not. So the first attempt
+/// does not wait at all, and later ones wait in short steps: an outage ends the first of them.
 pub(crate) async fn turn(seawall: &Seawall, name: &str, wait: Duration) -> Result<Option<Guard>> {
     let (lock, clock) = (seawall.lock(name), seawall.clock());
     let deadline = clock.now() + wait;

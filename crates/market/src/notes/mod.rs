@@ -1,8 +1,9 @@
-//! Notes: what people write about shops, what others say to that, and who likes it.
+//! Notes: posts about shops, with comments and likes.
 //!
-//! A note is read through a cache that holds its counts as well; whatever changes them invalidates
-//! it after the commit. Answers are put together for who asks: author, avatar, whether they like it.
-//! A submission that is sent twice makes one note: the unique key on its digest decides.
+//! A note is read through a cache that also holds its counts; every change of a count invalidates
+//! the entry after the commit. Responses are assembled per viewer: author, avatar, and whether the
+//! viewer likes the note. A submission that is sent twice makes one note: the unique key on its
+//! digest decides.
 
 pub(crate) mod comment_http;
 mod comment_store;
@@ -42,23 +43,23 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
-/// How long a note is fresh.
+/// TTL of a cached note.
 const FRESH: Duration = Duration::from_secs(10 * 60);
-/// How long it is remembered that there is no such note.
+/// TTL of a negative entry: there is no such note.
 const MISSING: Duration = Duration::from_secs(30);
-/// How long the list of what most people like may be behind.
+/// Maximum lag of the list of most liked notes.
 const HOT_FRESH: Duration = Duration::from_secs(2);
-/// How many of those who like a note are named.
+/// Number of users named who liked a note.
 const FIRST_LIKES: usize = 5;
 
-/// A note, as the database has it.
+/// A note, as stored in the database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// Id.
     pub id: u64,
-    /// The shop that it is about; 0 when it is about none.
+    /// Shop that it is about; 0 for none.
     pub shop_id: u64,
-    /// Who wrote it.
+    /// Author.
     pub user_id: u64,
     /// Title.
     pub title: String,
@@ -66,9 +67,9 @@ pub struct Note {
     pub images: String,
     /// Text.
     pub content: String,
-    /// How many like it.
+    /// Number of likes.
     pub liked: i64,
-    /// How many comments it has.
+    /// Number of comments.
     pub comments: i64,
     /// Milliseconds since the epoch.
     pub create_time: i64,
@@ -76,20 +77,20 @@ pub struct Note {
     pub update_time: i64,
 }
 
-/// A note as somebody sees it.
+/// A note as a viewer sees it.
 #[derive(Debug, Clone)]
 pub struct View {
     /// The note.
     pub note: Arc<Note>,
-    /// Its author's name.
+    /// Name of the author.
     pub name: String,
-    /// Its author's picture.
+    /// Picture of the author.
     pub icon: String,
-    /// Whether who asks likes it.
+    /// Whether the viewer likes it.
     pub is_like: bool,
 }
 
-/// Notes and what belongs to them; a cheap clone.
+/// Notes with their comments and likes; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Notes {
     context: Context,
@@ -119,23 +120,26 @@ impl Notes {
         })
     }
 
-    /// Takes ids in hand, so that an outage of Redis does not keep people from writing.
+    /// Reserves a block of ids, so that users can publish during an outage of Redis.
     pub(crate) async fn take_ids_in_hand(&self) -> Result<()> {
         self.ids.next().await?;
         self.comment_ids.next().await?;
         Ok(())
     }
 
-    /// Publishes a note: its id, the same for a submission that is repeated.
+    /// Publishes a note.
+    ///
+    /// Returns its id, the same for a repeated submission.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
+    /// [`Error::Unavailable`] if the database is away.
     pub async fn post(&self, draft: &Draft, key: Option<&IdempotencyKey>) -> Result<u64> {
         let (db, now) = (&self.context.db, self.context.now());
         let hash = match key {
             Some(key) => draft.named(key),
             None => {
-                // The last window's end and this one's beginning are one minute, too.
+                // The end of the last window and the beginning of this one are within one minute,
+                // too.
                 let last = draft.within(now - WINDOW_MS);
                 if let Some(first) = store::by_hash(db, &last, now - WINDOW_MS).await? {
                     return self.posted(first, draft.author).await;
@@ -153,29 +157,29 @@ impl Notes {
         Ok(note)
     }
 
-    /// Copies follow a note that is there; also when it was before, since whoever made it may have
-    /// ended at this point.
+    /// Updates the copies of a note that exists; also if it existed before, because the process
+    /// that created it may have died at this point.
     async fn posted(&self, note: u64, author: u64) -> Result<u64> {
-        // Somebody may have asked for this id before it was there.
+        // A reader may have requested this id before it existed.
         let told = self.cache.invalidate(&note).await?;
         self.context.debts.unless_applied(told, &[Debt::Note(note)]).await?;
         self.moved(author, store::count_of_user(&self.context.db, author).await?).await?;
         Ok(note)
     }
 
-    /// One note.
+    /// Returns one note.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none.
+    /// [`Error::NotFound`] if there is no such note.
     pub async fn read(&self, note: u64, viewer: Option<u64>) -> Result<View> {
         let view = self.views(&[note], viewer).await?.pop();
         view.ok_or_else(unknown)
     }
 
-    /// Many notes at once, in the order of their ids; those that are gone are left out.
+    /// Returns many notes, in the order of `ids`; deleted ones are omitted.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when neither cache nor database can tell.
+    /// [`Error::Unavailable`] if neither cache nor database can answer.
     pub async fn views(&self, ids: &[u64], viewer: Option<u64>) -> Result<Vec<View>> {
         let notes = self.rows(ids).await?;
         let authors = self.accounts.brief(notes.iter().map(|note| note.user_id)).await?;
@@ -195,7 +199,7 @@ impl Notes {
         Ok(notes.into_iter().map(view).collect())
     }
 
-    /// The notes themselves, in order; those that are gone are left out.
+    /// Returns the notes themselves, in order; deleted ones are omitted.
     pub(crate) async fn rows(&self, ids: &[u64]) -> Result<Vec<Arc<Note>>> {
         let db = Arc::clone(&self.context.db);
         let load = move |ids: Vec<u64>| {
@@ -209,7 +213,7 @@ impl Notes {
         Ok(notes)
     }
 
-    /// A page of what most people like.
+    /// Returns a page of the most liked notes.
     ///
     /// # Errors
     /// As [`Notes::views`].
@@ -221,7 +225,7 @@ impl Notes {
         self.views(ids, viewer).await
     }
 
-    /// A page of an author's notes, newest first, and how many there are.
+    /// Returns a page of an author's notes, newest first, and their number.
     ///
     /// # Errors
     /// As [`Notes::views`].
@@ -235,7 +239,7 @@ impl Notes {
         Ok((self.views(&page.ids, viewer).await?, page.total))
     }
 
-    /// A page of the notes about a shop, newest first, and how many there are.
+    /// Returns a page of the notes about a shop, newest first, and their number.
     ///
     /// # Errors
     /// As [`Notes::views`].
@@ -249,10 +253,11 @@ impl Notes {
         Ok((self.views(&ids, viewer).await?, total))
     }
 
-    /// Takes a note out: its author, or an admin.
+    /// Deletes a note; only for its author or an admin.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none, [`Error::Forbidden`] when it is somebody else's.
+    /// [`Error::NotFound`] if there is no such note, [`Error::Forbidden`] if it belongs to another
+    /// user.
     pub async fn delete(&self, note: u64, user: &User) -> Result<()> {
         let db = &self.context.db;
         let found = store::by_ids(db, &[note]).await?.remove(&note).ok_or_else(unknown)?;
@@ -272,36 +277,36 @@ impl Notes {
         Ok(())
     }
 
-    /// Likes a note, or takes it back.
+    /// Likes or unlikes a note.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such note.
+    /// [`Error::NotFound`] if there is no such note.
     pub async fn like(&self, note: u64, user: u64, wish: Wish) -> Result<Liked> {
         let (done, told) = self.cache.write(&note, self.likes.set(note, user, wish)).await?;
         self.context.debts.unless_applied(told, &[Debt::Note(note)]).await?;
         done.ok_or_else(unknown)
     }
 
-    /// Every page of an author has moved; what Redis did not take is owed.
+    /// Invalidates every page of an author; records a debt if Redis did not apply it.
     async fn moved(&self, author: u64, notes: u64) -> Result<()> {
         let told = self.pages.moved(author, notes).await?;
         self.context.debts.unless_applied(told, &[Debt::Pages { author, notes }]).await
     }
 
-    /// Throws the copy of a note away that could not follow.
+    /// Drops the copy of a note that missed a change.
     pub(crate) async fn settle(&self, note: u64) -> Result<Invalidation> {
         Ok(self.cache.invalidate(&note).await?)
     }
 
-    /// The same for who likes it.
+    /// Drops the list of a note's likes that missed a change.
     pub(crate) async fn settle_likes(&self, note: u64) -> Result<()> {
         self.likes.settle(note).await
     }
 
-    /// Who liked a note first, in order of time.
+    /// Returns the first users who liked a note, ordered by time.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such note.
+    /// [`Error::NotFound`] if there is no such note.
     pub async fn first_likes(&self, note: u64) -> Result<Vec<Brief>> {
         if self.rows(&[note]).await?.is_empty() {
             return Err(unknown());
@@ -311,22 +316,22 @@ impl Notes {
         Ok(first.iter().filter_map(|user| briefs.remove(user)).collect())
     }
 
-    /// Forgets copies in Redis that could not follow the database.
+    /// Deletes copies in Redis that missed a change.
     pub(crate) async fn repair(&self) {
         self.likes.repair().await;
     }
 
-    /// The pages of authors' notes.
+    /// Returns the pages of authors' notes.
     pub(crate) fn pages(&self) -> &Pages {
         &self.pages
     }
 
-    /// Where events are appended.
+    /// Returns the event stream.
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }
 
-    /// Lets others know, as far as Redis is there: what is missed is found by the feed's sweep.
+    /// Appends an event if Redis answers; the feed's sweep appends a missing one.
     async fn tell(&self, event: Event) {
         if let Err(error) = self.events.append(event).await {
             tracing::warn!(?event, %error, "an event waits for the sweep");

@@ -10,19 +10,19 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Ids of one `IN` list.
+/// Maximum ids in an `IN` list.
 const IN_LIST: usize = 500;
 
-/// What became of a submission.
+/// Outcome of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Submitted {
     /// It is a new note.
     Now,
-    /// It had been submitted before, as this note.
+    /// It was submitted before, as this note.
     Before(u64),
 }
 
-/// A page: the ids on it, and how many there are on all of them.
+/// The ids on a page, and the number on all pages.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct IdPage {
     pub(crate) ids: Vec<u64>,
@@ -54,7 +54,7 @@ pub(crate) fn push_ids(query: &mut QueryBuilder<Any>, ids: &[u64]) {
     query.push(")");
 }
 
-/// These notes, as far as they are there.
+/// Returns those of these notes that exist.
 pub(super) async fn by_ids(db: &Db, ids: &[u64]) -> Result<HashMap<u64, Note>> {
     let mut found = HashMap::with_capacity(ids.len());
     for slice in ids.chunks(IN_LIST) {
@@ -71,7 +71,7 @@ pub(super) async fn by_ids(db: &Db, ids: &[u64]) -> Result<HashMap<u64, Note>> {
     Ok(found)
 }
 
-/// Adds a note, once for each `hash`.
+/// Inserts a note, once per `hash`.
 pub(super) async fn insert(
     db: &Db,
     new: u64,
@@ -100,7 +100,7 @@ pub(super) async fn insert(
         Err(error) if is_taken(&error) => {
             tx.roll_back().await?;
             let first = by_hash(db, hash, i64::MIN).await?;
-            // Its author was quick to delete it: then it was published all the same.
+            // The note was published and deleted since.
             first.map(Submitted::Before).ok_or_else(|| {
                 Error::conflict("ALREADY_SUBMITTED", "this was submitted and deleted since")
             })
@@ -109,7 +109,7 @@ pub(super) async fn insert(
     }
 }
 
-/// The note of a submission, if it is not older than this.
+/// Returns the note of a submission, unless it is older than `since`.
 pub(super) async fn by_hash(db: &Db, hash: &str, since: i64) -> Result<Option<u64>> {
     let row = sqlx::query("SELECT id FROM blog WHERE submit_hash = ? AND create_time >= ?")
         .bind(hash)
@@ -119,7 +119,7 @@ pub(super) async fn by_hash(db: &Db, hash: &str, since: i64) -> Result<Option<u6
     Ok(row.map(|row| row.try_get("id")).transpose()?.map(unsigned))
 }
 
-/// Takes a note out, with everything that was said about it; false when it is not there.
+/// Deletes a note with its comments and likes. Returns `false` if it does not exist.
 pub(super) async fn delete(db: &Db, note: u64) -> Result<bool> {
     let mut tx = db.write().await?;
     for statement in [
@@ -136,7 +136,7 @@ pub(super) async fn delete(db: &Db, note: u64) -> Result<bool> {
     tx.commit().await.map(|()| true)
 }
 
-/// A page of an author's notes, newest first.
+/// Returns a page of an author's notes, newest first.
 pub(super) async fn of_user(db: &Db, user: u64, page: u32, rows: u32) -> Result<IdPage> {
     let list = "SELECT id FROM blog WHERE user_id = ? ORDER BY create_time DESC, id DESC \
          LIMIT ? OFFSET ?";
@@ -144,7 +144,7 @@ pub(super) async fn of_user(db: &Db, user: u64, page: u32, rows: u32) -> Result<
     of_one(db, (list, count), user, page, rows).await
 }
 
-/// A page of the notes about a shop, newest first.
+/// Returns a page of the notes about a shop, newest first.
 pub(super) async fn of_shop(db: &Db, shop: u64, page: u32, rows: u32) -> Result<IdPage> {
     let list = "SELECT id FROM blog WHERE shop_id = ? ORDER BY create_time DESC, id DESC \
          LIMIT ? OFFSET ?";
@@ -159,7 +159,7 @@ async fn of_one(
     page: u32,
     rows: u32,
 ) -> Result<IdPage> {
-    // Both of one moment: a total that fits its page.
+    // Read at one moment, so that the total fits the page.
     let mut moment = db.snapshot().await?;
     let found = sqlx::query(list)
         .bind(id(whose))
@@ -172,7 +172,7 @@ async fn of_one(
     Ok(IdPage { ids: ids(&found)?, total: unsigned(total.try_get("notes")?) })
 }
 
-/// A page of all notes, those that most people like first.
+/// Returns a page of all notes, the most liked first.
 pub(super) async fn hot(db: &Db, page: u32, rows: u32) -> Result<Vec<u64>> {
     let found = sqlx::query("SELECT id FROM blog ORDER BY liked DESC, id DESC LIMIT ? OFFSET ?")
         .bind(i64::from(rows))
@@ -182,7 +182,7 @@ pub(super) async fn hot(db: &Db, page: u32, rows: u32) -> Result<Vec<u64>> {
     ids(&found)
 }
 
-/// How many notes an author has.
+/// Returns the number of an author's notes.
 pub(super) async fn count_of_user(db: &Db, user: u64) -> Result<u64> {
     let row = sqlx::query("SELECT COUNT(*) AS notes FROM blog WHERE user_id = ?")
         .bind(id(user))

@@ -1,4 +1,4 @@
-//! Routes of orders of goods. The user is always the session's.
+//! Routes for orders of goods. The user always comes from the session.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,9 @@ struct GoodsOrderView {
     user_id: Id,
     /// `UNPAID`, `PAID`, `CANCELLED`, `REFUNDING` or `REFUNDED`.
     status: &'static str,
-    /// Cents.
+    /// Total in cents.
     total: i64,
-    /// Until when it waits, while it is `UNPAID`.
+    /// Payment deadline, while it is `UNPAID`.
     pay_before: Option<String>,
     pay_time: Option<String>,
     refund_time: Option<String>,
@@ -45,7 +45,7 @@ struct OrderItemView {
     sku_id: Id,
     name: String,
     count: u32,
-    /// Cents for one.
+    /// Unit price in cents.
     price: i64,
 }
 
@@ -79,7 +79,9 @@ struct PlaceRequest {
     checkout_id: Id,
 }
 
-/// Order what was quoted: the id of the order. Repeated with the same key it gives the same id.
+/// Place an order from a quote.
+///
+/// Returns the id of the order. A request repeated with the same key returns the same id.
 #[utoipa::path(post, path = "/order", tag = "orders", security(("token" = [])),
     params(("Idempotency-Key" = String, Header, description = "1 to 64 printable characters")),
     request_body = PlaceRequest,
@@ -98,7 +100,7 @@ async fn place(
     Ok(Id(app.orders().place(user.id, request.checkout_id.0, &key).await?).into())
 }
 
-/// One's orders, the newest first, ten a page.
+/// Return your orders, the newest first, ten a page.
 #[utoipa::path(get, path = "/order", tag = "orders", security(("token" = [])), params(After),
     responses((status = 200, body = Envelope<Vec<GoodsOrderView>>),
         (status = 404, description = "UNKNOWN_ORDER: `lastId` is no order of one's own",
@@ -112,7 +114,7 @@ async fn list(
     Ok(orders.iter().map(|order| GoodsOrderView::new(&app, order)).collect::<Vec<_>>().into())
 }
 
-/// One of one's own orders.
+/// Return one of your orders.
 #[utoipa::path(get, path = "/order/{id}", tag = "orders", params(("id" = Id, Path)),
     security(("token" = [])), responses((status = 200, body = Envelope<GoodsOrderView>)))]
 async fn read(
@@ -139,7 +141,7 @@ async fn pay(
     Ok(GoodsOrderView::new(&app, &order).into())
 }
 
-/// Give up an order that is not paid.
+/// Cancel an unpaid order.
 #[utoipa::path(post, path = "/order/{id}/cancel", tag = "orders", params(("id" = Id, Path)),
     security(("token" = [])),
     responses((status = 200, body = Envelope<GoodsOrderView>),
@@ -153,7 +155,7 @@ async fn cancel(
     Ok(GoodsOrderView::new(&app, &order).into())
 }
 
-/// Give back an order that is paid.
+/// Return a paid order and refund the money.
 #[utoipa::path(post, path = "/order/{id}/refund", tag = "orders", params(("id" = Id, Path)),
     security(("token" = [])),
     responses((status = 200, body = Envelope<GoodsOrderView>),

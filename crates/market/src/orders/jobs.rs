@@ -1,27 +1,27 @@
-//! What runs in the background for orders of goods: time-outs, refunds that are owed, order lists.
+//! Background jobs of goods orders: payment time-outs, due refunds, order lists.
 //!
-//! Orders that nobody pays for are found in the database by their status and time, not by a queue:
-//! the index is there anyway, nothing has to be kept in step with it, and no order can be forgotten.
+//! Unpaid orders are found in the database by status and time, not by a queue: the index exists
+//! anyway, nothing must be kept in step with it, and no order can be missed.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{Orders, store};
 use crate::{error::Result, jobs::Jobs};
 
-/// The longest pause between two looks for unpaid orders; shorter where they have less time.
+/// Longest pause between two searches for unpaid orders; shorter if the payment time-out is short.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
 const SHORTEST_LOOK: Duration = Duration::from_millis(200);
-/// Orders of one round.
+/// Orders per round.
 const ROUND: u32 = 200;
-/// How often refunds are looked for that are owed.
+/// Interval between searches for due refunds.
 const REFUND_EVERY: Duration = Duration::from_secs(2);
-/// Whoever ended an order has so long to do it, in milliseconds.
+/// Time that the process that ended an order has to refund it, in milliseconds.
 const REFUND_GRACE_MS: i64 = 3_000;
-/// How often order lists are compared with the database.
+/// Interval between comparisons of order lists with the database.
 const COMPARE_EVERY: Duration = Duration::from_secs(60);
 
 impl Orders {
-    /// Starts what runs in the background.
+    /// Starts the background jobs.
     pub(crate) fn start_jobs(self: &Arc<Self>, jobs: &mut Jobs) -> Result<()> {
         let worker = self.lists.start_worker(&self.context)?;
         jobs.spawn("order-lists-repair", |mut stop| async move {

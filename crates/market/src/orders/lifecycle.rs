@@ -1,11 +1,12 @@
-//! What becomes of an order: paid, cancelled, refunded, timed out.
+//! Life of an order after it was placed: paid, cancelled, refunded, timed out.
 //!
-//! Paying notes that it begins before anything is charged. So whoever ends the order meanwhile knows
-//! that money may have to go back, and the job does that also when both processes die.
+//! The start of a payment is recorded before anything is charged. So a process that ends the order
+//! meanwhile knows that money may have to be refunded, and the job refunds it even if both
+//! processes die.
 //!
-//! An order is too old to be paid from the moment on at which the job may end it, whether the job has
-//! come by or not: both ask [`Orders::unpaid_limit`], paying within the update that decides. Who comes
-//! too late ends the order in the job's stead.
+//! An order can no longer be paid from the moment at which the job may end it, whether or not the
+//! job has run: both use [`Orders::unpaid_limit`], and the payment checks it within the deciding
+//! update. A payment that comes too late ends the order in place of the job.
 
 use super::{
     Order, Orders, Status,
@@ -19,10 +20,12 @@ use crate::{
 };
 
 impl Orders {
-    /// Pays for an order. Paid before is well, too.
+    /// Pays for an order.
+    ///
+    /// Succeeds if it is already paid.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when it has ended: what was charged is refunded then.
+    /// [`Error::Conflict`] if the order has ended: a charge is refunded then.
     pub async fn pay(&self, user: u64, id: u64) -> Result<Order> {
         let (db, order) = (&self.context.db, self.find(user, id).await?);
         match order.status {
@@ -50,13 +53,13 @@ impl Orders {
         Paying { now, after: self.unpaid_limit(now) }
     }
 
-    /// Orders that were made at this time, or before it, wait no longer for their payment.
+    /// Returns the creation time up to which orders no longer wait for payment.
     pub(super) fn unpaid_limit(&self, now: i64) -> i64 {
         let limit = i64::try_from(self.context.config.unpaid_after.as_millis());
         now.saturating_sub(limit.unwrap_or(i64::MAX))
     }
 
-    /// The order did not wait for a payment any more: it changed, or it is too old.
+    /// Handles an order that no longer waits for payment: it changed, or it is too old.
     async fn not_waiting(&self, user: u64, id: u64) -> Result<Order> {
         let order = self.find(user, id).await?;
         if order.status == Status::Unpaid {
@@ -65,7 +68,7 @@ impl Orders {
         self.pay_again(user, id).await
     }
 
-    /// The payment was declined, or the order changed while it was paid for.
+    /// Handles a declined payment, or an order that changed during the payment.
     async fn pay_again(&self, user: u64, id: u64) -> Result<Order> {
         let order = self.find(user, id).await?;
         match order.status {
@@ -76,7 +79,7 @@ impl Orders {
         }
     }
 
-    /// Gives back what was charged for an order that had ended.
+    /// Refunds a charge for an order that had ended.
     async fn too_late(&self, order: &Order) -> Result<Order> {
         self.give_money_back(order.id).await?;
         let msg = "the order was cancelled before the payment came; what was paid is refunded";
@@ -88,10 +91,12 @@ impl Orders {
         store::refunded(&self.context.db, order, self.context.now()).await
     }
 
-    /// Gives an order up. Cancelled before is well, too.
+    /// Cancels an order.
+    ///
+    /// Succeeds if it is already cancelled.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when it is paid.
+    /// [`Error::Conflict`] if it is paid.
     pub async fn cancel(&self, user: u64, id: u64) -> Result<Order> {
         let order = self.find(user, id).await?;
         if order.status == Status::Unpaid {
@@ -104,10 +109,12 @@ impl Orders {
         }
     }
 
-    /// Takes an order back and gives the money back. Refunded before is well, too.
+    /// Returns an order and refunds the money.
+    ///
+    /// Succeeds if it is already refunded.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when it is not paid.
+    /// [`Error::Conflict`] if it is not paid.
     pub async fn refund(&self, user: u64, id: u64) -> Result<Order> {
         let order = self.find(user, id).await?;
         if order.status == Status::Paid {
@@ -123,7 +130,7 @@ impl Orders {
         self.find(user, id).await
     }
 
-    /// Ends an order and gives its units back; nothing when somebody else was quicker.
+    /// Ends an order and returns its units; does nothing if another process ended it first.
     async fn end(&self, order: &Order, step: (Status, Status)) -> Result<()> {
         let movements = self.movements(order, Reason::Return).await?;
         let now = self.context.now();
@@ -133,7 +140,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Cancels an order because nobody paid for it in time.
+    /// Cancels an order that was not paid in time.
     pub(super) async fn time_out(&self, user: u64, id: u64) -> Result<()> {
         let order = store::by_id(&self.context.db, user, id).await?.ok_or_else(unknown)?;
         if order.status == Status::Unpaid {
@@ -143,13 +150,13 @@ impl Orders {
         Ok(())
     }
 
-    /// Gives money back that is owed, after whoever should have died.
+    /// Makes a due refund whose process died.
     pub(super) async fn settle_refund(&self, order: u64) -> Result<()> {
         self.give_money_back(order).await
     }
 }
 
-/// What a provider knows the payment of an order by.
+/// Returns the payment reference of an order at the provider.
 fn payment(order: u64) -> String {
     format!("goods-{order}")
 }

@@ -1,11 +1,11 @@
 //! A user's order list: the newest orders in the toolkit's index, older ones from the database.
 //!
-//! The index keeps ids and times only; what an order is comes from the database with each page, so
-//! that a status is never old. An update that Redis does not take is tried five times, then goes to a
-//! repair stream whose worker makes the list be read anew, and a comparison now and then finds what
-//! even that lost. The documents' 128 lock stripes are not needed: the index adds by one script that
-//! looks whether the list is complete, and a rebuild that was read too early is refused by its lease.
-//! So there is nothing left for a lock to keep apart.
+//! The index holds ids and times only; the orders themselves come from the database with each page,
+//! so that a status is never outdated. An update that Redis does not accept is tried five times,
+//! then goes to a repair stream whose worker makes the list be rebuilt. A periodic comparison finds
+//! what even that lost. The specification's 128 lock stripes are not needed: the index adds with
+//! one script that checks whether the list is complete, and a lease refuses a rebuild that was read
+//! too early. So there is nothing left for a lock to separate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,22 +19,22 @@ use serde::{Deserialize, Serialize};
 use super::store;
 use crate::{app::Context, db::Db, error::Result, http::PAGE_ROWS};
 
-/// Orders of one user that the index keeps.
+/// Maximum orders of one user in the index.
 const KEPT: usize = 500;
-/// Users whose lists one comparison looks at, and who ordered within this time, in milliseconds.
+/// Users per comparison, and how recently they must have ordered, in milliseconds.
 const COMPARED: u32 = 500;
 const COMPARED_MS: i64 = 10 * 60_000;
-/// How long the worker waits while Redis is away.
+/// Retry delay of the worker while Redis is away.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A list that did not follow.
+/// A list that missed an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Behind {
     user: u64,
     order: u64,
 }
 
-/// The order lists of all users.
+/// Order lists of all users.
 #[derive(Debug)]
 pub(super) struct Lists {
     db: Arc<Db>,
@@ -58,7 +58,7 @@ impl Lists {
         Ok(Lists { db: Arc::clone(db), index: index.build()?, repairs })
     }
 
-    /// Adds a new order. It is in the database, so a list that does not follow is only behind.
+    /// Adds a new order. It is in the database, so a list that misses it is only behind.
     pub(super) async fn add(&self, user: u64, order: ListQueue) {
         let added = async { self.index.of(&user)?.add(order).await };
         match added.await {
@@ -67,7 +67,7 @@ impl Lists {
         }
     }
 
-    /// A page of ids, the newest first, after an order.
+    /// Returns a page of ids after an order, the newest first.
     pub(super) async fn page(&self, user: u64, after: Option<ListQueue>) -> Result<Vec<u64>> {
         let count = PAGE_ROWS as usize;
         let cursor = after.map(|order| order.cursor()).transpose()?;
@@ -98,7 +98,7 @@ impl Lists {
         })?)
     }
 
-    /// Compares the lists of those who ordered lately with the database.
+    /// Compares the lists of users who ordered recently with the database.
     pub(super) async fn compare(&self, now: i64) -> Result<()> {
         for user in store::users_since(&self.db, now - COMPARED_MS, COMPARED).await? {
             let audit = self.index.of(&user)?.audit().await?;

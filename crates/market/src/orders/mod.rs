@@ -7,17 +7,17 @@
 //! cart, order list             behind; both may be repeated
 //! ```
 //!
-//! A crash before the commit leaves holds that end by themselves, one after it an order whose stock is
-//! followed from the log. The order has the id of its checkout and a key of its client: whoever
-//! repeats gets the same order.
+//! A crash before the commit leaves holds that expire. A crash after it leaves an order whose stock
+//! is followed from the log. The order has the id of its checkout and a key of its client, so a
+//! repeated request returns the same order.
 //!
 //! ```text
 //! UNPAID ─▶ PAID ─▶ REFUNDING ─▶ REFUNDED
-//!    └────▶ CANCELLED (by its owner, or because nobody paid in time)
+//!    └────▶ CANCELLED (by its owner, or because it was not paid in time)
 //! ```
 //!
-//! Each step is one conditional update, and the one that wins gives the units back in the same
-//! transaction: exactly once. Money follows: what may have been charged for an order that has ended is
+//! Each step is one conditional update, and the step that succeeds returns the units in the same
+//! transaction: exactly once. Money follows: a possible charge for an order that has ended is
 //! refunded, now or by a job.
 
 pub(crate) mod http;
@@ -46,18 +46,18 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
-/// What an order is.
+/// Status of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Waits for its payment.
     Unpaid,
     /// Paid.
     Paid,
-    /// Given up, or not paid in time.
+    /// Cancelled, or not paid in time.
     Cancelled,
-    /// Its money goes back.
+    /// The refund is in progress.
     Refunding,
-    /// Its money is back.
+    /// The money was refunded.
     Refunded,
 }
 
@@ -65,7 +65,7 @@ impl Status {
     const ALL: [Status; 5] =
         [Status::Unpaid, Status::Paid, Status::Cancelled, Status::Refunding, Status::Refunded];
 
-    /// As clients and the database know it.
+    /// Returns the word used by clients and the database.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -87,34 +87,34 @@ impl Status {
 pub struct Order {
     /// Id.
     pub id: u64,
-    /// Whose.
+    /// Owner.
     pub user: u64,
-    /// What it is.
+    /// Status.
     pub status: Status,
-    /// Cents.
+    /// Total in cents.
     pub total: i64,
-    /// When it was paid, in milliseconds.
+    /// Time of payment, in milliseconds.
     pub pay_time: Option<i64>,
-    /// When it was refunded, in milliseconds.
+    /// Time of the refund, in milliseconds.
     pub refund_time: Option<i64>,
-    /// When it was placed, in milliseconds.
+    /// Time of creation, in milliseconds.
     pub create_time: i64,
-    /// What was ordered, by SKU.
+    /// Items, sorted by SKU.
     pub items: Vec<OrderItem>,
 }
 
 /// An item of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderItem {
-    /// What.
+    /// SKU.
     pub sku: u64,
-    /// Its name then.
+    /// Name at the time of the order.
     pub name: String,
-    /// How many.
+    /// Number of units.
     pub count: u32,
-    /// Cents for one, then.
+    /// Unit price in cents at the time of the order.
     pub price: i64,
-    /// The shard that decided about its units.
+    /// Shard that decided about its units.
     pub(crate) home: usize,
 }
 
@@ -137,11 +137,13 @@ impl Orders {
         })
     }
 
-    /// Places an order of what was quoted: its id.
+    /// Places an order from a quote.
+    ///
+    /// Returns its id.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when something is sold out, the checkout is over or was used under another
-    /// key, or the key belongs to another checkout.
+    /// [`Error::Conflict`] if an item is sold out, the checkout has expired or was used under
+    /// another key, or the key belongs to another checkout.
     pub async fn place(&self, user: u64, checkout: u64, key: &IdempotencyKey) -> Result<u64> {
         let db = &self.context.db;
         let before = store::by_key(db, user, key.as_str()).await?;
@@ -151,7 +153,7 @@ impl Orders {
             return Err(reused(order));
         }
         if before.is_some() {
-            // Whoever died in between may have left the cart as it was.
+            // If the process died in between, the cart may still hold the bought items.
             if let Ok(Some(quote)) = self.carts.checkout(user, checkout).await {
                 self.clear_cart(user, &quote).await;
             }
@@ -163,7 +165,7 @@ impl Orders {
         self.write(&quote, &homes, key).await
     }
 
-    /// Why there is no such checkout.
+    /// Returns the reason why there is no such checkout.
     async fn no_checkout(&self, user: u64, checkout: u64) -> Result<Error> {
         Ok(match store::by_id(&self.context.db, user, checkout).await? {
             Some(order) => Error::Conflict {
@@ -175,7 +177,7 @@ impl Orders {
         })
     }
 
-    /// Holds the units of all items, or of none: the shards that decide about them.
+    /// Holds the units of all items, or of none. Returns the shards that decide about them.
     async fn hold(&self, quote: &Checkout) -> Result<Vec<usize>> {
         let mut homes = Vec::with_capacity(quote.items.len());
         for item in &quote.items {
@@ -195,7 +197,7 @@ impl Orders {
         Ok(homes)
     }
 
-    /// Lets go what is held. The checkout is used up, since its references are.
+    /// Releases the holds. The checkout is used up, because its references are.
     async fn give_up(&self, quote: &Checkout, homes: &[usize]) {
         for (item, home) in quote.items.iter().zip(homes) {
             self.goods.stocks().release(item.sku, quote.id, *home).await;
@@ -242,14 +244,14 @@ impl Orders {
         }
     }
 
-    /// Somebody was quicker: with this checkout, whose units are sold then, or with this key for
-    /// another one, which leaves these units held for nobody.
+    /// Handles a conflict: another request placed this checkout, so its units are sold; or it used
+    /// this key for another checkout, so these holds belong to no order.
     async fn taken(&self, quote: &Checkout, homes: &[usize], key: &IdempotencyKey) -> Result<u64> {
         let db = &self.context.db;
         match store::by_key(db, quote.user, key.as_str()).await? {
             Some(first) if first == quote.id => Ok(first),
             Some(other) => {
-                // Under another key this checkout may have become an order as well.
+                // This checkout may also have become an order under another key.
                 if store::by_id(db, quote.user, quote.id).await?.is_none() {
                     self.give_up(quote, homes).await;
                 }
@@ -266,7 +268,7 @@ impl Orders {
         }
     }
 
-    /// The movements of an order's units.
+    /// Returns the movements of an order's units.
     async fn movements(&self, order: &Order, reason: Reason) -> Result<Vec<Movement>> {
         let ids = self.goods.log_ids(order.items.len()).await?;
         let movement = |(id, item): (u64, &OrderItem)| {
@@ -282,18 +284,18 @@ impl Orders {
         Ok(ids.into_iter().zip(&order.items).map(movement).collect())
     }
 
-    /// One of a user's orders.
+    /// Returns one of a user's orders.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when it is somebody else's, or nobody's.
+    /// [`Error::NotFound`] if it does not exist or belongs to another user.
     pub async fn find(&self, user: u64, order: u64) -> Result<Order> {
         store::by_id(&self.context.db, user, order).await?.ok_or_else(unknown)
     }
 
-    /// A page of a user's orders after one of them, the newest first.
+    /// Returns a page of a user's orders after one of them, the newest first.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when that one is not theirs.
+    /// [`Error::NotFound`] if that order is not the user's.
     pub async fn page(&self, user: u64, last: Option<u64>) -> Result<Vec<Order>> {
         let after = match last {
             Some(last) => {

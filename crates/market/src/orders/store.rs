@@ -1,4 +1,4 @@
-//! Orders in the database. Unique keys and conditional updates decide who was first.
+//! Orders in the database. Unique keys and conditional updates decide between concurrent requests.
 
 use std::collections::HashMap;
 
@@ -32,11 +32,11 @@ fn order(row: &AnyRow) -> Result<Order> {
     })
 }
 
-/// What becomes of a new order.
+/// Outcome of [`place`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Placed {
-    /// It stands.
+    /// The order was placed.
     Now,
     /// There is an order with this id, or with this key of this user.
     Taken,
@@ -44,7 +44,7 @@ pub(super) enum Placed {
     TooFew(u64),
 }
 
-/// Writes an order, its items and the movements of its stock, in one transaction.
+/// Inserts an order, its items and its stock movements, in one transaction.
 pub(super) async fn place(
     db: &Db,
     new: &Order,
@@ -108,7 +108,7 @@ async fn insert_items(connection: &mut AnyConnection, order: &Order) -> Result<(
     Ok(())
 }
 
-/// The order that a user's key made.
+/// Returns the order placed with this key of a user.
 pub(super) async fn by_key(db: &Db, user: u64, key: &str) -> Result<Option<u64>> {
     let row = sqlx::query("SELECT id FROM orders WHERE user_id = ? AND idempotency_key = ?")
         .bind(id(user))
@@ -118,7 +118,7 @@ pub(super) async fn by_key(db: &Db, user: u64, key: &str) -> Result<Option<u64>>
     row.map(|row| Ok(unsigned(row.try_get("id")?))).transpose()
 }
 
-/// Orders of a user by their ids, with their items, in no order.
+/// Returns orders of a user by id, with their items, in no order.
 pub(super) async fn by_ids(db: &Db, user: u64, ids: &[u64]) -> Result<HashMap<u64, Order>> {
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -163,13 +163,13 @@ fn item(row: &AnyRow) -> Result<OrderItem> {
     })
 }
 
-/// An order of a user.
+/// Returns an order of a user.
 pub(super) async fn by_id(db: &Db, user: u64, order: u64) -> Result<Option<Order>> {
     Ok(by_ids(db, user, &[order]).await?.remove(&order))
 }
 
-/// Orders of a user that are older than one, the newest first, in the order of the list's index:
-/// by time, the last three digits, and the digits.
+/// Returns orders of a user that are older than one, the newest first, in the order of the list's
+/// index: by time, the last three digits, and the digits.
 pub(super) async fn older(
     db: &Db,
     user: u64,
@@ -200,7 +200,7 @@ pub(super) async fn older(
         .collect()
 }
 
-/// Users who ordered since a time.
+/// Returns users who ordered since a time.
 pub(super) async fn users_since(db: &Db, time: i64, most: u32) -> Result<Vec<u64>> {
     let rows = sqlx::query("SELECT DISTINCT user_id FROM orders WHERE create_time >= ? LIMIT ?")
         .bind(time)
@@ -210,15 +210,15 @@ pub(super) async fn users_since(db: &Db, time: i64, most: u32) -> Result<Vec<u64
     rows.iter().map(|row| Ok(unsigned(row.try_get("user_id")?))).collect()
 }
 
-/// When somebody pays.
+/// Time of a payment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paying {
     pub(super) now: i64,
-    /// Only orders that were made after this wait for a payment.
+    /// Only orders created after this wait for a payment.
     pub(super) after: i64,
 }
 
-/// Notes that somebody begins to pay; false when the order is not waiting for that.
+/// Records the start of a payment. Returns `false` if the order does not wait for one.
 pub(super) async fn begin_payment(db: &Db, order: u64, paying: Paying) -> Result<bool> {
     let mut tx = db.write().await?;
     let begun = sqlx::query(
@@ -235,7 +235,7 @@ pub(super) async fn begin_payment(db: &Db, order: u64, paying: Paying) -> Result
     Ok(begun.rows_affected() > 0)
 }
 
-/// Notes that an order is paid; false when it is not waiting for that any more.
+/// Records a payment. Returns `false` if the order no longer waits for one.
 pub(super) async fn pay(db: &Db, order: u64, paying: Paying) -> Result<bool> {
     let mut tx = db.write().await?;
     let paid = sqlx::query(
@@ -252,7 +252,7 @@ pub(super) async fn pay(db: &Db, order: u64, paying: Paying) -> Result<bool> {
     Ok(paid.rows_affected() > 0)
 }
 
-/// Ends an order and gives its units back, in one transaction; false when it is not in `from`.
+/// Ends an order and returns its units, in one transaction. Returns `false` if it is not in `from`.
 pub(super) async fn end(
     db: &Db,
     order: u64,
@@ -261,7 +261,7 @@ pub(super) async fn end(
     now: i64,
 ) -> Result<bool> {
     let mut tx: WriteTx<'_> = db.write().await?;
-    // Money is owed back when it was paid, or may have been.
+    // A refund is due if the order was paid, or may have been.
     let ended = sqlx::query(
         "UPDATE orders SET status = ?, update_time = ?, \
          refund_due = CASE WHEN pay_begun IS NULL AND pay_time IS NULL THEN 0 ELSE 1 END \
@@ -286,7 +286,7 @@ pub(super) async fn end(
     tx.commit().await.map(|()| true)
 }
 
-/// Notes that what was paid for an order is given back.
+/// Records that the payment of an order was refunded.
 pub(super) async fn refunded(db: &Db, order: u64, now: i64) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query(
@@ -302,7 +302,7 @@ pub(super) async fn refunded(db: &Db, order: u64, now: i64) -> Result<()> {
     tx.commit().await
 }
 
-/// User and id of orders for which money is owed back since a time.
+/// Returns ids of orders whose refund has been due since before a time.
 pub(super) async fn refunds_due(db: &Db, before: i64, most: u32) -> Result<Vec<u64>> {
     let rows = sqlx::query(
         "SELECT id FROM orders WHERE refund_due = 1 AND update_time <= ? \
@@ -315,7 +315,7 @@ pub(super) async fn refunds_due(db: &Db, before: i64, most: u32) -> Result<Vec<u
     rows.iter().map(|row| Ok(unsigned(row.try_get("id")?))).collect()
 }
 
-/// User and id of orders that nobody has paid for since a time.
+/// Returns user and id of orders unpaid since before a time.
 pub(super) async fn unpaid_since(db: &Db, before: i64, most: u32) -> Result<Vec<(u64, u64)>> {
     let rows = sqlx::query(
         "SELECT user_id, id FROM orders WHERE status = 'UNPAID' AND create_time <= ? \

@@ -1,8 +1,8 @@
-//! Pictures that the service draws itself: simple scenes, the same for the same name at all times.
+//! Pictures that the service draws: simple scenes, always the same for the same name.
 //!
-//! The demo town needs pictures and has no photographs. A picture is an SVG of flat shapes in the
-//! colours of one palette, put together from numbers that follow from kind and id alone, so any
-//! process draws the same one and browsers keep it. There is no text in it and nothing from outside.
+//! The demo data needs pictures and has no photographs. A picture is an SVG of flat shapes in the
+//! colours of one palette, computed from kind and id only, so any process draws the same one and
+//! browsers can cache it. It contains no text and nothing external.
 
 pub(crate) mod http;
 mod palette;
@@ -16,23 +16,23 @@ use std::fmt::Write as _;
 use self::palette::Palette;
 use crate::{http::Id, seed::Seed};
 
-/// What a picture shows.
+/// Subject of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A shop front.
     Shop,
     /// A face.
     User,
-    /// Something to buy.
+    /// Goods.
     Goods,
     /// A landscape.
     Note,
-    /// The sign of a kind of shop.
+    /// Sign of a shop type.
     Type,
 }
 
 impl Kind {
-    /// The kind with this name.
+    /// Parses the name of a kind.
     fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "shop" => Kind::Shop,
@@ -44,7 +44,7 @@ impl Kind {
         })
     }
 
-    /// Width and height.
+    /// Returns width and height.
     fn size(self) -> (u32, u32) {
         match self {
             Kind::Shop | Kind::Note => (480, 320),
@@ -54,13 +54,13 @@ impl Kind {
     }
 }
 
-/// What a picture `/pictures/KIND/FILE` shows, if there is one.
+/// Parses `/pictures/KIND/FILE`; `None` if there is no such picture.
 fn named(kind: &str, file: &str) -> Option<(Kind, u64)> {
     let id = file.strip_suffix(".svg").and_then(Id::parse)?;
     Some((Kind::parse(kind)?, id.0))
 }
 
-/// Whether there is a picture under this path.
+/// Returns `true` if there is a picture at this path.
 pub(crate) fn is_drawn(path: &str) -> bool {
     let name = path.strip_prefix("/pictures/").and_then(|name| name.split_once('/'));
     name.is_some_and(|(kind, file)| named(kind, file).is_some())
@@ -79,7 +79,7 @@ fn draw(kind: Kind, id: u64) -> String {
     sheet.finish()
 }
 
-/// What is being drawn: shapes on top of each other, in whole numbers.
+/// A picture under construction: shapes on top of each other, in whole numbers.
 struct Sheet {
     svg: String,
     seed: Seed,
@@ -103,11 +103,11 @@ impl Sheet {
     }
 
     fn shape(&mut self, shape: std::fmt::Arguments<'_>) {
-        // Writing into a string does not fail.
+        // Writing to a string does not fail.
         let _ = self.svg.write_fmt(shape);
     }
 
-    /// A box: left, top, width, height.
+    /// Draws a rectangle: left, top, width, height.
     fn rect(&mut self, area: [i64; 4], round: i64, colour: &str) {
         let [x, y, width, height] = area;
         self.shape(format_args!(
@@ -116,7 +116,7 @@ impl Sheet {
         ));
     }
 
-    /// An ellipse: middle, and half its width and height.
+    /// Draws an ellipse: centre, and half its width and height.
     fn oval(&mut self, middle: [i64; 2], half: [i64; 2], colour: &str) {
         let ([x, y], [rx, ry]) = (middle, half);
         self.shape(format_args!(
@@ -124,12 +124,12 @@ impl Sheet {
         ));
     }
 
-    /// A filled outline.
+    /// Draws a filled outline.
     fn path(&mut self, outline: &str, colour: &str) {
         self.shape(format_args!("<path d=\"{outline}\" fill=\"{colour}\"/>"));
     }
 
-    /// A line of some width.
+    /// Draws a line.
     fn line(&mut self, outline: &str, width: i64, colour: &str) {
         self.shape(format_args!(
             "<path d=\"{outline}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" \

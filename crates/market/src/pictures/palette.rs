@@ -1,15 +1,15 @@
-//! Colours that go together.
+//! Colour palettes.
 
 /// The colours of one picture.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Palette {
-    /// Behind everything.
+    /// Background.
     pub(super) sky: &'static str,
-    /// Far away, or in the light.
+    /// Distant or lit parts.
     pub(super) pale: &'static str,
-    /// The largest thing.
+    /// The largest object.
     pub(super) body: &'static str,
-    /// What catches the eye.
+    /// Eye-catching details.
     pub(super) accent: &'static str,
     /// Lines and shadows.
     pub(super) dark: &'static str,
@@ -19,7 +19,7 @@ const fn palette([sky, pale, body, accent, dark]: [&'static str; 5]) -> Palette 
     Palette { sky, pale, body, accent, dark }
 }
 
-/// All of them.
+/// All palettes.
 pub(super) const ALL: [Palette; 8] = [
     palette(["#f6efe3", "#f2d7b6", "#d9895b", "#2f6f73", "#3a2e2a"]),
     palette(["#e4f0f3", "#b9dbe0", "#4f8fa3", "#e9a94b", "#22404d"]),
@@ -31,8 +31,8 @@ pub(super) const ALL: [Palette; 8] = [
     palette(["#e6f4ef", "#b6e0d0", "#3f9b80", "#f2c14e", "#1e4439"]),
 ];
 
-/// Skin, from light to dark.
+/// Skin colours, from light to dark.
 pub(super) const SKIN: [&str; 5] = ["#f6d7bd", "#e9bd97", "#cf9a6c", "#a8744b", "#7a5135"];
-/// Hair.
+/// Hair colours.
 pub(super) const HAIR: [&str; 6] =
     ["#2b2320", "#4a3226", "#7a4a2c", "#b0763d", "#8d8d8d", "#5b2f2f"];

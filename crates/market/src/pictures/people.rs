@@ -5,7 +5,7 @@ use super::{
     palette::{HAIR, SKIN},
 };
 
-/// Shoulders, a head, hair, eyes and a mouth.
+/// Draws shoulders, a head, hair, eyes and a mouth.
 pub(super) fn face(sheet: &mut Sheet) {
     let colours = sheet.colours;
     let (skin, hair) = (sheet.seed.pick(&SKIN), sheet.seed.pick(&HAIR));
@@ -44,7 +44,7 @@ pub(super) fn face(sheet: &mut Sheet) {
     }
 }
 
-/// What is on the head: short hair, long hair, a bun, or a cap.
+/// Draws the top of the head: short hair, long hair, a bun, or a cap.
 fn top(sheet: &mut Sheet, style: i64, wide: i64, hair: &str) {
     let (left, right) = (80 - wide - 2, 80 + wide + 2);
     match style {

@@ -2,7 +2,7 @@
 
 use super::Sheet;
 
-/// A house with an awning, a door, windows, and a hill or the sun behind it.
+/// Draws a house with an awning, a door, windows, and a hill or the sun behind it.
 pub(super) fn shop(sheet: &mut Sheet) {
     let colours = sheet.colours;
     sheet.rect([0, 0, 480, 320], 0, colours.sky);
@@ -53,7 +53,7 @@ fn awning(sheet: &mut Sheet, left: i64, top: i64, width: i64) {
     }
 }
 
-/// A door and a shop window, either of them on the left.
+/// Draws a door and a shop window, either of them on the left.
 fn front(sheet: &mut Sheet, left: i64, width: i64) {
     let colours = sheet.colours;
     let door_left = sheet.seed.between(0, 1) == 0;
@@ -71,7 +71,7 @@ fn front(sheet: &mut Sheet, left: i64, width: i64) {
     }
 }
 
-/// Sky, sun, mountains, water and a boat or a tree.
+/// Draws sky, sun, mountains, water and a boat or a tree.
 pub(super) fn landscape(sheet: &mut Sheet) {
     let colours = sheet.colours;
     sheet.rect([0, 0, 480, 320], 0, colours.sky);

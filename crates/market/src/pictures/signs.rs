@@ -1,8 +1,8 @@
-//! Signs for kinds of shops: ten of them, and stars for all others.
+//! Signs for shop types: ten of them, and stars for all others.
 
 use super::Sheet;
 
-/// A round plate with one sign on it.
+/// Draws a round plate with one sign on it.
 pub(super) fn sign(sheet: &mut Sheet, id: u64) {
     let colours = sheet.colours;
     sheet.oval([80, 80], [80, 80], colours.pale);
@@ -71,7 +71,7 @@ pub(super) fn sign(sheet: &mut Sheet, id: u64) {
     }
 }
 
-/// A star with some points.
+/// Draws a star with a random number of points.
 fn star(sheet: &mut Sheet) {
     let points = sheet.seed.between(5, 12);
     let inner = sheet.seed.between(16, 34) as f64;

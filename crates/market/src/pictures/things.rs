@@ -1,8 +1,8 @@
-//! Things to buy, on a table.
+//! Goods on a table.
 
 use super::Sheet;
 
-/// A table, and on it a bowl, a box, a bottle or a bag.
+/// Draws a table, and on it a bowl, a box, a bottle or a bag.
 pub(super) fn still_life(sheet: &mut Sheet) {
     let colours = sheet.colours;
     sheet.rect([0, 0, 320, 320], 0, colours.sky);

@@ -1,4 +1,4 @@
-//! Routes of flash-sale orders. The user is always the session's.
+//! Routes for flash-sale orders. The user always comes from the session.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -32,11 +32,11 @@ struct OrderView {
     /// QUEUED, UNPAID, PAID, USED, CANCELLED, REFUNDING, REFUNDED or FAILED.
     status: &'static str,
     create_time: String,
-    /// Until when it waits, while it is UNPAID.
+    /// Payment deadline, while it is UNPAID.
     pay_before: Option<String>,
     pay_time: Option<String>,
     use_time: Option<String>,
-    /// When money went back, also for a payment that came too late.
+    /// Time of the refund, also of a payment that came too late.
     refund_time: Option<String>,
 }
 
@@ -58,7 +58,9 @@ impl OrderView {
     }
 }
 
-/// Buy a voucher in a flash sale: the id of the order, which is queued from then on.
+/// Buy a voucher in a flash sale.
+///
+/// Returns the id of the order, which is then queued.
 #[utoipa::path(post, path = "/voucher-order/seckill/{id}", tag = "vouchers",
     params(("id" = Id, Path, description = "The voucher")), security(("token" = [])),
     responses((status = 200, body = Envelope<Id>),
@@ -70,7 +72,7 @@ async fn buy(State(app): State<Shared>, user: SignedIn, PathId(voucher): PathId)
     Ok(Id(app.sales().buy(user.id, voucher).await?).into())
 }
 
-/// One's own orders, the newest first.
+/// Return your orders, the newest first.
 #[utoipa::path(get, path = "/voucher-order", tag = "vouchers", params(After),
     security(("token" = [])), responses((status = 200, body = Envelope<Vec<OrderView>>),
         (status = 404, description = "UNKNOWN_ORDER: `lastId` is no order of one's own",
@@ -85,7 +87,7 @@ async fn list(
     Ok(orders.iter().map(|order| OrderView::new(order, config)).collect::<Vec<_>>().into())
 }
 
-/// One of one's own orders.
+/// Return one of your orders.
 #[utoipa::path(get, path = "/voucher-order/{id}", tag = "vouchers", params(("id" = Id, Path)),
     security(("token" = [])), responses((status = 200, body = Envelope<OrderView>)))]
 async fn read(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> Answer<OrderView> {
@@ -93,7 +95,9 @@ async fn read(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> 
     Ok(OrderView::new(&order, app.config()).into())
 }
 
-/// Pay for an order. A payment that comes after the order has ended goes back.
+/// Pay for an order.
+///
+/// A payment that arrives after the order has ended is refunded.
 #[utoipa::path(post, path = "/voucher-order/{id}/pay", tag = "vouchers",
     params(("id" = Id, Path)), security(("token" = [])),
     responses((status = 200, body = Envelope<OrderView>),
@@ -104,7 +108,9 @@ async fn pay(State(app): State<Shared>, user: SignedIn, PathId(id): PathId) -> A
     Ok(OrderView::new(&order, app.config()).into())
 }
 
-/// Cancel an order that is not paid; the voucher may be bought again.
+/// Cancel an unpaid order.
+///
+/// The voucher can be bought again afterwards.
 #[utoipa::path(post, path = "/voucher-order/{id}/cancel", tag = "vouchers",
     params(("id" = Id, Path)), security(("token" = [])),
     responses((status = 200, body = Envelope<OrderView>),
@@ -118,7 +124,9 @@ async fn cancel(
     Ok(OrderView::new(&order, app.config()).into())
 }
 
-/// Ask for the money of a paid order back; it is REFUNDING until the money is there.
+/// Request a refund of a paid order.
+///
+/// The order is REFUNDING until the money is refunded.
 #[utoipa::path(post, path = "/voucher-order/{id}/refund", tag = "vouchers",
     params(("id" = Id, Path)), security(("token" = [])),
     responses((status = 200, body = Envelope<OrderView>),

@@ -1,11 +1,12 @@
-//! What runs in the background for flash sales: the workers that write orders, and rounds that end
-//! what nobody paid for, give money back, settle what was parked and compare both stores.
+//! Background jobs of flash sales: the workers that write orders, and rounds that cancel unpaid
+//! orders, make refunds, settle dead letters and compare both stores.
 //!
-//! An order is acknowledged after its transaction is committed and the sale was told, so that a worker
-//! that dies in between leaves it pending, and the same name after a restart, or another worker after a
-//! while, takes it up. A database that is away is waited for, without end; that is not the order's
-//! fault. What fails for another reason is tried [`DELIVERIES`] times and then parked; a round of its
-//! own writes it down as FAILED and gives its unit back. Until then it is found as QUEUED.
+//! An entry is acknowledged after its transaction is committed and the sale was told. So if a
+//! worker dies in between, the entry stays pending, and the worker of the same name after a
+//! restart, or another worker after a while, claims it. Entries wait without end for a database
+//! that is away; that does not count as an attempt. An entry that fails for another reason is tried
+//! [`DELIVERIES`] times and then becomes a dead letter; a separate round records its order as
+//! FAILED and returns its unit. Until then the order is visible as QUEUED.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,45 +24,44 @@ use crate::{
     jobs::Jobs,
 };
 
-/// The one group that writes orders.
+/// The consumer group that writes orders.
 const GROUP: &str = "orders";
-/// After how long without a sign of life a worker's orders are taken over; writing them twice does no
-/// harm.
+/// Idle time after which a worker's entries are claimed; writing them twice does no harm.
 const TAKE_OVER_AFTER: Duration = Duration::from_secs(10);
-/// How often an entry is tried.
+/// Attempts per entry.
 pub const DELIVERIES: u64 = 5;
-/// Entries of one read, over all streams of one connection.
+/// Entries per read, over all streams of one connection.
 const BATCH: usize = 2_048;
-/// Transactions at once: one is committed while the next is put together.
+/// Concurrent transactions: one is committed while the next is assembled.
 const WRITERS: usize = 2;
-/// Dead letters that are kept for each stream.
+/// Maximum dead letters per stream.
 const MAX_PARKED: u64 = 10_000;
-/// The pause after a store did not answer.
+/// Pause after a store did not answer.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long workers may go on with what they have in hand, once they are told to end.
+/// Time limit for workers to finish their current entries at shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
-/// How often each round is made.
+/// Intervals of the rounds.
 const TIME_OUTS: Duration = Duration::from_secs(5);
 const REFUNDS: Duration = Duration::from_secs(2);
 const PARKED: Duration = Duration::from_secs(15);
 const COMPARISONS: Duration = Duration::from_secs(30);
-/// How often parked entries are read although no order waits, in milliseconds: what cannot be
-/// understood has none.
+/// Interval at which dead letters are read even if no order waits, in milliseconds: an entry that
+/// cannot be decoded has no order.
 const PARKED_ANYWAY_MS: i64 = 10 * 60_000;
-/// Orders that one transaction of a round ends.
+/// Orders ended per transaction of a round.
 const AT_ONCE: u32 = 200;
-/// Transactions of one round.
+/// Transactions per round.
 const STEPS: usize = 100;
-/// Cancelled orders as old as this are not looked through for money any more.
+/// Age up to which cancelled orders are searched for refunds.
 const MONEY_BACK_WITHIN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What was read of the parked entries.
+/// Progress in reading dead letters.
 #[derive(Debug, Default)]
 struct Parked {
-    /// When they were read, by the server's clock.
+    /// Time of the last read, by the server's clock.
     read: i64,
-    /// By stream: the last one.
+    /// Last entry read, by stream.
     last: HashMap<Vec<u8>, EntryId>,
 }
 
@@ -70,7 +70,7 @@ struct Parked {
 pub struct Workers(Worker);
 
 impl Workers {
-    /// Starts them. `instance` names this process, the same after a restart.
+    /// Starts the workers. `instance` names this process, unchanged after a restart.
     pub(crate) fn start(sales: &Arc<Sales>, instance: &str) -> Result<Self> {
         let handler = {
             let sales = Arc::clone(sales);
@@ -93,7 +93,7 @@ impl Workers {
         Ok(Workers(worker))
     }
 
-    /// Lets the workers write what they have in hand, and ends them.
+    /// Lets the workers finish their current entries, and stops them.
     pub(crate) async fn stop(self) {
         let drained = self.0.stop().await;
         tracing::debug!(?drained, "the order workers ended");
@@ -150,7 +150,7 @@ impl Sales {
         }
     }
 
-    /// Ends orders that nobody paid for in time.
+    /// Cancels orders that were not paid in time.
     async fn time_out(&self) -> Result<()> {
         for _ in 0..STEPS {
             let before = self.context.now() - millis(self.context.config.unpaid_after);
@@ -164,7 +164,7 @@ impl Sales {
         Ok(())
     }
 
-    /// Gives money back that was asked for, and money of orders that ended while somebody paid.
+    /// Makes requested refunds, and refunds orders that ended during their payment.
     async fn give_back_money(&self) -> Result<()> {
         let (db, now) = (&*self.context.db, self.context.now());
         for order in store::since(db, Status::Refunding, now, AT_ONCE).await? {
@@ -177,7 +177,8 @@ impl Sales {
         Ok(())
     }
 
-    /// Settles parked orders, if there may be any: one that is parked waits until it is settled.
+    /// Settles dead letters, if there may be any: the order of a dead letter waits until it is
+    /// settled.
     async fn look_for_parked(&self, seen: &mut Parked) -> Result<()> {
         let now = self.context.now();
         if now >= seen.read + PARKED_ANYWAY_MS || self.reservations.anybody_waits().await? {
@@ -187,8 +188,8 @@ impl Sales {
         Ok(())
     }
 
-    /// Writes down parked orders as failed and gives their units back; their entries stay for people
-    /// to look at. `seen` is where the last round ended.
+    /// Records orders of dead letters as failed and returns their units; the entries stay for
+    /// inspection. `seen` is where the last round ended.
     async fn settle_parked(&self, seen: &mut HashMap<Vec<u8>, EntryId>) -> Result<()> {
         for stream in self.streams()? {
             let after = seen.get(stream.key()).copied();
@@ -216,14 +217,14 @@ impl Sales {
     }
 }
 
-/// One whose money a provider will not give back must not keep the others from theirs.
+/// Logs a failed refund, so that one order does not block the refunds of others.
 fn note(order: &Order, given_back: Result<()>) {
     if let Err(error) = given_back {
         tracing::warn!(order = order.id, %error, "a refund has to wait");
     }
 }
 
-/// The order that the toolkit appended.
+/// Decodes the order that the toolkit appended.
 fn order(fields: &Fields) -> Result<Order, String> {
     let field = |name: &str| {
         let value = fields.get(name).ok_or_else(|| format!("no field `{name}`"))?;

@@ -1,21 +1,21 @@
-//! What becomes of an order after it was placed: paid, cancelled, refunded, timed out.
+//! Life of an order after it was placed: paid, cancelled, refunded, timed out.
 //!
-//! A conditional update (`WHERE status = ?`) decides every step; whoever comes second learns that
-//! nothing was changed. An order that ends lets go of its unit and of its user's right in the same
-//! transaction (`live` becomes NULL, the stock goes up), and so `total = stock + orders that stand`
-//! holds at every moment. Redis is told after the commit, by the order's id, as often as one likes;
-//! what it was not told is found by [`reconcile`](super::reconcile).
+//! A conditional update (`WHERE status = ?`) decides every step; a second caller learns that
+//! nothing changed. An order that ends releases its unit and its user's purchase right in the same
+//! transaction (`live` becomes NULL, the stock goes up), so `total = stock + live orders` holds at
+//! every moment. Redis is told after the commit, by the order's id, any number of times;
+//! [`reconcile`](super::reconcile) finds what it was not told.
 //!
-//! Money: `pay_type` is written before a charge is asked for, so that a charge whose order ended
-//! meanwhile, or whose process died, is known and given back. A payment that comes too late is taken
-//! and given back at once, and `refund_time` says when.
+//! Money: `pay_type` is written before a charge is requested, so that a charge whose order ended
+//! meanwhile, or whose process died, is known and refunded. A payment that comes too late is
+//! charged and refunded at once, and `refund_time` records when.
 //!
-//! An order is too old to be paid from the moment on at which the round that ends orders may end it,
-//! whether it has come by or not: the update that notes a payment has the condition of
-//! [`store::since`], turned round. Who pays too late ends the order in the round's stead.
+//! An order can no longer be paid from the moment at which the time-out round may end it, whether
+//! or not the round has run: the update that records a payment has the inverse condition of
+//! [`store::since`]. A payment that comes too late ends the order in place of the round.
 //!
-//! Decided: the unit of a refunded order goes back, too, so that the sum above always holds; whether
-//! it can be sold again is the business of the sale's window.
+//! Decided: the unit of a refunded order is returned, too, so that the equation above always holds;
+//! the sale's window decides whether it can be sold again.
 
 use super::{Order, Sales, Status, millis, store};
 use crate::{
@@ -24,15 +24,18 @@ use crate::{
     payments::Charged,
 };
 
-/// The only way to pay that there is.
+/// The only payment type.
 const PAY_TYPE: i64 = 1;
 
 impl Sales {
-    /// Pays for an order. Paying again for what is paid changes nothing.
+    /// Pays for an order.
+    ///
+    /// Paying again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Conflict`]: `ORDER_QUEUED`, `PAID_LATE` (the order ended before the payment came; the
-    /// money went back), `PAYMENT_DECLINED`, `NOT_UNPAID`. [`Error::NotFound`] as [`Sales::find`].
+    /// [`Error::Conflict`]: `ORDER_QUEUED`, `PAID_LATE` (the order ended before the payment came;
+    /// the money was refunded), `PAYMENT_DECLINED`, `NOT_UNPAID`. [`Error::NotFound`] as
+    /// [`Sales::find`].
     pub async fn pay(&self, user: u64, order: u64) -> Result<Order> {
         let before = self.find(user, order).await?;
         match before.status {
@@ -65,7 +68,7 @@ impl Sales {
         }
         match after.status {
             _ if step == Some(Step::Done) => Ok(after),
-            // Somebody else of this user's paid at the same time.
+            // A concurrent request of the same user paid.
             Status::Paid => Ok(after),
             Status::Cancelled => {
                 self.give_money_back(&after).await?;
@@ -76,7 +79,9 @@ impl Sales {
         }
     }
 
-    /// Cancels an order that is not paid. Cancelling again changes nothing.
+    /// Cancels an unpaid order.
+    ///
+    /// Cancelling again changes nothing.
     ///
     /// # Errors
     /// [`Error::Conflict`]: `ORDER_QUEUED`, `NOT_UNPAID`. [`Error::NotFound`] as [`Sales::find`].
@@ -96,7 +101,9 @@ impl Sales {
         }
     }
 
-    /// Asks for the money of a paid order back; it comes a little later. Asking again changes nothing.
+    /// Requests a refund of a paid order; the money follows a little later.
+    ///
+    /// Requesting again changes nothing.
     ///
     /// # Errors
     /// [`Error::Conflict`]: `ORDER_QUEUED`, `NOT_PAID`. [`Error::NotFound`] as [`Sales::find`].
@@ -115,8 +122,8 @@ impl Sales {
         }
     }
 
-    /// Ends orders that stand: those that were still in this state. Their units and their users' right
-    /// go back in the database, and then in Redis.
+    /// Ends those of these orders that are still in the state `from`. Their units and their users'
+    /// purchase rights are released in the database, then in Redis.
     pub(super) async fn end(&self, orders: &[Order], from: Status, to: Status) -> Result<()> {
         let ended = release(&self.context.db, orders, from, to, self.context.now()).await?;
         for order in &ended {
@@ -128,7 +135,7 @@ impl Sales {
         Ok(())
     }
 
-    /// Gives the money of a cancelled order back, and notes it.
+    /// Refunds a cancelled order, and records it.
     pub(super) async fn give_money_back(&self, order: &Order) -> Result<()> {
         self.context.payments.refund(&payment(order.id)).await?;
         let mut tx = self.context.db.write().await?;
@@ -145,14 +152,14 @@ impl Sales {
         tx.commit().await
     }
 
-    /// Gives the money of an order back that its owner asked for, and ends it.
+    /// Makes a requested refund, and ends the order.
     pub(super) async fn finish_refund(&self, order: &Order) -> Result<()> {
         self.context.payments.refund(&payment(order.id)).await?;
         self.end(std::slice::from_ref(order), Status::Refunding, Status::Refunded).await
     }
 }
 
-/// Whether a step was taken by this call.
+/// Whether this call made the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Done,
@@ -160,11 +167,11 @@ enum Step {
     TooLate,
 }
 
-/// When somebody pays.
+/// Time of a payment.
 #[derive(Debug, Clone, Copy)]
 struct Paying {
     now: i64,
-    /// Only orders that are younger than this wait for a payment.
+    /// Only orders newer than this wait for a payment.
     after: i64,
 }
 
@@ -181,7 +188,8 @@ fn late() -> Error {
     Error::conflict("PAID_LATE", msg)
 }
 
-/// Notes that a charge is asked for. The time of the row stays: asking does not put off the end.
+/// Records that a charge is requested. The row's time does not change: a payment attempt does not
+/// postpone the time-out.
 async fn mark_charge(db: &Db, order: &Order) -> Result<()> {
     let mut tx = db.write().await?;
     sqlx::query(
@@ -195,7 +203,7 @@ async fn mark_charge(db: &Db, order: &Order) -> Result<()> {
     tx.commit().await
 }
 
-/// Notes a payment of an order that is younger than the limit.
+/// Records a payment of an order that is newer than the limit.
 async fn set_paid(db: &Db, order: &Order, paying: Paying) -> Result<Step> {
     let mut tx = db.write().await?;
     let done = sqlx::query(
@@ -226,8 +234,8 @@ async fn ask_back(db: &Db, order: &Order, now: i64) -> Result<()> {
     tx.commit().await
 }
 
-/// Ends those of these orders that stand and are in this state, in one transaction with their stock:
-/// which they were.
+/// Ends those of these orders that are live and in the state `from`, in one transaction with their
+/// stock. Returns them.
 async fn release(
     db: &Db,
     orders: &[Order],
@@ -242,7 +250,7 @@ async fn release(
     let mut ended = Vec::with_capacity(orders.len());
     let mut tx = db.write().await?;
     for (voucher, orders) in by_voucher {
-        // The sale's row comes first, as everywhere; what was too much is taken back below.
+        // The sale's row is locked first, as everywhere; the excess is taken back below.
         let hoped = i64::try_from(orders.len()).unwrap_or(i64::MAX);
         add_stock(tx.query(), voucher, hoped, now).await?;
         let mut done = 0;

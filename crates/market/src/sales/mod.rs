@@ -9,11 +9,11 @@
 //!              FlashSale: confirm what stands, give back what was refused; acknowledge
 //! ```
 //!
-//! The gate in Redis keeps the crowd off; the conditional update and the unique key in the database
-//! have the last word. Invariants: until an order has a row it stands in the stream *and* among the
-//! waiting, and it leaves both after the row is committed, so an id that a client was given can always
-//! be found, whatever is killed in between; and in the database `stock + orders that stand` never
-//! changes. Redis follows the database: at once, and by [`reconcile`] where that failed.
+//! Redis absorbs the load; the conditional update and the unique key in the database decide
+//! finally. Invariants: until an order has a row it is in the stream *and* among the waiting
+//! orders, and it leaves both after the row is committed, so an id that a client received can
+//! always be found, whatever is killed in between; and in the database `stock + live orders` never
+//! changes. Redis follows the database: at once, and through [`reconcile`] where that failed.
 //!
 //! Deliberately absent: redeeming a voucher at the shop (USED is a status that nothing sets yet).
 
@@ -42,14 +42,14 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Most sales that are opened at start, compared in one round, or asked about one user.
+/// Maximum sales opened at start, compared in one round, or searched for one user.
 const MOST_SALES: u32 = 10_000;
-/// Most running sales whose queue is asked for a user's own list.
+/// Maximum running sales whose queue is searched for a user's list.
 const MOST_LISTED: u32 = 200;
-/// Orders of a sale that is over can still be on their way for so long.
+/// Time after the end of a sale during which its orders may still be on their way.
 const AFTER_THE_END: Duration = Duration::from_secs(600);
 
-/// Flash-sale orders.
+/// Orders of flash sales.
 #[derive(Debug)]
 pub struct Sales {
     context: Context,
@@ -66,10 +66,10 @@ impl Sales {
         Ok(Sales { context: context.clone(), reservations, ids, pace })
     }
 
-    /// Opens every sale that is not over, from the database, where Redis does not have it.
+    /// Opens every sale that is not over, from the database, if Redis does not have it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when a store is away.
+    /// [`Error::Unavailable`] if a store is away.
     pub async fn open_sales(&self) -> Result<()> {
         let now = self.context.now();
         for voucher in store::sales_after(&self.context.db, now, MOST_SALES).await? {
@@ -78,23 +78,25 @@ impl Sales {
         Ok(())
     }
 
-    /// Opens a voucher's sale from the database, where Redis does not have it: after the voucher was
-    /// created. It may be repeated.
+    /// Opens a voucher's sale from the database if Redis does not have it. Call it after the
+    /// voucher was created. Idempotent.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when a store is away; the first buyer opens it then.
+    /// [`Error::Unavailable`] if a store is away; the first buyer opens the sale then.
     pub(crate) async fn open(&self, voucher: u64) -> Result<()> {
         self.reservations.forget(voucher).await?;
         let _: Opening = self.reservations.open(voucher).await?;
         Ok(())
     }
 
-    /// Reserves a voucher for a user: the id of the order.
+    /// Reserves a voucher for a user.
+    ///
+    /// Returns the id of the order.
     ///
     /// # Errors
     /// [`Error::Conflict`] (not started, ended, sold out, duplicate), [`Error::NotFound`] for a
-    /// voucher that is in no sale, [`Error::Unavailable`] when Redis is away: buying fails closed.
-    /// [`Error::Undecided`] with the order's id when it may have been reserved.
+    /// voucher without a sale, [`Error::Unavailable`] if Redis is away: buying fails closed.
+    /// [`Error::Undecided`] with the order's id if it may have been reserved.
     pub async fn buy(&self, user: u64, voucher: u64) -> Result<u64> {
         let order = self.ids.next().await?.as_u64();
         match self.reservations.reserve(user, voucher, order).await? {
@@ -122,12 +124,12 @@ impl Sales {
         }
     }
 
-    /// An order of this user.
+    /// Returns an order of this user.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none, or it is somebody else's.
+    /// [`Error::NotFound`] if it does not exist or belongs to another user.
     pub async fn find(&self, user: u64, order: u64) -> Result<Order> {
-        // Between the two looks an order may have moved from the queue into the database.
+        // An order may move from the queue to the database between the two lookups.
         let db = &*self.context.db;
         if let Some(found) = store::by_id(db, user, order).await? {
             return Ok(found);
@@ -142,12 +144,13 @@ impl Sales {
         Err(Error::not_found("UNKNOWN_ORDER", "no such order"))
     }
 
-    /// Orders of a user after one of them, the newest first; also those that the database does not
-    /// know yet, while Redis answers.
+    /// Returns orders of a user after one of them, the newest first.
+    ///
+    /// Includes orders that the database does not know yet, while Redis answers.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when that one is not theirs, [`Error::Unavailable`] when the database is
-    /// away.
+    /// [`Error::NotFound`] if that order is not the user's, [`Error::Unavailable`] if the database
+    /// is away.
     pub async fn list(&self, user: u64, last: Option<u64>, most: u32) -> Result<Vec<Order>> {
         let place = |order: &Order| (order.create_time, order.id);
         let after = match last {
@@ -186,11 +189,11 @@ impl Sales {
         Ok(queued)
     }
 
-    /// Brings reservations to the database and its answers back to the sales. May be repeated.
+    /// Writes reservations to the database and reports the results to the sales. Idempotent.
     ///
     /// # Errors
-    /// [`Error::Unavailable`]: a store is away, nothing is lost. Others: one of them cannot be written;
-    /// the rest is settled.
+    /// [`Error::Unavailable`]: a store is away, nothing is lost. Others: one of the orders cannot
+    /// be written; the rest is settled.
     async fn bring(&self, orders: &[Order]) -> Result<()> {
         let db = &*self.context.db;
         match persist::persist_all(db, orders, self.context.now()).await? {
@@ -220,7 +223,7 @@ impl Sales {
     }
 }
 
-/// A time as the database counts it.
+/// Converts a duration to the database's milliseconds.
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! An order of a flash sale, and how far it is.
+//! An order of a flash sale, and its status.
 
-/// How far an order is.
+/// Status of an order.
 ///
 /// ```text
 /// QUEUED ─→ UNPAID ─→ PAID ─→ USED
@@ -11,23 +11,23 @@
 pub enum Status {
     /// Reserved; the database has not decided yet.
     Queued,
-    /// Waits to be paid for.
+    /// Waits for its payment.
     Unpaid,
-    /// Paid for.
+    /// Paid.
     Paid,
     /// Redeemed at the shop.
     Used,
-    /// Ended by its owner, or because nobody paid in time.
+    /// Cancelled by its owner, or not paid in time.
     Cancelled,
-    /// The money is on its way back.
+    /// The refund is in progress.
     Refunding,
-    /// The money is back.
+    /// The money was refunded.
     Refunded,
-    /// The database refused it: sold out, or the user has one already.
+    /// The database refused it: sold out, or the user already has an order.
     Failed,
 }
 
-/// All of them.
+/// All statuses.
 const ALL: [Status; 8] = [
     Status::Queued,
     Status::Unpaid,
@@ -40,7 +40,7 @@ const ALL: [Status; 8] = [
 ];
 
 impl Status {
-    /// The word that clients and the database know.
+    /// Returns the word used by clients and the database.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -65,24 +65,24 @@ impl Status {
 pub struct Order {
     /// Id.
     pub id: u64,
-    /// Who ordered.
+    /// Owner.
     pub user_id: u64,
-    /// What.
+    /// Voucher.
     pub voucher_id: u64,
-    /// How far it is.
+    /// Status.
     pub status: Status,
-    /// When it was reserved.
+    /// Time of the reservation.
     pub create_time: i64,
-    /// When it was paid for.
+    /// Time of payment.
     pub pay_time: Option<i64>,
-    /// When it was redeemed.
+    /// Time of redemption.
     pub use_time: Option<i64>,
-    /// When the money went back.
+    /// Time of the refund.
     pub refund_time: Option<i64>,
 }
 
 impl Order {
-    /// One that the database has not decided about.
+    /// Creates an order that the database has not decided about.
     pub(super) fn queued(order: u64, user: u64, voucher: u64, create_time: i64) -> Self {
         Order {
             id: order,

@@ -1,8 +1,8 @@
-//! How fast orders go into the database: however fast they come, no faster than it is meant to take
-//! them. What waits meanwhile waits in Redis, which is what the queue is for.
+//! Rate limit for writing orders: however fast they arrive, the database receives them at a bounded
+//! rate. Orders that wait do so in Redis, which is the purpose of the queue.
 //!
-//! Counted by the machine's clock and not by the toolkit's, which tests advance: it is the database's
-//! real work that is spread.
+//! Uses the machine's clock and not the toolkit's, which tests advance: it spreads the real work of
+//! the database.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 /// Turns at the database.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// What one order takes of a second.
+    /// Duration of one order.
     each: Duration,
-    /// When the next turn may begin.
+    /// Start of the next turn.
     next: Mutex<Instant>,
 }
 
@@ -26,12 +26,12 @@ impl Pace {
         Pace { each, next: Mutex::new(Instant::now()) }
     }
 
-    /// Waits for the turn of so many orders: until those before them have had their time.
+    /// Waits for a turn to write `orders` orders: until the earlier ones have had their time.
     pub(super) async fn turn(&self, orders: usize) {
         tokio::time::sleep_until(self.book(Instant::now(), orders)).await;
     }
 
-    /// When their turn begins.
+    /// Returns the start of the turn.
     fn book(&self, now: Instant, orders: usize) -> Instant {
         let takes = self.each * u32::try_from(orders).unwrap_or(u32::MAX);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,12 @@
-//! Where a reservation becomes an order, or does not: the database has the last word.
+//! Turns reservations into orders: the database decides finally.
 //!
-//! Many orders go in one transaction, because a transaction costs the disk the same whatever is in it.
-//! A transaction in which one order meets a rule of the database is rolled back, and each of its orders
-//! is tried alone. Any number of deliveries have the effect of one: an order's id is its key.
+//! Many orders go into one transaction, because a transaction costs the disk the same whatever it
+//! contains. If one order violates a rule of the database, the transaction is rolled back and each
+//! of its orders is tried alone. Any number of deliveries have the effect of one: an order's id is
+//! its key.
 //!
-//! Invariant: the row of the sale is written before rows of orders, here and in
-//! [`life`](super::life), so that two transactions never wait for each other.
+//! Invariant: the sale's row is written before rows of orders, here and in
+//! [`lifecycle`](super::lifecycle), so that two transactions never deadlock.
 
 use std::collections::BTreeMap;
 
@@ -17,31 +18,31 @@ use crate::{
     error::Result,
 };
 
-/// Rows of one INSERT.
+/// Rows per INSERT.
 const ROWS: usize = 200;
 
-/// What the database says about a reservation.
+/// The database's decision about a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Persisted {
-    /// The order stands or stood, now or since an earlier delivery.
+    /// The order exists or existed, now or since an earlier delivery.
     Kept,
     /// The user has another order for this voucher; no unit was taken.
     Duplicate {
-        /// That one.
+        /// Id of that order.
         has: u64,
     },
     /// There was no unit left.
     SoldOut,
 }
 
-/// What became of many reservations in one transaction.
+/// Outcome of [`persist_all`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum AllPersisted {
     /// All of them are orders now.
     Kept,
-    /// One of them meets a rule; nothing was written.
+    /// One of them violates a rule; nothing was written.
     OneByOne,
 }
 
@@ -80,7 +81,7 @@ pub(super) async fn persist(db: &Db, order: &Order, now: i64) -> Result<Persiste
     }
 }
 
-/// Why an order could not be placed. One that will never be gets a row that says so.
+/// Returns why an order could not be placed. An order that never will be gets a row that says so.
 async fn refuse(db: &Db, order: &Order, now: i64) -> Result<Persisted> {
     if fail(db, order, now).await? != Status::Failed {
         return Ok(Persisted::Kept);
@@ -98,7 +99,7 @@ async fn refuse(db: &Db, order: &Order, now: i64) -> Result<Persisted> {
     }
 }
 
-/// Writes that an order failed, unless it has a row already: its status then.
+/// Records that an order failed, unless it already has a row. Returns its status.
 pub(super) async fn fail(db: &Db, order: &Order, now: i64) -> Result<Status> {
     if let Some(row) = store::by_id(db, order.user_id, order.id).await? {
         return Ok(row.status);
@@ -115,7 +116,7 @@ pub(super) async fn fail(db: &Db, order: &Order, now: i64) -> Result<Status> {
     Ok(row.map_or(Status::Failed, |row| row.status))
 }
 
-/// Takes units from a sale; false when there are not so many.
+/// Takes units from a sale. Returns `false` if there are not enough.
 async fn take(tx: &mut WriteTx<'_>, voucher: u64, units: i64, now: i64) -> Result<bool> {
     let taken = sqlx::query(
         "UPDATE seckill_voucher SET stock = stock - ?, update_time = ? \
@@ -155,6 +156,6 @@ async fn insert(
             .bind(order.create_time)
             .bind(now);
     }
-    // Few of so many lengths come twice: none is kept.
+    // Few of the many possible lengths occur twice, so the statement is not cached.
     query.persistent(false).execute(connection).await.map(drop)
 }

@@ -1,21 +1,21 @@
-//! Flash sales compared between Redis and the database; the database is right.
+//! Compares flash sales between Redis and the database; the database is authoritative.
 //!
-//! First by numbers, which costs nothing: `received = stock + orders that stand`, and no more
-//! confirmed than stand. Where they do not agree, by reference: what the database has and the sale does
-//! not know is adopted, what ended is given back. What waits and is too old to be on its way is brought
-//! to the database, as a worker would. Each of these is safe whatever happens at the same time. Last the
-//! units that are left:
+//! First by numbers, which costs nothing: `received = stock + live orders`, and not more confirmed
+//! than live. If they disagree, by reference: orders that the database has and the sale does not
+//! know are adopted, ended orders are given back. Orders that wait and are too old to be on their
+//! way are written to the database, as a worker would. Each of these steps is safe whatever happens
+//! concurrently. Last the units that are left:
 //!
 //! ```text
 //! left in Redis = stock in the database − orders that wait and are not in the database yet
 //! ```
 //!
-//! corrected only if the sale has not moved since it was looked at, so that an order on its way makes
-//! the round void and never the sum wrong; the next round tries again.
+//! They are corrected only if the sale has not moved since it was read, so that an order on its way
+//! voids the round and never makes the sum wrong; the next round tries again.
 //!
-//! Two stores that were even stay so while nobody buys, nothing ends and Redis forgets nothing. So a round
-//! leaves a sale alone that was even ([`Even`]) while no order waits, its numbers in the database are
-//! what they were, and no break of Redis was heard; but not for long.
+//! Two balanced stores stay balanced while no order is placed or ends and Redis loses nothing. So a
+//! round skips a sale that was balanced ([`Even`]) while no order waits, its numbers in the
+//! database are unchanged, and no break of Redis was reported; but not for long.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,25 +37,25 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How often a sale that keeps moving is looked at in one round.
+/// Maximum looks at a sale that keeps moving, in one round.
 const LOOKS: usize = 5;
-/// An order that the database has not heard of after this long is brought to it.
+/// Age at which an order that the database does not know is written to it.
 const TOO_OLD: Duration = Duration::from_secs(120);
 
-/// For how long a sale that was even is left alone while nothing seems to move.
+/// Time that a balanced sale is left alone while nothing seems to move.
 const STAYS_EVEN: Duration = Duration::from_secs(120);
 
-/// Sales that were even when they were last compared.
+/// Sales that were balanced when they were last compared.
 #[derive(Debug, Default)]
 pub(super) struct Even {
-    /// The term of this process, and how often Redis was back after a break.
+    /// Term of this process, and number of Redis returns.
     at: (u64, u64),
-    /// By voucher: its numbers in the database then, and when that was.
+    /// By voucher: its numbers in the database at that time, and the time.
     sales: HashMap<u64, (Numbers, i64)>,
 }
 
 impl Even {
-    /// Forgets everything where Redis may have forgotten something since.
+    /// Clears everything if Redis may have lost data since.
     pub(super) fn at(&mut self, term: u64, breaks: &Breaks) {
         let at = (term, breaks.returns());
         if self.at != at || !breaks.hears_all() {
@@ -63,7 +63,7 @@ impl Even {
         }
     }
 
-    /// Whether a sale with these numbers need not be looked at.
+    /// Returns `true` if a sale with these numbers need not be compared.
     fn has(&self, voucher: u64, numbers: Option<Numbers>, now: i64) -> bool {
         self.sales.get(&voucher).is_some_and(|(before, compared)| {
             Some(*before) == numbers && now < compared + millis(STAYS_EVEN)
@@ -71,31 +71,31 @@ impl Even {
     }
 }
 
-/// What a comparison of one sale found and repaired.
+/// Findings and repairs of one sale.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Report {
     /// Orders that the sale did not know.
     adopted: u64,
-    /// Orders that had ended, and whose unit the sale did not have back.
+    /// Ended orders whose unit had not been returned to the sale.
     returned: u64,
-    /// By how much the units left were wrong.
+    /// Correction of the units left.
     corrected: i64,
-    /// Whether it moved too much to be compared to the end.
+    /// Whether it moved too much to be compared completely.
     unfinished: bool,
 }
 
-/// What differs between the two, by reference.
+/// Differences by reference.
 #[derive(Debug, Default)]
 struct Differences {
     /// User and order.
     unknown: Vec<(u64, u64)>,
     ended: Vec<u64>,
-    /// Orders on their way that the database has not heard of.
+    /// Orders on their way that the database does not know.
     waiting: u64,
 }
 
 impl Report {
-    /// A result, once all was compared.
+    /// Returns `result` if the comparison was completed.
     pub(super) fn finished<T>(self, result: T) -> Result<T> {
         if self.unfinished {
             let cause = "it moves too much to be compared with the database".into();
@@ -106,13 +106,13 @@ impl Report {
 }
 
 impl Sales {
-    /// Brings to the database what it should have heard of, compares every sale that is not long over,
-    /// and repairs.
+    /// Writes overdue orders to the database, compares every sale that did not end long ago, and
+    /// repairs.
     pub(crate) async fn reconcile_all(&self) -> Result<()> {
         self.reconcile_others(&mut Even::default()).await
     }
 
-    /// The same, for sales that are not known to be even.
+    /// Like [`Sales::reconcile_all`], but skips sales known to be balanced.
     pub(super) async fn reconcile_others(&self, even: &mut Even) -> Result<()> {
         if self.reservations.anybody_waits().await? {
             even.sales.clear();
@@ -146,7 +146,7 @@ impl Sales {
         Ok(())
     }
 
-    /// Brings orders to the database that it should have heard of.
+    /// Writes orders to the database that should have arrived there.
     async fn bring_old(&self) -> Result<()> {
         let old = self.context.now() - millis(TOO_OLD);
         for order in self.reservations.waiting_since(old).await? {
@@ -154,7 +154,7 @@ impl Sales {
             match self.bring_one(&order).await {
                 Ok(()) => {}
                 Err(error @ Error::Unavailable { .. }) => return Err(error),
-                // One that cannot be written must not keep the others from it.
+                // One that cannot be written must not block the others.
                 Err(error) => {
                     tracing::error!(order = order.id, %error, "an order cannot be written");
                     continue;
@@ -165,7 +165,7 @@ impl Sales {
         Ok(())
     }
 
-    /// Compares one sale, and repairs.
+    /// Compares one sale, and repairs it.
     pub(crate) async fn reconcile(&self, voucher: u64) -> Result<Report> {
         let (db, sale) = (&*self.context.db, self.reservations.sale(voucher)?);
         let Some(status) = sale.status().await? else {
@@ -182,11 +182,11 @@ impl Sales {
     }
 }
 
-/// Compares one sale by reference, and repairs.
+/// Compares one sale by reference, and repairs it.
 pub(super) async fn even_out(db: &Db, sale: &FlashSale, voucher: u64) -> Result<Report> {
     let mut report = Report::default();
     for _ in 0..LOOKS {
-        // In this order: what moves after the first look makes the last step void.
+        // In this order: any movement after the first look voids the last step.
         let Some(seen) = sale.status().await? else { return Ok(report) };
         let held = sale.holdings().await?;
         let Some(snapshot) = store::snapshot(db, voucher).await? else { return Ok(report) };
@@ -208,7 +208,7 @@ pub(super) async fn even_out(db: &Db, sale: &FlashSale, voucher: u64) -> Result<
     Ok(report)
 }
 
-/// Repairs what differs by reference; true when anything did.
+/// Repairs differences by reference. Returns `true` if there were any.
 async fn repair(sale: &FlashSale, differences: &Differences, report: &mut Report) -> Result<bool> {
     let before = *report;
     for (user, order) in &differences.unknown {
@@ -224,7 +224,7 @@ async fn repair(sale: &FlashSale, differences: &Differences, report: &mut Report
     Ok(*report != before)
 }
 
-/// Whether the numbers can belong together. Confirmations come a little after the rows they stand for.
+/// Returns `true` if the numbers are consistent. Confirmations come a little after their rows.
 fn agrees(status: &SaleStatus, numbers: Numbers) -> bool {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let unconfirmed = numbers.live.saturating_sub(signed(status.confirmed));

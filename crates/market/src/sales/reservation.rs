@@ -1,18 +1,18 @@
 //! Reservations of a flash sale in Redis: the toolkit's sale, opened from the database.
 //!
-//! A sale that Redis does not know is opened when somebody asks for it (Redis was new, or came back
-//! empty), from one look at what still waits and then one at the database:
+//! A sale that Redis does not know (Redis was new, or came back empty) is opened on the first
+//! request, from one look at the waiting orders and then one at the database:
 //!
 //! ```text
 //! stock in Redis = stock in the database − orders that wait and are not in the database yet
 //! ```
 //!
-//! In that order of looking the sum is right whatever the workers do meanwhile: an order that is
-//! written between the two looks leaves one term and enters the other.
+//! With this order of the looks the sum is correct whatever the workers do meanwhile: an order that
+//! is written between the two looks leaves one term and enters the other.
 //!
-//! A Redis that was restarted, or took over from another one, may have lost *some* of its writes and
-//! would admit too many. Nothing is sold on it until the sale was compared with the database
-//! ([`reconcile`](super::reconcile)); the toolkit notices it and refuses (`verified`).
+//! A Redis that was restarted, or took over from another one, may have lost *some* of its writes
+//! and would admit too many buyers. Nothing is sold on it until the sale was compared with the
+//! database ([`reconcile`](super::reconcile)); the toolkit detects this and refuses (`verified`).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,18 +41,18 @@ use crate::{
     keys::{self, SALE_SHARDS},
 };
 
-/// How long it is remembered that a voucher has no sale.
+/// TTL of a negative entry: the voucher has no sale.
 const MISSING: Duration = Duration::from_secs(10);
-/// How long another process may take to open a sale.
+/// Maximum wait for another process to open a sale.
 const OPENING: Duration = Duration::from_secs(5);
-/// Most sales that are kept at hand.
+/// Maximum cached sale handles.
 const MOST_HANDLES: usize = 4_096;
-/// Most orders of one group that may wait for the database.
+/// Maximum orders of one group that may wait for the database.
 const MAX_WAITING: u64 = 200_000;
-/// The field of an order in the stream that names its voucher.
+/// Field of an order in the stream that names its voucher.
 pub(super) const VOUCHER: &str = "voucher";
 
-/// When a sale takes place, in milliseconds since the epoch.
+/// Start and end of a sale, in milliseconds since the epoch.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Window {
     pub(super) begin: i64,
@@ -70,17 +70,17 @@ pub(super) enum Opening {
     Unknown,
 }
 
-/// All sales.
+/// Reservations of all sales.
 #[derive(Debug)]
 pub(super) struct Reservations {
     context: Context,
-    /// One opens a sale; the others of this process wait for it.
+    /// One task opens a sale; the other tasks of this process wait for it.
     opening: [Mutex<()>; SALE_SHARDS as usize],
-    /// Which vouchers have a sale at all, so that made-up ones do not reach the database.
+    /// Vouchers that have a sale, so that made-up ones do not reach the database.
     known: Cache<u64, Window>,
-    /// What waits for the database, by group.
+    /// Orders that wait for the database, by group.
     waiting: Vec<WaitingOrders>,
-    /// The sales that were asked for, each with what it knows of its server.
+    /// Sales that were requested, each with what it knows of its server.
     sales: std::sync::Mutex<HashMap<u64, FlashSale>>,
 }
 
@@ -95,7 +95,7 @@ impl Reservations {
         Ok(Reservations { context: context.clone(), opening, known, waiting, sales })
     }
 
-    /// The sale of a voucher; asks nobody.
+    /// Returns the handle of a voucher's sale, without I/O.
     pub(super) fn sale(&self, voucher: u64) -> Result<FlashSale> {
         let mut sales = self.sales.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sale) = sales.get(&voucher) {
@@ -104,22 +104,22 @@ impl Reservations {
         let sale = self.context.seawall.flash_sale(&voucher).group(&(voucher % SALE_SHARDS));
         let sale = sale.orders(MAX_WAITING).findable().verified().build()?;
         if sales.len() >= MOST_HANDLES {
-            // Made up by somebody who tries numbers; those in use are soon back.
+            // Filled by guessed numbers; the handles in use are soon recreated.
             sales.clear();
         }
         sales.insert(voucher, sale.clone());
         Ok(sale)
     }
 
-    /// The streams of orders, one for each group.
+    /// Returns the streams of orders, one per group.
     pub(super) fn streams(&self) -> Result<Vec<Vec<u8>>> {
         // Any sale of a group knows its stream.
         (0..SALE_SHARDS).map(|group| Ok(self.sale(group)?.stream_key().to_vec())).collect()
     }
 
-    /// Reserves a unit; opens or compares the sale first where Redis does not know it or may have
-    /// forgotten a part of it. Where nobody knows whether it was reserved, that is said, with the order's
-    /// id: if it was, the order takes its way like any other.
+    /// Reserves a unit. Opens or compares the sale first if Redis does not know it or may have lost
+    /// a part of it. If the result is unknown, returns an error with the order's id; if it was
+    /// reserved, the order proceeds like any other.
     pub(super) async fn reserve(&self, user: u64, voucher: u64, order: u64) -> Result<Reserved> {
         let sale = self.sale(voucher)?;
         let fields = OrderFields::new().field(VOUCHER, voucher);
@@ -149,15 +149,14 @@ impl Reservations {
         Ok(found.value.as_deref().copied())
     }
 
-    /// Forgets what is known of a voucher.
+    /// Drops the cached knowledge of a voucher.
     pub(super) async fn forget(&self, voucher: u64) -> Result<()> {
-        // What is not applied yet is over after `MISSING`.
+        // If the invalidation is not applied yet, the entry expires after `MISSING`.
         let _ = self.known.invalidate(&voucher).await?;
         Ok(())
     }
 
-    /// Opens a sale that Redis does not know, and compares one that Redis may have forgotten a part
-    /// of.
+    /// Opens a sale that Redis does not know, and compares one of which Redis may have lost a part.
     pub(super) async fn open(&self, voucher: u64) -> Result<Opening> {
         let shard = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let _one = self.opening[shard].lock().await;
@@ -173,7 +172,7 @@ impl Reservations {
             });
         };
         let opened = sale.verify(self.open_alone(&sale, voucher)).await;
-        // Whoever comes next finds it open, lock or no lock.
+        // The next caller finds it open, with or without the lock.
         let _ = guard.release().await;
         Ok(opened?.unwrap_or(Opening::Open))
     }
@@ -201,22 +200,22 @@ impl Reservations {
         let window = SaleWindow::between(time(snapshot.window.begin), time(snapshot.window.end))?;
         let opened = sale.open_with("database", window, stock, buyers).await?;
         if opened == Opened::Ended {
-            // By the server's clock, which goes before ours.
+            // By the server's clock, which is authoritative.
             return Ok(Opening::Over);
         }
         tracing::info!(voucher, stock, ?opened, "sale opened from the database");
         Ok(Opening::Open)
     }
 
-    /// Orders of a voucher that wait for the database.
+    /// Returns orders of a voucher that wait for the database.
     async fn waiting_for(&self, voucher: u64) -> Result<Vec<Order>> {
         let group = usize::try_from(voucher % SALE_SHARDS).unwrap_or(0);
         let all = self.waiting[group].all().await?;
         Ok(all.iter().filter_map(queued).filter(|order| order.voucher_id == voucher).collect())
     }
 
-    /// Whether any order waits for the database. One question for all groups, but on a Cluster, where
-    /// they lie apart.
+    /// Returns `true` if any order waits for the database. One command for all groups, except on a
+    /// Cluster, where they are on different nodes.
     pub(super) async fn anybody_waits(&self) -> Result<bool> {
         let client = self.context.seawall.client();
         let streams = self.streams()?;
@@ -229,22 +228,22 @@ impl Reservations {
         Ok(try_join_all(asked).await?.contains(&true))
     }
 
-    /// Orders of all vouchers that have waited since before a time.
+    /// Returns orders of all vouchers that have waited since before a time.
     pub(super) async fn waiting_since(&self, time: i64) -> Result<Vec<Order>> {
         let all = try_join_all(self.waiting.iter().map(WaitingOrders::all)).await?;
         let old = all.iter().flatten().filter(|order| order.at_millis < time);
         Ok(old.filter_map(queued).collect())
     }
 
-    /// An order that waits for the database. Its id does not say in which group it is, so all are
-    /// asked, at once.
+    /// Returns an order that waits for the database. Its id does not reveal its group, so all
+    /// groups are queried concurrently.
     pub(super) async fn queued(&self, order: u64) -> Result<Option<Order>> {
         let asked = self.waiting.iter().map(|waiting| waiting.find(&order));
         let found = try_join_all(asked).await?.into_iter().flatten().next();
         Ok(found.as_ref().and_then(queued))
     }
 
-    /// What a user has in these sales, whether the database knows it or not.
+    /// Returns a user's orders in these sales, whether or not the database knows them.
     pub(super) async fn of_user(&self, user: u64, vouchers: &[u64]) -> Result<Vec<u64>> {
         let asked = vouchers.iter().map(|&voucher| async move {
             Ok::<_, Error>(self.sale(voucher)?.reference_of(&user).await?)
@@ -253,7 +252,7 @@ impl Reservations {
         Ok(found.filter_map(|reference| number(&reference)).collect())
     }
 
-    /// Tells sales that the database has these orders.
+    /// Tells the sales that the database has these orders.
     pub(super) async fn confirm(&self, orders: &[Order]) -> Result<()> {
         let mut by_voucher: HashMap<u64, Vec<u64>> = HashMap::new();
         for order in orders {
@@ -275,31 +274,31 @@ impl Reservations {
         Ok(())
     }
 
-    /// Tells a sale that the database refused an order because it has no unit.
+    /// Tells a sale that the database refused an order because no unit was left.
     pub(super) async fn refuse_sold_out(&self, order: &Order) -> Result<()> {
         let void = self.sale(order.voucher_id)?.void(&order.id).await?;
         tracing::warn!(order = order.id, ?void, "the database had no unit left");
         Ok(())
     }
 
-    /// Tells a sale that an order ended: its unit is for sale again, its user may buy again.
+    /// Tells a sale that an order ended: its unit is for sale again, and its user may buy again.
     pub(super) async fn give_back(&self, order: &Order) -> Result<CancelOutcome> {
         Ok(self.sale(order.voucher_id)?.give_back(&order.id).await?)
     }
 }
 
-/// An order from what the toolkit noted.
+/// Decodes an order that the toolkit recorded.
 fn queued(waiting: &WaitingOrder) -> Option<Order> {
     let (order, voucher) = (number(&waiting.reference)?, number(&waiting.sale)?);
     Some(Order::queued(order, number(&waiting.user)?, voucher, waiting.at_millis))
 }
 
-/// A number that the toolkit wrote as text.
+/// Parses a number that the toolkit wrote as text.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// An order of which nobody knows whether it was reserved.
+/// Returns the error for an order that may or may not have been reserved.
 fn undecided(order: u64, error: &seawall::Error) -> Error {
     Error::Undecided {
         code: "ORDER_UNDECIDED",

@@ -1,7 +1,7 @@
-//! Orders in the database: reading them, and what a sale looks like there.
+//! Orders in the database: reading them, and the state of a sale.
 //!
-//! Where a reservation becomes an order is in [`place`](super::place), what becomes of an order
-//! afterwards in [`life`](super::life).
+//! [`persist`](super::persist) turns a reservation into an order, and
+//! [`lifecycle`](super::lifecycle) contains what follows.
 
 use sqlx::{Row as _, any::AnyRow};
 
@@ -18,43 +18,43 @@ macro_rules! columns {
     };
 }
 
-/// Where an order stands in its user's list: its time and its id.
+/// Position of an order in its user's list: time and id.
 pub(super) type Place = (i64, u64);
 
-/// A sale as the database sees it, all at one moment.
+/// A sale in the database, read at one moment.
 #[derive(Debug)]
 pub(super) struct SaleSnapshot {
     pub(super) stock: i64,
     pub(super) window: Window,
-    /// Every order that was ever written.
+    /// Every order ever written.
     pub(super) orders: Vec<Written>,
 }
 
 impl SaleSnapshot {
-    /// Units that are left or stand in an order.
+    /// Returns the units that are left or belong to a live order.
     pub(super) fn total(&self) -> i64 {
         let live = self.orders.iter().filter(|order| order.live).count();
         self.stock.saturating_add(i64::try_from(live).unwrap_or(i64::MAX))
     }
 }
 
-/// What a sale needs to know of an order.
+/// The part of an order that a sale needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) id: u64,
     pub(super) user_id: u64,
-    /// Whether it stands: it has a unit, and its user may not buy again.
+    /// Whether it is live: it has a unit, and its user may not buy again.
     pub(super) live: bool,
 }
 
-/// The numbers of a sale, all at one moment.
+/// The numbers of a sale, read at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Numbers {
     pub(super) stock: i64,
     pub(super) live: i64,
 }
 
-/// An order of this user.
+/// Returns an order of this user.
 pub(super) async fn by_id(db: &Db, user: u64, order: u64) -> Result<Option<Order>> {
     let row = sqlx::query(concat!(
         "SELECT ",
@@ -68,8 +68,8 @@ pub(super) async fn by_id(db: &Db, user: u64, order: u64) -> Result<Option<Order
     row.as_ref().map(decode).transpose()
 }
 
-/// Orders of a user after this place, the newest first. Not in order of their ids, which come in blocks
-/// for each process.
+/// Returns orders of a user after this position, the newest first. Not sorted by id, because ids
+/// are allocated in blocks per process.
 pub(super) async fn of_user(
     db: &Db,
     user: u64,
@@ -93,8 +93,8 @@ pub(super) async fn of_user(
     rows.iter().map(decode).collect()
 }
 
-/// Orders in a state since before a time, the oldest first. An order that waited long for the database
-/// is as old as its row, not as its reservation.
+/// Returns orders that have been in a state since before a time, the oldest first. An order that
+/// waited long for the database is as old as its row, not as its reservation.
 pub(super) async fn since(db: &Db, status: Status, before: i64, most: u32) -> Result<Vec<Order>> {
     let rows = sqlx::query(concat!(
         "SELECT ",
@@ -111,7 +111,7 @@ pub(super) async fn since(db: &Db, status: Status, before: i64, most: u32) -> Re
     rows.iter().map(decode).collect()
 }
 
-/// Cancelled orders for which a charge was begun, and nothing given back yet.
+/// Returns cancelled orders with a requested charge and no refund yet.
 pub(super) async fn charged_and_cancelled(db: &Db, after: i64, most: u32) -> Result<Vec<Order>> {
     let rows = sqlx::query(concat!(
         "SELECT ",
@@ -141,7 +141,7 @@ fn decode(row: &AnyRow) -> Result<Order> {
     })
 }
 
-/// Vouchers whose sale ends after this time, those that end first first.
+/// Returns vouchers whose sale ends after this time, the earliest end first.
 pub(super) async fn sales_after(db: &Db, time: i64, most: u32) -> Result<Vec<u64>> {
     let rows = sqlx::query(
         "SELECT voucher_id FROM seckill_voucher WHERE end_time > ? ORDER BY end_time LIMIT ?",
@@ -153,7 +153,7 @@ pub(super) async fn sales_after(db: &Db, time: i64, most: u32) -> Result<Vec<u64
     rows.iter().map(|row| Ok(unsigned(row.try_get("voucher_id")?))).collect()
 }
 
-/// When a voucher is sold in a flash sale, past or future.
+/// Returns the window of a voucher's flash sale, past or future.
 pub(super) async fn window(db: &Db, voucher: u64) -> Result<Option<Window>> {
     let row = sqlx::query("SELECT begin_time, end_time FROM seckill_voucher WHERE voucher_id = ?")
         .bind(id(voucher))
@@ -163,7 +163,7 @@ pub(super) async fn window(db: &Db, voucher: u64) -> Result<Option<Window>> {
     Ok(Some(Window { begin: row.try_get("begin_time")?, end: row.try_get("end_time")? }))
 }
 
-/// What a voucher costs, in cents.
+/// Returns the price of a voucher, in cents.
 pub(super) async fn price(db: &Db, voucher: u64) -> Result<u64> {
     let row = sqlx::query("SELECT pay_value FROM voucher WHERE id = ?")
         .bind(id(voucher))
@@ -173,7 +173,7 @@ pub(super) async fn price(db: &Db, voucher: u64) -> Result<u64> {
     Ok(unsigned(row.try_get("pay_value")?))
 }
 
-/// A sale at one moment: its stock and its orders agree.
+/// Reads a sale at one moment: its stock and its orders are consistent.
 pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<SaleSnapshot>> {
     let mut reading = db.snapshot().await?;
     let sale =
@@ -201,7 +201,7 @@ pub(super) async fn snapshot(db: &Db, voucher: u64) -> Result<Option<SaleSnapsho
     }))
 }
 
-/// The numbers of a sale, without its orders.
+/// Reads the numbers of a sale, without its orders.
 pub(super) async fn numbers(db: &Db, voucher: u64) -> Result<Option<Numbers>> {
     let row = sqlx::query(
         "SELECT stock, (SELECT COUNT(*) FROM voucher_order \

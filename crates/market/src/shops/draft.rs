@@ -1,6 +1,6 @@
-//! What a merchant says about a shop, and what of it makes sense.
+//! A merchant's input about a shop, and its validation.
 //!
-//! Only the fields here can be set: owner, sales, comments and score are the market's own business.
+//! Only the fields here can be set: owner, sales, comments and score are managed by the market.
 
 use super::{Shop, ShopType};
 use crate::{
@@ -8,18 +8,18 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Degrees north or south that the map reaches.
+/// Maximum latitude of the map, in degrees north or south.
 const MAX_LATITUDE: f64 = 85.051_128_78;
-/// Pictures of one shop.
+/// Maximum pictures of one shop.
 const MAX_PICTURES: usize = 9;
-/// Characters of all their paths.
+/// Maximum characters of all their paths.
 const PICTURES_CHARS: usize = 1024;
-/// Highest price of a visit, in cents.
+/// Maximum price of a visit, in cents.
 const MAX_PRICE: i64 = 100_000_000;
-/// The score of a shop that nobody has judged yet.
+/// Initial score of a shop without ratings.
 const FIRST_SCORE: i64 = 30;
 
-/// What was said; nothing of it is checked yet. What is left out stays as it is.
+/// Unvalidated input. Absent fields are not changed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Draft<'a> {
     pub(crate) name: Option<&'a str>,
@@ -33,7 +33,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) open_hours: Option<&'a str>,
 }
 
-/// A draft that makes sense.
+/// A validated draft.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     name: Option<String>,
@@ -48,8 +48,10 @@ pub(super) struct Change {
 }
 
 impl Draft<'_> {
+    /// Validates the draft.
+    ///
     /// # Errors
-    /// [`Error::BadInput`] names what makes no sense.
+    /// [`Error::BadInput`] names the invalid field.
     pub(super) fn check(self, types: &[ShopType]) -> Result<Change> {
         if let Some(kind) = self.type_id
             && !types.iter().any(|known| known.id == kind)
@@ -77,10 +79,10 @@ impl Draft<'_> {
 }
 
 impl Change {
-    /// A shop with these values.
+    /// Creates a shop with these values.
     ///
     /// # Errors
-    /// [`Error::BadInput`] names what a new shop cannot be without.
+    /// [`Error::BadInput`] names a required field that is missing.
     pub(super) fn open(self, id: u64, owner_id: u64, now: i64) -> Result<Shop> {
         let lacks = |field: &str| Error::bad("MISSING", format!("a new shop needs {field}"));
         Ok(Shop {
@@ -103,7 +105,7 @@ impl Change {
         })
     }
 
-    /// The shop with these values in place of its own.
+    /// Returns the shop with these values applied.
     pub(super) fn applied(self, mut shop: Shop) -> Shop {
         fn put<T>(place: &mut T, value: Option<T>) {
             if let Some(value) = value {
@@ -124,14 +126,14 @@ impl Change {
 }
 
 fn degrees(field: &str, value: f64, most: f64) -> Result<f64> {
-    // Written so that what is no number is refused too.
+    // Written so that NaN is refused too.
     if value.abs() <= most {
         return Ok(value);
     }
     Err(Error::bad("BAD_POINT", format!("{field} is from -{most} to {most} degrees")))
 }
 
-/// Paths of our own pictures, separated by commas.
+/// Validates paths of our own pictures, separated by commas.
 fn pictures(value: &str) -> Result<String> {
     let value = check::text("images", value, 0..=PICTURES_CHARS)?;
     let paths: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Routes of shops.
+//! Routes for shops.
 
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
@@ -20,9 +20,9 @@ use crate::{
     zone::rfc3339,
 };
 
-/// What is near when nobody says otherwise, in metres.
+/// Default search radius, in metres.
 const NEAR_METRES: f64 = 5_000.0;
-/// The largest circle that can be looked at, in metres.
+/// Maximum search radius, in metres.
 const MAX_METRES: f64 = 50_000.0;
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
@@ -57,7 +57,7 @@ struct ShopView {
     open_hours: String,
     create_time: String,
     update_time: String,
-    /// Metres from the point that was asked about; only when there was one.
+    /// Distance in metres from the requested point; only present if a point was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     distance: Option<f64>,
@@ -91,7 +91,7 @@ impl ShopView {
     }
 }
 
-/// One shop.
+/// Return one shop.
 #[utoipa::path(get, path = "/shop/{id}", tag = "shops", params(("id" = Id, Path)),
     responses((status = 200, body = Envelope<ShopView>)))]
 async fn read(State(app): State<Shared>, PathId(id): PathId) -> Answer<ShopView> {
@@ -114,7 +114,7 @@ impl From<&ShopType> for ShopTypeView {
     }
 }
 
-/// All kinds of shops, in their order.
+/// Return all shop types, in display order.
 #[utoipa::path(get, path = "/shop-type/list", tag = "shops",
     responses((status = 200, body = Envelope<Vec<ShopTypeView>>)))]
 async fn types(State(app): State<Shared>) -> Answer<Vec<ShopTypeView>> {
@@ -125,12 +125,14 @@ async fn types(State(app): State<Shared>) -> Answer<Vec<ShopTypeView>> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct NameParam {
-    /// What the name has in it; every shop when it is left out.
+    /// Part of the name. Default: every shop.
     #[param(max_length = 128, nullable = false)]
     name: Option<String>,
 }
 
-/// Shops by a part of their name; `total` says how many there are on all pages.
+/// Search shops by a part of their name.
+///
+/// `total` is the number of matches on all pages.
 #[utoipa::path(get, path = "/shop/of/name", tag = "shops", params(NameParam, PageParam),
     responses((status = 200, body = Envelope<Vec<ShopView>>)))]
 async fn by_name(
@@ -147,15 +149,15 @@ async fn by_name(
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 struct NearParam {
-    /// The kind of shop.
+    /// Shop type.
     type_id: Id,
-    /// Longitude; with `y`, or not at all.
+    /// Longitude; requires `y`.
     #[param(minimum = -180, maximum = 180, nullable = false)]
     x: Option<f64>,
-    /// Latitude.
+    /// Latitude; requires `x`.
     #[param(minimum = -85.05, maximum = 85.05, nullable = false)]
     y: Option<f64>,
-    /// Metres around the point; 5,000 when it is left out.
+    /// Radius around the point, in metres. Default: 5,000.
     #[param(minimum = 1, maximum = 50_000, nullable = false)]
     radius: Option<f64>,
 }
@@ -180,8 +182,10 @@ impl NearParam {
     }
 }
 
-/// Shops of a kind: with a point the nearest first, within 5 km, with their distance in metres;
-/// without one the oldest first. Past the end the list is empty.
+/// Return shops of a type.
+///
+/// With a point: the nearest first, within `radius` (5 km by default), with their distance in
+/// metres. Without a point: the oldest first. Past the end the list is empty.
 #[utoipa::path(get, path = "/shop/of/type", tag = "shops", params(NearParam, PageParam),
     responses((status = 200, body = Envelope<Vec<ShopView>>)))]
 async fn of_type(
@@ -196,7 +200,7 @@ async fn of_type(
     };
     let near = app.shops().nearby(kind, circle, page).await?;
     let views = near.iter().map(|(shop, metres)| {
-        // Centimetres are beyond what the map knows.
+        // Centimetres are beyond the precision of the map.
         let distance = Some((metres * 10.0).round() / 10.0);
         ShopView { distance, ..ShopView::new(shop, zone) }
     });
@@ -209,7 +213,7 @@ struct NewShop {
     #[schema(min_length = 1, max_length = 128)]
     name: String,
     type_id: Id,
-    /// Up to nine paths that `POST /upload/image` answered, with commas between them.
+    /// Up to nine paths returned by `POST /upload/image`, separated by commas.
     #[serde(default)]
     #[schema(max_length = 1024)]
     images: String,
@@ -225,7 +229,7 @@ struct NewShop {
     /// Latitude.
     #[schema(minimum = -85.05, maximum = 85.05)]
     y: f64,
-    /// What a visit costs, in cents.
+    /// Average price of a visit, in cents.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 100_000_000)]
     avg_price: i64,
@@ -234,8 +238,10 @@ struct NewShop {
     open_hours: String,
 }
 
-/// Add a shop of one's own: its id. For merchants and admins. Repeated with the same key it is added
-/// once.
+/// Add a shop.
+///
+/// Returns its id. The shop belongs to the caller. Only for merchants and admins. A request
+/// repeated with the same key adds one shop.
 #[utoipa::path(post, path = "/shop", tag = "shops", request_body = NewShop,
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Names the submission, so that it may be repeated for a day")),
@@ -263,7 +269,7 @@ async fn create(
     Ok(Id(app.shops().create(&user, draft, key.as_ref()).await?).into())
 }
 
-/// What changes of a shop; what is left out stays.
+/// Changes of a shop; absent fields are not changed.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ShopChange {
@@ -286,7 +292,9 @@ struct ShopChange {
     open_hours: Option<String>,
 }
 
-/// Change a shop. For its merchant and admins.
+/// Change a shop.
+///
+/// Only for its merchant and admins.
 #[utoipa::path(put, path = "/shop/{id}", tag = "shops", params(("id" = Id, Path)),
     request_body = ShopChange, security(("token" = [])),
     responses((status = 200, body = Envelope<Nothing>),

@@ -1,15 +1,15 @@
-//! What shops have done in the background: the map is compared with the database.
+//! Background job of shops: compares the map with the database.
 
 use std::{sync::Arc, time::Duration};
 
 use super::Shops;
 use crate::jobs::Jobs;
 
-/// How often, besides after a break: this is how long a change that did not reach the map, because its
-/// process was killed, can go unnoticed.
+/// Interval, in addition to comparisons after a break: the maximum time that a change can be
+/// missing from the map if its process was killed.
 const COMPARE_EVERY: Duration = Duration::from_secs(5 * 60);
 
-/// Begins them.
+/// Starts the job.
 pub(crate) fn start(jobs: &mut Jobs, shops: &Arc<Shops>) {
     let shops = Arc::clone(shops);
     jobs.every("shop-map", COMPARE_EVERY, move || {

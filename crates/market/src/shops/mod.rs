@@ -1,11 +1,11 @@
 //! Shops, read through the cache, changed in the database first.
 //!
-//! Ids that cannot exist stop at the cache's filter; what does not exist is cached as well, briefly,
-//! so that made-up ids do not reach the database. When Redis is away the cache goes on with what it
-//! has and with the database behind its pipeline.
+//! Ids that cannot exist stop at the cache's filter. Missing shops are cached as well, briefly, so
+//! that made-up ids do not reach the database. When Redis is away the cache continues with its own
+//! entries and with the database behind its pipeline.
 //!
-//! A change is committed, then the cache's entry goes (which also tells every process's filter of a
-//! new shop and drops what was remembered as missing), then the [map](nearby) follows.
+//! A change is committed, then the cache entry is invalidated (which also announces a new shop to
+//! every process's filter and drops a negative entry), then the [map](nearby) follows.
 
 mod draft;
 pub(crate) mod http;
@@ -35,23 +35,23 @@ use crate::{
     submissions::IdempotencyKey,
 };
 
-/// How long a shop is fresh.
+/// TTL of a cached shop.
 const FRESH: Duration = Duration::from_secs(30 * 60);
-/// How long it is remembered that there is no such shop.
+/// TTL of a negative entry: there is no such shop.
 const MISSING: Duration = Duration::from_secs(2 * 60);
 
-/// Shops that the filter has room for at first.
+/// Initial capacity of the filter, in shops.
 const EXPECTED: usize = 10_000;
-/// How often the filter is built again, for shops that nobody announced.
+/// Interval at which the filter is rebuilt, for shops that were not announced.
 const REBUILD: Duration = Duration::from_secs(10 * 60);
-/// How long the kinds are fresh: they change with a new version of the data, not by a request.
+/// TTL of the shop types: they change with a new version of the data, not by a request.
 const TYPES_FRESH: Duration = Duration::from_secs(10 * 60);
-/// The only key of the kinds' cache.
+/// The only key of the type cache.
 const ALL_TYPES: u64 = 0;
-/// Longest name that can be looked for, in characters.
+/// Maximum length of a search name, in characters.
 const MAX_NAME_CHARS: usize = 128;
 
-/// A kind of shop.
+/// A shop type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShopType {
     /// Id.
@@ -60,24 +60,24 @@ pub struct ShopType {
     pub name: String,
     /// Path of a picture.
     pub icon: String,
-    /// Its place among the others.
+    /// Position in the list.
     pub sort: i64,
 }
 
-/// A shop, as the database has it.
+/// A shop, as stored in the database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shop {
     /// Id.
     pub id: u64,
-    /// The merchant.
+    /// Merchant.
     pub owner_id: u64,
     /// Name.
     pub name: String,
-    /// Kind of shop.
+    /// Shop type.
     pub type_id: u64,
     /// Paths of pictures, separated by commas.
     pub images: String,
-    /// Quarter.
+    /// District.
     pub area: String,
     /// Street and number.
     pub address: String,
@@ -85,15 +85,15 @@ pub struct Shop {
     pub x: f64,
     /// Latitude.
     pub y: f64,
-    /// What a visit costs, in cents.
+    /// Average price of a visit, in cents.
     pub avg_price: i64,
-    /// Sold so far.
+    /// Number sold.
     pub sold: i64,
-    /// Comments so far.
+    /// Number of comments.
     pub comments: i64,
-    /// Score from 10 to 50, ten times what is shown.
+    /// Score from 10 to 50, ten times the displayed value.
     pub score: i64,
-    /// Such as `10:00-22:00`.
+    /// For example `10:00-22:00`.
     pub open_hours: String,
     /// Milliseconds since the epoch.
     pub create_time: i64,
@@ -105,12 +105,12 @@ fn unknown() -> Error {
     Error::not_found("UNKNOWN_SHOP", "no such shop")
 }
 
-/// Which page of a list, and how many rows it has.
+/// Page of a list, and its number of rows.
 #[derive(Debug, Clone, Copy)]
 pub struct PageOf {
-    /// From 1.
+    /// Page number, from 1.
     pub number: u32,
-    /// Rows.
+    /// Rows per page.
     pub rows: u32,
 }
 
@@ -160,10 +160,10 @@ impl Shops {
         &self.context.db
     }
 
-    /// One shop.
+    /// Returns one shop.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none.
+    /// [`Error::NotFound`] if there is no such shop.
     pub async fn read(&self, shop: u64) -> Result<Arc<Shop>> {
         let db = Arc::clone(self.db());
         let load = move || async move { store::by_id(&db, shop).await.map(Loaded::from) };
@@ -171,7 +171,7 @@ impl Shops {
         read.value.ok_or_else(unknown)
     }
 
-    /// Many shops, in the order of their ids; nothing for those that do not exist.
+    /// Returns many shops, in the order of `shops`; `None` for those that do not exist.
     async fn read_many(&self, shops: &[u64]) -> Result<Vec<Option<Arc<Shop>>>> {
         let db = Arc::clone(self.db());
         let load = move |ids: Vec<u64>| {
@@ -187,10 +187,10 @@ impl Shops {
         reads.into_iter().map(|read| Ok(read?.value)).collect()
     }
 
-    /// All kinds, in their order.
+    /// Returns all types, in display order.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when nobody knows them.
+    /// [`Error::Unavailable`] if neither cache nor database can answer.
     pub async fn types(&self) -> Result<Arc<Vec<ShopType>>> {
         let db = Arc::clone(self.db());
         let load = move || async move { store::types(&db).await.map(Loaded::Found) };
@@ -202,7 +202,7 @@ impl Shops {
         Ok(self.types().await?.iter().any(|known| known.id == kind))
     }
 
-    /// Shops whose name has this in it, and how many there are on all pages; all shops when it is
+    /// Returns shops whose name contains `name`, and their number on all pages; all shops if it is
     /// empty.
     ///
     /// # Errors
@@ -212,29 +212,30 @@ impl Shops {
         store::by_name(self.db(), &name, page).await
     }
 
-    /// Shops of a kind, the oldest first; none past the end.
+    /// Returns shops of a type, the oldest first; none past the end.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
+    /// [`Error::Unavailable`] if the database is away.
     pub async fn of_type(&self, kind: u64, page: PageOf) -> Result<Vec<Shop>> {
         store::of_type(self.db(), kind, page).await
     }
 
-    /// Passes admins, and the merchant whose shop it is; by the database, which knows who owns it
-    /// now.
+    /// Accepts admins and the shop's merchant.
+    ///
+    /// Reads the current owner from the database.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such shop, [`Error::Forbidden`] for everybody else.
+    /// [`Error::NotFound`] if there is no such shop, [`Error::Forbidden`] for all other users.
     pub async fn may_change(&self, user: &User, shop: u64) -> Result<()> {
         let owner = store::owner(self.db(), shop).await?.ok_or_else(unknown)?;
         owned(user, owner)
     }
 
-    /// Adds a shop: its id, the same for a submission that is repeated. It belongs to whoever adds it,
-    /// who is a merchant or an admin.
+    /// Adds a shop. Returns its id, the same for a repeated submission. It belongs to `user`, who
+    /// must be a merchant or an admin.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for values that make no sense.
+    /// [`Error::BadInput`] for invalid values.
     pub(crate) async fn create(
         &self,
         user: &User,
@@ -249,17 +250,17 @@ impl Shops {
         if made == id {
             self.followed(told, (&shop, None)).await?;
         } else {
-            // Whoever made it may have ended before Redis was told.
+            // The process that created it may have died before it told Redis.
             self.context.debts.owe(&[Debt::Shop(made), Debt::Map(shop.type_id)]).await?;
         }
         Ok(made)
     }
 
-    /// Changes what the draft names of a shop.
+    /// Changes the fields of a shop that the draft contains.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Forbidden`] for those whose shop it is not, [`Error::BadInput`]
-    /// for values that make no sense.
+    /// [`Error::NotFound`], [`Error::Forbidden`] if the shop belongs to another user,
+    /// [`Error::BadInput`] for invalid values.
     pub(crate) async fn update(&self, user: &User, shop: u64, draft: Draft<'_>) -> Result<()> {
         self.may_change(user, shop).await?;
         let change = draft.check(self.types().await?.as_slice())?;
@@ -273,7 +274,8 @@ impl Shops {
         self.followed(told, (&after, Some(&before))).await
     }
 
-    /// Lets the map follow a shop and what it was before; what Redis did not take is owed.
+    /// Updates the map with a shop and its previous state; records debts for what Redis did not
+    /// apply.
     async fn followed(
         &self,
         told: Invalidation,
@@ -286,18 +288,18 @@ impl Shops {
         self.context.debts.owe(&debts).await
     }
 
-    /// Throws the copy of a shop away that could not follow.
+    /// Drops the copy of a shop that missed a change.
     pub(crate) async fn settle(&self, shop: u64) -> Result<Invalidation> {
         Ok(self.cache.invalidate(&shop).await?)
     }
 
-    /// The same for the map of a kind.
+    /// Drops the map of a type that missed a change.
     pub(crate) async fn settle_map(&self, kind: u64) -> Result<()> {
         self.map.forget(kind).await
     }
 }
 
-/// Passes admins, and merchants in their own shops.
+/// Accepts admins, and merchants for their own shops.
 fn owned(user: &User, owner: u64) -> Result<()> {
     if user.role == "admin" || (user.role == "merchant" && owner == user.id) {
         return Ok(());

@@ -1,12 +1,13 @@
-//! Shops that are near: a geo set for each kind, beside the database.
+//! Nearby shops: one geo set per shop type, beside the database.
 //!
-//! The set is a copy: the toolkit reads it from the database where Redis does not have it, so a
-//! Redis that came back empty answers rightly at once. A change that did not reach it is found by a
-//! [job](super::jobs) that compares the two. A member whose shop is gone, or is of another kind by
-//! now, is skipped and taken out; the database is asked before, since a cache may be behind.
+//! The set is a copy. If Redis does not have it, the toolkit reads it from the database, so a Redis
+//! that came back empty answers correctly at once. A [job](super::jobs) that compares the two finds
+//! changes that did not reach the set. A member whose shop is gone, or has another type by now, is
+//! skipped and removed; the database is asked first, because a cache may be outdated.
 //!
-//! When Redis is away the database answers: a box of degrees around the point, distances computed
-//! here by the same formula and the same earth. It looks at [`MAX_LOOKED_AT`] shops at most.
+//! When Redis is away the database answers: it selects a box of degrees around the point, and
+//! distances are computed here with the same formula and earth radius as in Redis. It considers at
+//! most [`MAX_LOOKED_AT`] shops.
 
 use std::sync::Arc;
 
@@ -22,26 +23,26 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The radius of the earth that Redis computes with, in metres.
+/// Earth radius used by Redis, in metres.
 const EARTH: f64 = 6_372_797.560_856;
-/// How many of the nearest the map's pages reach.
+/// Maximum number of nearest shops that pages can reach.
 const REACH: usize = 1_000;
-/// Rows that are looked at when the database has to answer.
+/// Maximum rows considered when the database answers.
 pub(super) const MAX_LOOKED_AT: i64 = 5_000;
 
-/// A shop, and how far away it is, in metres.
+/// A shop, and its distance in metres.
 pub type Near = (Arc<Shop>, f64);
 
-/// A part of the map that is looked at.
+/// A circle on the map.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Circle {
-    /// Its middle.
+    /// Centre.
     pub centre: Point,
-    /// Its radius, in metres.
+    /// Radius in metres.
     pub metres: f64,
 }
 
-/// Where shops are, by their kind.
+/// Locations of shops, by type.
 #[derive(Debug)]
 pub(super) struct Map {
     db: Arc<Db>,
@@ -62,14 +63,15 @@ impl Map {
         Ok(self.places.kind(&kind)?.source(load))
     }
 
-    /// Puts a shop where the database has it; the kinds whose map could not follow.
+    /// Updates the location of a shop from the database. Returns debts for the maps that could not
+    /// be updated.
     pub(super) async fn follow(&self, shop: &Shop, before: Option<&Shop>) -> Vec<Debt> {
         let Err(error) = self.try_follow(shop, before).await else { return Vec::new() };
         tracing::warn!(shop = shop.id, %error, "the map does not follow a shop yet");
         std::iter::once(shop).chain(before).map(|shop| Debt::Map(shop.type_id)).collect()
     }
 
-    /// Forgets the map of a kind: it is read from the database when somebody looks at it.
+    /// Deletes the map of a type: it is rebuilt from the database on the next read.
     pub(super) async fn forget(&self, kind: u64) -> Result<()> {
         Ok(self.kind(kind)?.forget().await?)
     }
@@ -83,7 +85,7 @@ impl Map {
         Ok(())
     }
 
-    /// Compares one kind with the database; what differs is read anew.
+    /// Compares one type with the database and rebuilds its map if they differ.
     pub(super) async fn compare(&self, kind: u64) -> Result<()> {
         let places = self.kind(kind)?;
         let audit = places.audit().await?;
@@ -97,13 +99,13 @@ impl Map {
 }
 
 impl Shops {
-    /// Shops of a kind in a circle, the nearest first; none past the end.
+    /// Returns shops of a type in a circle, the nearest first; none past the end.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
+    /// [`Error::Unavailable`] if the database is away.
     pub async fn nearby(&self, kind: u64, circle: Circle, page: PageOf) -> Result<Vec<Near>> {
         let range = page.range();
-        // A made-up kind would leave a key behind.
+        // A made-up type would leave a key behind.
         if range.end > REACH || !self.is_type(kind).await? {
             return Ok(Vec::new());
         }
@@ -128,13 +130,13 @@ impl Shops {
         if !resolved.dangling.is_empty() {
             let dangling = &resolved.dangling;
             tracing::info!(kind, ?dangling, "shops that are gone are taken off the map");
-            // The next reader would do it again.
+            // On failure the next reader does it again.
             let _ = places.remove(dangling).await;
         }
         Ok(resolved.found)
     }
 
-    /// Those of these shops that are of this kind, by the cache, and where that has none by the
+    /// Returns those of these shops that have this type, from the cache, otherwise from the
     /// database.
     async fn of_kind(&self, kind: u64, ids: Vec<u64>) -> Result<Vec<Option<Arc<Shop>>>> {
         let is_here = |shop: &Arc<Shop>| shop.type_id == kind;
@@ -172,7 +174,7 @@ impl Shops {
         Ok(near.into_iter().skip(range.start).take(range.len()).collect())
     }
 
-    /// Compares the map with the database, one kind after the other.
+    /// Compares the map with the database, one type after the other.
     pub(super) async fn compare_map(&self) -> Result<()> {
         for kind in store::types(self.db()).await? {
             self.map.compare(kind.id).await?;
@@ -181,12 +183,12 @@ impl Shops {
     }
 }
 
-/// A box of degrees that has the whole circle in it: smallest and largest point.
+/// Returns a box of degrees that contains the whole circle: smallest and largest point.
 fn surround(circle: Circle) -> [Point; 2] {
     let Point { longitude, latitude } = circle.centre;
     let north = (circle.metres / EARTH).to_degrees();
-    // Degrees of longitude are shorter towards the poles; at the latitude where the circle is
-    // nearest to one it is widest.
+    // Degrees of longitude get shorter towards the poles; the box is as wide as needed at the
+    // circle's latitude nearest to a pole.
     let narrowest = (latitude.abs() + north).min(89.0).to_radians().cos();
     let east = north / narrowest;
     [
@@ -195,7 +197,7 @@ fn surround(circle: Circle) -> [Point; 2] {
     ]
 }
 
-/// Metres between two points on the earth that Redis computes with.
+/// Returns the distance of two points in metres, with the earth radius of Redis.
 fn distance(one: Point, other: Point) -> f64 {
     let half = |a: f64, b: f64| ((b - a).to_radians() / 2.0).sin().powi(2);
     let along = half(one.latitude, other.latitude);
@@ -212,7 +214,7 @@ mod tests {
     fn distances_are_those_of_the_documents() {
         let at = |longitude, latitude| Point { longitude, latitude };
         let (west, main) = (at(116.322287, 39.893729), at(116.42803, 39.903738));
-        // The map rounds its points to its cells, which makes a few centimetres.
+        // The map rounds points to its cells, which accounts for a few centimetres.
         assert!((distance(west, main) - 9091.5648).abs() < 1.0);
         assert_eq!(distance(main, main), 0.0);
         let [least, most] = surround(Circle { centre: main, metres: 9_500.0 });

@@ -14,12 +14,12 @@ use crate::{
     submissions::{self, IdempotencyKey, Kind, Noted, Submission},
 };
 
-/// Ids that are read at once.
+/// Ids per query.
 const SLICE: i64 = 1_000;
-/// Longest list of kinds.
+/// Maximum shop types.
 const MAX_TYPES: i64 = 1_000;
 
-/// A query of whole rows.
+/// Builds a query of complete rows.
 macro_rules! shops {
     ($rest:literal) => {
         concat!(
@@ -51,13 +51,13 @@ fn decode(row: &AnyRow) -> Result<Shop> {
     })
 }
 
-/// One shop.
+/// Returns one shop.
 pub(super) async fn by_id(db: &Db, shop: u64) -> Result<Option<Shop>> {
     let row = sqlx::query(shops!("WHERE id = ?")).bind(id(shop)).fetch_optional(db.read()).await?;
     row.as_ref().map(decode).transpose()
 }
 
-/// Those of these that exist, in no order. As many as a page has.
+/// Returns those of these shops that exist, in no order. At most one page of ids.
 pub(super) async fn by_ids(db: &Db, shops: &[u64]) -> Result<Vec<Shop>> {
     if shops.is_empty() {
         return Ok(Vec::new());
@@ -71,8 +71,8 @@ pub(super) async fn by_ids(db: &Db, shops: &[u64]) -> Result<Vec<Shop>> {
     query.build().fetch_all(db.read()).await?.iter().map(decode).collect()
 }
 
-/// Shops whose name has this in it, in small letters or large ones, and how many there are. Rows that
-/// somebody else wrote and nobody has folded yet are compared as the database does it.
+/// Returns shops whose name contains `name`, ignoring case, and their number. Rows that an older
+/// version wrote without a folded name are compared with the database's own case folding.
 pub(super) async fn by_name(db: &Db, name: &str, page: PageOf) -> Result<(Vec<Shop>, u64)> {
     let pattern = pattern(&folded(name));
     let total = sqlx::query(
@@ -94,7 +94,7 @@ pub(super) async fn by_name(db: &Db, name: &str, page: PageOf) -> Result<(Vec<Sh
     Ok((shops?, unsigned(total.try_get("shops")?)))
 }
 
-/// What LIKE takes for "has this in it": its wildcards stand for themselves.
+/// Returns a LIKE pattern for a substring, with wildcards escaped.
 fn pattern(name: &str) -> String {
     let mut pattern = String::from("%");
     for one in name.chars() {
@@ -111,7 +111,7 @@ fn offset(page: PageOf) -> i64 {
     i64::try_from(page.range().start).unwrap_or(i64::MAX)
 }
 
-/// Shops of a kind, the oldest first.
+/// Returns shops of a type, the oldest first.
 pub(super) async fn of_type(db: &Db, kind: u64, page: PageOf) -> Result<Vec<Shop>> {
     let rows = sqlx::query(shops!("WHERE type_id = ? ORDER BY id LIMIT ? OFFSET ?"))
         .bind(id(kind))
@@ -122,7 +122,7 @@ pub(super) async fn of_type(db: &Db, kind: u64, page: PageOf) -> Result<Vec<Shop
     rows.iter().map(decode).collect()
 }
 
-/// Shops of a kind between two corners of the map.
+/// Returns shops of a type between two corners of the map.
 pub(super) async fn in_box(db: &Db, kind: u64, corners: [Point; 2]) -> Result<Vec<Shop>> {
     let [least, most] = corners;
     let rows = sqlx::query(shops!(
@@ -139,8 +139,8 @@ pub(super) async fn in_box(db: &Db, kind: u64, corners: [Point; 2]) -> Result<Ve
     rows.iter().map(decode).collect()
 }
 
-/// Where all shops of a kind are. Rows that are not on the map are left out: one of them would keep
-/// all the others from it.
+/// Returns the locations of all shops of a type. Rows outside the map are omitted: one of them
+/// would make the whole set fail.
 pub(super) async fn points(db: &Db, kind: u64) -> Result<Vec<(u64, Point)>> {
     let rows = sqlx::query(
         "SELECT id, x, y FROM shop WHERE type_id = ? AND x BETWEEN -180 AND 180 \
@@ -157,7 +157,7 @@ pub(super) async fn points(db: &Db, kind: u64) -> Result<Vec<(u64, Point)>> {
         .collect()
 }
 
-/// Shows every id, in slices.
+/// Passes every id to `show`, in batches.
 pub(super) async fn all_ids(db: &Db, mut show: impl FnMut(u64)) -> Result<()> {
     let mut last = -1_i64;
     loop {
@@ -166,7 +166,7 @@ pub(super) async fn all_ids(db: &Db, mut show: impl FnMut(u64)) -> Result<()> {
             .bind(SLICE)
             .fetch_all(db.read())
             .await?;
-        // Ends with the table: each slice begins after the one before.
+        // Ends with the table: each batch begins after the previous one.
         let Some(newest) = rows.last() else { return Ok(()) };
         last = newest.try_get("id")?;
         for row in &rows {
@@ -175,7 +175,7 @@ pub(super) async fn all_ids(db: &Db, mut show: impl FnMut(u64)) -> Result<()> {
     }
 }
 
-/// All kinds, in their order.
+/// Returns all types, in display order.
 pub(super) async fn types(db: &Db) -> Result<Vec<ShopType>> {
     let rows = sqlx::query("SELECT id, name, icon, sort FROM shop_type ORDER BY sort, id LIMIT ?")
         .bind(MAX_TYPES)
@@ -193,7 +193,7 @@ pub(super) async fn types(db: &Db) -> Result<Vec<ShopType>> {
         .collect()
 }
 
-/// Whose shop it is.
+/// Returns the owner of a shop.
 pub(super) async fn owner(db: &Db, shop: u64) -> Result<Option<u64>> {
     let row = sqlx::query("SELECT owner_id FROM shop WHERE id = ?")
         .bind(id(shop))
@@ -202,7 +202,7 @@ pub(super) async fn owner(db: &Db, shop: u64) -> Result<Option<u64>> {
     row.map(|row| Ok(unsigned(row.try_get("owner_id")?))).transpose()
 }
 
-/// Adds a shop, once for each name of its submission: its id.
+/// Inserts a shop, once per idempotency key. Returns its id.
 pub(super) async fn insert(db: &Db, shop: &Shop, key: Option<&IdempotencyKey>) -> Result<u64> {
     let now = shop.create_time;
     let mut tx = db.write().await?;
@@ -228,7 +228,7 @@ pub(super) async fn insert(db: &Db, shop: &Shop, key: Option<&IdempotencyKey>) -
     tx.commit().await.map(|()| shop.id)
 }
 
-/// Binds what a merchant says about a shop, from its name to its hours.
+/// Binds the fields that a merchant can set, from name to hours.
 fn bind_changeable<'q>(
     query: Query<'q, Any, AnyArguments>,
     shop: &Shop,
@@ -246,8 +246,8 @@ fn bind_changeable<'q>(
         .bind(shop.open_hours.as_str())
 }
 
-/// Changes a shop: as it was and as it is now; nothing when there is none. The row is locked by the
-/// first statement, so that two changes at the same time both count.
+/// Changes a shop. Returns its previous and new state; `None` if there is no such shop. The first
+/// statement locks the row, so that two concurrent changes both count.
 pub(super) async fn update(
     db: &Db,
     shop: u64,
@@ -279,7 +279,7 @@ pub(super) async fn update(
     }
 }
 
-/// Writes what a merchant can change.
+/// Writes the fields that a merchant can change.
 async fn write(tx: &mut WriteTx<'_>, shop: &Shop) -> Result<()> {
     let update = sqlx::query(
         "UPDATE shop SET name = ?, search_name = ?, type_id = ?, images = ?, area = ?, address = ?, \

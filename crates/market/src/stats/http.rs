@@ -1,4 +1,4 @@
-//! Routes of page views, and what notices those of the page itself.
+//! Routes for page views, and counting of views of the page itself.
 
 #![expect(unused_qualifications, reason = "the description's macros write paths in full")]
 
@@ -21,14 +21,14 @@ use crate::{
     http::{Answer, ClientIp, Envelope, MaybeSignedIn, Nothing, Params},
 };
 
-/// The page itself.
+/// Path of the page.
 const PAGE: &str = "/";
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(view)).routes(routes!(uv)).routes(routes!(pv))
 }
 
-/// Counts the request when it is a view of the page itself.
+/// Counts the request if it is a view of the page.
 pub(crate) fn note_page_view(app: &Shared, request: &Request) {
     if request.method() == Method::GET && request.uri().path() == PAGE {
         let MaybeSignedIn(user) = MaybeSignedIn::of(request.extensions());
@@ -63,10 +63,10 @@ async fn view(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RangeParams {
-    /// The first day; today when it is left out.
+    /// First day. Default: today.
     #[param(example = "2026-11-10")]
     from: Option<String>,
-    /// The last day, at most 366 days in all; today when it is left out.
+    /// Last day, at most 366 days in total. Default: today.
     #[param(example = "2026-11-16")]
     to: Option<String>,
 }
@@ -83,14 +83,16 @@ impl RangeParams {
     }
 }
 
-/// Different visitors in a range of days, about 1 % off.
+/// Return the number of unique visitors in a range of days.
+///
+/// The number is accurate to about 1 %.
 #[utoipa::path(get, path = "/stats/uv", tag = "stats", params(RangeParams),
     responses((status = 200, body = Envelope<u64>)))]
 async fn uv(State(app): State<Shared>, Params(range): Params<RangeParams>) -> Answer<u64> {
     Ok(app.stats().visitors(range.days(app.today())?).await?.into())
 }
 
-/// Page views in a range of days.
+/// Return the number of page views in a range of days.
 #[utoipa::path(get, path = "/stats/pv", tag = "stats", params(RangeParams),
     responses((status = 200, body = Envelope<u64>)))]
 async fn pv(State(app): State<Shared>, Params(range): Params<RangeParams>) -> Answer<u64> {

@@ -1,4 +1,4 @@
-//! Counting in the background: what waits is counted together.
+//! Counts page views in the background, in batches.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use tokio::sync::mpsc;
 use super::View;
 use crate::jobs::Stop;
 
-/// Views that are counted together.
+/// Views per batch.
 const BATCH: usize = 1000;
 
-/// Counts views until it is asked to stop, and then what still waits.
+/// Counts views until it is asked to stop, and then those that still wait.
 pub(super) async fn count(site: VisitsOf, mut waiting: mpsc::Receiver<View>, mut stop: Stop) {
     let mut batch = Vec::with_capacity(BATCH);
     let mut stopped = false;
     loop {
         if stopped {
-            // Nothing more comes in; what is there ends the loop.
+            // No more views are accepted; those in the queue end the loop.
             waiting.close();
         }
         let received = tokio::select! {
@@ -47,7 +47,7 @@ async fn flush(site: &VisitsOf, batch: &mut Vec<View>) {
     }
 }
 
-/// Notes views that nobody counts.
+/// Counts views that were lost.
 pub(super) fn lost(views: usize) {
     metrics::counter!("market_page_views_lost_total").increment(views as u64);
 }

@@ -1,13 +1,13 @@
-//! Page views (PV) and different visitors (UV), by day of the business zone.
+//! Page views (PV) and unique visitors (UV), by day of the business zone.
 //!
-//! A view is put into a bounded queue and counted later, many at once: a request neither waits for
-//! Redis nor fails with it. When the queue is full, or Redis does not take a batch, views are lost
-//! and that is counted; a batch is not sent again, since views may have been counted before its reply
-//! was lost.
+//! A view is put into a bounded queue and counted later, in batches: a request neither waits for
+//! Redis nor fails with it. If the queue is full, or Redis does not accept a batch, views are lost,
+//! and that is counted. A batch is not sent again, because its views may have been counted before
+//! the reply was lost.
 //!
-//! A visitor is a user, or else a digest of address and browser: no cookie, and nothing about a guest
-//! is kept but a trace in a HyperLogLog. So a guest who logs in is two visitors that day, and guests
-//! with one browser behind one address are one.
+//! A visitor is a user, or else a digest of address and browser: there is no cookie, and the only
+//! trace of a guest is in a HyperLogLog. So a guest who logs in counts as two visitors that day,
+//! and guests with the same browser behind one address count as one.
 
 pub(crate) mod http;
 mod jobs;
@@ -29,24 +29,24 @@ use crate::{
     keys,
 };
 
-/// Views that wait to be counted.
+/// Maximum views waiting to be counted.
 const QUEUE: usize = 20_000;
-/// The longest range of days.
+/// Maximum range of days.
 const MAX_DAYS: usize = 366;
 /// Hexadecimal digits of a guest's digest: 64 bits are plenty for counting.
 const GUEST_CHARS: usize = 16;
 
-/// Somebody who looked at a page.
+/// Id of a visitor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Visitor(String);
 
 impl Visitor {
-    /// Who is logged in.
+    /// Creates the id of a logged-in user.
     pub(crate) fn user(id: u64) -> Self {
         Visitor(format!("u{id}"))
     }
 
-    /// Somebody else.
+    /// Creates the id of a guest.
     pub(crate) fn guest(address: IpAddr, agent: &[u8]) -> Self {
         let mut digest = Sha256::new();
         digest.update(address.to_string());
@@ -57,20 +57,20 @@ impl Visitor {
     }
 }
 
-/// One view, on the day it happened.
+/// One view, with its day.
 #[derive(Debug)]
 struct View {
     day: Day,
     visitor: Visitor,
 }
 
-/// Counts views, and tells how many there were.
+/// Counts views, and reports their numbers.
 #[derive(Debug)]
 pub struct Stats {
     context: Context,
     site: VisitsOf,
     queue: mpsc::Sender<View>,
-    /// Until the job takes it.
+    /// Held here until the job takes it.
     waiting: Mutex<Option<mpsc::Receiver<View>>>,
 }
 
@@ -85,7 +85,7 @@ impl Stats {
         })
     }
 
-    /// Begins to count what is queued.
+    /// Starts counting queued views.
     pub(crate) fn start(&self, jobs: &mut Jobs) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(waiting) = waiting {
@@ -94,7 +94,7 @@ impl Stats {
         }
     }
 
-    /// Counts a view, later; never waits and never fails.
+    /// Queues a view for counting; never waits and never fails.
     pub(crate) fn view(&self, visitor: Visitor) {
         let view = View { day: self.context.today(), visitor };
         if self.queue.try_send(view).is_err() {
@@ -102,37 +102,37 @@ impl Stats {
         }
     }
 
-    /// Different visitors in these days: who comes on two of them is one.
+    /// Returns the number of unique visitors in these days: a visitor on two of them counts once.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when Redis is away.
+    /// [`Error::Unavailable`] if Redis is away.
     pub async fn visitors(&self, days: Days) -> Result<u64> {
         Ok(self.site.visitors(days.0).await?)
     }
 
-    /// Views in these days.
+    /// Returns the number of views in these days.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when Redis is away.
+    /// [`Error::Unavailable`] if Redis is away.
     pub async fn views(&self, days: Days) -> Result<u64> {
         Ok(self.site.views(days.0).await?)
     }
 }
 
-/// The visits of the whole site.
+/// Returns the counters of the whole site.
 pub(crate) fn site(context: &Context) -> Result<VisitsOf> {
     Ok(context.seawall.visits(keys::VISITS).of(keys::VISITS_OF_SITE)?)
 }
 
-/// A range of days that is not too long.
+/// A bounded range of days.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Days(RangeInclusive<Day>);
 
 impl Days {
-    /// From the first to the last, both in it.
+    /// Creates a range from the first to the last day, both included.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for more than 366 days, and for none.
+    /// [`Error::BadInput`] for more than 366 days, and for an empty range.
     pub fn new(days: RangeInclusive<Day>) -> Result<Self> {
         let mut last = *days.start();
         for _ in 0..MAX_DAYS {

@@ -1,4 +1,4 @@
-//! Routes of uploads.
+//! Routes for uploads.
 
 use axum::{
     extract::{
@@ -19,11 +19,11 @@ use crate::{
     http::{Answer, Envelope, Failure, SignedIn},
 };
 
-/// Room for what a form puts around the picture.
+/// Allowance for the form data around the picture.
 const FORM_BYTES: usize = 64 * 1024;
-/// Fields of a form that are looked at.
+/// Maximum fields of a form.
 const MAX_FIELDS: usize = 16;
-/// A name is never used for other bytes: browsers need not ask again.
+/// The content of a name never changes: browsers need not ask again.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
@@ -36,12 +36,14 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes a form that is read field by field")]
 struct UploadForm {
-    /// A PNG, JPEG, GIF or WebP file of up to 5 MB.
+    /// A PNG, JPEG, GIF or WebP file of up to 5 MiB.
     #[schema(value_type = String, format = Binary)]
     file: Vec<u8>,
 }
 
-/// Upload a picture: the path where it is found from now on. Sixty an hour.
+/// Upload a picture.
+///
+/// Returns the path of the picture. Limited to sixty uploads an hour.
 #[utoipa::path(post, path = "/upload/image", tag = "uploads", security(("token" = [])),
     request_body(content = UploadForm, content_type = "multipart/form-data"),
     responses((status = 200, body = Envelope<String>)))]
@@ -56,7 +58,8 @@ async fn upload(
     Ok(app.uploads().keep(picture).await?.into())
 }
 
-/// The one field `file` of a form that is read to its end, so that one that was cut off is noticed.
+/// Returns the single field `file` of a form. Reads the form to its end, so that a truncated one is
+/// noticed.
 async fn the_file(mut form: Multipart) -> Result<Vec<u8>, Failure> {
     let mut file = None;
     let mut fields = 0;
@@ -97,7 +100,7 @@ fn unread(error: &MultipartError) -> Failure {
     Error::bad("BAD_BODY", "the form could not be read to its end").into()
 }
 
-/// A picture that was uploaded.
+/// Return an uploaded picture.
 #[utoipa::path(get, path = "/uploads/{folder}/{name}", tag = "uploads",
     params(("folder" = String, Path), ("name" = String, Path)),
     responses((status = 200, description = "The picture.",
@@ -107,7 +110,7 @@ async fn show(
     State(app): State<Shared>,
     path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, Failure> {
-    // What is no text names nothing.
+    // A path that is not text names no picture.
     let (folder, name) = path.map(|Path(both)| both).unwrap_or_default();
     let picture = app.uploads().find(&folder, &name).await?;
     let mut response = picture.bytes.into_response();

@@ -1,13 +1,13 @@
-//! What kind of picture some bytes are, by the bytes alone.
+//! Detects the kind of a picture from its bytes alone.
 //!
-//! The first bytes name the kind; the rest must have its shape from the first block to the last, and
-//! end there. So a picture that was cut off is refused, and so is one with something else behind it,
-//! which other programs would take for an archive or a page. Nothing is decoded: the browser does
-//! that, in its sandbox.
+//! The first bytes identify the kind. The rest must have its structure from the first block to the
+//! last, and end there. So a truncated picture is refused, and so is one with trailing data that
+//! other programs would treat as an archive or a page. Nothing is decoded: the browser does that,
+//! in its sandbox.
 //!
-//! Deliberately absent: SVG, which can carry scripts.
+//! Deliberately absent: SVG, which can contain scripts.
 
-/// A kind of picture that is taken.
+/// An accepted kind of picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Png,
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) const ALL: [Kind; 4] = [Kind::Png, Kind::Jpeg, Kind::Gif, Kind::WebP];
 
-    /// The ending of its names.
+    /// Returns the file extension.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Kind::Png => "png",
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// Its content type.
+    /// Returns the content type.
     pub(super) fn media_type(self) -> &'static str {
         match self {
             Kind::Png => "image/png",
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a whole picture; nothing when it is none.
+    /// Returns the kind of a complete picture; `None` if it is none.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         Kind::ALL.into_iter().find(|kind| match kind {
             Kind::Png => png(bytes).is_some(),
@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-/// Takes so many bytes off the front.
+/// Takes `count` bytes off the front.
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (head, tail) = rest.split_at_checked(count)?;
     *rest = tail;
@@ -65,7 +65,7 @@ fn end(rest: &[u8]) -> Option<()> {
     rest.is_empty().then_some(())
 }
 
-/// Chunks of length, name, data, checksum; IHDR first, IEND last.
+/// Checks a PNG: chunks of length, name, data, checksum; IHDR first, IEND last.
 fn png(bytes: &[u8]) -> Option<()> {
     let mut rest = bytes.strip_prefix(b"\x89PNG\r\n\x1a\n")?;
     let mut first = true;
@@ -84,8 +84,8 @@ fn png(bytes: &[u8]) -> Option<()> {
     }
 }
 
-/// Segments of marker and length; after a scan's segment its data, in which 0xFF is followed by 0 or
-/// a restart; the end marker last.
+/// Checks a JPEG: segments of marker and length; after a scan's segment its data, in which 0xFF is
+/// followed by 0 or a restart; the end marker last.
 fn jpeg(bytes: &[u8]) -> Option<()> {
     let mut rest = bytes.strip_prefix(b"\xff\xd8")?;
     let mut scanned = false;
@@ -112,14 +112,14 @@ fn jpeg(bytes: &[u8]) -> Option<()> {
     }
 }
 
-/// Goes to the next marker that is no part of a scan's data.
+/// Skips to the next marker that is not part of a scan's data.
 fn skip_scan(rest: &mut &[u8]) -> Option<()> {
     let ends = |pair: &[u8]| pair[0] == 0xff && !matches!(pair[1], 0x00 | 0xd0..=0xd7);
     let at = rest.windows(2).position(ends)?;
     take(rest, at).map(drop)
 }
 
-/// Screen, colours, then blocks: pictures, extensions, the trailer last.
+/// Checks a GIF: screen, colours, then blocks: pictures, extensions, the trailer last.
 fn gif(bytes: &[u8]) -> Option<()> {
     let mut rest = bytes.strip_prefix(b"GIF89a").or_else(|| bytes.strip_prefix(b"GIF87a"))?;
     let screen = take(&mut rest, 7)?;
@@ -144,7 +144,7 @@ fn gif(bytes: &[u8]) -> Option<()> {
     }
 }
 
-/// Bytes of a colour table, by the flags before it.
+/// Returns the bytes of a colour table, from the flags before it.
 fn colours(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }
@@ -159,7 +159,7 @@ fn sub_blocks(rest: &mut &[u8]) -> Option<()> {
     }
 }
 
-/// One RIFF chunk that fills everything, of chunks with an even length.
+/// Checks a WebP: one RIFF chunk that spans everything, of chunks with an even length.
 fn webp(bytes: &[u8]) -> Option<()> {
     let mut rest = bytes.strip_prefix(b"RIFF")?;
     let length = u32::from_le_bytes(take(&mut rest, 4)?.try_into().ok()?);

@@ -1,12 +1,12 @@
-//! Pictures that people upload: their real kind, their size, and where they lie.
+//! Uploaded pictures: their actual kind, their size, and their storage.
 //!
-//! What a client says about a file (name, content type) is not looked at. The bytes decide what it
-//! is, a random name where it lies. Nothing is written before all of it was looked at.
+//! The client's metadata of a file (name, content type) is ignored. The bytes determine its kind,
+//! and a random name its path. Nothing is written before the whole file was checked.
 //!
-//! What shows a picture by its path (a note, a profile) asks here whether there is one.
+//! Features that show a picture by its path (a note, a profile) ask here whether it exists.
 //!
-//! Limit: each process keeps its uploads in its own data folder. A fleet shares that folder, until a
-//! [`Storage`] of an object store is written.
+//! Limit: each process stores uploads in its own data folder. A fleet must share that folder, until
+//! there is a [`Storage`] for an object store.
 
 pub(crate) mod http;
 mod kind;
@@ -24,9 +24,9 @@ use crate::{
     pictures,
 };
 
-/// Largest picture, in bytes.
+/// Maximum size of a picture, in bytes.
 pub(crate) const MAX_BYTES: usize = 5 * 1024 * 1024;
-/// Pictures that one user may upload in an hour.
+/// Uploads per user in an hour.
 const HOURLY: u64 = 60;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -37,12 +37,12 @@ pub struct Uploads {
     by_user: Limiter,
 }
 
-/// A picture that was uploaded.
+/// An uploaded picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
-    /// Its content type.
+    /// Content type.
     pub media_type: &'static str,
-    /// Itself.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl Uploads {
         Ok(Uploads { storage, by_user })
     }
 
-    /// Counts an attempt of a user, before anything of it is read.
+    /// Counts an upload attempt of a user, before any of it is read.
     ///
     /// # Errors
     /// [`Error::Limited`] beyond sixty an hour.
@@ -63,10 +63,10 @@ impl Uploads {
         Err(Error::Limited { msg: "too many pictures; wait a little", retry_after })
     }
 
-    /// Keeps a picture: the path where it is found.
+    /// Stores a picture. Returns its path.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it is no picture of a kind that is taken.
+    /// [`Error::BadInput`] if it is not a picture of an accepted kind.
     pub(crate) async fn keep(&self, bytes: Vec<u8>) -> Result<String> {
         let kind = Kind::of(&bytes).ok_or_else(|| {
             let msg = "a picture is a whole PNG, JPEG, GIF or WebP file, with nothing behind it";
@@ -77,10 +77,10 @@ impl Uploads {
         Ok(name.path())
     }
 
-    /// The picture at `/uploads/FOLDER/FILE`.
+    /// Returns the picture at `/uploads/FOLDER/FILE`.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is none.
+    /// [`Error::NotFound`] if there is no such picture.
     pub async fn find(&self, folder: &str, file: &str) -> Result<Picture> {
         let unknown = || Error::not_found("UNKNOWN_PICTURE", "no such picture");
         let name = Name::parse(folder, file).ok_or_else(unknown)?;
@@ -89,10 +89,10 @@ impl Uploads {
         Ok(Picture { media_type: name.kind().media_type(), bytes })
     }
 
-    /// Whether a path leads to a picture: one that was uploaded, or one that the service draws.
+    /// Returns `true` if a path leads to a picture: an uploaded one, or one that the service draws.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the storage cannot tell.
+    /// [`Error::Unavailable`] if the storage cannot answer.
     pub(crate) async fn shows(&self, path: &str) -> Result<bool> {
         match Name::of_path(path) {
             Some(name) => self.storage.has(&name).await.map_err(|error| away(&error)),

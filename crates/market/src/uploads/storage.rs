@@ -1,8 +1,8 @@
-//! Where uploads lie: the seam that an object store is put behind, and the local disk.
+//! Storage of uploads: the interface for an object store, and the local disk.
 //!
-//! A [`Name`] is made of random digits and a known ending, so it cannot lead out of the folder,
-//! whatever a request says. A file is written under a name that nobody is told, forced to the disk
-//! and then renamed: whoever finds a file finds all of it, after a crash as well.
+//! A [`Name`] consists of random digits and a known extension, so it cannot lead out of the folder,
+//! whatever a request contains. A file is written under an unpublished name, synced to disk and
+//! then renamed: a file that exists is complete, even after a crash.
 
 use std::{
     fmt, fs,
@@ -15,10 +15,10 @@ use super::kind::Kind;
 
 /// Random digits of a name.
 const DIGITS: usize = 32;
-/// Of these, how many name its folder.
+/// Number of these digits that name the folder.
 const FOLDER_DIGITS: usize = 2;
 
-/// The name of an upload.
+/// Name of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     digits: String,
@@ -26,12 +26,12 @@ pub struct Name {
 }
 
 impl Name {
-    /// A new one, that nobody can guess.
+    /// Generates a new name that cannot be guessed.
     pub(super) fn random(kind: Kind) -> Self {
         Name { digits: format!("{:032x}", rand::random::<u128>()), kind }
     }
 
-    /// The name that a path `/uploads/FOLDER/FILE` means; nothing when it is none of ours.
+    /// Parses a path `/uploads/FOLDER/FILE`; `None` if it is not a name of ours.
     pub(super) fn parse(folder: &str, file: &str) -> Option<Self> {
         let (digits, ending) = file.split_once('.')?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.ending() == ending)?;
@@ -42,7 +42,7 @@ impl Name {
         ours.then(|| Name { digits: digits.to_owned(), kind })
     }
 
-    /// The same by the whole path.
+    /// Parses the complete path.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let (folder, file) = path.strip_prefix("/uploads/")?.split_once('/')?;
         Name::parse(folder, file)
@@ -56,7 +56,7 @@ impl Name {
         self.digits.get(..FOLDER_DIGITS).unwrap_or_default()
     }
 
-    /// Where it is found over HTTP.
+    /// Returns the path over HTTP.
     pub(super) fn path(&self) -> String {
         format!("/uploads/{}/{self}", self.folder())
     }
@@ -68,29 +68,29 @@ impl fmt::Display for Name {
     }
 }
 
-/// What a [`Storage`] returns.
+/// Return type of [`Storage`].
 pub type Storing<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
 
-/// Keeps uploads.
+/// Stores uploads.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Keeps `bytes` under a name that is new. Kept when it returns.
+    /// Stores `bytes` under a new name; durable on return.
     fn put<'a>(&'a self, name: &'a Name, bytes: Vec<u8>) -> Storing<'a, ()>;
 
-    /// What is kept under a name.
+    /// Returns the content stored under a name.
     fn get<'a>(&'a self, name: &'a Name) -> Storing<'a, Option<Vec<u8>>>;
 
-    /// Whether something is kept under a name.
+    /// Returns `true` if something is stored under a name.
     fn has<'a>(&'a self, name: &'a Name) -> Storing<'a, bool>;
 }
 
-/// A folder of this machine.
+/// A local folder.
 #[derive(Debug)]
 pub(super) struct LocalDisk {
     root: PathBuf,
 }
 
 impl LocalDisk {
-    /// The folder is made when the first file comes.
+    /// Creates the storage; the folder is created with the first file.
     pub(super) fn new(root: PathBuf) -> Self {
         LocalDisk { root }
     }
@@ -127,18 +127,18 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Writes a file that is whole or not there.
+/// Writes a file atomically: it is complete or does not exist.
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().ok_or_else(|| io::Error::other("a file lies in a folder"))?;
     fs::create_dir_all(folder)?;
     let unfinished = file.with_extension("part");
     let written = write_through(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, file));
     if written.is_err() {
-        // Nobody is told its name; it would only take room.
+        // Its name is unpublished; it would only take space.
         let _ = fs::remove_file(&unfinished);
     }
     written?;
-    // The name itself is in the folder.
+    // Syncs the folder, which contains the name.
     fs::File::open(folder)?.sync_all()
 }
 

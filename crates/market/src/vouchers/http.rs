@@ -1,4 +1,4 @@
-//! Routes of vouchers.
+//! Routes for vouchers.
 
 use axum::extract::State;
 use jiff::tz::TimeZone;
@@ -32,9 +32,9 @@ struct VoucherView {
     rules: String,
     pay_value: i64,
     actual_value: i64,
-    /// 0 for one that is sold at any time, 1 for one in a flash sale.
+    /// 0: sold at any time, 1: sold in a flash sale.
     r#type: u8,
-    /// Left; of a flash sale, as the next two.
+    /// Units left; only for flash sales, like the next two fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     stock: Option<i64>,
@@ -73,14 +73,14 @@ impl VoucherView {
     }
 }
 
-/// The flash sales that end last, past ones included.
+/// Return the flash sales that end last, including past ones.
 #[utoipa::path(get, path = "/voucher/seckill/list", tag = "vouchers",
     responses((status = 200, body = Envelope<Vec<VoucherView>>)))]
 async fn flash_list(State(app): State<Shared>) -> Answer<Vec<VoucherView>> {
     Ok(VoucherView::list(app.vouchers().flash_sales().await?, &app.config().zone))
 }
 
-/// What a shop sells, the newest first.
+/// Return the vouchers of a shop, the newest first.
 #[utoipa::path(get, path = "/voucher/list/{shopId}", tag = "vouchers",
     params(("shopId" = Id, Path)),
     responses((status = 200, body = Envelope<Vec<VoucherView>>)))]
@@ -92,7 +92,7 @@ async fn list(State(app): State<Shared>, PathId(shop): PathId) -> Answer<Vec<Vou
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewVoucher {
-    /// A shop of one's own.
+    /// A shop of the caller.
     shop_id: Id,
     #[schema(min_length = 1, max_length = 255)]
     title: String,
@@ -102,10 +102,10 @@ struct NewVoucher {
     #[serde(default)]
     #[schema(max_length = 1024)]
     rules: String,
-    /// What it costs, in cents.
+    /// Price in cents.
     #[schema(minimum = 0, maximum = 100_000_000)]
     pay_value: i64,
-    /// What it is worth, in cents.
+    /// Value in cents.
     #[schema(minimum = 0, maximum = 100_000_000)]
     actual_value: i64,
 }
@@ -123,8 +123,10 @@ impl NewVoucher {
     }
 }
 
-/// Add a voucher that is sold at any time: its id. For the shop's merchant and admins. Repeated with
-/// the same key it is added once.
+/// Add a voucher that is sold at any time.
+///
+/// Returns its id. Only for the shop's merchant and admins. A request repeated with the same key
+/// adds one voucher.
 #[utoipa::path(post, path = "/voucher", tag = "vouchers", request_body = NewVoucher,
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Names the submission, so that it may be repeated for a day")),
@@ -155,13 +157,15 @@ struct NewFlashSale {
     stock: i64,
     #[schema(format = DateTime, example = "2026-01-31T20:00:00+08:00")]
     begin_time: String,
-    /// After `beginTime`.
+    /// Must be after `beginTime`.
     #[schema(format = DateTime, example = "2026-01-31T21:00:00+08:00")]
     end_time: String,
 }
 
-/// Add a voucher with a flash sale: its id. For the shop's merchant and admins. Repeated with the same
-/// key it is added once.
+/// Add a voucher with a flash sale.
+///
+/// Returns its id. Only for the shop's merchant and admins. A request repeated with the same key
+/// adds one voucher.
 #[utoipa::path(post, path = "/voucher/seckill", tag = "vouchers", request_body = NewFlashSale,
     params(("Idempotency-Key" = Option<String>, Header,
         description = "Names the submission, so that it may be repeated for a day")),
@@ -182,7 +186,7 @@ async fn create_flash(
     let kind = Submitted::FlashSale { shop: new.voucher.shop_id.0 };
     let submission = Submission { user: user.id, kind, key: key.as_ref() };
     let id = app.vouchers().create_flash(new.voucher.draft(), sale, submission).await?;
-    // The sale stands in the database: whoever buys first would open it as well.
+    // The sale is in the database: the first buyer would open it as well.
     if let Err(error) = app.sales().open(id).await {
         tracing::warn!(voucher = id, %error, "a new sale is not open yet");
     }

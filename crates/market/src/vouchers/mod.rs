@@ -1,9 +1,9 @@
-//! Vouchers: what a shop sells ahead, at any time or in a flash sale.
+//! Vouchers: sold by a shop at any time or in a flash sale.
 //!
 //! A flash sale is a voucher with a stock and a window. Both rows are written in one transaction;
-//! the sale is opened in Redis after the commit. When that fails the first buyer opens it: the
-//! database is the truth, and [`Sales`](crate::sales::Sales) asks it about sales that Redis does not
-//! know.
+//! the sale is opened in Redis after the commit. If that fails the first buyer opens it: the
+//! database is authoritative, and [`Sales`](crate::sales::Sales) asks it about sales that Redis
+//! does not know.
 
 pub(crate) mod http;
 pub(crate) mod store;
@@ -20,13 +20,13 @@ use crate::{
     submissions::Submission,
 };
 
-/// Characters of a title and of a sub-title.
+/// Maximum characters of a title or sub-title.
 const TITLE_CHARS: usize = 255;
-/// Characters of the rules.
+/// Maximum characters of the rules.
 const RULES_CHARS: usize = 1024;
-/// Highest price or worth, in cents.
+/// Maximum price or value, in cents.
 const MAX_VALUE: i64 = 100_000_000;
-/// Most units of one sale.
+/// Maximum units of one sale.
 const MAX_STOCK: i64 = 1_000_000;
 
 /// How a voucher is sold.
@@ -38,10 +38,10 @@ pub enum Kind {
     Flash(Sale),
 }
 
-/// A flash sale, as the database has it.
+/// A flash sale, as stored in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sale {
-    /// Left.
+    /// Units left.
     pub stock: i64,
     /// Milliseconds since the epoch.
     pub begin_time: i64,
@@ -54,23 +54,23 @@ pub struct Sale {
 pub struct Voucher {
     /// Id.
     pub id: u64,
-    /// The shop that takes it.
+    /// Shop that redeems it.
     pub shop_id: u64,
-    /// What it is.
+    /// Title.
     pub title: String,
-    /// More about it.
+    /// Sub-title.
     pub sub_title: String,
-    /// When it may be used.
+    /// Terms of use.
     pub rules: String,
-    /// What it costs, in cents.
+    /// Price in cents.
     pub pay_value: i64,
-    /// What it is worth, in cents.
+    /// Value in cents.
     pub actual_value: i64,
     /// How it is sold.
     pub kind: Kind,
 }
 
-/// What a merchant says about a new voucher; nothing of it is checked yet.
+/// A merchant's unvalidated input for a new voucher.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draft<'a> {
     pub(crate) shop_id: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) actual_value: i64,
 }
 
-/// The same about its sale.
+/// A merchant's unvalidated input for its sale.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SaleDraft<'a> {
     pub(crate) stock: i64,
@@ -119,16 +119,16 @@ impl Vouchers {
         &self.context.db
     }
 
-    /// Adds a voucher that is sold at any time: its id, the same for a submission that is repeated. The
-    /// caller has asked whose shop it is.
+    /// Adds a voucher that is sold at any time. Returns its id, the same for a repeated submission.
+    /// The caller must have checked the owner of the shop.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for values that make no sense.
+    /// [`Error::BadInput`] for invalid values.
     pub(crate) async fn create(&self, draft: Draft<'_>, submission: Submission<'_>) -> Result<u64> {
         self.insert(draft, Kind::Normal, submission).await
     }
 
-    /// The same with a flash sale.
+    /// Adds a voucher with a flash sale.
     ///
     /// # Errors
     /// As [`Vouchers::create`].
@@ -160,18 +160,18 @@ impl Vouchers {
         store::insert(self.db(), &voucher, submission, self.context.now()).await
     }
 
-    /// The newest vouchers of a shop, of both kinds.
+    /// Returns the newest vouchers of a shop, of both kinds.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
+    /// [`Error::Unavailable`] if the database is away.
     pub async fn of_shop(&self, shop: u64) -> Result<Vec<Voucher>> {
         store::of_shop(self.db(), shop).await
     }
 
-    /// The flash sales that end last, past ones included.
+    /// Returns the flash sales that end last, including past ones.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the database is away.
+    /// [`Error::Unavailable`] if the database is away.
     pub async fn flash_sales(&self) -> Result<Vec<Voucher>> {
         store::flash_sales(self.db()).await
     }

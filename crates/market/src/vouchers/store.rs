@@ -9,10 +9,10 @@ use crate::{
     submissions::{self, Noted, Submission},
 };
 
-/// Longest list.
+/// Maximum length of a list.
 const MAX_LISTED: i64 = 100;
 
-/// The value of `voucher.type`.
+/// Returns the value of `voucher.type`.
 fn type_of(kind: Kind) -> i64 {
     match kind {
         Kind::Normal => 0,
@@ -20,7 +20,7 @@ fn type_of(kind: Kind) -> i64 {
     }
 }
 
-/// What every list reads; a voucher without a sale has nothing in the last three.
+/// Builds the query of every list; the last three columns are NULL for a voucher without a sale.
 macro_rules! vouchers {
     ($join:literal, $rest:literal) => {
         concat!(
@@ -56,7 +56,7 @@ fn decode(row: &AnyRow) -> Result<Voucher> {
     })
 }
 
-/// The newest flash sales: those that end last come first.
+/// Returns the newest flash sales: those that end last come first.
 pub(super) async fn flash_sales(db: &Db) -> Result<Vec<Voucher>> {
     let rows = sqlx::query(vouchers!("JOIN", "ORDER BY s.end_time DESC, v.id LIMIT ?"))
         .bind(MAX_LISTED)
@@ -65,7 +65,7 @@ pub(super) async fn flash_sales(db: &Db) -> Result<Vec<Voucher>> {
     rows.iter().map(decode).collect()
 }
 
-/// Those of one shop that can be bought, the newest first.
+/// Returns vouchers of one shop that can be bought, the newest first.
 pub(super) async fn of_shop(db: &Db, shop: u64) -> Result<Vec<Voucher>> {
     let rows = sqlx::query(vouchers!(
         "LEFT JOIN",
@@ -78,7 +78,7 @@ pub(super) async fn of_shop(db: &Db, shop: u64) -> Result<Vec<Voucher>> {
     rows.iter().map(decode).collect()
 }
 
-/// Adds a voucher, with its sale, once for each name of its submission: its id.
+/// Inserts a voucher with its sale, once per idempotency key. Returns its id.
 pub(super) async fn insert(
     db: &Db,
     voucher: &Voucher,

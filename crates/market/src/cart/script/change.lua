@@ -1,18 +1,18 @@
--- Changes a cart, and notes every change for the database.
+-- Changes a cart and appends every changed state for the database.
 --
 -- KEYS, ARGV 1 to 2: see shared.lua
--- ARGV  3 user, 4 most changes that may wait for the database, 5 what to do:
---       ADD   6 sku, 7 count, 8 price, 9 most SKUs, 10 most of one, 11 name
+-- ARGV  3 user, 4 maximum changes that may wait for the database, 5 the operation:
+--       ADD   6 sku, 7 count, 8 price, 9 maximum SKUs, 10 maximum units of one, 11 name
 --       SET   6 sku, 7 count or '', 8 selected or ''; a count of 0 removes
 --       DROP  6 sku
---       TAKE  then sku and version of each: removed if it is still that version
--- Returns {OK} and what was noted: sku, count, selected, price, added, version and replayed of each
--- item; {OK} alone for a name that was carried out before, {ABSENT} when the cart has to be loaded
--- first, {BUSY} when too many changes wait, {NONE} when there is no such item, {FULL}, {MANY}.
+--       TAKE  then sku and version of each: removed if it still has that version
+-- Returns {OK} and the appended states: sku, count, selected, price, added, version and replayed of
+-- each item; {OK} alone for a name that was already executed, {ABSENT} if the cart must be loaded
+-- first, {BUSY} if too many changes wait, {NONE} if there is no such item, {FULL}, {MANY}.
 --
--- Atomic, because the limits hold for what is there at the moment of the change, two changes of one
--- item must both count, a name counts once however often it comes, and no change may be without its
--- note.
+-- Atomic, because the limits apply to the state at the moment of the change, two changes of one
+-- item must both count, a name takes effect once however often it arrives, and no change may be
+-- missing from the stream.
 if not is_there then return {'ABSENT'} end
 local name = ARGV[5] == 'ADD' and ARGV[11] or ''
 if name ~= '' and redis.call('ZSCORE', sent, name) then return {'OK'} end
@@ -49,7 +49,7 @@ if what == 'ADD' then
   if count > tonumber(ARGV[10]) then return {'MANY'} end
 elseif not d then
   if what == 'DROP' then
-    -- Also what is not here: an older row must not bring it back.
+    -- Also if it is not here: an older row must not bring it back.
     drop(sku, version)
     close()
   end

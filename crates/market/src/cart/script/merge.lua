@@ -1,24 +1,24 @@
--- Brings rows of the database into a cart, and carries out what was changed there while Redis was
--- away; makes the cart where there is none.
+-- Merges rows of the database into a cart, and executes changes made there while Redis was away.
+-- Creates the cart if it does not exist.
 --
 -- KEYS, ARGV 1 to 2: see shared.lua
--- ARGV  3 user, 4 how many of the newest changes are looked at, 5 most SKUs, 6 most of one, 7 how many
---       names, 8 how many rows, 9 the newest number of a pending change that was ever given out, also
---       of those that the rows have by now; then name and time (ms) of each name;
+-- ARGV  3 user, 4 number of newest changes to search, 5 maximum SKUs, 6 maximum units of one,
+--       7 number of names, 8 number of rows, 9 the latest number ever assigned to a pending change,
+--       including those that the rows already contain; then name and time (ms) of each name;
 --       sku, count, selected, price, added and version of each row; seq, kind, sku, count, selected,
 --       price, added, bought and name of each pending change, in order (see pending.rs)
 -- Returns {OK}.
 --
--- A row counts only when it is newer than what the cart knows of its SKU, removals included. A cart
--- that was not there also takes changes that still wait for the database, which the rows may lack: so
--- a reload brings nothing back that was removed.
+-- A row counts only if it is newer than what the cart knows of its SKU, removals included. A cart
+-- that did not exist also takes changes that still wait for the database, which the rows may lack:
+-- so a reload never brings back an item that was removed.
 --
--- Pending changes are those that the rows do not have. What the cart has of an item has those up to
--- `replayed`, what a note has those up to the number it says, what a row has none of them: so each is
--- carried out once, on whatever it is that counts.
+-- Pending changes are those that the rows do not contain. The cart's state of an item includes
+-- those up to `replayed`, a stream entry those up to its number, a row none of them: so each is
+-- executed once, on whichever state counts.
 --
--- Atomic, because a change in between must not be overwritten by a row that was read before it, and a
--- pending change and the number that says it is done must not be apart.
+-- Atomic, because a concurrent change must not be overwritten by a row that was read before it, and
+-- a pending change must be executed together with the number that marks it as done.
 if not is_there then
   redis.call('DEL', counts, details, order, gone, meta)
   version = 0
@@ -58,7 +58,7 @@ if not is_there then
   end
 end
 
--- The count and the details after a change; nothing when it changes nothing.
+-- Returns the count and the details after a change, or nil if it changes nothing.
 local function changed(i, d)
   local kind, count, selected = ARGV[i + 1], tonumber(ARGV[i + 3]), ARGV[i + 4]
   local now = tonumber(redis.call('HGET', counts, ARGV[i + 2]) or '0')
@@ -77,7 +77,7 @@ local function changed(i, d)
   return count < 0 and now or count, d
 end
 
--- A note does not need to be news: the database forgets the pending change with it.
+-- Appends the current state. It need not be new: the database deletes the pending change with it.
 local function note_as_it_is(sku, d, seq, name)
   d.version = d.version or tonumber(redis.call('ZSCORE', gone, sku) or '1')
   note(sku, redis.call('HGET', counts, sku) or '0', d, seq, name)
@@ -99,12 +99,12 @@ for i = pending, #ARGV, 9 do
     note_as_it_is(sku, d or none, seq, name)
     upto[sku] = seq
   elseif micros - seq > 60000000 then
-    -- Its note should have been written long ago: it is noted again.
+    -- Its entry should have been written long ago: append it again.
     note_as_it_is(sku, d or none, seq, '')
   end
 end
 replayed = math.max(replayed, tonumber(ARGV[9]))
--- After the pending changes, whose names are among them.
+-- After the pending changes, because their names are among these.
 for i = names, rows - 1, 2 do know(ARGV[i], tonumber(ARGV[i + 1])) end
 close()
 return {'OK'}

@@ -3,7 +3,7 @@
 -- KEYS, ARGV 1 to 2: see shared.lua
 -- Returns {OK, sku, count, detail, …}, or {ABSENT}.
 --
--- Atomic, because counts and details must be from one moment.
+-- Atomic, because counts and details must be read at the same moment.
 if not is_there then return {'ABSENT'} end
 local reply = {'OK'}
 for _, sku in ipairs(redis.call('ZREVRANGE', order, 0, -1)) do

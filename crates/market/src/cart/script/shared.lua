@@ -1,20 +1,21 @@
--- Begins every script on a cart: what they share.
+-- Common beginning of all cart scripts.
 --
 -- KEYS  1 counts: sku → count, 2 details: sku → "selected price added version", 3 order: sku → added,
 --       4 gone: sku → the version of its removal, 5 meta {n, version, replayed}, 6 the stream of
---       changes, 7 sent: names of units that were added → ms
--- ARGV  1 the server's time, in ms, after which nothing may be done any more, 2 ms that a cart lives
--- Returns {LATE} when that time is over.
+--       changes, 7 sent: names of additions → ms
+-- ARGV  1 deadline by the server's clock, in ms, 2 lifetime of a cart in ms
+-- Returns {LATE} after the deadline.
 --
--- A cart is there when meta says how many items it has, and it has that many. A version is the time
--- in microseconds, and grows by one at least. Changes that were made in the database up to the number
--- `replayed` are carried out here; every note says so, for the database to forget them.
+-- A cart exists if meta has its number of items and the cart has that many. A version is the time
+-- in microseconds, and grows by at least one. Changes made in the database up to the number
+-- `replayed` are executed here; every stream entry carries the number, so that the database can
+-- delete them.
 local counts, details, order = KEYS[1], KEYS[2], KEYS[3]
 local gone, meta, changes, sent = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local t = redis.call('TIME')
 local micros = t[1] * 1000000 + t[2]
 local millis = math.floor(micros / 1000)
--- Whoever sent this may have given up and gone to the database since.
+-- After the deadline the caller may have given up and gone to the database.
 if millis > tonumber(ARGV[1]) then return {'LATE'} end
 
 local function whole(number) return string.format('%.0f', number) end
@@ -46,20 +47,20 @@ local function drop(sku, at)
   redis.call('ZADD', gone, whole(at), sku)
 end
 
--- A note for the database: the state of an item, and the name of what made it, or ''.
+-- Appends a state for the database: an item, and the name of the change that made it, or ''.
 local function note(sku, count, d, upto, name)
   redis.call('XADD', changes, '*', 'user', ARGV[3], 'sku', sku, 'count', count,
     'selected', d.selected, 'price', d.price, 'added', d.added, 'version', whole(d.version),
     'replayed', whole(upto), 'submission', name)
 end
 
--- Names of clients are known for a day; ours, which begin with a space, for an hour.
+-- Names of clients are kept for a day; generated names, which begin with a space, for an hour.
 local function know(name, at)
   if string.sub(name, 1, 1) == ' ' then at = at - 82800000 end
   redis.call('ZADD', sent, 'NX', whole(at), name)
 end
 
--- Removals are remembered for a day: by then the database has them. Of removals and names the newest
+-- Removals are kept for a day: by then the database has them. Of removals and names the newest
 -- thousand are kept.
 local function close()
   redis.call('ZREMRANGEBYSCORE', gone, '-inf', whole(micros - 86400000000))
