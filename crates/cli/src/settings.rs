@@ -64,7 +64,9 @@ pub(crate) fn plan(args: &EngineArgs) -> Result<Plan, String> {
     }
     let listen = addresses(&settings)?;
     if listen.is_empty() && settings.unixsocket.is_empty() {
-        return Err("port is 0 and unixsocket is not set, so nobody could connect; set one".into());
+        return Err(
+            "port is 0 and unixsocket is not set, so no client could connect; set one".into()
+        );
     }
     Ok(Plan { settings, listen })
 }

@@ -195,7 +195,7 @@ async fn lead(seawall: Seawall, leading: watch::Sender<Option<u64>>, mut stop: S
             }
             Ok(AcquireOutcome::Busy { .. }) => {}
             Err(error) => {
-                tracing::debug!(%error, "nobody knows who leads");
+                tracing::debug!(%error, "the leader is unknown");
                 tokio::select! {
                     biased;
                     () = stop.asked() => return,

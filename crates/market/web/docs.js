@@ -99,7 +99,7 @@ function operationNode(api, operation) {
     send(operation, form, output);
   });
   const answers = Object.entries(operation.responses).sort().map(([status, response]) =>
-    el("tr", {}, el("td", { textContent: status }), el("td", { textContent: response.description || "It went well." })));
+    el("tr", {}, el("td", { textContent: status }), el("td", { textContent: response.description || "Success." })));
   const method = el("span", { className: `method ${operation.method}`, textContent: operation.method.toUpperCase() });
   const needs = operation.security ? " Needs a login." : "";
   return el("details", { id: `${operation.method}-${operation.path}` },

@@ -44,7 +44,7 @@ async fn main() -> Result<(), seawall::Error> {
         let outcome = ann.follow(&whom).await?;
         let text = match outcome {
             Follow::Followed | Follow::Already => "fine",
-            Follow::Oneself => "nobody follows oneself",
+            Follow::Oneself => "a user cannot follow themselves",
             Follow::Full => "too many",
         };
         say(&format!("Ann follows {whom}: {outcome:?}, {text}"));

@@ -64,7 +64,7 @@ pub struct Hold {
 }
 
 /// What holding, or selling at once, came to.
-#[must_use = "whoever does not look does not know whether there are units"]
+#[must_use = "the units may not have been held"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Held {

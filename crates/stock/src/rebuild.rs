@@ -133,7 +133,8 @@ impl Inner {
         match word.as_str() {
             "OK" => Ok(epoch),
             _ => Err(Error::Unavailable(
-                format!("shard {shard} of {} is rebuilt by somebody else", self.name).into(),
+                format!("shard {shard} of {} is being rebuilt by another process", self.name)
+                    .into(),
             )),
         }
     }

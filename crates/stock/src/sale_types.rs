@@ -104,7 +104,7 @@ pub struct Receipt {
 }
 
 /// What a reservation came to.
-#[must_use = "whoever does not look does not know whether there is a unit"]
+#[must_use = "the unit may not have been reserved"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reserved {

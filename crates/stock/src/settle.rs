@@ -35,7 +35,7 @@ static TOLD: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/told.lua")));
 
 /// What a decision about a hold came to.
-#[must_use = "whoever does not look does not know what became of the units"]
+#[must_use = "the units may not have been settled"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {

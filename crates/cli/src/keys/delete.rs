@@ -25,7 +25,7 @@ pub(super) async fn run(args: &DeleteArgs) -> Result<(), Failure> {
     let keys = keys(args)?;
     if !args.yes && !args.dry_run && !io::stdin().is_terminal() {
         return Err(Failure::Usage(
-            "nobody can be asked here, because stdin is no terminal; say --yes to delete, or --dry-run \
+            "there is no terminal to confirm on; say --yes to delete, or --dry-run \
              to see what would be deleted"
                 .into(),
         ));

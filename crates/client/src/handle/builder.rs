@@ -32,7 +32,8 @@ const PASSWORD_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD";
 const PASSWORD_FILE_VARIABLE: &str = "SEAWALL_REDIS_PASSWORD_FILE";
 /// Accepted time-outs. Below the range no reply could arrive in time; above it, sums of time-outs
 /// could overflow, and no caller waits that long.
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+const TIMEOUTS: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
 /// Delay between a new connection and the clock measurement, so that several new connections share
 /// one measurement.
 const OFFSET_PAUSE: Duration = Duration::from_millis(50);

@@ -161,7 +161,7 @@ impl Accounts {
             return Ok(user);
         }
         let first = store::by_phone(&self.db, phone).await?;
-        first.ok_or_else(|| Error::Internal(format!("{phone} is taken, but by nobody")))
+        first.ok_or_else(|| Error::Internal(format!("{phone} is taken, but no user has it")))
     }
 
     /// Returns the user of a session and extends the session.

@@ -90,7 +90,7 @@ impl Follows {
     /// user.
     pub async fn set(&self, user: u64, whom: u64, wish: Wish) -> Result<()> {
         if user == whom {
-            return Err(Error::bad("ONESELF", "nobody follows oneself"));
+            return Err(Error::bad("ONESELF", "a user cannot follow themselves"));
         }
         let guard = turn(&self.seawall, &keys::follow_lock(user), TURN).await?;
         let now = self.seawall.client().server_millis();

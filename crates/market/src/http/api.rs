@@ -76,7 +76,7 @@ fn add_refusals(operation: &mut Operation) {
         common.push(("400", "The input makes no sense; `msg` says why."));
     }
     if in_path {
-        common.push(("404", "There is no such thing, or it is somebody else's."));
+        common.push(("404", "Not found, or it belongs to another user."));
     }
     if operation.request_body.is_some() {
         common.push(("413", "The body is too large."));

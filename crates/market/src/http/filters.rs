@@ -121,7 +121,7 @@ async fn visitor(app: &Shared, headers: &HeaderMap) -> Visitor {
         Ok(Some(user)) => Visitor::User(user),
         Ok(None) => Visitor::Guest,
         Err(error) => {
-            tracing::warn!(%error, "nobody can say whose session this is");
+            tracing::warn!(%error, "the session cannot be looked up");
             Visitor::Unknown
         }
     }

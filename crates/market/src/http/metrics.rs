@@ -39,7 +39,7 @@ pub fn install() {
     let builder = PrometheusBuilder::new().set_buckets_for_metric(matcher, &SECONDS);
     match builder.map(PrometheusBuilder::install_recorder) {
         Ok(Ok(handle)) => drop(RECORDER.set(handle)),
-        Ok(Err(error)) => tracing::warn!(%error, "somebody else counts already"),
+        Ok(Err(error)) => tracing::warn!(%error, "another metrics recorder is installed"),
         Err(error) => tracing::warn!(%error, "nothing is counted"),
     }
 }

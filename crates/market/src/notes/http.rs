@@ -163,7 +163,7 @@ async fn read(
 #[utoipa::path(delete, path = "/blog/{id}", tag = "notes", params(("id" = Id, Path)),
     security(("token" = [])),
     responses((status = 200, body = Envelope<Nothing>),
-        (status = 403, description = "It is somebody else's.", body = Refusal<'static>)))]
+        (status = 403, description = "It belongs to another user.", body = Refusal<'static>)))]
 async fn delete(
     State(app): State<Shared>,
     user: SignedIn,

@@ -103,7 +103,7 @@ async fn place(
 /// Return your orders, the newest first, ten a page.
 #[utoipa::path(get, path = "/order", tag = "orders", security(("token" = [])), params(After),
     responses((status = 200, body = Envelope<Vec<GoodsOrderView>>),
-        (status = 404, description = "UNKNOWN_ORDER: `lastId` is no order of one's own",
+        (status = 404, description = "UNKNOWN_ORDER: `lastId` is not an order of this user",
             body = Refusal<'static>)))]
 async fn list(
     State(app): State<Shared>,

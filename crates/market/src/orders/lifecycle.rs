@@ -145,7 +145,7 @@ impl Orders {
         let order = store::by_id(&self.context.db, user, id).await?.ok_or_else(unknown)?;
         if order.status == Status::Unpaid {
             self.end(&order, (Status::Unpaid, Status::Cancelled)).await?;
-            tracing::info!(order = id, "nobody paid in time");
+            tracing::info!(order = id, "not paid in time");
         }
         Ok(())
     }

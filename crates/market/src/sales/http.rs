@@ -75,7 +75,7 @@ async fn buy(State(app): State<Shared>, user: SignedIn, PathId(voucher): PathId)
 /// Return your orders, the newest first.
 #[utoipa::path(get, path = "/voucher-order", tag = "vouchers", params(After),
     security(("token" = [])), responses((status = 200, body = Envelope<Vec<OrderView>>),
-        (status = 404, description = "UNKNOWN_ORDER: `lastId` is no order of one's own",
+        (status = 404, description = "UNKNOWN_ORDER: `lastId` is not an order of this user",
             body = Refusal<'static>)))]
 async fn list(
     State(app): State<Shared>,

@@ -158,7 +158,7 @@ impl Sales {
             if late.is_empty() {
                 break;
             }
-            tracing::info!(orders = late.len(), "nobody paid in time");
+            tracing::info!(orders = late.len(), "not paid in time");
             self.end(&late, Status::Unpaid, Status::Cancelled).await?;
         }
         Ok(())

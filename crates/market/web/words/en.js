@@ -98,7 +98,7 @@ export default {
   "http.400": "Something in the input does not fit. Check it and try again.",
   "http.401": "Log in first.",
   "http.403": "You may not do this.",
-  "http.404": "There is no such thing, or it is somebody else's.",
+  "http.404": "Not found, or it belongs to another user.",
   "http.408": "That took too long. Try again in a moment.",
   "http.503": "Not available at the moment. Try again in a few seconds.",
 
