@@ -18,15 +18,15 @@ use seawall_client::{
 use seawall_resilience::BreakerState;
 use serde::Serialize;
 
-use super::{
-    Cache, CacheKey, CacheValue, EntryKey, FilterStatus, Inner, KeyRef,
-    codec::describe,
-    envelope::{Header, Kind},
-    load_or_wait::flight_key,
-    parted::manifest,
-    remote_tier::stamp_of,
-};
 use crate::hotkey::{HotKey, HotReason};
+use crate::{
+    Cache, CacheKey, CacheValue, EntryKey, FilterStatus, Inner, KeyRef,
+    read::load_or_wait::flight_key,
+    store::codec::describe,
+    store::envelope::{Header, Kind},
+    store::parted::manifest,
+    tier::remote::stamp_of,
+};
 
 /// Where one key stands: see [`Cache::explain`]. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,56 +8,23 @@
 //! an invalidation kills it, and a fill needs a live one; the same check, by tickets, guards the
 //! first level. docs/cache.md tells what is promised and what is not.
 
-mod attention;
 mod audit;
-mod audit_work;
-mod big_values;
+mod backplane;
 mod bounds;
-mod breakers;
-mod codec;
-mod counters;
-mod envelope;
+mod builder;
 mod explain;
 mod filter;
-mod filter_keys;
-mod heat;
+mod hot;
 pub mod hotkey;
-mod leases;
 mod life;
-mod listener;
 mod load;
-mod load_or_wait;
-mod load_result;
-mod loader;
-mod local_tier;
-mod local_tier_budget;
-mod many;
-mod messages;
 mod metrics;
-mod names;
-mod options;
-mod parted;
-mod parts;
-mod past;
-mod pending;
-mod put;
 mod read;
-mod read_types;
-mod recent;
 mod recovery;
-mod recovery_file;
-mod recovery_log;
-mod recovery_queue;
-mod recovery_task;
-mod refresh;
-mod remote_tier;
-mod remote_tier_invalidate;
-mod remote_tier_replies;
 mod settings;
-mod shape;
-mod single_flight;
-mod sweep;
-mod write;
+mod store;
+mod tier;
+mod types;
 
 use std::{
     fmt,
@@ -66,18 +33,18 @@ use std::{
 };
 
 pub use audit::{AuditReport, Auditor, AuditorBuilder};
-pub use big_values::BigValue;
 pub use bounds::{CacheKey, CacheValue, KeyRef};
-pub use codec::Codec;
+pub use builder::{CacheBuilder, LocalKeeps, Mode, OnInvalidate, WhenBusy};
 pub use explain::{Explanation, FilterOpinion, LocalCopy, RemoteEntry, RemoteState};
 pub use filter::FilterStatus;
-pub use filter_keys::{KeyFilter, KeySink};
-pub use options::{CacheBuilder, LocalKeeps, Mode, OnInvalidate, WhenBusy};
-pub use put::PutOutcome;
-pub use read_types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
-pub use recovery_file::FileRecoveryLog;
-pub use recovery_log::{LogFuture, RecoveryLog, RecoveryRow};
-pub use write::{Invalidation, WriteError};
+pub use filter::keys::{KeyFilter, KeySink};
+pub use recovery::file::FileRecoveryLog;
+pub use recovery::log::{LogFuture, RecoveryLog, RecoveryRow};
+pub use store::big_values::BigValue;
+pub use store::codec::Codec;
+pub use store::put::PutOutcome;
+pub use store::write::{Invalidation, WriteError};
+pub use types::{CacheError, Freshness, LoadError, Loaded, Read, Source, Version};
 
 use seawall_client::{
     Handle,
@@ -87,32 +54,32 @@ use seawall_client::{
 };
 use seawall_resilience::clock::Clock;
 
-use self::{
-    attention::Attention,
-    codec::Format,
-    counters::Counters,
+use crate::{
+    backplane::attention::Attention,
+    backplane::counters::Counters,
+    backplane::subscriber::Holds,
     filter::Filter,
-    heat::Heat,
-    leases::Leases,
+    hot::heat::Heat,
     life::Alive,
-    listener::Holds,
-    local_tier::{LocalTier, Memory},
-    local_tier_budget::Budget,
+    load::lease::Leases,
+    load::single_flight::SingleFlight,
     metrics::Metrics,
-    names::Names,
-    read_types::Tags,
-    recent::Recent,
-    recovery::RecoveryQueue,
-    recovery_task::Carer,
-    remote_tier::RemoteTier,
+    recovery::queue::RecoveryQueue,
+    recovery::recent::Recent,
+    recovery::sweep::Sweep,
+    recovery::task::Carer,
     settings::Settings,
-    single_flight::SingleFlight,
-    sweep::Sweep,
+    store::codec::Format,
+    store::keys::Names,
+    tier::local::{LocalTier, Memory},
+    tier::local_budget::Budget,
+    tier::remote::RemoteTier,
+    types::Tags,
 };
 use crate::{
-    big_values::Report,
     hotkey::{HotKeySink, HotKeys, Member, copies::Copies},
-    parts::Parts,
+    store::big_values::Report,
+    store::chunks::Parts,
 };
 
 /// How often counts of hot paths are handed to the metrics recorder.
@@ -221,7 +188,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         });
         if local.is_some() || filter.is_some() {
             let (local, filter) = (local.clone(), filter.clone());
-            let listener = listener::listen(
+            let listener = backplane::subscriber::listen(
                 Arc::clone(&remote),
                 Holds { local, filter, attention },
                 Counters::of(&handle),
@@ -239,7 +206,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         );
         if recovery.log.is_some() {
             let clock = handle.clock().clone();
-            handle.spawn_at_home(recovery_task::write_log(Arc::clone(&recovery), clock));
+            handle.spawn_at_home(recovery::task::write_log(Arc::clone(&recovery), clock));
         }
         let carer = Carer {
             recovery: Arc::clone(&recovery),
@@ -321,7 +288,7 @@ impl<K: KeyPart, V> Inner<K, V> {
         if self.settings.clearable {
             generations.push(names.generation().to_vec());
         }
-        let tags = tags.iter().map(|tag| messages::tag_hash(tag)).collect();
+        let tags = tags.iter().map(|tag| backplane::message::tag_hash(tag)).collect();
         EntryKey { entry, generations, tags: Some(tags) }
     }
 }

@@ -6,59 +6,59 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use seawall_client::key::KeyPart;
 use seawall_resilience::ResiliencePipeline;
 
-use super::{
-    filter_keys::KeyFilter,
-    options::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
-    recovery_log::RecoveryLog,
-};
 use crate::hotkey::{HotRules, copies::MAX_COPIES};
+use crate::{
+    builder::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
+    filter::keys::KeyFilter,
+    recovery::log::RecoveryLog,
+};
 
 type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// Settings that the running cache reads.
-pub(super) struct Settings<K> {
-    pub(super) mode: Mode,
-    pub(super) ttl: Duration,
-    pub(super) max_stale: Duration,
-    pub(super) negative_ttl: Duration,
-    pub(super) jitter: f64,
-    pub(super) sliding: bool,
-    pub(super) early_refresh: Option<f64>,
-    pub(super) lease_ttl: Duration,
-    pub(super) loader_timeout: Duration,
-    pub(super) read_timeout: Duration,
-    pub(super) wait_budget: Duration,
-    pub(super) when_busy: WhenBusy,
-    pub(super) on_invalidate: OnInvalidate,
-    pub(super) second_invalidation_after: Option<Duration>,
-    pub(super) local_max_bytes: u64,
-    pub(super) local_weight: u32,
-    pub(super) local_ttl: Duration,
-    pub(super) outage_ttl: Duration,
-    pub(super) tags: Option<TagsOf<K>>,
-    pub(super) clearable: bool,
-    pub(super) pipeline: Option<ResiliencePipeline>,
-    pub(super) recovery_log: Option<Arc<dyn RecoveryLog>>,
-    pub(super) recovery_limit: usize,
-    pub(super) filter: Option<KeyFilter<K>>,
-    pub(super) hot_rules: HotRules,
-    pub(super) local_keeps: LocalKeeps,
-    pub(super) copies: usize,
-    pub(super) big: BigPlan,
+pub(crate) struct Settings<K> {
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) max_stale: Duration,
+    pub(crate) negative_ttl: Duration,
+    pub(crate) jitter: f64,
+    pub(crate) sliding: bool,
+    pub(crate) early_refresh: Option<f64>,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) loader_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    pub(crate) wait_budget: Duration,
+    pub(crate) when_busy: WhenBusy,
+    pub(crate) on_invalidate: OnInvalidate,
+    pub(crate) second_invalidation_after: Option<Duration>,
+    pub(crate) local_max_bytes: u64,
+    pub(crate) local_weight: u32,
+    pub(crate) local_ttl: Duration,
+    pub(crate) outage_ttl: Duration,
+    pub(crate) tags: Option<TagsOf<K>>,
+    pub(crate) clearable: bool,
+    pub(crate) pipeline: Option<ResiliencePipeline>,
+    pub(crate) recovery_log: Option<Arc<dyn RecoveryLog>>,
+    pub(crate) recovery_limit: usize,
+    pub(crate) filter: Option<KeyFilter<K>>,
+    pub(crate) hot_rules: HotRules,
+    pub(crate) local_keeps: LocalKeeps,
+    pub(crate) copies: usize,
+    pub(crate) big: BigPlan,
 }
 
 /// What is done about big values.
 #[derive(Clone, Copy)]
-pub(super) struct BigPlan {
-    pub(super) warn_above_bytes: usize,
-    pub(super) split_above_bytes: usize,
+pub(crate) struct BigPlan {
+    pub(crate) warn_above_bytes: usize,
+    pub(crate) split_above_bytes: usize,
 }
 
 /// From 1 KiB to what fits into one command with its key and header.
 const SPLIT_BYTES: RangeInclusive<usize> = 1 << 10..=1_000_000 - (16 << 10);
 
 /// The longest lifetime.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 impl<K> Default for Settings<K> {
     fn default() -> Self {
@@ -97,7 +97,7 @@ impl<K> Default for Settings<K> {
 
 impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
     /// Which of them contradict each other, as a sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         for (name, time) in [
             ("ttl", self.ttl),
             ("lease_ttl", self.lease_ttl),

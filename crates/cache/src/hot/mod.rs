@@ -1,0 +1,3 @@
+//! What hot keys mean to a cache.
+
+pub(crate) mod heat;

@@ -1,0 +1,192 @@
+//! A reader's loader, and calling it: once, through the pipeline, with a time limit.
+//!
+//! A loader that panics has failed: the panic ends here, with its text as the error, so that the lease
+//! is given back and whoever waits is told. That holds for its end as well: a future that is cut is
+//! dropped, and what it owns may panic then.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use seawall_client::error::Error;
+use seawall_resilience::CallError;
+
+use crate::{CacheError, CacheKey, CacheValue, Inner, LoadError, Loaded};
+
+/// What is called with the value that is to be replaced, where one is known.
+pub(crate) type Loader<V> =
+    Box<dyn FnOnce(Option<Arc<V>>) -> BoxFuture<'static, Result<Loaded<V>, LoadError>> + Send>;
+
+/// A reader's loader, which runs at most once: for everybody, or for the reader alone.
+pub(crate) struct LoaderSlot<V>(Arc<Mutex<Option<Loader<V>>>>);
+
+impl<V> LoaderSlot<V> {
+    pub(crate) fn new(loader: Loader<V>) -> Self {
+        LoaderSlot(Arc::new(Mutex::new(Some(loader))))
+    }
+
+    /// The loader, for the one who comes first.
+    pub(crate) fn take(&self) -> Option<Loader<V>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether it runs or has run.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+impl<V> Clone for LoaderSlot<V> {
+    fn clone(&self) -> Self {
+        LoaderSlot(Arc::clone(&self.0))
+    }
+}
+
+/// What a load produced, before it is stored.
+pub(crate) struct LoadResult<V> {
+    pub(crate) loaded: Loaded<V>,
+    pub(crate) cost: Duration,
+}
+
+impl<K: CacheKey, V: CacheValue> Inner<K, V> {
+    /// Calls the loader through the pipeline.
+    pub(crate) async fn call(
+        &self,
+        loader: Loader<V>,
+        stale: Option<Arc<V>>,
+    ) -> Result<LoadResult<V>, CacheError> {
+        let began = self.clock.now();
+        let loaded = self.call_any(move || loader(stale)).await?;
+        Ok(LoadResult { loaded, cost: self.clock.now().since(began) })
+    }
+
+    /// The same for whatever is loaded: one value, or a whole batch.
+    pub(crate) async fn call_any<T>(
+        &self,
+        load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+    ) -> Result<T, CacheError> {
+        let loader_timeout = self.settings.loader_timeout;
+        let began = self.clock.now();
+        self.metrics.loads.increment(1);
+        let load = Contained(Some(load));
+        let load = move || Caught::new(load);
+        let work = async {
+            match &self.settings.pipeline {
+                Some(pipeline) => pipeline.call(began + loader_timeout, load).await,
+                None => match self.clock.timeout(loader_timeout, load()).await {
+                    Some(result) => result.map_err(CallError::Failed),
+                    None => Err(CallError::DeadlineExceeded { ran: loader_timeout }),
+                },
+            }
+        };
+        let mut stop = self.handle.stopping();
+        let result = tokio::select! {
+            result = work => result,
+            // The lease is given back on the way out: nobody elsewhere waits for it to end.
+            _ = stop.wait_for(|stop| *stop) => return Err(CacheError::Redis(Error::Closed)),
+        };
+        self.metrics.load_seconds.record(self.clock.now().since(began));
+        result.map_err(|error| {
+            self.metrics.load_failures.increment(1);
+            match error {
+                CallError::Shed(shed) => {
+                    self.metrics.sheds.increment(1);
+                    CacheError::Shed { retry_after: shed.retry_after }
+                }
+                CallError::DeadlineExceeded { ran } => {
+                    CacheError::LoadTimeout { ran, loader_timeout }
+                }
+                CallError::Failed(error) => CacheError::Load(error),
+            }
+        })
+    }
+}
+
+/// Something of the caller's whose end may panic: that ends here.
+struct Contained<T>(Option<T>);
+
+impl<T> Contained<T> {
+    /// Ends it; what it said if it panicked.
+    fn end(&mut self) -> Result<(), LoadPanic> {
+        let value = self.0.take();
+        catch_unwind(AssertUnwindSafe(|| drop(value)))
+            .map_err(|panic| LoadPanic(panic_text(&*panic)))
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(%error, "a load was cut and did not take it well");
+        }
+    }
+}
+
+/// A load that runs; a panic becomes its error, whether in its course, at its end or when it is cut.
+struct Caught<T>(Contained<BoxFuture<'static, Result<T, LoadError>>>, Option<LoadPanic>);
+
+impl<T> Caught<T> {
+    fn new<F>(mut load: Contained<F>) -> Self
+    where
+        F: FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+    {
+        let begun = load.0.take().map(|load| catch_unwind(AssertUnwindSafe(load)));
+        match begun {
+            Some(Err(panic)) => Caught(Contained(None), Some(LoadPanic(panic_text(&*panic)))),
+            Some(Ok(running)) => Caught(Contained(Some(running)), None),
+            None => Caught(Contained(None), None),
+        }
+    }
+}
+
+impl<T> Future for Caught<T> {
+    type Output = Result<T, LoadError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Caught(load, failed) = &mut *self;
+        let Some(running) = &mut load.0 else {
+            let failed = failed.take().unwrap_or_else(|| LoadPanic("polled after its end".into()));
+            return Poll::Ready(Err(Arc::new(failed)));
+        };
+        let done = match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(done)) => done,
+            Err(panic) => Err(Arc::new(LoadPanic(panic_text(&*panic))) as LoadError),
+        };
+        let ended = load.end();
+        Poll::Ready(done.and_then(|value| match ended {
+            Ok(()) => Ok(value),
+            Err(panic) => Err(Arc::new(panic) as LoadError),
+        }))
+    }
+}
+
+/// Runs something of the caller's; a panic is an error.
+pub(crate) fn contained<T>(
+    work: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
+) -> impl Future<Output = Result<T, LoadError>> {
+    Caught::new(Contained(Some(work)))
+}
+
+/// A loader panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("the loader panicked: {0}")]
+struct LoadPanic(String);
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)").to_owned()
+}
+
+/// A loader said so although there was nothing that it could leave as it is.
+pub(crate) fn not_modified() -> CacheError {
+    let text = "the loader said NotModified, but there is nothing that it could mean";
+    CacheError::Load(Arc::new(std::io::Error::other(text)))
+}

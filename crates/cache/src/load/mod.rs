@@ -1,0 +1,8 @@
+//! Loading: who loads, who waits.
+
+pub(crate) mod coordinator;
+pub(crate) mod lease;
+pub(crate) mod loader;
+pub(crate) mod past;
+pub(crate) mod refresh;
+pub(crate) mod single_flight;

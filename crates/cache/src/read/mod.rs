@@ -1,0 +1,5 @@
+//! Reading: what is there.
+
+pub(crate) mod batch;
+pub(crate) mod load_or_wait;
+pub(crate) mod reader;

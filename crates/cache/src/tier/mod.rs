@@ -1,0 +1,8 @@
+//! The tiers: memory and Redis.
+
+pub(crate) mod breakers;
+pub(crate) mod local;
+pub(crate) mod local_budget;
+pub(crate) mod remote;
+pub(crate) mod remote_invalidate;
+pub(crate) mod remote_replies;
