@@ -12,9 +12,11 @@ use crate::hotkey::HotRules;
 use crate::{
     Cache, CacheKey, CacheValue,
     filter::keys::KeyFilter,
+    open::{Plan, open},
     recovery::log::RecoveryLog,
     settings::{LONGEST, Settings},
     store::codec::{Codec, Format},
+    store::keys::TagsOf,
     store::shape::{MAX_SCHEMA, shape_of},
 };
 
@@ -101,7 +103,9 @@ pub enum LocalKeeps {
 pub struct CacheBuilder<K, V> {
     pub(crate) handle: Handle,
     pub(crate) name: String,
-    pub(crate) settings: Settings<K>,
+    pub(crate) settings: Settings,
+    tags: Option<TagsOf<K>>,
+    filter: Option<KeyFilter<K>>,
     pub(crate) codec: Codec,
     pub(crate) compress_above_bytes: usize,
     pub(crate) max_value_bytes: usize,
@@ -115,6 +119,8 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
             handle,
             name: name.to_owned(),
             settings: Settings::default(),
+            tags: None,
+            filter: None,
             codec: Codec::default(),
             compress_above_bytes: 2048,
             max_value_bytes: 32 << 20,
@@ -245,7 +251,7 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     /// The tags of a key: [`Cache::clear_tag`] then drops all its entries in one step. Costs one more
     /// key per tag to each read from Redis.
     pub fn tags(mut self, tags: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
-        self.settings.tags = Some(Arc::new(tags));
+        self.tags = Some(Arc::new(tags));
         self
     }
 
@@ -279,7 +285,7 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
 
     /// Stops keys that cannot exist before any level is asked: see [`KeyFilter`].
     pub fn filter(mut self, filter: KeyFilter<K>) -> Self {
-        self.settings.filter = Some(filter);
+        self.filter = Some(filter);
         self
     }
 
@@ -370,6 +376,7 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
             return Err(refuse(format!("schema is {}, the most is {MAX_SCHEMA}", self.schema)));
         }
         self.settings.check().map_err(refuse)?;
+        self.filter.as_ref().map_or(Ok(()), KeyFilter::check).map_err(refuse)?;
         if self.settings.mode == Mode::LogicalExpiry {
             self.settings.max_stale = LONGEST;
         }
@@ -379,7 +386,8 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
             max_value_bytes: self.max_value_bytes,
             shape: shape_of::<V>(self.schema),
         };
-        Cache::open(self.handle, &self.name, self.settings, format)
+        let Self { handle, name, settings, tags, filter, .. } = self;
+        Ok(open(handle, Plan { name, settings, format, tags, filter }))
     }
 }
 

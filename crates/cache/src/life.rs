@@ -47,6 +47,7 @@ impl Life {
     pub(crate) async fn over(&mut self) {
         let (stopped, dropped) = self.ends();
         tokio::select! {
+            biased;
             () = stopped => {}
             () = dropped => {}
         }

@@ -53,6 +53,23 @@ impl Metrics {
         }
     }
 
+    /// Counts a hit of the local tier.
+    #[inline]
+    pub(crate) fn local_hit(&self, is_negative: bool) {
+        self.local_hits.count();
+        if is_negative {
+            self.negative_hits.increment(1);
+        }
+    }
+
+    /// Counts a hit of the remote tier.
+    pub(crate) fn remote_hit(&self, is_negative: bool) {
+        self.remote_hits.count();
+        if is_negative {
+            self.negative_hits.increment(1);
+        }
+    }
+
     /// Hands over what was counted on hot paths.
     pub(crate) fn flush(&self) {
         self.local_hits.flush();

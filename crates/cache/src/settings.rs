@@ -3,20 +3,16 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use seawall_client::key::KeyPart;
 use seawall_resilience::ResiliencePipeline;
 
 use crate::hotkey::{HotRules, copies::MAX_COPIES};
 use crate::{
     builder::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
-    filter::keys::KeyFilter,
     recovery::log::RecoveryLog,
 };
 
-type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
-
 /// Settings that the running cache reads.
-pub(crate) struct Settings<K> {
+pub(crate) struct Settings {
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) max_stale: Duration,
@@ -35,12 +31,10 @@ pub(crate) struct Settings<K> {
     pub(crate) local_weight: u32,
     pub(crate) local_ttl: Duration,
     pub(crate) outage_ttl: Duration,
-    pub(crate) tags: Option<TagsOf<K>>,
     pub(crate) clearable: bool,
     pub(crate) pipeline: Option<ResiliencePipeline>,
     pub(crate) recovery_log: Option<Arc<dyn RecoveryLog>>,
     pub(crate) recovery_limit: usize,
-    pub(crate) filter: Option<KeyFilter<K>>,
     pub(crate) hot_rules: HotRules,
     pub(crate) local_keeps: LocalKeeps,
     pub(crate) copies: usize,
@@ -60,7 +54,7 @@ const SPLIT_BYTES: RangeInclusive<usize> = 1 << 10..=1_000_000 - (16 << 10);
 /// The longest lifetime.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-impl<K> Default for Settings<K> {
+impl Default for Settings {
     fn default() -> Self {
         Settings {
             mode: Mode::Lease,
@@ -81,12 +75,10 @@ impl<K> Default for Settings<K> {
             local_weight: 1,
             local_ttl: Duration::from_secs(30),
             outage_ttl: Duration::from_secs(1),
-            tags: None,
             clearable: false,
             pipeline: None,
             recovery_log: None,
             recovery_limit: 100_000,
-            filter: None,
             hot_rules: HotRules::default(),
             local_keeps: LocalKeeps::Everything,
             copies: 0,
@@ -95,7 +87,7 @@ impl<K> Default for Settings<K> {
     }
 }
 
-impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
+impl Settings {
     /// Which of them contradict each other, as a sentence.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (name, time) in [
@@ -177,9 +169,6 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
             return Err(
                 "local_keeps is HotOnly but local_max_bytes is 0: there is no first level".into()
             );
-        }
-        if let Some(Err(sentence)) = self.filter.as_ref().map(KeyFilter::check) {
-            return Err(sentence);
         }
         if self.local_max_bytes > 0 && self.local_ttl.is_zero() {
             return Err("local_ttl is 0 but local_max_bytes is not: to do without a first level set local_max_bytes to 0".into());

@@ -3,7 +3,6 @@
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use seawall_client::error::Error;
-use seawall_resilience::clock::Moment;
 
 /// How new a value has to be.
 ///
@@ -198,80 +197,64 @@ impl From<Error> for CacheError {
     }
 }
 
-/// Hashes of tags; none for most caches, which then share no counter of references either.
-pub(crate) type Tags = Option<Arc<[u64]>>;
-
-/// What the first level keeps, and what the second level's entries become.
-#[derive(Debug)]
-pub(crate) struct Entry<V> {
-    pub(crate) value: Option<Arc<V>>,
-    pub(crate) version: u64,
-    /// Until when it is fresh, by the local clock.
-    pub(crate) fresh_until: Moment,
-    /// Until when it may be given while it is refreshed, by the local clock.
-    pub(crate) stale_until: Moment,
-    /// When it was written, by the local clock.
-    pub(crate) written: Moment,
-    pub(crate) cost: Duration,
-    pub(crate) bytes: u32,
-    /// Kept for readers who ask for stale values only.
-    pub(crate) invalidated: bool,
-    /// Hashes of its tags.
-    pub(crate) tags: Tags,
+/// How far an invalidation got.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seawall::{Error, Seawall, cache::{Cache, Freshness, Invalidation, Loaded}};
+///
+/// let seawall = Seawall::connect("embedded:").await?;
+/// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
+/// shops.put(&42, &"tea house".to_owned()).await?;
+///
+/// let update = async { Ok::<_, std::io::Error>(()) }; // in real life: update shop set name = …
+/// let ((), done) = shops.write(&42, update).await?;
+/// match done {
+///     Invalidation::Applied(version) => {
+///         let select = || async { Ok::<_, Error>(Loaded::Found("coffee house".to_owned())) };
+///         let read = shops.get_or_load_as(Freshness::After(version), &42, select).await?;
+///         assert_eq!(read.value.as_deref().map(String::as_str), Some("coffee house"));
+///     }
+///     Invalidation::Queued => println!("other processes may see the old name for a while"),
+/// }
+/// # seawall.shutdown().await; Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "promises count from `Applied`"]
+pub enum Invalidation {
+    /// Redis has it: no strong read, and without a first level no read at all, that begins from now
+    /// on sees anything older. The version is for [`Freshness::After`](Freshness::After).
+    Applied(Version),
+    /// Redis did not answer; the recovery queue goes on trying.
+    Queued,
 }
 
-impl<V> Clone for Entry<V> {
-    fn clone(&self) -> Self {
-        Entry { value: self.value.clone(), tags: self.tags.clone(), ..*self }
-    }
+/// Why [`Cache::write`] has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError<E> {
+    /// The work failed. It may have changed the source before it did, so the entry was invalidated.
+    #[error("the write failed: {0}")]
+    Work(#[source] E),
+    /// The work never ran: the key makes no sense, or the handle was shut down.
+    #[error("nothing was written: {0}")]
+    NotRun(#[source] Error),
+    /// The work succeeded, but the handle was shut down meanwhile: nothing will invalidate the entry.
+    #[error("written, but not invalidated: {0}")]
+    NotInvalidated(#[source] Error),
 }
 
-impl<V> Entry<V> {
-    pub(crate) fn read(&self, source: Source, now: Moment) -> Read<V> {
-        Read {
-            value: self.value.clone(),
-            source,
-            age: now.since(self.written),
-            version: Version(self.version),
-        }
-    }
-
-    /// Whether an entry that Redis just called fresh may answer a reader with such wishes.
-    pub(crate) fn is_current(&self, freshness: Freshness, now: Moment) -> bool {
-        freshness == Freshness::Strong || self.suits(freshness, now)
-    }
-
-    /// Whether this may answer a reader with such wishes at this moment.
-    pub(crate) fn suits(&self, freshness: Freshness, now: Moment) -> bool {
-        if freshness == Freshness::Strong {
-            return !self.invalidated && now < self.fresh_until;
-        }
-        let usable = !self.invalidated && now < self.stale_until;
-        freshness.admits(usable, self.version, now.since(self.written))
-    }
-}
-
-impl Freshness {
-    /// Whether a copy in this process' memory may answer at all.
-    ///
-    /// Versions are times of the server that has the key. When a slot moves to a server whose clock is
-    /// behind, or a clock is set back, a write may get a version below that of an older copy. Only the
-    /// server itself can tell them apart: it raises the version of what it has.
-    #[inline]
-    pub(crate) fn asks_memory(self) -> bool {
-        !matches!(self, Freshness::Strong | Freshness::After(_))
-    }
-
-    /// Whether a copy, usable or past its time, of this version and age is new enough for anybody
-    /// but a strong reader.
-    #[inline]
-    pub(crate) fn admits(self, usable: bool, version: u64, age: Duration) -> bool {
-        match self {
-            Freshness::Cached => usable,
-            Freshness::StaleOk => true,
-            Freshness::Within(limit) => usable && age <= limit,
-            Freshness::After(least) => usable && version >= least.0,
-            Freshness::Strong => false,
-        }
-    }
+/// What became of a versioned write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an older write was not stored"]
+pub enum PutOutcome {
+    /// It is stored.
+    Stored(Version),
+    /// Something newer is there.
+    Older,
+    /// The same version was there with another value, or was invalidated since; nobody can tell which is
+    /// later, so the next reader asks the source.
+    Undecided(Version),
+    /// Exactly this is there already.
+    Unchanged,
 }

@@ -22,8 +22,6 @@
 mod work;
 
 use std::{
-    collections::HashMap,
-    error::Error as StdError,
     fmt,
     hash::Hash,
     sync::{
@@ -33,13 +31,12 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
 use metrics::Counter;
 use seawall_client::error::{Error, Result};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::{Cache, CacheKey, CacheValue, LoadError, Read, Source, read::batch::LoadMany};
+use crate::{Cache, CacheKey, CacheValue, Read, Source, cache::LoadMany};
 
 /// How long after a difference was found the entry is looked at again.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(1);
@@ -196,54 +193,11 @@ pub struct Auditor<K, V> {
     findings: Arc<Findings<K>>,
 }
 
-impl<K, V> Cache<K, V>
-where
-    K: CacheKey + Eq + Hash,
-    V: CacheValue + PartialEq,
-{
-    /// Begins an audit: a part of this process' hits is compared with what `load` says (which leaves
-    /// out keys that do not exist). Loads go through the cache's pipeline. `load` must read what
-    /// writers write: a replica that lags by seconds is found to differ.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::collections::HashMap;
-    /// use seawall::{Seawall, cache::Cache};
-    ///
-    /// let seawall = Seawall::connect("embedded:").await?;
-    /// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
-    /// let select = |ids: Vec<u64>| async move {
-    ///     // In real life: select … where id in (…)
-    ///     Ok::<_, std::io::Error>(ids.into_iter().map(|id| (id, format!("shop {id}"))).collect::<HashMap<_, _>>())
-    /// };
-    /// let auditor = shops.auditor(select).sample(1.0).start()?;
-    ///
-    /// shops.put(&1, &"shop 1".to_owned()).await?;
-    /// let _hit = shops.get(&1).await?;
-    /// while auditor.report().equal == 0 {
-    ///     tokio::task::yield_now().await;
-    /// }
-    /// assert_eq!((auditor.report().sampled, auditor.report().different), (1, 0));
-    /// # seawall.shutdown().await; Ok(()) }
-    /// ```
-    pub fn auditor<F, Fut, E>(&self, load: F) -> AuditorBuilder<K, V>
-    where
-        F: Fn(Vec<K>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = std::result::Result<HashMap<K, V>, E>> + Send + 'static,
-        E: Into<Box<dyn StdError + Send + Sync>>,
-    {
-        let load: LoadMany<K, V> = Arc::new(move |keys| {
-            load(keys).map(|found| found.map_err(|error| LoadError::from(error.into()))).boxed()
-        });
-        AuditorBuilder { cache: self.clone(), load, rate: 0.001, per_second: 100, repair: false }
+impl<K, V> AuditorBuilder<K, V> {
+    pub(crate) fn new(cache: Cache<K, V>, load: LoadMany<K, V>) -> Self {
+        AuditorBuilder { cache, load, rate: 0.001, per_second: 100, repair: false }
     }
-}
 
-impl<K, V> AuditorBuilder<K, V>
-where
-    K: CacheKey + Eq + Hash,
-    V: CacheValue + PartialEq,
-{
     /// Which part of the hits is taken; 0.001 without it.
     pub fn sample(mut self, rate: f64) -> Self {
         self.rate = rate;
@@ -266,7 +220,11 @@ where
     ///
     /// # Errors
     /// [`Error::Invalid`] for a rate or pace that makes no sense, or when this cache has an auditor.
-    pub fn start(self) -> Result<Auditor<K, V>> {
+    pub fn start(self) -> Result<Auditor<K, V>>
+    where
+        K: CacheKey + Eq + Hash,
+        V: CacheValue + PartialEq,
+    {
         let AuditorBuilder { cache, load, rate, per_second, repair } = self;
         let name = cache.name().to_owned();
         if !(rate > 0.0 && rate <= 1.0) || per_second == 0 {

@@ -14,9 +14,9 @@ use seawall_resilience::clock::Moment;
 use tokio::sync::mpsc;
 
 use crate::{
-    Cache, CacheKey, CacheValue, Freshness, Inner,
+    Cache, CacheKey, CacheValue, Freshness,
     audit::{Findings, SECOND_LOOK, Sample, THIRD_LOOK},
-    read::batch::LoadMany,
+    cache::LoadMany,
 };
 
 /// Keys that one load of the source is asked for.
@@ -73,6 +73,7 @@ pub(crate) async fn audit<K, V>(
         added: 0,
     };
     tokio::select! {
+        biased;
         _ = stop.wait_for(|stop| *stop) => tapped.sampler.close(),
         () = work.run(samples) => {}
     }
@@ -84,7 +85,7 @@ where
     V: CacheValue + PartialEq,
 {
     async fn run(mut self, mut samples: mpsc::Receiver<Sample<K, V>>) {
-        let clock = self.cache.inner.clock.clone();
+        let clock = self.cache.inner.reader.clock.clone();
         let batch = BATCH.min(self.plan.per_second as usize);
         loop {
             let due = self.suspects.first_key_value().map(|((due, _), _)| *due);
@@ -118,7 +119,8 @@ where
     /// What the source says about these keys; `None` when it could not be asked.
     async fn ask(&self, keys: &HashSet<K>) -> Option<HashMap<K, V>> {
         let keys: Vec<K> = keys.iter().cloned().collect();
-        match self.cache.call_many(keys, &self.plan.load).await {
+        let (runner, load) = (&self.cache.inner.reader.coordinator.runner, &self.plan.load);
+        match runner.call_any(|| load(keys)).await {
             Ok((found, _)) => Some(found),
             Err(error) => {
                 tracing::debug!(%error, "an audit could not ask the source");
@@ -150,13 +152,13 @@ where
 
     fn watch(&mut self, after: Duration, suspect: Suspect<K>) {
         self.added += 1;
-        let due = self.cache.inner.clock.now() + after;
+        let due = self.cache.inner.reader.clock.now() + after;
         self.suspects.insert((due, self.added), suspect);
     }
 
     /// Later looks: what the cache would give now. How many keys were asked for.
     async fn look_again(&mut self, batch: usize) -> usize {
-        let now = self.cache.inner.clock.now();
+        let now = self.cache.inner.reader.clock.now();
         let mut due = Vec::new();
         while due.len() < batch
             && let Some(first) = self.suspects.first_entry()
@@ -179,18 +181,18 @@ where
 
     /// Compares what either level would give with the source.
     async fn verdict(&self, key: &K, source: Option<&V>) -> Verdict {
-        let inner: &Arc<Inner<K, V>> = &self.cache.inner;
-        let Ok(entry_key) = inner.entry_key(key) else { return Verdict::Unknown };
-        let now = inner.clock.now();
-        let copy = inner.local.as_ref().and_then(|local| local.peek(entry_key.entry()));
+        let reader = &self.cache.inner.reader;
+        let Ok(entry_key) = self.cache.inner.keys.entry_key(key) else { return Verdict::Unknown };
+        let now = reader.clock.now();
+        let copy = reader.local.as_ref().and_then(|local| local.peek(entry_key.entry()));
         if let Some(copy) = copy
             && copy.suits(Freshness::Strong, now)
-            && !inner.recovery.concerns(entry_key.entry())
+            && !reader.recovery.concerns(entry_key.entry())
             && copy.value.as_deref() != source
         {
             return Verdict::Wrong(copy.version);
         }
-        match self.cache.get_untapped(Freshness::Strong, key).await {
+        match self.cache.get_unsampled(Freshness::Strong, key).await {
             Ok(Some(read)) if read.value.as_deref() != source => Verdict::Wrong(read.version.0),
             Ok(_) => Verdict::Right,
             Err(_) => Verdict::Unknown,

@@ -64,6 +64,7 @@ pub(crate) async fn listen<V: Send + Sync + 'static>(
         patience: PATIENCE,
     };
     tokio::select! {
+        biased;
         () = life.over() => {}
         () = listener.run(subscription) => {}
     }

@@ -45,7 +45,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    Cache, CacheKey, CacheValue, Freshness, Inner, Read, Source, Version,
+    Cache,
     backplane::attention::Attention,
     filter::keys::{Bits, KeyFilter, KeySink},
     life::Life,
@@ -154,6 +154,15 @@ impl Filter {
             && self.slots.load().current.as_ref().is_some_and(|bits| !bits.contains(entry))
     }
 
+    /// Returns whether to stop a read of this key, and counts it.
+    pub(crate) fn stops(&self, entry: &[u8], now: Moment) -> bool {
+        let stops = self.excludes(entry, now);
+        if stops {
+            self.filtered.increment(1);
+        }
+        stops
+    }
+
     /// Whether it was ever complete.
     pub(crate) fn is_built(&self) -> bool {
         *self.version.borrow() > 0
@@ -218,6 +227,7 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
             let sink = KeySink::new(&bits, &names);
             let stream = Arc::clone(&plan.stream);
             let streamed = tokio::select! {
+                biased;
                 streamed = contained(move || stream(sink)) => streamed,
                 _ = losses.changed() => {
                     tracing::debug!(cache = names.name(), "a filter's build was interrupted");
@@ -246,15 +256,16 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
         }
     };
     tokio::select! {
+        biased;
         () = life.over() => {}
         () = work => {}
     }
 }
 
-impl<K: CacheKey, V: CacheValue> Cache<K, V> {
+impl<K, V> Cache<K, V> {
     /// Waits until the filter was built for the first time; not at all without one.
     pub async fn filter_ready(&self) {
-        if let Some(filter) = &self.inner.filter {
+        if let Some(filter) = &self.inner.reader.filter {
             // The sender lives in `self`: waiting cannot fail.
             let _ = filter.version.subscribe().wait_for(|version| *version > 0).await;
         }
@@ -265,7 +276,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// # Errors
     /// [`Error::Invalid`] when the cache has no filter.
     pub fn rebuild_filter(&self) -> Result<()> {
-        let filter = self.inner.filter.as_ref().ok_or_else(|| {
+        let filter = self.inner.reader.filter.as_ref().ok_or_else(|| {
             Error::Invalid(format!("cache {:?} was built without `filter`", self.name()))
         })?;
         filter.wanted.notify_one();
@@ -275,42 +286,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// How the filter stands; `None` without one.
     #[must_use]
     pub fn filter_status(&self) -> Option<FilterStatus> {
-        let now = self.inner.clock.now();
-        self.inner.filter.as_ref().map(|filter| filter.status(now))
-    }
-}
-
-impl<K, V> Inner<K, V> {
-    /// The answer for a key that cannot exist. Only readers who accept what any level says get it:
-    /// the others ask for more than a filter that is up to a second behind may promise.
-    pub(crate) fn filtered(
-        &self,
-        entry: &[u8],
-        freshness: Freshness,
-        now: Moment,
-    ) -> Option<Read<V>> {
-        let filter = self.filter.as_ref()?;
-        if !matches!(freshness, Freshness::Cached | Freshness::StaleOk)
-            || !filter.excludes(entry, now)
-        {
-            return None;
-        }
-        filter.filtered.increment(1);
-        Some(Read {
-            value: None,
-            source: Source::Filtered,
-            age: Duration::ZERO,
-            version: Version(0),
-        })
-    }
-
-    /// Tells the filter what the source said about a key.
-    pub(crate) fn known(&self, entry: &[u8], exists: bool) {
-        match &self.filter {
-            Some(filter) if exists => filter.insert(entry),
-            Some(filter) => filter.misjudged(),
-            None => {}
-        }
+        let now = self.inner.reader.clock.now();
+        self.inner.reader.filter.as_ref().map(|filter| filter.status(now))
     }
 }
 

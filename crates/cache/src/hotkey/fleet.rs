@@ -92,11 +92,13 @@ pub(super) async fn report(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
     let mut next = now + TICK.mul_f64(rand::random());
     loop {
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
             () = clock.sleep_until(next) => {}
         }
         next = clock.now() + TICK;
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
             () = reporter.tick() => {}
         }
@@ -108,6 +110,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
     let mut subscription = shared.client.pubsub().join(&shared.channel);
     loop {
         let event = tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
             event = subscription.next() => event,
         };
@@ -120,6 +123,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
             Some(Event::Resumed) => {
                 let all: Vec<u64> = (0..SHARDS).collect();
                 tokio::select! {
+                    biased;
                     _ = stop.wait_for(|stop| *stop) => return,
                     () = look(&shared, &all) => {}
                 }

@@ -1,41 +1,124 @@
-//! Loading: asking for the lease, calling the loader, storing what it found, waking who waits.
+//! Decides who loads an entry and who waits for it.
 //!
-//! A load runs in a task of its own, so that a caller who gives up does not take down those who wait
-//! with it. It goes through the pipeline, and its lease is renewed while it runs (`leases`).
+//! A reader that found nothing joins the load of its entry, or leads it. The leader's load runs in a
+//! task of its own, which owns the coordinator: a caller that goes away does not take down those who
+//! wait with it. The task asks for the lease, calls the loader through the pipeline while the lease is
+//! renewed (`lease.rs`), hands the result to the [`Publisher`] and lands it.
+//!
+//! ```text
+//! load ─ join ─┬─ another one leads ─────────────────────────────► wait
+//!              └─ lead: spawn fly ─ lease ─┬─ granted ─ load ─ publish ─ land
+//!                                          ├─ value after all ───────── land
+//!                                          └─ busy: sleep, ask again
+//! ```
+//!
+//! | File | Idea |
+//! | --- | --- |
+//! | `coordinator.rs` | loads through Redis: join or lead, lease, load, publish, wait |
+//! | `past.rs` | loads past Redis: an outage, a queued invalidation, an entry that is not for us |
+//! | `batch.rs` | both for many keys with one call of the loader |
+//! | `refresh.rs` | loads that nobody waits for |
+//!
+//! A coordinator knows nothing of readers. What it is asked and what it answers is data
+//! ([`ReadRequest`], [`Waited`]); whether an answer is new enough is the reader's decision.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use seawall_client::{Handle, error::Error};
+use seawall_resilience::clock::{Clock, Moment};
+
+use super::{
+    lease::{Claim, Holding, LeaseKeeper},
+    loader::{LoaderRunner, LoaderSlot, not_modified},
+    single_flight::{Fault, Flight, Landing, Leader, SingleFlight},
 };
-
-use seawall_client::{error::Error, retry::Doubt};
-
 use crate::{
-    CacheError, CacheKey, CacheValue, EntryKey, Inner,
-    load::lease::Holding,
-    load::single_flight::{Fault, Leader},
-    store::entry::{Prepared, Stale},
-    store::parted::{Whole, is_in_parts},
-    tier::local::Ticket,
-    tier::remote::{Fill, Lease, Stored},
-    types::Entry,
+    CacheError, CacheValue, Freshness, WhenBusy,
+    life::Alive,
+    metrics::Metrics,
+    recovery::queue::RecoveryQueue,
+    settings::Settings,
+    store::{
+        decoder::Decoder,
+        entry::{Entry, Stale},
+        keys::EntryKey,
+        parted::{Whole, is_in_parts},
+        publisher::{Grant, Published, Publisher},
+    },
+    tier::{local::LocalTier, remote::Lease},
 };
-pub(crate) use crate::{
-    load::loader::{LoaderSlot, not_modified},
-    store::entry::moment,
-};
+
+/// How often a load asks for a lease that another one holds, before it gives up.
+const MAX_ASKS: u32 = 1000;
+/// How long a load sleeps at most before it asks again, in case the wake-up was lost.
+const LONGEST_NAP: Duration = Duration::from_millis(500);
+
+/// The loads of one cache in this process.
+pub(crate) struct LoadCoordinator<V> {
+    pub(super) handle: Handle,
+    pub(super) clock: Clock,
+    pub(super) settings: Arc<Settings>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) publisher: Arc<Publisher<V>>,
+    pub(super) decoder: Decoder,
+    /// Where loads past Redis look for what an earlier one left.
+    pub(super) local: Option<Arc<LocalTier<V>>>,
+    pub(super) recovery: Arc<RecoveryQueue>,
+    pub(super) leases: LeaseKeeper,
+    pub(crate) runner: LoaderRunner,
+    /// Loads through Redis.
+    pub(super) flights: Arc<SingleFlight<V>>,
+    /// Loads that answer without Redis, and those through it that may do so too.
+    pub(super) past: Arc<SingleFlight<V>>,
+    /// Background work on an entry: refreshes, slides, copies.
+    pub(super) refreshes: Arc<SingleFlight<V>>,
+    /// Ends the tasks of the cache with its last handle and its last load.
+    _alive: Alive,
+}
+
+/// A read below the local tier.
+pub(crate) struct ReadRequest<V> {
+    pub(crate) entry_key: EntryKey,
+    pub(crate) freshness: Freshness,
+    /// A copy past its lifetime that may stand in.
+    pub(crate) older: Option<Entry<V>>,
+    pub(crate) loader: Option<LoaderSlot<V>>,
+    pub(crate) deadline: Moment,
+}
+
+/// What to load.
+pub(crate) struct Sought<V> {
+    pub(crate) stamp: u64,
+    /// The version of a fresh entry that is to be replaced all the same.
+    pub(crate) replaces: Option<u64>,
+    /// What the loader may find to be still right.
+    pub(crate) stale: Option<Stale<V>>,
+}
+
+/// Outcome of waiting for a load.
+pub(crate) enum Waited<V> {
+    Landed(Landing<V>),
+    /// The load took too long; this older value stands in.
+    Instead(Entry<V>),
+    /// The load took too long, and the settings say not to wait.
+    Busy,
+    /// The reader is to load by itself, past the cache.
+    Alone(LoaderSlot<V>),
+    /// The read reached its deadline.
+    TooLong,
+}
 
 /// What a load is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(super) enum Purpose {
     /// Readers wait for it. With a version: even a fresh entry of that version is to be replaced.
     Answer(Option<u64>),
-    /// Nobody waits: an entry of this version is to be replaced, unless somebody is at it.
+    /// Nobody waits. An entry of this version is to be replaced, unless another load is at it.
     Refresh(u64),
 }
 
 impl Purpose {
-    /// The version that is to be replaced.
+    /// Returns the version to replace.
     fn replaces(self) -> Option<u64> {
         match self {
             Purpose::Answer(version) => version,
@@ -44,14 +127,13 @@ impl Purpose {
     }
 }
 
-/// A load that is to happen.
-pub(crate) struct Order<V> {
-    pub(crate) entry_key: EntryKey,
-    pub(crate) stamp: u64,
-    pub(crate) purpose: Purpose,
-    /// What the loader may find to be still right.
-    pub(crate) stale: Option<Stale<V>>,
-    pub(crate) loader: LoaderSlot<V>,
+/// A load to run.
+pub(super) struct Order<V> {
+    pub(super) entry_key: EntryKey,
+    pub(super) stamp: u64,
+    pub(super) purpose: Purpose,
+    pub(super) stale: Option<Stale<V>>,
+    pub(super) loader: LoaderSlot<V>,
 }
 
 /// A load that holds its lease, and those who wait for it.
@@ -59,17 +141,14 @@ struct Leased<V> {
     leader: Leader<V>,
     /// Those who read past the cache wait, too: Redis may go away while this runs.
     past: Option<Leader<V>>,
-    entry_key: EntryKey,
-    token: u64,
-    ticket: Option<Ticket>,
-    /// When the source began to be read.
+    /// The number of the load's start.
     started: u64,
-    /// The lease is renewed until this ends.
+    /// Renews the lease until this is dropped.
     _held: Holding,
 }
 
 impl<V: Send + Sync + 'static> Leased<V> {
-    /// Ends with what was not stored, or not known to be: for those who began before the load did.
+    /// Lands a value that was not stored, or not known to be: for readers that began before the load.
     fn land_unstored(self, entry: Entry<V>) {
         if let Some(past) = self.past {
             past.land_unstored(entry.clone());
@@ -77,10 +156,10 @@ impl<V: Send + Sync + 'static> Leased<V> {
         self.leader.land(self.started, Ok(entry));
     }
 
-    /// Ends with an entry that the server took under the lease: for those who began before it was sent.
+    /// Lands an entry that Redis took under the lease: for readers that began before it was sent.
     fn land_stored(self, covers: u64, entry: Entry<V>) {
         if let Some(past) = self.past {
-            // Unlike the others these may know of an invalidation that the server does not know of.
+            // Unlike the others these may know of an invalidation that Redis does not know of.
             past.land(self.started, Ok(entry.clone()));
         }
         self.leader.land(covers, Ok(entry));
@@ -94,57 +173,127 @@ impl<V: Send + Sync + 'static> Leased<V> {
     }
 }
 
-/// How often a reader asks for a lease that another one holds, before it gives up.
-const MAX_ASKS: u32 = 1000;
-/// How long a waiter sleeps at most before it asks again, in case the wake-up was lost.
-const LONGEST_NAP: Duration = Duration::from_millis(500);
-/// How often a command whose reply was lost is sent again.
-const MAX_RESENDS: u32 = 3;
-/// How many tokens of lost replies are remembered; older leases have ended by then.
-const MAX_FORMER: usize = 8;
+impl<V> LoadCoordinator<V> {
+    pub(crate) fn new(
+        handle: Handle,
+        publisher: Arc<Publisher<V>>,
+        decoder: Decoder,
+        alive: Alive,
+    ) -> Arc<Self> {
+        let (clock, settings) = (handle.clock().clone(), Arc::clone(&publisher.settings));
+        let metrics = Arc::clone(&publisher.metrics);
+        let flights: Arc<SingleFlight<V>> = Arc::default();
+        Arc::new(LoadCoordinator {
+            leases: LeaseKeeper::new(handle.clone(), Arc::clone(&publisher.remote)),
+            runner: LoaderRunner {
+                handle: handle.clone(),
+                clock: clock.clone(),
+                settings: Arc::clone(&settings),
+                metrics: Arc::clone(&metrics),
+            },
+            local: publisher.local.clone(),
+            recovery: Arc::clone(&publisher.recovery),
+            past: Arc::new(flights.beside()),
+            flights,
+            refreshes: Arc::default(),
+            handle,
+            clock,
+            settings,
+            metrics,
+            publisher,
+            decoder,
+            _alive: alive,
+        })
+    }
 
-/// The token that a lease is asked for with, and those of requests whose replies were lost.
-pub(crate) struct Claim {
-    pub(crate) token: u64,
-    /// When the token was last sent: a lease under it cannot have begun before.
-    pub(crate) asked: tokio::time::Instant,
-    former: Vec<u64>,
-}
+    /// Draws the number of a read: loads with a larger one are new enough for it.
+    pub(crate) fn number(&self) -> u64 {
+        self.flights.next()
+    }
 
-impl Default for Claim {
-    fn default() -> Self {
-        Claim::sent(new_token(), tokio::time::Instant::now())
+    /// Returns whether this process loads the entry for readers.
+    pub(crate) fn is_loading(&self, entry_key: &EntryKey, stamp: Option<u64>) -> bool {
+        let entry = entry_key.entry();
+        // Loads past Redis know no generations.
+        self.past.has(entry)
+            || self.flights.has(entry)
+            || stamp.is_some_and(|stamp| self.flights.has(&flight_key(entry_key, stamp)))
+    }
+
+    /// Returns whether this process refreshes the entry in the background.
+    pub(crate) fn is_refreshing(&self, entry: &[u8]) -> bool {
+        self.refreshes.has(entry)
     }
 }
 
-impl Claim {
-    /// A claim whose token was sent at this time.
-    pub(crate) fn sent(token: u64, asked: tokio::time::Instant) -> Self {
-        Claim { token, asked, former: Vec::new() }
-    }
-
-    /// The request may still be under way: its token is not to be used again, see `lease.lua`.
-    pub(crate) fn renew(&mut self) {
-        if self.former.len() == MAX_FORMER {
-            self.former.remove(0);
+impl<V: CacheValue> LoadCoordinator<V> {
+    /// Joins the load of an entry or leads it, and waits for it as the settings say.
+    pub(crate) async fn load(
+        self: &Arc<Self>,
+        request: &ReadRequest<V>,
+        sought: Sought<V>,
+        loader: &LoaderSlot<V>,
+    ) -> Waited<V> {
+        let Sought { stamp, replaces, stale } = sought;
+        let (flight, leader) = self.flights.join(&flight_key(&request.entry_key, stamp));
+        let leads = leader.is_some();
+        if let Some(leader) = leader {
+            let (entry_key, loader) = (request.entry_key.clone(), loader.clone());
+            let purpose = Purpose::Answer(replaces);
+            let order = Order { entry_key, stamp, purpose, stale, loader };
+            self.handle.spawn(Arc::clone(self).fly(leader, order));
         }
-        self.former.push(std::mem::replace(&mut self.token, new_token()));
+        self.wait(&flight, leads, request, loader).await
     }
-}
 
-impl<K: CacheKey, V: CacheValue> Inner<K, V> {
-    /// Makes a load happen and lands it.
-    pub(crate) async fn fly(self: Arc<Self>, leader: Leader<V>, order: Order<V>) {
+    async fn wait(
+        &self,
+        flight: &Flight<V>,
+        leads: bool,
+        request: &ReadRequest<V>,
+        loader: &LoaderSlot<V>,
+    ) -> Waited<V> {
+        let ReadRequest { older, deadline, .. } = request;
+        let patient = older.is_none() && self.settings.when_busy == WhenBusy::Wait;
+        if !patient {
+            let budget = self.settings.wait_budget.min(deadline.since(self.clock.now()));
+            if let Some(landing) = self.clock.timeout(budget, flight.landed()).await {
+                return Waited::Landed(landing);
+            }
+            // A leader loads, or is about to, unless another process holds the lease.
+            let loads_itself = loader.is_spent() || leads && !flight.is_elsewhere();
+            match (older, self.settings.when_busy) {
+                (Some(older), _) => return Waited::Instead(older.clone()),
+                (None, WhenBusy::Refuse) if !loads_itself => return Waited::Busy,
+                // Taken here, so that the load through Redis, which may be granted its lease at this
+                // very moment, does not take it first: nobody would be left to load.
+                (None, WhenBusy::Load) if !loads_itself => {
+                    if let Some(own) = loader.take() {
+                        return Waited::Alone(LoaderSlot::new(own));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let left = deadline.since(self.clock.now());
+        match self.clock.timeout(left, flight.landed()).await {
+            Some(landing) => Waited::Landed(landing),
+            None => Waited::TooLong,
+        }
+    }
+
+    /// Runs a load and lands it.
+    pub(super) async fn fly(self: Arc<Self>, leader: Leader<V>, order: Order<V>) {
         let Order { entry_key, stamp, purpose, .. } = &order;
         let mut claim = Claim::default();
         let deadline = self.clock.now() + self.settings.read_timeout;
         let mut wake = None;
         for _ in 0..MAX_ASKS {
             let asked = self.flights.next();
-            match self.ask(entry_key, &mut claim, *stamp, purpose.replaces()).await {
+            match self.leases.ask(entry_key, &mut claim, *stamp, purpose.replaces()).await {
                 Ok(Lease::Granted) => {
                     leader.set_elsewhere(false);
-                    return self.load_and_store(leader, order, claim).await;
+                    return self.load_and_publish(leader, order, claim).await;
                 }
                 Ok(Lease::Value(raw)) => {
                     let found = self.found(entry_key, *stamp, raw).await;
@@ -162,12 +311,7 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                     }
                     let Some(subscription) = &mut wake else {
                         // Subscribe, then ask again: the value may have come in between.
-                        wake = Some(
-                            self.remote
-                                .client
-                                .pubsub()
-                                .join(&self.remote.names.wake(entry_key.entry())),
-                        );
+                        wake = Some(self.leases.wake_ups(entry_key));
                         continue;
                     };
                     self.metrics.waits.increment(1);
@@ -188,205 +332,65 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         leader.land(0, Err(Fault::Changed));
     }
 
-    /// An entry that was there when a lease was asked for. Without one readers look again, and find
-    /// out what is to be replaced.
+    /// Decodes an entry that was there when a lease was asked for. On `None` readers look again, and
+    /// find out what is to be replaced.
     async fn found(&self, entry_key: &EntryKey, stamp: u64, raw: Vec<u8>) -> Option<Entry<V>> {
         let whole = if is_in_parts(&raw) {
-            match self.gather(entry_key, raw.into()).await {
+            match self.decoder.gather(entry_key, raw.into()).await {
                 Ok(Whole::Entry(raw)) => raw?,
                 Ok(Whole::Lost(_)) | Err(_) => return None,
             }
         } else {
             raw.into()
         };
-        self.decode(&whole, stamp, entry_key, self.clock.now())
+        self.decoder.decode(&whole, stamp, entry_key, self.clock.now())
     }
 
-    /// Asks for the lease; where a reply was lost, again. Not when the server merely does not answer:
-    /// whoever waits here has waited for a whole time-out, and has something better to do.
-    pub(crate) async fn ask(
-        &self,
-        entry_key: &EntryKey,
-        claim: &mut Claim,
-        stamp: u64,
-        replaces: Option<u64>,
-    ) -> Result<Lease, Error> {
-        let (mut resends, mut doubt) = (0, Doubt::default());
-        loop {
-            let sent = Instant::now();
-            claim.asked = sent.into();
-            let Claim { token, former, .. } = &*claim;
-            match self.remote.lease(entry_key.entry(), *token, former, stamp, replaces).await {
-                Err(error) if error.is_indeterminate() => {
-                    claim.renew();
-                    if resends == MAX_RESENDS || self.hangs(sent) {
-                        return Err(error);
-                    }
-                    doubt.note(&error);
-                    resends += 1;
-                }
-                reply => return reply.map_err(|error| doubt.report(error)),
-            }
-        }
-    }
-
-    /// Whether a reply that did not come was waited for until its time-out: the server hangs, where a
-    /// cut connection is noticed at once. Time-outs of the network are real time.
-    fn hangs(&self, sent: Instant) -> bool {
-        sent.elapsed() >= self.remote.client.response_timeout() / 2
-    }
-
-    async fn load_and_store(self: Arc<Self>, leader: Leader<V>, order: Order<V>, claim: Claim) {
+    /// Loads under a lease, publishes the result and lands it.
+    async fn load_and_publish(self: Arc<Self>, leader: Leader<V>, order: Order<V>, claim: Claim) {
         let Order { entry_key, stamp, stale, loader, .. } = order;
         let token = claim.token;
         let Some(loader) = loader.take() else {
-            // It ran already, for its reader alone; whoever waits here has one of its own.
-            self.give_back(&entry_key, token).await;
+            // It ran already, for its reader alone; the others that wait have loaders of their own.
+            self.publisher.release(&entry_key, token).await;
             return leader.land(0, Err(Fault::Changed));
         };
         let (_, past) = self.past.join(entry_key.entry());
-        let ticket = self.ticket(&entry_key);
+        let ticket = self.publisher.ticket(&entry_key);
         let started = past.as_ref().map_or_else(|| self.flights.next(), Leader::start);
-        let held = self.hold(&entry_key, &claim);
-        let leased = Leased { leader, past, entry_key, token, ticket, started, _held: held };
+        let held = self.leases.hold(&entry_key, &claim);
+        let leased = Leased { leader, past, started, _held: held };
+        let grant = Grant { entry_key, token, ticket };
         let shown = stale.as_ref().and_then(|stale| stale.entry.value.clone());
-        let load_result = match self.call(loader, shown).await {
+        let load_result = match self.runner.call(loader, shown).await {
             Ok(load_result) => load_result,
             Err(error) => {
-                self.give_back(&leased.entry_key, token).await;
+                self.publisher.release(&grant.entry_key, token).await;
                 return leased.fail(error);
             }
         };
-        let value = match self.prepare(load_result, stale, stamp) {
-            Prepared::Store(fill, value) => return self.cut_and_store(leased, fill, value).await,
-            Prepared::Prolong(entry) => return self.prolong(leased, entry).await,
-            Prepared::Pass(value) => value,
-            Prepared::NotModified => {
-                self.give_back(&leased.entry_key, token).await;
-                return leased.fail(not_modified());
-            }
-        };
-        self.give_back(&leased.entry_key, token).await;
-        let entry = Entry::uncached(value, self.clock.now(), &leased.entry_key.tags);
-        leased.land_unstored(entry);
-    }
-
-    async fn cut_and_store(&self, leased: Leased<V>, fill: Fill, value: Option<Arc<V>>) {
-        let Leased { entry_key, token, ticket, .. } = &leased;
-        let uncached = Entry::uncached(value.clone(), self.clock.now(), &entry_key.tags);
+        let prepared = self.publisher.prepare(load_result, stale, stamp);
         let stored_from = self.flights.next();
-        // Redis does not know of an invalidation that waits here and would take an older value. A
-        // reader who began after that one has a larger number, unless it waits by now.
-        if self.recovery.concerns(entry_key.entry()) {
-            self.give_back(entry_key, *token).await;
-            return leased.land_unstored(uncached);
-        }
-        let fill = match self.cut(entry_key.entry(), fill).await {
-            Ok(fill) => fill,
-            Err(error) => {
-                tracing::debug!(%error, "a load could not be stored in parts");
-                self.keep_past(entry_key, &uncached, *ticket);
-                self.give_back(entry_key, *token).await;
-                return leased.land_unstored(uncached);
-            }
-        };
-        match self.store(entry_key, *token, &fill).await {
-            Ok(Some(stored)) => {
-                self.metrics.stored_bytes.increment(fill.size_bytes() as u64);
-                let entry = self.entry(value, &stored, &fill, entry_key);
-                self.keep(entry_key, &entry, *ticket);
-                leased.land_stored(stored_from, entry);
-            }
-            Ok(None) => {
-                self.metrics.refused_fills.increment(1);
-                let entry_key = entry_key.clone();
-                leased.land_unstored(uncached);
-                self.discard(entry_key.entry(), &fill).await;
-            }
-            // Stored or not, nobody knows: good for those who came before the load, and for a moment
-            // for those who would do with a copy.
-            Err(error) => {
-                tracing::debug!(%error, "a load could not be stored");
-                self.keep_past(entry_key, &uncached, *ticket);
-                let (entry_key, token) = (entry_key.clone(), *token);
-                leased.land_unstored(uncached);
-                self.give_back(&entry_key, token).await;
-                self.discard(entry_key.entry(), &fill).await;
-            }
-        }
-    }
-
-    /// The source says that the entry in Redis is still right.
-    async fn prolong(&self, leased: Leased<V>, entry: Entry<V>) {
-        let Leased { entry_key, token, ticket, .. } = &leased;
-        let ttl = self.vary(self.settings.ttl);
-        let stored_from = self.flights.next();
-        let waits = self.recovery.concerns(entry_key.entry());
-        let prolonged = if waits {
-            self.give_back(entry_key, *token).await;
-            None
-        } else {
-            if self.may_be_in_parts(entry.bytes) {
-                self.prolong_parts(entry_key.entry(), ttl).await;
-            }
-            let reply = self.remote.prolong(entry_key.entry(), *token, entry.version, ttl);
-            reply.await.unwrap_or_else(|error| {
-                tracing::debug!(%error, "an entry could not be prolonged");
-                None
-            })
-        };
-        match prolonged {
-            Some(stored) => {
-                let entry = self.prolonged(entry, &stored, entry_key);
-                self.keep(entry_key, &entry, *ticket);
-                leased.land_stored(stored_from, entry);
-            }
-            // Gone meanwhile, or nobody knows: right for those who came before.
-            None => {
-                let uncached = Entry::uncached(entry.value, self.clock.now(), &entry_key.tags);
-                leased.land_unstored(uncached);
-            }
-        }
-    }
-
-    /// Stores under the lease; where the reply was lost, again. If the first one was carried out the
-    /// lease is gone and the second is refused: good for those who came before the load.
-    async fn store(
-        &self,
-        entry_key: &EntryKey,
-        token: u64,
-        fill: &Fill,
-    ) -> Result<Option<Stored>, Error> {
-        let (mut resends, mut doubt) = (0, Doubt::default());
-        loop {
-            let sent = Instant::now();
-            match self.remote.fill(entry_key.entry(), token, fill).await {
-                Err(error)
-                    if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
-                {
-                    doubt.note(&error);
-                    resends += 1;
+        match self.publisher.publish(&grant, prepared).await {
+            Published::Stored(entry) => leased.land_stored(stored_from, entry),
+            Published::Unstored(entry, leftover) => {
+                // Those who wait are told first.
+                leased.land_unstored(entry);
+                if let Some(leftover) = leftover {
+                    self.publisher.clean_up(leftover).await;
                 }
-                reply => return reply.map_err(|error| doubt.report(error)),
             }
-        }
-    }
-
-    /// Renews a lease until the holding is dropped.
-    pub(crate) fn hold(&self, entry_key: &EntryKey, claim: &Claim) -> Holding {
-        let lease = (claim.token, claim.asked);
-        self.leases.hold(&self.handle, &self.remote, entry_key.entry(), lease)
-    }
-
-    pub(crate) async fn give_back(&self, entry_key: &EntryKey, token: u64) {
-        // Not given back, the lease ends by itself.
-        if let Err(error) = self.remote.release(entry_key.entry(), token).await {
-            tracing::debug!(%error, "a lease could not be given back");
+            Published::Nothing => leased.fail(not_modified()),
         }
     }
 }
 
-/// A token that nobody else has; never 0, which means "no lease".
-pub(crate) fn new_token() -> u64 {
-    rand::random::<u64>() | 1
+/// Returns the key of a load. Readers share a load if they want the same entry and saw the same
+/// generations: a load that began under an older generation must not answer readers that came after a
+/// clear.
+fn flight_key(entry_key: &EntryKey, stamp: u64) -> Cow<'_, [u8]> {
+    if entry_key.generations.is_empty() {
+        return Cow::Borrowed(entry_key.entry());
+    }
+    Cow::Owned([entry_key.entry(), &stamp.to_be_bytes()].concat())
 }

@@ -1,4 +1,4 @@
-//! Renews leases while their loads run.
+//! Asks for leases, and renews them while their loads run.
 //!
 //! A lease is short, so that other processes soon notice a dead holder. The holder extends it when a
 //! third of its time has passed since it was asked for: the server's time began to run before the reply
@@ -18,28 +18,126 @@ use std::{
     time::Duration,
 };
 
-use redis::Value;
-use seawall_client::{
-    Handle,
-    client::{Script, ScriptInvocation, Topology},
-};
+use seawall_client::{Handle, client::Subscription, error::Error, retry::Doubt};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
 
-use crate::tier::remote::{RemoteTier, millis};
+use crate::{
+    store::keys::EntryKey,
+    tier::{
+        remote::{Lease as Reply, MAX_RESENDS, RemoteTier, new_token},
+        remote_lease::LeaseId,
+    },
+};
 
-static RENEW: Script = Script::new(include_str!("../tier/script/renew.lua"));
-
-/// Leases that one script extends at most.
-const BATCH: usize = 64;
+/// How many tokens of lost replies are remembered; older leases have ended by then.
+const MAX_FORMER: usize = 8;
 /// A lease is renewed this often in its time.
 const TURNS: u32 = 3;
 
+/// The token that a lease is asked for with, and those of requests whose replies were lost.
+pub(crate) struct Claim {
+    pub(crate) token: u64,
+    /// When the token was last sent: a lease under it cannot have begun before.
+    pub(crate) asked: Instant,
+    former: Vec<u64>,
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Claim::sent(new_token(), Instant::now())
+    }
+}
+
+impl Claim {
+    /// A claim whose token was sent at this time.
+    pub(crate) fn sent(token: u64, asked: Instant) -> Self {
+        Claim { token, asked, former: Vec::new() }
+    }
+
+    /// Draws a new token. The request may still be under way, so its token must not be used again: see
+    /// `lease.lua`.
+    pub(crate) fn renew(&mut self) {
+        if self.former.len() == MAX_FORMER {
+            self.former.remove(0);
+        }
+        self.former.push(std::mem::replace(&mut self.token, new_token()));
+    }
+}
+
+/// Asks for the leases of one cache, and keeps those alive that this process holds.
+pub(crate) struct LeaseKeeper {
+    handle: Handle,
+    remote: Arc<RemoteTier>,
+    leases: Arc<Leases>,
+}
+
+impl LeaseKeeper {
+    pub(crate) fn new(handle: Handle, remote: Arc<RemoteTier>) -> Self {
+        LeaseKeeper { handle, remote, leases: Arc::default() }
+    }
+
+    /// Asks for the lease of an entry. Asks again if a reply was lost, but not if the server hangs: the
+    /// caller has then waited for a whole time-out, and has something better to do.
+    ///
+    /// # Errors
+    /// As [`Client::send`](seawall_client::Client::send).
+    pub(crate) async fn ask(
+        &self,
+        entry_key: &EntryKey,
+        claim: &mut Claim,
+        stamp: u64,
+        replaces: Option<u64>,
+    ) -> Result<Reply, Error> {
+        let (mut resends, mut doubt) = (0, Doubt::default());
+        loop {
+            let sent = std::time::Instant::now();
+            claim.asked = sent.into();
+            let Claim { token, former, .. } = &*claim;
+            match self.remote.lease(entry_key.entry(), *token, former, stamp, replaces).await {
+                Err(error) if error.is_indeterminate() => {
+                    claim.renew();
+                    if resends == MAX_RESENDS || self.remote.hangs(sent) {
+                        return Err(error);
+                    }
+                    doubt.note(&error);
+                    resends += 1;
+                }
+                reply => return reply.map_err(|error| doubt.report(error)),
+            }
+        }
+    }
+
+    /// Asks for the leases of a batch, given by entry, token and stamp. Returns when they were sent.
+    pub(crate) async fn ask_many(
+        &self,
+        wanted: &[(Vec<u8>, u64, u64)],
+    ) -> (Instant, Vec<Result<Reply, Error>>) {
+        let sent = Instant::now();
+        (sent, self.remote.lease_many(wanted).await)
+    }
+
+    /// Subscribes to the wake-ups of an entry: it was filled, or its lease was given back.
+    pub(crate) fn wake_ups(&self, entry_key: &EntryKey) -> Subscription {
+        self.remote.client.pubsub().join(&self.remote.names.wake(entry_key.entry()))
+    }
+
+    /// Keeps a lease alive that was just granted, until the holding is dropped.
+    pub(crate) fn hold(&self, entry_key: &EntryKey, claim: &Claim) -> Holding {
+        let lease = (claim.token, claim.asked);
+        if self.leases.note(entry_key.entry(), lease, self.remote.lease_ttl) {
+            let (leases, remote) = (Arc::clone(&self.leases), Arc::clone(&self.remote));
+            self.handle.spawn_at_home(renew(leases, remote, self.handle.stopping()));
+        }
+        Holding { leases: Arc::clone(&self.leases), token: claim.token }
+    }
+}
+
 /// The leases of one cache that this process holds.
 #[derive(Default)]
-pub(crate) struct Leases {
+struct Leases {
     held: Mutex<Held>,
     /// Told when a lease is due before the task means to look again.
     sooner: Notify,
@@ -53,9 +151,6 @@ struct Held {
     /// When it means to look again.
     planned: Option<Instant>,
 }
-
-/// The entry and token of a lease that is due.
-type Due = (Box<[u8]>, u64);
 
 struct Lease {
     entry: Box<[u8]>,
@@ -75,22 +170,6 @@ impl Drop for Holding {
 }
 
 impl Leases {
-    /// Keeps a lease that was just granted, and asked for at that time, alive until the holding is
-    /// dropped.
-    pub(crate) fn hold(
-        self: &Arc<Self>,
-        handle: &Handle,
-        remote: &Arc<RemoteTier>,
-        entry: &[u8],
-        (token, asked): (u64, Instant),
-    ) -> Holding {
-        if self.note(entry, (token, asked), remote.lease_ttl) {
-            let stop = handle.stopping();
-            handle.spawn_at_home(renew(Arc::clone(self), Arc::clone(remote), stop));
-        }
-        Holding { leases: Arc::clone(self), token }
-    }
-
     /// Notes a lease; true when the task is to be started.
     fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_ttl: Duration) -> bool {
         let mut held = self.lock();
@@ -104,7 +183,7 @@ impl Leases {
 
     /// The leases that are due, and when to look again; `None` when there are none at all and the
     /// task is to end.
-    fn due(&self, lease_ttl: Duration) -> Option<(Vec<Due>, Instant)> {
+    fn due(&self, lease_ttl: Duration) -> Option<(Vec<LeaseId>, Instant)> {
         let mut held = self.lock();
         held.planned = None;
         if held.by_token.is_empty() {
@@ -143,39 +222,12 @@ async fn renew(leases: Arc<Leases>, remote: Arc<RemoteTier>, mut stop: watch::Re
             }
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(next) => {}
             () = leases.sooner.notified() => {}
             // Loads end now and give their leases back.
             _ = stop.wait_for(|stop| *stop) => return,
         }
-    }
-}
-
-impl RemoteTier {
-    /// Extends leases. Returns the tokens of those that are gone.
-    async fn renew(&self, held: &[Due]) -> Vec<u64> {
-        // On a Cluster each entry has a slot of its own.
-        let batch = if self.client.topology() == Topology::Cluster { 1 } else { BATCH };
-        let calls: Vec<ScriptInvocation> = held
-            .chunks(batch)
-            .map(|chunk| {
-                let keys: Vec<&[u8]> = chunk.iter().map(|(entry, _)| &**entry).collect();
-                let call = RENEW.on(&keys).arg(millis(self.lease_ttl));
-                chunk.iter().fold(call, |call, (_, token)| call.arg(&token.to_be_bytes()[..]))
-            })
-            .collect();
-        let mut lost = Vec::new();
-        for (chunk, reply) in held.chunks(batch).zip(self.client.run_all(&calls).await) {
-            match reply {
-                Ok(Value::Array(alive)) => {
-                    let gone = chunk.iter().zip(alive).filter(|(_, alive)| *alive == Value::Int(0));
-                    lost.extend(gone.map(|((_, token), _)| *token));
-                }
-                Ok(other) => tracing::debug!(?other, "a renewal that is no list"),
-                Err(error) => tracing::debug!(%error, "leases could not be renewed"),
-            }
-        }
-        lost
     }
 }
 

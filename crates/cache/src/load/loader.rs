@@ -1,11 +1,10 @@
-//! A reader's loader, and calling it: once, through the pipeline, with a time limit.
+//! Calls a reader's loader: once, through the pipeline, with a time limit.
 //!
 //! A loader that panics has failed: the panic ends here, with its text as the error, so that the lease
-//! is given back and whoever waits is told. That holds for its end as well: a future that is cut is
-//! dropped, and what it owns may panic then.
+//! is given back and those who wait are told. That includes the end of the loader's future: a future
+//! that is cut is dropped, and what it owns may panic then.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -13,15 +12,40 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
-use seawall_client::error::Error;
-use seawall_resilience::CallError;
+use futures_util::{FutureExt, future::BoxFuture};
+use seawall_client::{Handle, error::Error};
+use seawall_resilience::{CallError, clock::Clock};
 
-use crate::{CacheError, CacheKey, CacheValue, Inner, LoadError, Loaded};
+use crate::{
+    CacheError, LoadError, Loaded,
+    metrics::Metrics,
+    settings::Settings,
+    store::encoder::{LoadResult, panic_text},
+};
 
-/// What is called with the value that is to be replaced, where one is known.
+/// A loader of one key. It is shown the value to replace, if one is known.
 pub(crate) type Loader<V> =
     Box<dyn FnOnce(Option<Arc<V>>) -> BoxFuture<'static, Result<Loaded<V>, LoadError>> + Send>;
+
+/// A loader of some keys of a batch, given by their positions in the batch. The values are in the order
+/// of the positions.
+pub(crate) type BatchLoader<V> =
+    Arc<dyn Fn(Vec<usize>) -> BoxFuture<'static, Result<Vec<Option<V>>, LoadError>> + Send + Sync>;
+
+/// Turns the loader of a batch into a loader of one of its keys.
+pub(crate) fn one_of_many<V: Send + Sync + 'static>(
+    load: &BatchLoader<V>,
+    position: usize,
+) -> Loader<V> {
+    let load = Arc::clone(load);
+    Box::new(move |_| {
+        async move {
+            let found = load(vec![position]).await;
+            found.map(|mut found| Loaded::from(found.pop().flatten()))
+        }
+        .boxed()
+    })
+}
 
 /// A reader's loader, which runs at most once: for everybody, or for the reader alone.
 pub(crate) struct LoaderSlot<V>(Arc<Mutex<Option<Loader<V>>>>);
@@ -48,29 +72,30 @@ impl<V> Clone for LoaderSlot<V> {
     }
 }
 
-/// What a load produced, before it is stored.
-pub(crate) struct LoadResult<V> {
-    pub(crate) loaded: Loaded<V>,
-    pub(crate) cost: Duration,
+/// Runs the loaders of one cache.
+pub(crate) struct LoaderRunner {
+    pub(crate) handle: Handle,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
-impl<K: CacheKey, V: CacheValue> Inner<K, V> {
-    /// Calls the loader through the pipeline.
-    pub(crate) async fn call(
+impl LoaderRunner {
+    /// Calls the loader of one key.
+    pub(crate) async fn call<V>(
         &self,
         loader: Loader<V>,
         stale: Option<Arc<V>>,
     ) -> Result<LoadResult<V>, CacheError> {
-        let began = self.clock.now();
-        let loaded = self.call_any(move || loader(stale)).await?;
-        Ok(LoadResult { loaded, cost: self.clock.now().since(began) })
+        let (loaded, cost) = self.call_any(move || loader(stale)).await?;
+        Ok(LoadResult { loaded, cost })
     }
 
-    /// The same for whatever is loaded: one value, or a whole batch.
+    /// Calls any loader through the pipeline: of one key, or of a batch. Returns how long it took.
     pub(crate) async fn call_any<T>(
         &self,
         load: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
-    ) -> Result<T, CacheError> {
+    ) -> Result<(T, Duration), CacheError> {
         let loader_timeout = self.settings.loader_timeout;
         let began = self.clock.now();
         self.metrics.loads.increment(1);
@@ -87,12 +112,14 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         };
         let mut stop = self.handle.stopping();
         let result = tokio::select! {
+            biased;
             result = work => result,
-            // The lease is given back on the way out: nobody elsewhere waits for it to end.
+            // The lease is given back on the way out, so that no other process waits for its end.
             _ = stop.wait_for(|stop| *stop) => return Err(CacheError::Redis(Error::Closed)),
         };
-        self.metrics.load_seconds.record(self.clock.now().since(began));
-        result.map_err(|error| {
+        let cost = self.clock.now().since(began);
+        self.metrics.load_seconds.record(cost);
+        let loaded = result.map_err(|error| {
             self.metrics.load_failures.increment(1);
             match error {
                 CallError::Shed(shed) => {
@@ -104,7 +131,8 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 }
                 CallError::Failed(error) => CacheError::Load(error),
             }
-        })
+        })?;
+        Ok((loaded, cost))
     }
 }
 
@@ -178,12 +206,6 @@ pub(crate) fn contained<T>(
 #[derive(Debug, thiserror::Error)]
 #[error("the loader panicked: {0}")]
 struct LoadPanic(String);
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)").to_owned()
-}
 
 /// A loader said so although there was nothing that it could leave as it is.
 pub(crate) fn not_modified() -> CacheError {

@@ -1,5 +1,6 @@
 //! Loading: who loads, who waits.
 
+pub(crate) mod batch;
 pub(crate) mod coordinator;
 pub(crate) mod lease;
 pub(crate) mod loader;

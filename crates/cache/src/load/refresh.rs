@@ -1,23 +1,28 @@
-//! Looking after what is read: entries that slide, and those that are refreshed before their end.
+//! Background work on entries that are read: sliding, refreshing before the end, copying.
 
 use std::sync::Arc;
 
 use seawall_resilience::clock::Moment;
 
+use super::{
+    coordinator::{LoadCoordinator, Order, Purpose},
+    loader::LoaderSlot,
+};
 use crate::{
-    CacheKey, CacheValue, EntryKey, Inner,
-    load::coordinator::{LoaderSlot, Order, Purpose},
-    store::entry::Stale,
-    types::Entry,
+    CacheValue,
+    store::{
+        entry::{Entry, Stale},
+        keys::EntryKey,
+    },
 };
 
-impl<K: CacheKey, V: CacheValue> Inner<K, V> {
-    /// Whether fresh entries that are read want looking after.
-    pub(crate) fn is_tended(&self) -> bool {
+impl<V: CacheValue> LoadCoordinator<V> {
+    /// Returns whether a hit may have to slide or be refreshed.
+    pub(crate) fn tends_hits(&self) -> bool {
         self.settings.sliding || self.settings.early_refresh.is_some()
     }
 
-    /// Looks after a fresh entry that was read: it may slide, or be refreshed early.
+    /// Slides or refreshes a fresh entry that was read, if that is due.
     pub(crate) fn refresh_if_due(
         self: &Arc<Self>,
         entry_key: &EntryKey,
@@ -30,17 +35,11 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
         if self.settings.sliding && entry.value.is_some() && left < self.settings.ttl / 2 {
             let (_, leader) = self.refreshes.join(entry_key.entry());
             if let Some(leader) = leader {
-                let (remote, version) = (Arc::clone(&self.remote), entry.version);
-                let ttl = self.vary(self.settings.ttl);
-                let parted = self.may_be_in_parts(entry.bytes).then(|| Arc::clone(self));
+                let (publisher, version) = (Arc::clone(&self.publisher), entry.version);
+                let bytes = entry.bytes;
                 self.handle.spawn(async move {
-                    if let Some(this) = parted {
-                        this.prolong_parts(leader.key(), ttl).await;
-                    }
                     // The leader keeps others from sliding the same entry meanwhile.
-                    if let Err(error) = remote.slide(leader.key(), version, ttl).await {
-                        tracing::debug!(%error, "an entry could not slide");
-                    }
+                    publisher.slide(leader.key(), version, bytes).await;
                 });
             }
         } else if let Some(factor) = self.settings.early_refresh {
@@ -73,6 +72,20 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
                 loader,
             };
             self.handle.spawn(Arc::clone(self).fly(leader, order));
+        }
+    }
+
+    /// Makes a copy of a very hot entry on another node, unless that is already under way.
+    pub(crate) fn spread(self: &Arc<Self>, entry_key: &EntryKey, name: &[u8], stamp: u64) {
+        let (_, leader) = self.refreshes.join(name);
+        if let Some(leader) = leader {
+            let (publisher, entry_key) = (Arc::clone(&self.publisher), entry_key.clone());
+            self.handle.spawn(async move {
+                // The leader keeps others from making the same copy meanwhile.
+                if let Err(error) = publisher.copy(&entry_key, leader.key(), stamp).await {
+                    tracing::debug!(%error, "a hot entry could not be copied");
+                }
+            });
         }
     }
 }

@@ -28,7 +28,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::types::{CacheError, Entry};
+use crate::{CacheError, store::entry::Entry};
 
 type ByKey<V> = HashMap<Box<[u8]>, Runway<V>>;
 

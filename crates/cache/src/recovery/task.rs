@@ -99,6 +99,7 @@ impl Carer {
                     let waiting = self.recovery.len();
                     tracing::debug!(%error, waiting, "the recovery queue waits for Redis");
                     tokio::select! {
+                        biased;
                         () = self.clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                         () = self.life.stopped() => stopping = true,
                     }
@@ -158,6 +159,7 @@ impl Carer {
             }
             Batch::Everything(covered, rows) => {
                 tokio::select! {
+                    biased;
                     swept = sweep(&self.remote, self.way) => swept?,
                     () = self.life.stopped() => return Err(Error::Closed),
                 }

@@ -1,183 +1,85 @@
-//! From what a loader found to an entry: what is stored, for how long, and what first levels keep.
+//! An entry as this process knows it: the value, its version, and its times by the local clock.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use seawall_client::error::Error;
 use seawall_resilience::clock::Moment;
 
 use crate::{
-    CacheKey, CacheValue, EntryKey, Inner, Loaded,
-    load::loader::{LoadResult, panic_text},
-    settings::LONGEST,
-    store::envelope::Kind,
+    Read, Source, Version,
     tier::remote::{Fill, Stored},
-    types::{Entry, Tags},
 };
 
-/// What a load is to replace, as its reader saw it.
+/// Hashes of tags; none for most caches, which then share no counter of references either.
+pub(crate) type Tags = Option<Arc<[u64]>>;
+
+/// What the first level keeps, and what the second level's entries become.
 #[derive(Debug)]
-pub(crate) struct Stale<V> {
-    pub(crate) entry: Entry<V>,
-    /// Whether it is in Redis and was not invalidated: then it can be made fresh where it is.
-    pub(crate) stored: bool,
+pub(crate) struct Entry<V> {
+    pub(crate) value: Option<Arc<V>>,
+    pub(crate) version: u64,
+    /// Until when it is fresh, by the local clock.
+    pub(crate) fresh_until: Moment,
+    /// Until when it may be given while it is refreshed, by the local clock.
+    pub(crate) stale_until: Moment,
+    /// When it was written, by the local clock.
+    pub(crate) written: Moment,
+    pub(crate) cost: Duration,
+    pub(crate) bytes: u32,
+    /// Kept for readers who ask for stale values only.
+    pub(crate) invalidated: bool,
+    /// Hashes of its tags.
+    pub(crate) tags: Tags,
 }
 
-impl<V> Clone for Stale<V> {
+impl<V> Clone for Entry<V> {
     fn clone(&self) -> Self {
-        Stale { entry: self.entry.clone(), stored: self.stored }
-    }
-}
-
-/// What is to be done with the result of a load.
-pub(crate) enum Prepared<V> {
-    Store(Fill, Option<Arc<V>>),
-    Pass(Option<Arc<V>>),
-    /// The entry that is there is fresh again.
-    Prolong(Entry<V>),
-    /// The loader left as it is what is not there.
-    NotModified,
-}
-
-impl<K: CacheKey, V: CacheValue> Inner<K, V> {
-    /// What is to be done with what a loader found.
-    pub(crate) fn prepare(
-        &self,
-        load_result: LoadResult<V>,
-        stale: Option<Stale<V>>,
-        stamp: u64,
-    ) -> Prepared<V> {
-        let (value, ttl) = match (load_result.loaded, stale) {
-            (Loaded::Found(value), _) => (Arc::new(value), self.settings.ttl),
-            (Loaded::FoundFor(value, ttl), _) => (Arc::new(value), ttl.min(LONGEST)),
-            (Loaded::DontCache(value), _) => return Prepared::Pass(Some(Arc::new(value))),
-            (Loaded::Missing, _) if self.settings.negative_ttl.is_zero() => {
-                return Prepared::Pass(None);
-            }
-            (Loaded::Missing, _) => {
-                return Prepared::Store(self.absent(load_result.cost, stamp), None);
-            }
-            (Loaded::NotModified, Some(Stale { entry, stored: true })) => {
-                return Prepared::Prolong(entry);
-            }
-            (Loaded::NotModified, Some(Stale { entry: Entry { value: Some(value), .. }, .. })) => {
-                (value, self.settings.ttl)
-            }
-            (Loaded::NotModified, _) => return Prepared::NotModified,
-        };
-        match self.fill(&value, ttl, load_result.cost, stamp) {
-            Some(fill) => Prepared::Store(fill, Some(value)),
-            None => Prepared::Pass(Some(value)),
-        }
-    }
-
-    /// A value as it is stored; `None` when it cannot be.
-    pub(crate) fn fill(
-        &self,
-        value: &V,
-        ttl: Duration,
-        cost: Duration,
-        stamp: u64,
-    ) -> Option<Fill> {
-        let encoded = catch_unwind(AssertUnwindSafe(|| self.format.encode(value)));
-        let encoded = encoded.unwrap_or_else(|panic| Err(Error::Invalid(panic_text(&*panic))));
-        match encoded {
-            Ok(encoded) => Some(Fill {
-                kind: Kind::Value,
-                codec: encoded.codec,
-                bytes: encoded.bytes,
-                ttl: self.vary(ttl),
-                max_stale: self.settings.max_stale,
-                cost,
-                stamp,
-                parts: None,
-            }),
-            Err(error) => {
-                self.metrics.oversized.increment(1);
-                tracing::warn!(cache = self.remote.names.name(), %error, "a value is not cached");
-                None
-            }
-        }
-    }
-
-    /// "There is none" as it is stored.
-    pub(crate) fn absent(&self, cost: Duration, stamp: u64) -> Fill {
-        Fill {
-            kind: Kind::Absent,
-            codec: 0,
-            bytes: Vec::new(),
-            ttl: self.vary(self.settings.negative_ttl),
-            max_stale: Duration::ZERO,
-            cost,
-            stamp,
-            parts: None,
-        }
-    }
-
-    /// Varies a lifetime, so that what was stored together does not end together.
-    pub(crate) fn vary(&self, time: Duration) -> Duration {
-        let part = self.settings.jitter;
-        if part == 0.0 {
-            return time;
-        }
-        let factor = 1.0 - part + 2.0 * part * rand::random::<f64>();
-        time.mul_f64(factor).max(Duration::from_millis(1))
-    }
-
-    /// An entry that was just stored.
-    pub(crate) fn entry(
-        &self,
-        value: Option<Arc<V>>,
-        stored: &Stored,
-        fill: &Fill,
-        entry_key: &EntryKey,
-    ) -> Entry<V> {
-        self.known(entry_key.entry(), value.is_some());
-        let now = self.clock.now();
-        let server = self.remote.client.server_millis_of(entry_key.entry(), now);
-        Entry {
-            value,
-            version: stored.version,
-            fresh_until: moment(stored.fresh_until, now, server),
-            stale_until: moment(stored.stale_until, now, server),
-            written: now,
-            cost: fill.cost,
-            bytes: u32::try_from(fill.size_bytes()).unwrap_or(u32::MAX),
-            invalidated: false,
-            tags: entry_key.tags.clone(),
-        }
-    }
-
-    /// An entry that was just found to be still right.
-    pub(crate) fn prolonged(
-        &self,
-        entry: Entry<V>,
-        stored: &Stored,
-        entry_key: &EntryKey,
-    ) -> Entry<V> {
-        let now = self.clock.now();
-        let server = self.remote.client.server_millis_of(entry_key.entry(), now);
-        Entry {
-            version: stored.version,
-            fresh_until: moment(stored.fresh_until, now, server),
-            stale_until: moment(stored.stale_until, now, server),
-            written: now,
-            invalidated: false,
-            ..entry
-        }
-    }
-
-    /// A copy for the first level, which keeps it for a shorter time.
-    pub(crate) fn for_local(&self, entry: &Entry<V>) -> Entry<V> {
-        let limit = self.clock.now() + self.settings.local_ttl;
-        Entry { fresh_until: entry.fresh_until.min(limit), ..entry.clone() }
+        Entry { value: self.value.clone(), tags: self.tags.clone(), ..*self }
     }
 }
 
 impl<V> Entry<V> {
+    pub(crate) fn read(&self, source: Source, now: Moment) -> Read<V> {
+        Read {
+            value: self.value.clone(),
+            source,
+            age: now.since(self.written),
+            version: Version(self.version),
+        }
+    }
+
+    /// Describes a value that Redis just stored.
+    pub(crate) fn stored(
+        value: Option<Arc<V>>,
+        stored: &Stored,
+        fill: &Fill,
+        tags: &Tags,
+        times: Times,
+    ) -> Self {
+        Entry {
+            value,
+            version: stored.version,
+            fresh_until: times.moment(stored.fresh_until),
+            stale_until: times.moment(stored.stale_until),
+            written: times.now,
+            cost: fill.cost,
+            bytes: u32::try_from(fill.size_bytes()).unwrap_or(u32::MAX),
+            invalidated: false,
+            tags: tags.clone(),
+        }
+    }
+
+    /// Describes this entry after Redis made it fresh again.
+    pub(crate) fn prolonged(self, stored: &Stored, times: Times) -> Self {
+        Entry {
+            version: stored.version,
+            fresh_until: times.moment(stored.fresh_until),
+            stale_until: times.moment(stored.stale_until),
+            written: times.now,
+            invalidated: false,
+            ..self
+        }
+    }
+
     /// A value that is not in Redis.
     pub(crate) fn uncached(value: Option<Arc<V>>, now: Moment, tags: &Tags) -> Self {
         Entry {
@@ -194,13 +96,37 @@ impl<V> Entry<V> {
     }
 }
 
-/// A time of the server's clock as a moment of ours.
-pub(crate) fn moment(server_millis: u64, now: Moment, server_now: i64) -> Moment {
-    let ahead = i64::try_from(server_millis).unwrap_or(i64::MAX).saturating_sub(server_now);
-    let nanos = ahead.unsigned_abs().saturating_mul(1_000_000);
-    Moment::from_nanos(if ahead >= 0 {
-        now.as_nanos().saturating_add(nanos)
-    } else {
-        now.as_nanos().saturating_sub(nanos)
-    })
+/// What a load is to replace, as its reader saw it.
+#[derive(Debug)]
+pub(crate) struct Stale<V> {
+    pub(crate) entry: Entry<V>,
+    /// Whether it is in Redis and was not invalidated: then it can be made fresh where it is.
+    pub(crate) stored: bool,
+}
+
+impl<V> Clone for Stale<V> {
+    fn clone(&self) -> Self {
+        Stale { entry: self.entry.clone(), stored: self.stored }
+    }
+}
+
+/// One moment by two clocks: this process' and the server's that has the entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) now: Moment,
+    pub(crate) server_millis: i64,
+}
+
+impl Times {
+    /// Converts a time of the server's clock to the local clock.
+    pub(crate) fn moment(self, server_millis: u64) -> Moment {
+        let ahead =
+            i64::try_from(server_millis).unwrap_or(i64::MAX).saturating_sub(self.server_millis);
+        let nanos = ahead.unsigned_abs().saturating_mul(1_000_000);
+        Moment::from_nanos(if ahead >= 0 {
+            self.now.as_nanos().saturating_add(nanos)
+        } else {
+            self.now.as_nanos().saturating_sub(nanos)
+        })
+    }
 }

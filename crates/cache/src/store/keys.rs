@@ -13,10 +13,55 @@
 //! All of them after the prefix of the handle. None shares a script with another except on a single
 //! server, so they need no common slot.
 
+use std::sync::Arc;
+
 use seawall_client::{
     error::Result,
     key::{KeyBuffer, KeyPart, with_prefix},
 };
+
+use super::entry::Tags;
+use crate::{KeyRef, backplane::message::tag_hash};
+
+/// One key, as the tiers know it.
+#[derive(Clone)]
+pub(crate) struct EntryKey {
+    pub(crate) entry: KeyBuffer,
+    pub(crate) generations: Vec<Vec<u8>>,
+    pub(crate) tags: Tags,
+}
+
+impl EntryKey {
+    pub(crate) fn entry(&self) -> &[u8] {
+        self.entry.as_bytes()
+    }
+}
+
+/// The tags of a key, as the user computes them.
+pub(crate) type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+
+/// From a user's key to the names of its entry: the only place where `K` becomes bytes.
+pub(crate) struct KeySpace<K> {
+    pub(crate) names: Names,
+    pub(crate) tags: Option<TagsOf<K>>,
+    pub(crate) clearable: bool,
+}
+
+impl<K> KeySpace<K> {
+    pub(crate) fn entry_key(&self, key: &(impl KeyRef<K> + ?Sized)) -> Result<EntryKey> {
+        let entry = self.names.entry(key)?;
+        if self.tags.is_none() && !self.clearable {
+            return Ok(EntryKey { entry, generations: Vec::new(), tags: None });
+        }
+        let tags = self.tags.as_ref().map(|tags| tags(&key.to_owned())).unwrap_or_default();
+        let mut generations: Vec<Vec<u8>> = tags.iter().map(|tag| self.names.tag(tag)).collect();
+        if self.clearable {
+            generations.push(self.names.generation().to_vec());
+        }
+        let tags = tags.iter().map(|tag| tag_hash(tag)).collect();
+        Ok(EntryKey { entry, generations, tags: Some(tags) })
+    }
+}
 
 /// The keys and channels of one cache.
 #[derive(Debug, Clone)]

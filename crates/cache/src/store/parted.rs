@@ -15,15 +15,16 @@ use bytes::Bytes;
 use redis::cmd;
 use seawall_client::error::Result;
 
-use crate::{
-    Cache, CacheKey, CacheValue, EntryKey, Inner,
-    store::codec::IN_PARTS,
-    store::envelope::{HEADER_BYTES, Header, Kind},
-    tier::remote::Fill,
+use super::{
+    chunks::{GRACE, Manifest},
+    codec::IN_PARTS,
+    envelope::{HEADER_BYTES, Header, Kind},
+    keys::EntryKey,
+    publisher::Publisher,
 };
 use crate::{
-    store::big_values::BigValue,
-    store::chunks::{GRACE, Manifest},
+    metrics::Metrics,
+    tier::remote::{Fill, RemoteTier},
 };
 
 /// Where the header says how the value is written.
@@ -53,27 +54,7 @@ pub(crate) fn manifest(raw: &[u8]) -> Option<(Manifest, u64)> {
     Some((in_parts.then(|| Manifest::read(bytes)).flatten()?, header.version))
 }
 
-impl<K: CacheKey, V: CacheValue> Cache<K, V> {
-    /// The biggest values that this handle stored in the last ten minutes, of those above
-    /// `warn_above_bytes`; the biggest first.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use seawall::{Seawall, cache::Cache};
-    ///
-    /// let seawall = Seawall::connect("embedded:").await?;
-    /// let pages: Cache<u64, String> = seawall.cache("page").warn_above_bytes(1000).build()?;
-    /// pages.put(&7, &(0..5000).map(|n| n.to_string()).collect()).await?;
-    /// assert_eq!(pages.big_values()[0].entry, "page:7");
-    /// # seawall.shutdown().await; Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn big_values(&self) -> Vec<BigValue> {
-        self.inner.big.biggest(self.inner.clock.now())
-    }
-}
-
-impl<K: CacheKey, V: CacheValue> Inner<K, V> {
+impl<V> Publisher<V> {
     /// Cuts a value that is too large: writes its parts, and leaves the manifest to be stored.
     pub(crate) async fn cut(&self, entry: &[u8], mut fill: Fill) -> Result<Fill> {
         let parts = &self.remote.parts;
@@ -123,34 +104,39 @@ impl<K: CacheKey, V: CacheValue> Inner<K, V> {
     pub(crate) fn may_be_in_parts(&self, size_bytes: u32) -> bool {
         size_bytes as usize > self.remote.parts.part_bytes()
     }
+}
 
-    /// Puts an entry together whose value lies in parts.
-    pub(crate) async fn gather(&self, entry_key: &EntryKey, raw: Bytes) -> Result<Whole> {
-        let mut raw = raw;
-        let mut lost = None;
-        for _ in 0..MAX_LOOKS {
-            let Some((found, version)) = manifest(&raw) else {
-                // Damaged beyond use, or no longer in parts.
-                return Ok(match Header::read(&raw) {
-                    Some((header, _)) if is_in_parts(&raw) => Whole::Lost(header.version),
-                    _ => Whole::Entry(Some(raw)),
-                });
-            };
-            let mut head = raw[..HEADER_BYTES].to_vec();
-            head[CODEC_AT] &= !IN_PARTS;
-            if let Some(whole) = self.remote.parts.gather(&found, head).await? {
-                return Ok(Whole::Entry(Some(whole.into())));
-            }
-            self.metrics.lost_parts.increment(1);
-            if lost == Some(version) {
-                break;
-            }
-            lost = Some(version);
-            match self.remote.get(entry_key.entry(), &[]).await?.0 {
-                Some(again) if is_in_parts(&again) => raw = again,
-                other => return Ok(Whole::Entry(other)),
-            }
+/// Puts an entry together whose value lies in parts.
+pub(crate) async fn gather(
+    remote: &RemoteTier,
+    metrics: &Metrics,
+    entry_key: &EntryKey,
+    raw: Bytes,
+) -> Result<Whole> {
+    let mut raw = raw;
+    let mut lost = None;
+    for _ in 0..MAX_LOOKS {
+        let Some((found, version)) = manifest(&raw) else {
+            // Damaged beyond use, or no longer in parts.
+            return Ok(match Header::read(&raw) {
+                Some((header, _)) if is_in_parts(&raw) => Whole::Lost(header.version),
+                _ => Whole::Entry(Some(raw)),
+            });
+        };
+        let mut head = raw[..HEADER_BYTES].to_vec();
+        head[CODEC_AT] &= !IN_PARTS;
+        if let Some(whole) = remote.parts.gather(&found, head).await? {
+            return Ok(Whole::Entry(Some(whole.into())));
         }
-        Ok(lost.map_or(Whole::Entry(None), Whole::Lost))
+        metrics.lost_parts.increment(1);
+        if lost == Some(version) {
+            break;
+        }
+        lost = Some(version);
+        match remote.get(entry_key.entry(), &[]).await?.0 {
+            Some(again) if is_in_parts(&again) => raw = again,
+            other => return Ok(Whole::Entry(other)),
+        }
     }
+    Ok(lost.map_or(Whole::Entry(None), Whole::Lost))
 }

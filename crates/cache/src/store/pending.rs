@@ -12,8 +12,11 @@ use seawall_client::{
     retry::midway,
 };
 
+use super::publisher::Publisher;
 use crate::{
-    CacheKey, CacheValue, Inner, Invalidation, OnInvalidate, Version, recovery::backlog::Bump,
+    Invalidation, OnInvalidate, Version,
+    backplane::message::{about_all, about_tag, tag_hash},
+    recovery::backlog::Bump,
 };
 
 /// How often an invalidation is tried before it is queued.
@@ -22,21 +25,21 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Something that must happen even if its caller goes away: what is left of it when this is dropped is
 /// handed to the recovery queue.
-pub(crate) struct Pending<'a, K: CacheKey, V: CacheValue> {
-    inner: &'a Inner<K, V>,
+pub(crate) struct Pending<'a, V> {
+    publisher: &'a Publisher<V>,
     entries: Vec<Vec<u8>>,
     bump: Option<Bump>,
 }
 
-impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
+impl<'a, V> Pending<'a, V> {
     /// These entries must not be read any more as they are.
-    pub(crate) fn entries(inner: &'a Inner<K, V>, entries: Vec<Vec<u8>>) -> Self {
-        Pending { inner, entries, bump: None }
+    pub(crate) fn entries(publisher: &'a Publisher<V>, entries: Vec<Vec<u8>>) -> Self {
+        Pending { publisher, entries, bump: None }
     }
 
     /// This generation must end.
-    pub(crate) fn bump(inner: &'a Inner<K, V>, bump: Bump) -> Self {
-        Pending { inner, entries: Vec::new(), bump: Some(bump) }
+    pub(crate) fn bump(publisher: &'a Publisher<V>, bump: Bump) -> Self {
+        Pending { publisher, entries: Vec::new(), bump: Some(bump) }
     }
 
     /// It is done, or need not be.
@@ -47,10 +50,10 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
 
     /// Invalidates: here at once, in Redis with a few tries, else by the recovery queue.
     pub(crate) async fn invalidate(&mut self) -> Result<Invalidation> {
-        let inner = self.inner;
-        self.entries.iter().for_each(|entry| inner.heat.keys.wrote(entry));
-        inner.drop_copies(&self.entries);
-        let keep = inner.settings.on_invalidate == OnInvalidate::KeepForStale;
+        let publisher = self.publisher;
+        self.entries.iter().for_each(|entry| publisher.heat.keys.wrote(entry));
+        publisher.drop_copies(&self.entries);
+        let keep = publisher.settings.on_invalidate == OnInvalidate::KeepForStale;
         let (mut version, mut pause) = (0, FIRST_PAUSE);
         for attempt in 1..=MAX_TRIES {
             // Whatever is not known to be done stays in `entries` until it is.
@@ -58,12 +61,13 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
             let mut failure = None;
             while at < self.entries.len() {
                 let next = self.entries.len().min(at + MAX_COMMAND_MEMBERS);
-                let outcome = inner.remote.invalidate(self.entries[at..next].to_vec(), keep).await;
+                let outcome =
+                    publisher.remote.invalidate(self.entries[at..next].to_vec(), keep).await;
                 version = version.max(outcome.version);
                 failure = outcome.error.or(failure);
                 self.entries.splice(at..next, outcome.left.iter().cloned());
                 at += outcome.left.len();
-                inner.was_applied(outcome.done);
+                publisher.was_applied(outcome.done);
             }
             let Some(error) = failure else { return Ok(Invalidation::Applied(Version(version))) };
             tracing::debug!(%error, attempt, "an invalidation did not reach Redis");
@@ -71,45 +75,104 @@ impl<'a, K: CacheKey, V: CacheValue> Pending<'a, K, V> {
                 break;
             }
             if attempt < MAX_TRIES {
-                inner.clock.sleep(pause).await;
+                publisher.clock.sleep(pause).await;
                 pause *= 2;
             }
         }
         let left = std::mem::take(&mut self.entries);
-        inner.metrics.queued_invalidations.increment(left.len() as u64);
-        let queued = inner.recovery.add(left.clone());
+        publisher.metrics.queued_invalidations.increment(left.len() as u64);
+        let queued = publisher.recovery.add(left.clone());
         // What was being read while we tried may have got in again.
-        inner.drop_copies(&left);
+        publisher.drop_copies(&left);
         queued.await.map(|()| Invalidation::Queued)
     }
 
     /// Ends a generation and tells every first level.
     pub(crate) async fn end(mut self) -> Result<()> {
         let Some(bump) = self.bump.clone() else { return Ok(()) };
-        let inner = self.inner;
-        if let Err(error) = inner.remote.end_generation(&bump.generation).await {
+        let publisher = self.publisher;
+        if let Err(error) = publisher.remote.end_generation(&bump.generation).await {
             if !error.is_indeterminate() {
                 // Nothing was done, and the caller knows it.
                 self.bump = None;
             }
             return Err(error);
         }
-        inner.remote.announce(&bump.message).await.map_err(midway)?;
+        publisher.remote.announce(&bump.message).await.map_err(midway)?;
         self.bump = None;
-        inner.recent.remember_bump(bump, inner.clock.now());
+        publisher.recent.remember_bump(bump, publisher.clock.now());
         Ok(())
     }
 }
 
-impl<K: CacheKey, V: CacheValue> Drop for Pending<'_, K, V> {
+impl<V> Drop for Pending<'_, V> {
     fn drop(&mut self) {
         if !self.entries.is_empty() {
             let entries = std::mem::take(&mut self.entries);
-            self.inner.drop_copies(&entries);
-            self.inner.recovery.add_now(entries);
+            self.publisher.drop_copies(&entries);
+            self.publisher.recovery.add_now(entries);
         }
         if let Some(bump) = self.bump.take() {
-            self.inner.recovery.bump_now(bump);
+            self.publisher.recovery.bump_now(bump);
+        }
+    }
+}
+
+impl<V> Publisher<V> {
+    /// Invalidates entries: here at once, in Redis with a few tries, else by the recovery queue.
+    pub(crate) async fn invalidate(&self, entries: Vec<Vec<u8>>) -> Result<Invalidation> {
+        Pending::entries(self, entries).invalidate().await
+    }
+
+    /// Ends the generation of a tag.
+    pub(crate) async fn clear_tag(&self, tag: &str) -> Result<()> {
+        let drop_here = || {
+            if let Some(local) = &self.local {
+                local.clear_tag(tag_hash(tag));
+            }
+        };
+        drop_here();
+        let generation = self.remote.names.tag(tag);
+        let done = Pending::bump(self, Bump { generation, message: about_tag(tag) }).end().await;
+        // What was read between the first drop and Redis' answer may be older.
+        drop_here();
+        done
+    }
+
+    /// Ends the generation of the namespace.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        let drop_here = || {
+            if let Some(local) = &self.local {
+                local.clear();
+            }
+        };
+        drop_here();
+        if let Some(filter) = &self.filter {
+            filter.lost_track();
+        }
+        let generation = self.remote.names.generation().to_vec();
+        let done = Pending::bump(self, Bump { generation, message: about_all() }).end().await;
+        drop_here();
+        done
+    }
+
+    /// Drops the copies in this process.
+    pub(crate) fn drop_copies<E: AsRef<[u8]>>(&self, entries: &[E]) {
+        for entry in entries {
+            if let Some(local) = &self.local {
+                local.invalidate(entry.as_ref());
+            }
+            self.known(entry.as_ref(), true);
+        }
+    }
+
+    fn was_applied(&self, entries: Vec<Vec<u8>>) {
+        // What was read between the first drop and Redis' answer may be older.
+        self.drop_copies(&entries);
+        self.metrics.invalidations.increment(entries.len() as u64);
+        self.recent.remember(&entries, self.clock.now());
+        if let Some(delay) = self.settings.second_invalidation_after {
+            self.recovery.add_later(self.clock.now() + delay, entries);
         }
     }
 }

@@ -27,8 +27,8 @@ use smallvec::SmallVec;
 use crate::{
     Freshness, Read, Source, Version,
     backplane::attention::Attention,
+    store::entry::{Entry, Tags},
     tier::local_budget::{Budget, Holder},
-    types::{Entry, Tags},
 };
 
 const BUCKETS: usize = 1024;

@@ -5,4 +5,6 @@ pub(crate) mod local;
 pub(crate) mod local_budget;
 pub(crate) mod remote;
 pub(crate) mod remote_invalidate;
+pub(crate) mod remote_lease;
+pub(crate) mod remote_put;
 pub(crate) mod remote_replies;

@@ -5,7 +5,7 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -17,26 +17,26 @@ use seawall_client::{
 };
 
 use crate::{
-    EntryKey,
-    store::envelope::{HEADER_BYTES, Kind},
-    store::keys::Names,
-    tier::breakers::Breakers,
-    tier::remote_replies::{bytes, parse_lease, parse_stored},
-};
-use crate::{
     hotkey::copies::Copies,
     store::chunks::{Manifest, Parts},
 };
+use crate::{
+    store::envelope::{HEADER_BYTES, Kind},
+    store::keys::{EntryKey, Names},
+    tier::breakers::Breakers,
+    tier::remote_replies::{bytes, parse_stored},
+};
 
-static LEASE: Script = Script::new(include_str!("script/lease.lua"));
 static FILL: Script = Script::new(include_str!("script/fill.lua"));
-static RELEASE: Script = Script::new(include_str!("script/release.lua"));
 static GENERATION: Script = Script::new(include_str!("script/generation.lua"));
 static SLIDE: Script = Script::new(include_str!("script/slide.lua"));
 static PUT_IF_NEWER: Script = Script::new(include_str!("script/put_if_newer.lua"));
 
 /// What fills of one batch may have on their way at a time.
 const FILLED_AT_ONCE_BYTES: usize = 4 << 20;
+
+/// How often a command whose reply was lost is sent again.
+pub(crate) const MAX_RESENDS: u32 = 3;
 
 /// The entries of one cache.
 pub(crate) struct RemoteTier {
@@ -45,7 +45,7 @@ pub(crate) struct RemoteTier {
     pub(crate) parts: Parts,
     /// How large the largest entry is, as far as batches saw.
     largest_bytes: AtomicUsize,
-    shape: u32,
+    pub(crate) shape: u32,
     pub(crate) lease_ttl: Duration,
     pub(crate) breakers: Breakers,
     /// Where copies of very hot entries lie, on a Cluster.
@@ -120,6 +120,12 @@ impl RemoteTier {
         // Nothing is known of their sizes yet: the first batch is read one by one.
         let largest_bytes = AtomicUsize::new(MAX_COMMAND_BYTES);
         RemoteTier { client, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
+    }
+
+    /// Returns whether a reply that did not come was waited for until its time-out: the server hangs.
+    /// A cut connection is noticed at once. Time-outs of the network are real time.
+    pub(crate) fn hangs(&self, sent: Instant) -> bool {
+        sent.elapsed() >= self.client.response_timeout() / 2
     }
 
     /// The entry, with the generations that decide whether it counts.
@@ -260,51 +266,7 @@ impl RemoteTier {
         self.client.run(&GENERATION.on(&[generation]).arg("bump")).await.map(drop)
     }
 
-    fn lease_call(
-        &self,
-        key: &[u8],
-        token: u64,
-        former: &[u64],
-        stamp: u64,
-        replaces: Option<u64>,
-    ) -> ScriptInvocation {
-        let former: Vec<u8> = former.iter().flat_map(|token| token.to_be_bytes()).collect();
-        let replaces = replaces.map(|version| version.to_be_bytes().to_vec()).unwrap_or_default();
-        LEASE
-            .on(&[key])
-            .arg(&token.to_be_bytes()[..])
-            .arg(millis(self.lease_ttl))
-            .arg(&self.shape.to_be_bytes()[..])
-            .arg(&stamp.to_be_bytes()[..])
-            .arg(replaces)
-            .arg(former)
-    }
-
-    /// Asks for the lease; `former` are tokens of requests whose replies were lost, `replaces` is the
-    /// version that is to be refreshed.
-    pub(crate) async fn lease(
-        &self,
-        key: &[u8],
-        token: u64,
-        former: &[u64],
-        stamp: u64,
-        replaces: Option<u64>,
-    ) -> Result<Lease> {
-        let call = self.lease_call(key, token, former, stamp, replaces);
-        parse_lease(self.guarded(key, self.client.run(&call)).await?)
-    }
-
-    /// Asks for several leases, each with its token and stamp.
-    pub(crate) async fn lease_many(&self, wanted: &[(Vec<u8>, u64, u64)]) -> Vec<Result<Lease>> {
-        let calls: Vec<ScriptInvocation> = wanted
-            .iter()
-            .map(|(key, token, stamp)| self.lease_call(key, *token, &[], *stamp, None))
-            .collect();
-        let replies = self.run_guarded(&calls).await;
-        replies.into_iter().map(|reply| parse_lease(reply?)).collect()
-    }
-
-    async fn run_guarded(&self, calls: &[ScriptInvocation]) -> Vec<Result<Value>> {
+    pub(crate) async fn run_guarded(&self, calls: &[ScriptInvocation]) -> Vec<Result<Value>> {
         let keys: Vec<&[u8]> = calls.iter().map(ScriptInvocation::key).collect();
         self.guarded_all(&keys, async |at| {
             let admitted: Vec<ScriptInvocation> = at.iter().map(|&at| calls[at].clone()).collect();
@@ -378,33 +340,6 @@ impl RemoteTier {
         }
     }
 
-    /// Gives a lease back.
-    pub(crate) async fn release(&self, key: &[u8], token: u64) -> Result<()> {
-        let call = RELEASE.on(&[key]).arg(&token.to_be_bytes()[..]).arg(self.names.wake(key));
-        self.guarded(key, self.client.run(&call.arg("").arg(""))).await.map(drop)
-    }
-
-    /// Gives a lease back and makes the entry of this version fresh for so long; `None` when the
-    /// lease or the entry is gone.
-    pub(crate) async fn prolong(
-        &self,
-        key: &[u8],
-        token: u64,
-        version: u64,
-        ttl: Duration,
-    ) -> Result<Option<Stored>> {
-        let call = RELEASE
-            .on(&[key])
-            .arg(&token.to_be_bytes()[..])
-            .arg(self.names.wake(key))
-            .arg(millis(ttl))
-            .arg(&version.to_be_bytes()[..]);
-        match self.guarded(key, self.client.run(&call)).await? {
-            reply @ Value::Array(_) => Ok(parse_stored(reply)?.0),
-            _ => Ok(None),
-        }
-    }
-
     /// Keeps an entry fresh for longer.
     pub(crate) async fn slide(&self, key: &[u8], version: u64, ttl: Duration) -> Result<()> {
         let call = SLIDE.on(&[key]).arg(&version.to_be_bytes()[..]).arg(millis(ttl));
@@ -447,6 +382,11 @@ impl RemoteTier {
             other => Err(Error::unexpected(format!("a versioned write that says {other:?}"))),
         }
     }
+}
+
+/// Draws a token that nobody else has; never 0, which means "no lease".
+pub(crate) fn new_token() -> u64 {
+    rand::random::<u64>() | 1
 }
 
 /// One number for generations, in their order; 0 for an entry that has none.
