@@ -93,12 +93,12 @@ pub(crate) fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K>) ->
         asked: Arc::new(AtomicBool::new(false)),
     };
     let decoder = Decoder { format, remote: Arc::clone(&remote), metrics: Arc::clone(&metrics) };
-    let encoder = Encoder {
+    let encoder = Arc::new(Encoder {
         cache: name.clone(),
         format,
         settings: Arc::clone(&settings),
         metrics: Arc::clone(&metrics),
-    };
+    });
     let keys = KeySpace { names: remote.names.clone(), tags, clearable: settings.clearable };
     let publisher = Arc::new(Publisher {
         clock,

@@ -40,6 +40,7 @@ use crate::{
     settings::Settings,
     store::{
         decoder::Decoder,
+        encoder::Encoder,
         entry::{Entry, Stale},
         keys::EntryKey,
         parted::{Whole, is_in_parts},
@@ -60,6 +61,7 @@ pub(crate) struct LoadCoordinator<V> {
     pub(super) settings: Arc<Settings>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) publisher: Arc<Publisher<V>>,
+    pub(super) encoder: Arc<Encoder>,
     pub(super) decoder: Decoder,
     /// Where loads past Redis look for what an earlier one left.
     pub(super) local: Option<Arc<LocalTier<V>>>,
@@ -191,6 +193,7 @@ impl<V> LoadCoordinator<V> {
                 settings: Arc::clone(&settings),
                 metrics: Arc::clone(&metrics),
             },
+            encoder: Arc::clone(&publisher.encoder),
             local: publisher.local.clone(),
             recovery: Arc::clone(&publisher.recovery),
             past: Arc::new(flights.beside()),
@@ -369,7 +372,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
                 return leased.fail(error);
             }
         };
-        let prepared = self.publisher.prepare(load_result, stale, stamp);
+        let prepared = self.encoder.prepare(load_result, stale, stamp);
         let stored_from = self.flights.next();
         match self.publisher.publish(&grant, prepared).await {
             Published::Stored(entry) => leased.land_stored(stored_from, entry),

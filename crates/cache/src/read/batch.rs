@@ -8,7 +8,8 @@
 use futures_util::future::join_all;
 
 use super::{
-    lookup::{Lookup, judge},
+    freshness::judge,
+    lookup::Lookup,
     reader::{Admission, Reader},
 };
 use crate::{

@@ -1,10 +1,43 @@
-//! Decides whether an entry is new enough for a reader.
+//! Decides what an entry is worth to a reader: whether it is new enough, and what follows.
 
 use std::time::Duration;
 
 use seawall_resilience::clock::Moment;
 
-use crate::{Freshness, store::entry::Entry};
+use super::lookup::Lookup;
+use crate::{
+    Freshness, Mode,
+    load::coordinator::Sought,
+    store::entry::{Entry, Stale},
+};
+
+/// Decides what an entry in Redis means for a reader. `sought` says what to load if nothing was found.
+pub(super) fn judge<V>(
+    found: Option<Entry<V>>,
+    mut sought: Sought<V>,
+    older: Option<&Entry<V>>,
+    (freshness, now): (Freshness, Moment),
+    mode: Mode,
+) -> Lookup<V> {
+    let Some(entry) = found else {
+        sought.stale = older.map(|entry| Stale { entry: entry.clone(), stored: false });
+        return Lookup::Miss(sought, None);
+    };
+    let fresh = now < entry.fresh_until && !entry.invalidated;
+    let suits = entry.suits(freshness, now);
+    if fresh && suits {
+        return Lookup::Hit(entry);
+    }
+    if suits && !entry.invalidated && mode != Mode::Mutex {
+        return Lookup::Stale(entry);
+    }
+    if fresh {
+        // Fresh, but not new enough for this reader: it is to be replaced.
+        sought.replaces = Some(entry.version);
+    }
+    sought.stale = Some(Stale { entry: entry.clone(), stored: !entry.invalidated });
+    Lookup::Miss(sought, suits.then_some(entry))
+}
 
 impl<V> Entry<V> {
     /// Whether an entry that Redis just called fresh may answer a reader with such wishes.

@@ -1,17 +1,17 @@
 //! What Redis has for one reader, as data.
 //!
-//! [`Reader::look`] asks, [`judge`] decides what the answer means. Neither answers the reader, loads or
-//! makes anything visible.
+//! [`Reader::look`] asks, [`judge`] (`freshness.rs`) decides what the answer means. Neither answers the
+//! reader, loads or makes anything visible.
 
 use seawall_client::error::Error;
 use seawall_resilience::clock::Moment;
 
-use super::reader::Reader;
+use super::{freshness::judge, reader::Reader};
 use crate::{
-    CacheError, CacheValue, Freshness, Mode,
+    CacheError, CacheValue, Freshness,
     load::coordinator::Sought,
     store::{
-        entry::{Entry, Stale},
+        entry::Entry,
         keys::EntryKey,
         parted::{Whole, is_in_parts},
     },
@@ -130,32 +130,4 @@ fn failed<V>(error: Error) -> Lookup<V> {
         error @ (Error::Refused { .. } | Error::Unexpected(_)) => Lookup::Bypass(Some(error)),
         error => Lookup::Failed(error.into()),
     }
-}
-
-/// Decides what an entry in Redis means for a reader. `sought` says what to load if nothing was found.
-pub(super) fn judge<V>(
-    found: Option<Entry<V>>,
-    mut sought: Sought<V>,
-    older: Option<&Entry<V>>,
-    (freshness, now): (Freshness, Moment),
-    mode: Mode,
-) -> Lookup<V> {
-    let Some(entry) = found else {
-        sought.stale = older.map(|entry| Stale { entry: entry.clone(), stored: false });
-        return Lookup::Miss(sought, None);
-    };
-    let fresh = now < entry.fresh_until && !entry.invalidated;
-    let suits = entry.suits(freshness, now);
-    if fresh && suits {
-        return Lookup::Hit(entry);
-    }
-    if suits && !entry.invalidated && mode != Mode::Mutex {
-        return Lookup::Stale(entry);
-    }
-    if fresh {
-        // Fresh, but not new enough for this reader: it is to be replaced.
-        sought.replaces = Some(entry.version);
-    }
-    sought.stale = Some(Stale { entry: entry.clone(), stored: !entry.invalidated });
-    Lookup::Miss(sought, suits.then_some(entry))
 }

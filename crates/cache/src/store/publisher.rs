@@ -25,8 +25,8 @@ use seawall_resilience::clock::Clock;
 
 use super::{
     big_values::Report,
-    encoder::{Encoder, LoadResult, Prepared},
-    entry::{Entry, Stale},
+    encoder::{Encoder, Prepared},
+    entry::Entry,
     keys::EntryKey,
 };
 use crate::{
@@ -46,7 +46,7 @@ use crate::{
 pub(crate) struct Publisher<V> {
     pub(crate) clock: Clock,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) encoder: Encoder,
+    pub(crate) encoder: Arc<Encoder>,
     pub(crate) local: Option<Arc<LocalTier<V>>>,
     pub(crate) remote: Arc<RemoteTier>,
     pub(crate) filter: Option<Arc<Filter>>,
@@ -258,16 +258,6 @@ impl<V> Publisher<V> {
 }
 
 impl<V: CacheValue> Publisher<V> {
-    /// Decides what to do with the result of a load. Nothing becomes visible yet.
-    pub(crate) fn prepare(
-        &self,
-        load_result: LoadResult<V>,
-        stale: Option<Stale<V>>,
-        stamp: u64,
-    ) -> Prepared<V> {
-        self.encoder.prepare(load_result, stale, stamp)
-    }
-
     /// Publishes the result of a load under its lease, which has ended when this returns, unless the
     /// [`Leftover`] says otherwise.
     pub(crate) async fn publish(&self, grant: &Grant, prepared: Prepared<V>) -> Published<V> {
