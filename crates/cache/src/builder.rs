@@ -1,4 +1,4 @@
-//! How a cache is built: a method for each setting.
+//! Builds a cache: one method per setting.
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     store::shape::{MAX_SCHEMA, shape_of},
 };
 
-/// What happens when a value's lifetime is over.
+/// What happens when a value's TTL is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Mode {
@@ -62,7 +62,7 @@ pub enum OnInvalidate {
     KeepForStale,
 }
 
-/// What the first level keeps.
+/// What the local tier keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LocalKeeps {
@@ -74,7 +74,7 @@ pub enum LocalKeeps {
     HotOnly,
 }
 
-/// Builds a [`Cache`]; every setting has a default that is right for most.
+/// Builds a [`Cache`]. Every setting has a default that suits most caches.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -129,47 +129,47 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
         }
     }
 
-    /// What happens when a lifetime is over; [`Mode::Lease`] without it.
+    /// Sets what happens when the TTL is over. Default: [`Mode::Lease`].
     pub fn mode(mut self, mode: Mode) -> Self {
         self.settings.mode = mode;
         self
     }
 
-    /// How long a value is fresh; 5 min without it.
+    /// Sets the time to live (TTL): how long a value is fresh. Default: 5 minutes.
     pub fn ttl(mut self, time: Duration) -> Self {
         self.settings.ttl = time;
         self
     }
 
-    /// For how long after that it may be given while it is refreshed, or when loading fails; 1 min
-    /// without it.
+    /// Sets how long after its TTL a value may be returned while it is refreshed, or when loading
+    /// fails. Default: 1 minute.
     pub fn max_stale(mut self, time: Duration) -> Self {
         self.settings.max_stale = time;
         self
     }
 
-    /// For how long "there is none" is remembered; 10 s without it, zero for not at all.
+    /// Sets how long the absence of a value is cached; zero turns this off. Default: 10 seconds.
     pub fn negative_ttl(mut self, time: Duration) -> Self {
         self.settings.negative_ttl = time;
         self
     }
 
-    /// By which part a lifetime varies at random, so that what was stored together does not end
-    /// together; 0.1 without it: 90 % to 110 %.
+    /// Sets the fraction by which TTLs vary at random, so that values stored together do not expire
+    /// together. Default: 0.1, which is 90 % to 110 %.
     pub fn jitter(mut self, part: f64) -> Self {
         self.settings.jitter = part;
         self
     }
 
-    /// Values that are read stay fresh: the lifetime starts again when a read finds more than half
-    /// of it gone.
+    /// Keeps values fresh that are read: the TTL starts again when a read finds more than half of it
+    /// gone. Default: off.
     pub fn sliding(mut self) -> Self {
         self.settings.sliding = true;
         self
     }
 
-    /// Refreshes before the lifetime ends, the more likely the closer the end and the longer a load
-    /// takes; 1.0 is a good factor. Never more than one refresh at a time.
+    /// Refreshes values before their TTL is over, the more likely the closer the end and the longer a
+    /// load takes; 1.0 is a good factor. At most one refresh of a key runs at a time. Default: off.
     pub fn early_refresh(mut self, factor: f64) -> Self {
         self.settings.early_refresh = Some(factor);
         self
@@ -195,117 +195,118 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
         self
     }
 
-    /// How long a reader waits for another's load before it looks for something else to do; 200 ms
-    /// without it.
+    /// Sets how long a reader waits for another caller's load before it falls back: to an older value,
+    /// or to [`when_busy`](CacheBuilder::when_busy). Default: 200 milliseconds.
     pub fn wait_budget(mut self, time: Duration) -> Self {
         self.settings.wait_budget = time;
         self
     }
 
-    /// What a reader does then; [`WhenBusy::Wait`] without it.
+    /// Sets what a reader does when the wait budget is spent. Default: [`WhenBusy::Wait`].
     pub fn when_busy(mut self, policy: WhenBusy) -> Self {
         self.settings.when_busy = policy;
         self
     }
 
-    /// What becomes of an invalidated value; it is dropped without this.
+    /// Sets what happens to an invalidated value. Default: [`OnInvalidate::Drop`].
     pub fn on_invalidate(mut self, policy: OnInvalidate) -> Self {
         self.settings.on_invalidate = policy;
         self
     }
 
-    /// Invalidates a second time after this long, in the background: for sources whose replicas lag.
+    /// Repeats each invalidation in the background after this time, for sources whose replicas lag.
+    /// Default: off.
     pub fn second_invalidation_after(mut self, time: Duration) -> Self {
         self.settings.second_invalidation_after = Some(time);
         self
     }
 
-    /// How much the first level may hold at most, in bytes of values; without it whatever is its part of
-    /// the handle's memory for first levels ([`Builder::local_max_bytes`](seawall::Builder::local_max_bytes)), 0
-    /// for no first level.
+    /// Limits the bytes of values in the local tier; 0 turns it off. Default: this cache's share of the
+    /// handle's memory for local tiers
+    /// (`Seawall::builder(…).local_max_bytes`).
     pub fn local_max_bytes(mut self, bytes: u64) -> Self {
         self.settings.local_max_bytes = bytes;
         self
     }
 
-    /// What this cache's claim to the handle's memory for first levels is worth when all caches could
-    /// use more than there is: one with 2 gets twice as much as one with 1, which is the default.
+    /// Sets this cache's share of the handle's memory when all caches could use more than there is: a
+    /// cache with 2 gets twice as much as one with 1. Default: 1.
     pub fn local_weight(mut self, weight: u32) -> Self {
         self.settings.local_weight = weight;
         self
     }
 
-    /// How long the first level keeps a copy at most; 30 s without it.
+    /// Limits how long the local tier keeps a copy. Default: 30 seconds.
     pub fn local_ttl(mut self, time: Duration) -> Self {
         self.settings.local_ttl = time;
         self
     }
 
-    /// While Redis is away, how long the first level keeps what was loaded without it; 1 s without
-    /// this, zero for not at all. Other processes' writes are not heard of in this time.
+    /// Sets how long the local tier keeps a value that was loaded while Redis was away; zero turns this
+    /// off. Writes of other processes are not noticed in this time. Default: 1 second.
     pub fn outage_ttl(mut self, time: Duration) -> Self {
         self.settings.outage_ttl = time;
         self
     }
 
-    /// The tags of a key: [`Cache::clear_tag`] then drops all its entries in one step. Costs one more
-    /// key per tag to each read from Redis.
+    /// Sets the tags of each key, so that [`Cache::clear_tag`] drops all entries of a tag in one step.
+    /// Costs one more key per tag on each read from Redis. Default: no tags.
     pub fn tags(mut self, tags: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
         self.tags = Some(Arc::new(tags));
         self
     }
 
-    /// Lets [`Cache::clear`] drop the whole namespace in one step. Costs one more key to each read
-    /// from Redis.
+    /// Lets [`Cache::clear`] drop the whole namespace in one step. Costs one more key on each read from
+    /// Redis. Default: off.
     pub fn clearable(mut self) -> Self {
         self.settings.clearable = true;
         self
     }
 
-    /// What every load goes through: concurrency, rate, breaker.
+    /// Runs every load through this pipeline: concurrency, rate, breaker. Default: none.
     pub fn pipeline(mut self, pipeline: ResiliencePipeline) -> Self {
         self.settings.pipeline = Some(pipeline);
         self
     }
 
-    /// Where invalidations are kept that Redis did not take, so that a restart does not lose them, and
-    /// where others may add some; in memory without it. Until it was read for the first time, reads go
-    /// past the cache.
+    /// Sets the log that keeps invalidations which Redis did not take, so that a restart does not lose
+    /// them; others may add to it. Reads go past the cache until the log was read for the first time.
+    /// Default: none, the queue is in memory.
     pub fn recovery_log(mut self, log: Arc<dyn RecoveryLog>) -> Self {
         self.settings.recovery_log = Some(log);
         self
     }
 
-    /// How many invalidations that Redis did not take are kept one by one; 100,000 without it. When
-    /// there are more, every entry of the cache is invalidated instead as soon as Redis answers.
+    /// Limits how many invalidations that Redis did not take are kept one by one. If there are more,
+    /// every entry of the cache is invalidated as soon as Redis answers. Default: 100,000.
     pub fn recovery_limit(mut self, entries: usize) -> Self {
         self.settings.recovery_limit = entries;
         self
     }
 
-    /// Stops keys that cannot exist before any level is asked: see [`KeyFilter`].
+    /// Stops reads of keys that cannot exist before any tier is asked: see [`KeyFilter`]. Default:
+    /// none.
     pub fn filter(mut self, filter: KeyFilter<K>) -> Self {
         self.filter = Some(filter);
         self
     }
 
-    /// When a key is hot, and what follows; a thousand reads a second without it. See
-    /// [`crate::hotkey`].
+    /// Sets when a key is hot, and what follows: see [`crate::hotkey`]. Default: 1,000 reads a second.
     pub fn hot_keys(mut self, rules: HotRules) -> Self {
         self.settings.hot_rules = rules;
         self
     }
 
-    /// What the first level keeps; whatever is read without it.
+    /// Sets what the local tier keeps. Default: [`LocalKeeps::Everything`].
     pub fn local_keeps(mut self, what: LocalKeeps) -> Self {
         self.settings.local_keeps = what;
         self
     }
 
-    /// On a Cluster, how many copies of a very hot entry ([`HotRule::copies_at`]) lie on other nodes,
-    /// so that reads which reach Redis spread over them; none without it, 8 at most. Every
-    /// invalidation and every write then goes to the nodes of all copies, and is applied only when
-    /// all of them have it. Strong reads use the entry alone.
+    /// Sets how many copies of a very hot entry ([`HotRule::copies_at`]) are kept on other nodes of a
+    /// Cluster, so that reads from Redis spread over them. Every invalidation and every write then goes
+    /// to the nodes of all copies, and is applied only when all of them have it. Strong reads use the
+    /// entry alone. Default: 0; at most 8.
     ///
     /// [`HotRule::copies_at`]: crate::hotkey::HotRule::copies_at
     pub fn copies(mut self, count: usize) -> Self {
@@ -313,33 +314,33 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
         self
     }
 
-    /// How values are written; MessagePack without it.
+    /// Sets the codec of values. Default: [`Codec::MessagePack`].
     pub fn codec(mut self, codec: Codec) -> Self {
         self.codec = codec;
         self
     }
 
-    /// Values larger than this are compressed; 2 KiB without it.
+    /// Compresses values larger than this. Default: 2 KiB.
     pub fn compress_above_bytes(mut self, bytes: usize) -> Self {
         self.compress_above_bytes = bytes;
         self
     }
 
-    /// Values larger than this in Redis, after compression, are counted, reported now and then, and
-    /// listed by [`Cache::big_values`]; 64 KiB without it.
+    /// Reports values larger than this, after compression: counts them, logs them now and then, and
+    /// lists them in [`Cache::big_values`]. Default: 64 KiB.
     pub fn warn_above_bytes(mut self, bytes: usize) -> Self {
         self.settings.big.warn_above_bytes = bytes;
         self
     }
 
-    /// Values larger than this in Redis, after compression, are cut into parts of this size, so that
-    /// no command moves more; 512 KiB without it.
+    /// Cuts values larger than this, after compression, into parts of this size, so that no command
+    /// moves more. Default: 512 KiB.
     pub fn split_above_bytes(mut self, bytes: usize) -> Self {
         self.settings.big.split_above_bytes = bytes;
         self
     }
 
-    /// Values larger than this, before compression, are not cached; 32 MiB without it.
+    /// Does not cache values larger than this, before compression. Default: 32 MiB.
     pub fn max_value_bytes(mut self, bytes: usize) -> Self {
         self.max_value_bytes = bytes;
         self

@@ -125,8 +125,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     }
 
     /// Like [`get_or_load_as`](Cache::get_or_load_as), for a loader that looks at what it replaces: a
-    /// value past its lifetime, or one that was invalidated and kept. If that is still right, the loader
-    /// returns [`Loaded::NotModified`], and the value is fresh again.
+    /// value past its lifetime, or one that was invalidated and kept. If that is still right, the
+    /// loader returns [`Loaded::NotModified`], and the value is fresh again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

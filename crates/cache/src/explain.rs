@@ -1,12 +1,11 @@
-//! Where one key stands, on every level: for people who ask "why do I see this value?".
+//! Explains where one key stands, on every tier: answers "why do I see this value?".
 //!
 //! Looks and changes nothing: no lease is asked for, no generation begun, no copy made or counted as
 //! used, no breaker told. So it also asks a Redis whose breaker is open.
 //!
-//! The levels are looked at one after the other, so an answer that was given in the middle of a write
+//! The tiers are looked at one after the other, so an answer that was given in the middle of a write
 //! may show one level before it and the other after it. Deliberately absent: what the value is, which
-//! may be nobody's business who reads logs, and what other processes' first levels hold, which only
-//! they know.
+//! may not belong into logs, and what other processes' local tiers hold, which only they know.
 
 use std::{fmt, time::Duration};
 
@@ -87,8 +86,8 @@ pub enum RemoteState {
 /// An entry in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RemoteEntry {
-    /// `value`, `absent` (known to have none) or `vacant` (nothing; somebody loads, or a version is
-    /// remembered).
+    /// `value`, `absent` (known to have none) or `vacant` (nothing; a load is under way, or a version
+    /// is remembered).
     pub kind: &'static str,
     /// Its version: microseconds of the server's clock when it was written.
     pub version: u64,
@@ -100,7 +99,7 @@ pub struct RemoteEntry {
     pub fresh_millis: u64,
     /// For how long it may stand in.
     pub stale_millis: u64,
-    /// For how long somebody, anywhere, holds the lease to load it; `None` when nobody does.
+    /// For how long a process holds the lease to load it; `None` if none does.
     pub lease_millis: Option<u64>,
     /// Whether others wait for that load.
     pub awaited: bool,
@@ -167,7 +166,8 @@ impl<V: CacheValue> Reader<V> {
         })
     }
 
-    /// What Redis has, and the stamp that an entry needs to count; `None` when that is not known.
+    /// Returns what Redis has, and the stamp that an entry needs to count; `None` when that is not
+    /// known.
     async fn explain_remote(&self, entry_key: &EntryKey) -> (RemoteState, Option<u64>) {
         let names = std::iter::once(entry_key.entry())
             .chain(entry_key.generations.iter().map(Vec::as_slice));

@@ -1,10 +1,9 @@
-//! How long a cache's tasks live: until the handle is shut down, or the last handle of the cache is
-//! dropped.
+//! Ends a cache's tasks: when the handle is shut down, or the last handle of the cache is dropped.
 
 use seawall_client::Handle;
 use tokio::sync::watch;
 
-/// Held by the cache itself: when it is dropped, its tasks see the end.
+/// Keeps the tasks of a cache alive; they end after it is dropped.
 pub(crate) struct Alive(watch::Sender<()>);
 
 impl Alive {
@@ -12,26 +11,26 @@ impl Alive {
         Alive(watch::Sender::new(()))
     }
 
-    /// What a task of this cache watches.
+    /// Returns a watcher for a task of this cache.
     pub(crate) fn life(&self, handle: &Handle) -> Life {
         Life { handle: handle.stopping(), cache: self.0.subscribe() }
     }
 }
 
-/// What a task watches to know when it is over.
+/// Tells a task when to end.
 pub(crate) struct Life {
     handle: watch::Receiver<bool>,
     cache: watch::Receiver<()>,
 }
 
 impl Life {
-    /// The handle is being shut down.
+    /// Waits until the handle is shut down.
     pub(crate) async fn stopped(&mut self) {
         // A handle that is gone was shut down before.
         let _ = self.handle.wait_for(|stop| *stop).await;
     }
 
-    /// Both ends, each to be waited for by itself: the handle is being shut down, and the last handle of
+    /// Returns both ends, to wait for each by itself: the handle is shut down, and the last handle of
     /// the cache is gone.
     pub(crate) fn ends(&mut self) -> (impl Future<Output = ()>, impl Future<Output = ()>) {
         let (handle, cache) = (&mut self.handle, &mut self.cache);
@@ -43,7 +42,7 @@ impl Life {
         (stopped, dropped)
     }
 
-    /// Either of them.
+    /// Waits for either end.
     pub(crate) async fn over(&mut self) {
         let (stopped, dropped) = self.ends();
         tokio::select! {

@@ -1,5 +1,4 @@
-//! What a running cache reads of its settings, their defaults, and the sentences that refuse those
-//! which contradict each other.
+//! The settings of a running cache, their defaults, and the checks that refuse contradictions.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -88,7 +87,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Which of them contradict each other, as a sentence.
+    /// Checks the settings. Returns which of them contradict each other, as a sentence.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (name, time) in [
             ("ttl", self.ttl),

@@ -1,4 +1,4 @@
-//! What a reader asks for and what it gets.
+//! The types of questions and answers: what readers ask for, what they get, what writes return.
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
@@ -36,9 +36,9 @@ pub enum Freshness {
     StaleOk,
     /// No older than this.
     Within(Duration),
-    /// At least as new as a write of one's own: see [`Version`]. Redis is asked, not the first level.
+    /// At least as new as a write of one's own: see [`Version`]. Redis is asked, not the local tier.
     After(Version),
-    /// Nothing older than what was true when this read began: the first level is not asked, and no
+    /// Nothing older than what was true when this read began: the local tier is not asked, and no
     /// value past its lifetime is given.
     Strong,
 }
@@ -140,8 +140,8 @@ pub enum CacheError {
     /// The loader failed or panicked and there is nothing older to give. What it said is the
     /// [`source`](StdError::source).
     Load(LoadError),
-    /// The loader ran for longer than [`loader_timeout`](crate::CacheBuilder::loader_timeout) allows, and
-    /// was dropped; nothing older to give.
+    /// The loader ran for longer than [`loader_timeout`](crate::CacheBuilder::loader_timeout) allows,
+    /// and was dropped; nothing older to give.
     LoadTimeout {
         /// How long it ran. Shorter than the setting when it had to wait for its pipeline.
         ran: Duration,
@@ -197,7 +197,7 @@ impl From<Error> for CacheError {
     }
 }
 
-/// How far an invalidation got.
+/// Outcome of an invalidation.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -222,14 +222,14 @@ impl From<Error> for CacheError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "promises count from `Applied`"]
 pub enum Invalidation {
-    /// Redis has it: no strong read, and without a first level no read at all, that begins from now
-    /// on sees anything older. The version is for [`Freshness::After`](Freshness::After).
+    /// Redis has it: no strong read, and without a local tier no read at all, that begins from now
+    /// on sees anything older. The version is for [`Freshness::After`].
     Applied(Version),
     /// Redis did not answer; the recovery queue goes on trying.
     Queued,
 }
 
-/// Why [`Cache::write`] has no result.
+/// Why [`Cache::write`](crate::Cache::write) has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError<E> {
@@ -244,7 +244,7 @@ pub enum WriteError<E> {
     NotInvalidated(#[source] Error),
 }
 
-/// What became of a versioned write.
+/// Outcome of [`Cache::put_if_newer`](crate::Cache::put_if_newer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an older write was not stored"]
 pub enum PutOutcome {
@@ -252,8 +252,8 @@ pub enum PutOutcome {
     Stored(Version),
     /// Something newer is there.
     Older,
-    /// The same version was there with another value, or was invalidated since; nobody can tell which is
-    /// later, so the next reader asks the source.
+    /// The same version was there with another value, or was invalidated since; nobody can tell which
+    /// is later, so the next reader asks the source.
     Undecided(Version),
     /// Exactly this is there already.
     Unchanged,

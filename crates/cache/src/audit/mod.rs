@@ -1,10 +1,10 @@
-//! Whether the cache tells the truth, measured: a small part of the hits is compared with the source.
+//! Measures whether the cache is right: compares a small part of the hits with the source.
 //!
-//! Caches lie when somebody writes past them. Nobody notices, because a hit asks nobody. An auditor
-//! takes a sample of the hits, loads their keys from the source in batches and compares. A difference
-//! alone proves nothing: the source may have changed a moment after the read, and its invalidation be
-//! under way. So a key counts as *different* only when the very same version of its entry was wrong
-//! after [`SECOND_LOOK`] and still [`THIRD_LOOK`] later.
+//! A cache is wrong when a program writes past it. That goes unnoticed, because a hit does not ask the
+//! source. An auditor takes a sample of the hits, loads their keys from the source in batches and
+//! compares. A difference alone proves nothing: the source may have changed a moment after the read,
+//! and its invalidation be under way. So a key counts as *different* only when the very same version of
+//! its entry was wrong after [`SECOND_LOOK`] and still [`THIRD_LOOK`] later.
 //!
 //! ```text
 //! hit ─ sample? ─► bounded queue ─► load in batches ─► equal
@@ -14,10 +14,10 @@
 //! ```
 //!
 //! Readers pay one branch without an auditor, and with one a random number; they never wait. Only
-//! hits of either level are sampled: answers that say of themselves that they are stale promise
+//! hits of either tier are sampled: answers that say of themselves that they are stale promise
 //! nothing, and loads are the source.
 //!
-//! Deliberately absent: what other processes' first levels hold. Each process audits its own reads.
+//! Deliberately absent: what other processes' local tiers hold. Each process audits its own reads.
 
 mod work;
 
@@ -53,7 +53,7 @@ pub(crate) struct Sample<K, V> {
     pub(crate) seen: Option<Arc<V>>,
 }
 
-/// Where hits pass by.
+/// Takes samples of the hits of one cache.
 pub(crate) struct AuditSampler<K, V> {
     /// A hit is sampled when a random number is below this; 0 without an auditor.
     threshold: AtomicU64,
@@ -72,7 +72,7 @@ impl<K, V> Default for AuditSampler<K, V> {
 }
 
 impl<K: Clone, V> AuditSampler<K, V> {
-    /// A read that is about to be answered.
+    /// Samples a read that is about to be answered, by chance.
     pub(crate) fn see<Q: ToOwned<Owned = K> + ?Sized>(&self, key: &Q, read: &Read<V>) {
         let threshold = self.threshold.load(Ordering::Relaxed);
         if threshold != 0 && rand::random::<u64>() <= threshold {
@@ -143,7 +143,7 @@ pub(crate) struct Findings<K> {
 }
 
 impl<K: Clone> Findings<K> {
-    /// Counts a sample that came to its end, in the report and under `result`.
+    /// Counts a sample that is settled, in the report and under `result`.
     pub(crate) fn settle(
         &self,
         result: &'static str,
@@ -198,19 +198,19 @@ impl<K, V> AuditorBuilder<K, V> {
         AuditorBuilder { cache, load, rate: 0.001, per_second: 100, repair: false }
     }
 
-    /// Which part of the hits is taken; 0.001 without it.
+    /// Sets the fraction of hits to sample. Default: 0.001.
     pub fn sample(mut self, rate: f64) -> Self {
         self.rate = rate;
         self
     }
 
-    /// How many keys are loaded from the source in a second at most; 100 without it.
+    /// Limits how many keys are loaded from the source per second. Default: 100.
     pub fn at_most(mut self, per_second: u32) -> Self {
         self.per_second = per_second;
         self
     }
 
-    /// Invalidates entries that were found to be wrong.
+    /// Invalidates entries that were found to be wrong. Default: off.
     pub fn repair(mut self) -> Self {
         self.repair = true;
         self
@@ -258,7 +258,7 @@ impl<K, V> AuditorBuilder<K, V> {
 }
 
 impl<K: Clone, V> Auditor<K, V> {
-    /// What was found so far.
+    /// Returns what was found so far.
     #[must_use]
     pub fn report(&self) -> AuditReport<K> {
         self.findings.report.lock().unwrap_or_else(PoisonError::into_inner).clone()

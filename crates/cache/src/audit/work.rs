@@ -116,7 +116,7 @@ where
         }
     }
 
-    /// What the source says about these keys; `None` when it could not be asked.
+    /// Returns what the source says about these keys; `None` when it could not be asked.
     async fn ask(&self, keys: &HashSet<K>) -> Option<HashMap<K, V>> {
         let keys: Vec<K> = keys.iter().cloned().collect();
         let (runner, load) = (&self.cache.inner.reader.coordinator.runner, &self.plan.load);
@@ -129,7 +129,7 @@ where
         }
     }
 
-    /// The first look: what readers were given. How many keys were asked for.
+    /// Compares what readers were given with the source. Returns how many keys it asked for.
     async fn compare(&mut self, samples: Vec<Sample<K, V>>) -> usize {
         let keys: HashSet<K> = samples.iter().map(|sample| sample.key.clone()).collect();
         let Some(found) = self.ask(&keys).await else {
@@ -156,7 +156,7 @@ where
         self.suspects.insert((due, self.added), suspect);
     }
 
-    /// Later looks: what the cache would give now. How many keys were asked for.
+    /// Compares what the cache would give now with the source. Returns how many keys it asked for.
     async fn look_again(&mut self, batch: usize) -> usize {
         let now = self.cache.inner.reader.clock.now();
         let mut due = Vec::new();
@@ -179,7 +179,7 @@ where
         keys.len()
     }
 
-    /// Compares what either level would give with the source.
+    /// Compares what either tier would give with the source.
     async fn verdict(&self, key: &K, source: Option<&V>) -> Verdict {
         let reader = &self.cache.inner.reader;
         let Ok(entry_key) = self.cache.inner.keys.entry_key(key) else { return Verdict::Unknown };

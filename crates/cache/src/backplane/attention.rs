@@ -1,11 +1,11 @@
-//! Whether anybody uses what a cache holds in this process, and so whether its messages' counter has to
+//! Tracks whether a cache's copies in this process are used, and so whether its message counter has to
 //! be watched.
 //!
 //! Copies in memory are only as good as the last comparison of what was heard with what was sent
-//! (`listener.rs`). Comparing costs a command, again and again, for every process and cache; most caches
-//! of most processes are idle most of the time. So the comparison rests when there is nothing to compare
-//! for, and when nobody asked for a while; a copy that is found while it rests is not served: that read
-//! goes to Redis, and the listener begins again.
+//! (`subscriber.rs`). Comparing costs a command, again and again, for every process and cache; most
+//! caches of most processes are idle most of the time. So the comparison rests when there is nothing to
+//! compare for, and when nobody asked for a while; a copy that is found while it rests is not served:
+//! that read goes to Redis, and the subscriber begins again.
 //!
 //! ```text
 //!            nothing is held                      not used for a while
@@ -38,7 +38,7 @@ impl Attention {
         Attention { state: AtomicU8::new(AWAKE), woken: Notify::new() }
     }
 
-    /// Whether what is found from now on may be served; says that it is used.
+    /// Returns whether what is found from now on may be served, and notes that it is used.
     #[inline]
     pub(crate) fn serves(&self) -> bool {
         self.state.load(Ordering::Acquire) == USED || self.first_use()
@@ -57,7 +57,7 @@ impl Attention {
         }
     }
 
-    /// Something is held from now on; what it is was read from Redis just now.
+    /// Notes that something is held from now on, which was read from Redis just now.
     #[inline]
     pub(crate) fn occupied(&self) {
         if self.state.load(Ordering::Acquire) == VACANT && self.turn(VACANT, USED).is_ok() {
@@ -65,12 +65,12 @@ impl Attention {
         }
     }
 
-    /// Whether it was used since this was last asked.
+    /// Returns whether it was used since this was last asked.
     pub(crate) fn was_used(&self) -> bool {
         self.turn(USED, AWAKE).is_ok()
     }
 
-    /// Nothing is held, so nothing has to be compared; false when something was stored meanwhile.
+    /// Stops comparing because nothing is held. Returns false if something was stored meanwhile.
     pub(crate) fn leave(&self, is_vacant: impl Fn() -> bool) -> bool {
         // It has left before, when it was woken by something else than a copy: a new connection.
         if !is_vacant() || !matches!(self.turn(AWAKE, VACANT), Ok(_) | Err(VACANT)) {
@@ -84,12 +84,12 @@ impl Attention {
         false
     }
 
-    /// What is held is not compared any more, nor served; false when it was used meanwhile.
+    /// Stops comparing and serving what is held. Returns false if it was used meanwhile.
     pub(crate) fn sleep(&self) -> bool {
         self.turn(AWAKE, ASLEEP).is_ok()
     }
 
-    /// What is held was compared just now.
+    /// Notes that what is held was compared just now.
     pub(crate) fn compared(&self) {
         let _ = self.turn(ASLEEP, USED);
     }
@@ -99,7 +99,7 @@ impl Attention {
         self.woken.notified().await;
     }
 
-    /// Nobody listens any more: nothing is served.
+    /// Ends serving, because no task listens any more.
     pub(crate) fn end(&self) {
         self.state.store(ENDED, Ordering::Release);
     }

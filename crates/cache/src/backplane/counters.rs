@@ -1,8 +1,9 @@
 //! Reads the message counters of all caches of a handle together.
 //!
 //! Every cache that is in use compares its counter five times a second. They do it at the same moments
-//! (`listener.rs`), so whoever asks first waits a moment for the others and asks for all of them: one
-//! command on a single server, one pipeline for each server of a Cluster, however many caches there are.
+//! (`subscriber.rs`), so the first one waits a moment for the others and asks for all of them: one
+//! command on a single server, one pipeline for each server of a Cluster, however many caches there
+//! are.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -29,14 +30,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// What reads the message counters of all caches of a handle.
+    /// Returns the reader of the message counters of a handle's caches.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
         let new = || Counters { client: handle.client().clone(), asked: Mutex::default() };
         handle.slot(|| Arc::new(new()))
     }
 
-    /// The number of the last message that was sent, 0 when there was none yet; `None` when Redis does
-    /// not say.
+    /// Returns the number of the last message that was sent, 0 when there was none yet; `None` when
+    /// Redis does not say.
     pub(crate) async fn read(self: &Arc<Self>, counter: &[u8]) -> Option<u64> {
         let (answer, number) = oneshot::channel();
         let is_first = {

@@ -1,7 +1,7 @@
-//! What first levels tell each other: which keys, tags or namespaces are no longer true.
+//! The messages between local tiers: which keys, tags or namespaces are no longer right.
 //!
-//! Messages of one namespace are numbered by Redis, so that whoever listens (`listener.rs`) knows
-//! when it missed one.
+//! Messages of one namespace are numbered by Redis, so that a subscriber (`subscriber.rs`)
+//! notices when it missed one.
 //!
 //! ```text
 //! NUMBER ' ' 'k' (length:u32 key)*     these keys
@@ -9,7 +9,7 @@
 //! NUMBER ' ' 'a'                       everything
 //! ```
 
-/// A message's body about these keys.
+/// Returns a message's body about these keys.
 pub(crate) fn about_keys<K: AsRef<[u8]>>(keys: &[K]) -> Vec<u8> {
     let mut body = vec![b'k'];
     for key in keys {
@@ -20,17 +20,17 @@ pub(crate) fn about_keys<K: AsRef<[u8]>>(keys: &[K]) -> Vec<u8> {
     body
 }
 
-/// A message's body about a tag.
+/// Returns a message's body about a tag.
 pub(crate) fn about_tag(tag: &str) -> Vec<u8> {
     [b"t", tag.as_bytes()].concat()
 }
 
-/// A message's body about the whole namespace.
+/// Returns a message's body about the whole namespace.
 pub(crate) fn about_all() -> Vec<u8> {
     b"a".to_vec()
 }
 
-/// What first levels remember of a tag.
+/// Returns what local tiers remember of a tag.
 pub(crate) fn tag_hash(tag: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(tag.as_bytes())
 }
@@ -43,7 +43,7 @@ pub(crate) enum Body<'a> {
     All,
 }
 
-/// Number and body; `None` for what nobody of ours sent.
+/// Splits a message into number and body. Returns `None` if no cache sent it.
 pub(crate) fn parse(message: &[u8]) -> Option<(u64, Body<'_>)> {
     let space = message.iter().position(|&byte| byte == b' ')?;
     let number = std::str::from_utf8(&message[..space]).ok()?.parse().ok()?;

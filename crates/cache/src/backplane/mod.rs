@@ -1,4 +1,4 @@
-//! What processes tell each other.
+//! Keeps the local tiers of all processes up to date: numbered messages, and noticing lost ones.
 
 pub(crate) mod attention;
 pub(crate) mod counters;

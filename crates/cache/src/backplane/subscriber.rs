@@ -1,8 +1,8 @@
-//! Hears what first levels tell each other, and notices what it did not hear.
+//! Receives the messages between local tiers, and notices those it did not receive.
 //!
-//! Whoever sees a number missing, or was without a connection, drops its whole first level: it
+//! A subscriber that sees a number missing, or was without a connection, drops its whole local tier: it
 //! cannot know what it missed. Because the *last* message before a silence can be lost too, the
-//! counter itself is read five times a second and compared with what was heard. So a first level is
+//! counter itself is read five times a second and compared with what was heard. So a local tier is
 //! never more than about 300 ms behind as long as Redis answers at all, messages or not. It is read
 //! together with those of other caches (`counters.rs`), and not at all while nobody uses what the cache
 //! holds here (`attention.rs`).
@@ -103,7 +103,7 @@ impl<V> Drop for Listener<V> {
 
 /// How far the comparison with the counter is.
 enum Look {
-    /// Nothing is compared until somebody uses what is held.
+    /// Nothing is compared until what is held is used.
     Resting,
     /// The next one begins then.
     Due(Moment),
@@ -182,7 +182,7 @@ impl<V> Listener<V> {
         }
     }
 
-    /// Whether nobody needs the next comparison.
+    /// Returns whether nobody needs the next comparison.
     fn may_rest(&mut self) -> bool {
         let now = self.clock.now();
         if self.attention.was_used() {
@@ -210,7 +210,7 @@ impl<V> Listener<V> {
         Look::Reading(start, Box::pin(counter))
     }
 
-    /// The next moment at which all caches look.
+    /// Returns the next moment at which all caches look.
     fn later(&self) -> Look {
         let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
         let gone = self.clock.now().as_nanos() % look;

@@ -1,4 +1,4 @@
-//! What a filter is made of: the user's plan, the sink that the source's keys go into, and the bits.
+//! The parts of a filter: the user's plan, the sink for the source's keys, and the bits.
 //!
 //! The bits take inserts from many threads without a lock: messages arrive while a build is under
 //! way. Each build has a seed of its own, so that keys which pass wrongly in one do not in the next.
@@ -56,8 +56,8 @@ pub struct KeyFilter<K> {
 }
 
 impl<K: KeyPart + Send + Sync + 'static> KeyFilter<K> {
-    /// A filter sized for this many keys. `stream` puts *all* keys of the source into the sink, from
-    /// the primary: a replica that lags would leave out the newest.
+    /// Creates a filter sized for this many keys. `stream` puts *all* keys of the source into the sink,
+    /// from the primary: a replica that lags would leave out the newest.
     #[must_use]
     pub fn new<F, Fut, E>(expected_items: usize, stream: F) -> Self
     where
@@ -75,22 +75,22 @@ impl<K: KeyPart + Send + Sync + 'static> KeyFilter<K> {
         }
     }
 
-    /// Which part of absent keys may pass; 0.01 without it (1.2 bytes a key).
+    /// Sets the fraction of absent keys that may pass. Default: 0.01 (1.2 bytes per key).
     #[must_use]
     pub fn false_positives(mut self, part: f64) -> Self {
         self.false_positives = part;
         self
     }
 
-    /// How often it is built again though nothing was missed: deleted keys leave it then, and keys
-    /// enter that nobody announced. 1 h without it.
+    /// Sets how often the filter is rebuilt although no message was missed: deleted keys leave it then,
+    /// and keys enter that were not announced. Default: 1 hour.
     #[must_use]
     pub fn rebuild_every(mut self, time: Duration) -> Self {
         self.rebuild_every = time;
         self
     }
 
-    /// How many keys fit into the most that a filter may take.
+    /// Returns how many keys fit into the most that a filter may take.
     pub(crate) fn most_keys(&self) -> usize {
         let ln2 = std::f64::consts::LN_2;
         let bits_per_key = -self.false_positives.ln() / (ln2 * ln2);
@@ -203,7 +203,7 @@ impl Bits {
         density.powi(i32::try_from(self.bloom.num_hashes()).unwrap_or(i32::MAX))
     }
 
-    /// How many keys were inserted, some of them perhaps twice.
+    /// Returns how many keys were inserted, some of them perhaps twice.
     pub(crate) fn keys(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
-//! Keys that cannot exist stop here, before any level is asked.
+//! Stops reads of keys that cannot exist, before any tier is asked.
 //!
 //! A Bloom filter over all keys of the source, in this process. It is filled in the background from a
-//! closure that streams the keys, and kept up by the namespace's messages: whoever creates a row and
-//! then invalidates, puts or writes its key tells every process of it.
+//! closure that streams the keys, and kept up by the namespace's messages: a writer that creates a row
+//! and then invalidates, puts or writes its key tells every process of it.
 //!
 //! A filter that does not know a key which exists would be worse than none, so it answers only while
 //! it is *certain*: built completely, no message missed since the build began, and the messages'
@@ -84,7 +84,7 @@ struct Slots {
     version: u64,
 }
 
-/// The filter of one cache, as the levels and the listener know it.
+/// The filter of one cache, as the tiers and the subscriber know it.
 pub(crate) struct Filter {
     slots: ArcSwap<Slots>,
     /// Until when what was heard counts as complete, in the local clock's nanoseconds.
@@ -116,7 +116,7 @@ impl Filter {
         })
     }
 
-    /// A key that exists, as of now.
+    /// Adds a key that exists as of now.
     pub(crate) fn insert(&self, entry: &[u8]) {
         let slots = self.slots.load();
         for bits in [&slots.current, &slots.next].into_iter().flatten() {
@@ -124,21 +124,21 @@ impl Filter {
         }
     }
 
-    /// The source said that there is none, though the filter let it pass.
+    /// Counts a key that the filter let pass although the source has none.
     pub(crate) fn misjudged(&self) {
         if self.slots.load().current.is_some() {
             self.misjudged.increment(1);
         }
     }
 
-    /// Something may have been missed: everything passes until the next build.
+    /// Lets everything pass until the next build, because a message may have been missed.
     pub(crate) fn lost_track(&self) {
         self.trusted_until.store(0, Ordering::SeqCst);
         self.slots.rcu(|slots| Slots { current: None, next: None, version: slots.version });
         self.losses.send_modify(|losses| *losses += 1);
     }
 
-    /// Everything that was announced before this look began has been heard.
+    /// Notes that everything announced before this look began was received.
     pub(crate) fn complete_at(&self, look: Moment) {
         self.trusted_until.store((look + TRUST).as_nanos(), Ordering::SeqCst);
         let slots = self.slots.load();
@@ -147,7 +147,7 @@ impl Filter {
         }
     }
 
-    /// Whether this key certainly does not exist.
+    /// Returns whether this key certainly does not exist.
     pub(crate) fn excludes(&self, entry: &[u8], now: Moment) -> bool {
         self.attention.serves()
             && now.as_nanos() < self.trusted_until.load(Ordering::SeqCst)
@@ -163,7 +163,7 @@ impl Filter {
         stops
     }
 
-    /// Whether it was ever complete.
+    /// Returns whether it was ever complete.
     pub(crate) fn is_built(&self) -> bool {
         *self.version.borrow() > 0
     }
@@ -263,7 +263,7 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
 }
 
 impl<K, V> Cache<K, V> {
-    /// Waits until the filter was built for the first time; not at all without one.
+    /// Waits until the filter was built for the first time. Returns at once if there is no filter.
     pub async fn filter_ready(&self) {
         if let Some(filter) = &self.inner.reader.filter {
             // The sender lives in `self`: waiting cannot fail.
@@ -271,7 +271,7 @@ impl<K, V> Cache<K, V> {
         }
     }
 
-    /// Has the filter built again, in the background; meanwhile the old one is in use.
+    /// Rebuilds the filter in the background; the old one is in use meanwhile.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the cache has no filter.
@@ -283,7 +283,7 @@ impl<K, V> Cache<K, V> {
         Ok(())
     }
 
-    /// How the filter stands; `None` without one.
+    /// Returns the state of the filter; `None` if there is no filter.
     #[must_use]
     pub fn filter_status(&self) -> Option<FilterStatus> {
         let now = self.inner.reader.clock.now();

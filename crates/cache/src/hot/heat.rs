@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::hotkey::HotKeys;
 
-/// What a cache knows of hot keys; a cheap clone.
+/// A cache's view of hot keys; a cheap clone.
 #[derive(Clone)]
 pub(crate) struct Heat {
     pub(crate) keys: HotKeys,
@@ -18,7 +18,7 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    /// Whether the read that is going on is to be counted; the others count with it.
+    /// Returns whether to count the current read. A counted read stands for those that are not.
     #[inline]
     pub(crate) fn wants(&self) -> bool {
         self.counts && self.keys.wants_sample()
@@ -32,7 +32,7 @@ impl Heat {
         }
     }
 
-    /// Whether the first level may keep this entry.
+    /// Returns whether the local tier may keep this entry.
     pub(crate) fn admits(&self, entry: &[u8]) -> bool {
         !self.hot_only || self.keys.is_hot(entry)
     }

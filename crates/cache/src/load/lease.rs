@@ -2,8 +2,8 @@
 //!
 //! A lease is short, so that other processes soon notice a dead holder. The holder extends it when a
 //! third of its time has passed since it was asked for: the server's time began to run before the reply
-//! came, which on a busy machine may be much later. Most loads end before that and cost nothing. One task per cache
-//! renews all leases that are due, in few commands, and ends when none is left.
+//! came, which on a busy machine may be much later. Most loads end before that and cost nothing. One
+//! task per cache renews all leases that are due, in few commands, and ends when none is left.
 //!
 //! Renewal does not run in the loader's task, so a loader that blocks its thread keeps its lease. A
 //! failed renewal is tried again at the next turn. A lease that is gone is dropped, never revived (see
@@ -139,7 +139,7 @@ impl LeaseKeeper {
 #[derive(Default)]
 struct Leases {
     held: Mutex<Held>,
-    /// Told when a lease is due before the task means to look again.
+    /// Wakes the task when a lease is due before it means to look again.
     sooner: Notify,
 }
 
@@ -157,7 +157,7 @@ struct Lease {
     due: Instant,
 }
 
-/// A lease whose load runs; dropped, it is no longer renewed.
+/// A lease whose load runs. It is no longer renewed after this is dropped.
 pub(crate) struct Holding {
     leases: Arc<Leases>,
     token: u64,
@@ -170,7 +170,7 @@ impl Drop for Holding {
 }
 
 impl Leases {
-    /// Notes a lease; true when the task is to be started.
+    /// Notes a lease. Returns whether the caller must start the task.
     fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_ttl: Duration) -> bool {
         let mut held = self.lock();
         let due = asked + lease_ttl / TURNS;
@@ -181,8 +181,8 @@ impl Leases {
         !std::mem::replace(&mut held.renewing, true)
     }
 
-    /// The leases that are due, and when to look again; `None` when there are none at all and the
-    /// task is to end.
+    /// Returns the leases that are due, and when to look again; `None` if none is held and the task
+    /// must end.
     fn due(&self, lease_ttl: Duration) -> Option<(Vec<LeaseId>, Instant)> {
         let mut held = self.lock();
         held.planned = None;

@@ -47,7 +47,7 @@ pub(crate) fn one_of_many<V: Send + Sync + 'static>(
     })
 }
 
-/// A reader's loader, which runs at most once: for everybody, or for the reader alone.
+/// A reader's loader. It runs at most once: for all who wait, or for the reader alone.
 pub(crate) struct LoaderSlot<V>(Arc<Mutex<Option<Loader<V>>>>);
 
 impl<V> LoaderSlot<V> {
@@ -55,12 +55,12 @@ impl<V> LoaderSlot<V> {
         LoaderSlot(Arc::new(Mutex::new(Some(loader))))
     }
 
-    /// The loader, for the one who comes first.
+    /// Takes the loader. Returns `None` if it was taken before.
     pub(crate) fn take(&self) -> Option<Loader<V>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether it runs or has run.
+    /// Returns whether the loader runs or has run.
     pub(crate) fn is_spent(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
@@ -136,11 +136,11 @@ impl LoaderRunner {
     }
 }
 
-/// Something of the caller's whose end may panic: that ends here.
+/// A value of the caller's whose drop may panic; the panic ends here.
 struct Contained<T>(Option<T>);
 
 impl<T> Contained<T> {
-    /// Ends it; what it said if it panicked.
+    /// Drops the value. Returns the text of the panic if it panicked.
     fn end(&mut self) -> Result<(), LoadPanic> {
         let value = self.0.take();
         catch_unwind(AssertUnwindSafe(|| drop(value)))
@@ -156,7 +156,7 @@ impl<T> Drop for Contained<T> {
     }
 }
 
-/// A load that runs; a panic becomes its error, whether in its course, at its end or when it is cut.
+/// A running load. A panic becomes its error, whether in its course, at its end or when it is cut.
 struct Caught<T>(Contained<BoxFuture<'static, Result<T, LoadError>>>, Option<LoadPanic>);
 
 impl<T> Caught<T> {
@@ -195,7 +195,7 @@ impl<T> Future for Caught<T> {
     }
 }
 
-/// Runs something of the caller's; a panic is an error.
+/// Runs code of the caller's; a panic becomes an error.
 pub(crate) fn contained<T>(
     work: impl FnOnce() -> BoxFuture<'static, Result<T, LoadError>>,
 ) -> impl Future<Output = Result<T, LoadError>> {
@@ -207,7 +207,7 @@ pub(crate) fn contained<T>(
 #[error("the loader panicked: {0}")]
 struct LoadPanic(String);
 
-/// A loader said so although there was nothing that it could leave as it is.
+/// Returns the error of a loader that says `NotModified` although there is nothing to leave as it is.
 pub(crate) fn not_modified() -> CacheError {
     let text = "the loader said NotModified, but there is nothing that it could mean";
     CacheError::Load(Arc::new(std::io::Error::other(text)))

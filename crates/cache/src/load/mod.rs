@@ -1,4 +1,4 @@
-//! Loading: who loads, who waits.
+//! Loading: decides who loads and who waits.
 
 pub(crate) mod batch;
 pub(crate) mod coordinator;

@@ -1,21 +1,23 @@
-//! Loads in progress: in one process at most one for a key, and who may share its result.
+//! Runs at most one load per key in this process, and decides which readers may share its result.
 //!
 //! Sharing is where caches go wrong: a reader that begins after an invalidation returned must not be
 //! given what was read from the source before it. So readers and the decisive steps of a load draw
-//! numbers from one counter, and a result *covers* only those readers whose number is smaller than
-//! that of its decisive step. For a stored value that step is the fill: the server refused it if
-//! anything had been invalidated since the lease, so whoever began before the fill was sent may have
-//! it. For a value that could not be stored it is the start of the load. Whoever is not covered reads
-//! again, with the number of its first look: the next load begins after that, so it is covered then.
+//! numbers from one counter, and a result *covers* only those readers whose number is smaller than that
+//! of its decisive step. For a stored value that step is the fill: the server refused it if anything
+//! had been invalidated since the lease, so a reader that began before the fill was sent may have it.
+//! For a value that could not be stored it is the start of the load. A reader that is not covered reads
+//! again, with the number of its first look: the next load begins after that, so the reader is covered
+//! then.
 //!
-//! Loads through Redis and reads past it are kept apart (`Inner::flights`, `Inner::past`), because
-//! only the first ones were checked by the server. They draw from the same counter.
+//! Loads through Redis and reads past it are kept apart (`flights` and `past` of the
+//! coordinator), because only the first ones were checked by the server. They draw from the same
+//! counter.
 //!
 //! Past the cache a reader whom the running load cannot cover does not wait for its end to begin
 //! another: it boards the *next* one, which all such readers share and which begins when the running
-//! one has landed. And who finds out only after a load has landed that Redis is away may have begun
-//! before that load, which then is right for it: the last ones are remembered for a moment. However
-//! many readers there are and however late they come, it is one load.
+//! one has landed. A reader that finds out only after a load has landed that Redis is away may have
+//! begun before that load, which then is right for it. So the last loads are remembered for a moment.
+//! However many readers there are and however late they come, one load runs.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -74,11 +76,11 @@ struct Remembered<V> {
 const MAX_REMEMBERED: usize = 128;
 const REMEMBERED_FOR: Duration = Duration::from_secs(3);
 
-/// What a caller found who wanted to join a load.
+/// Outcome of [`SingleFlight::board`].
 pub(crate) enum Joined<V, T> {
     /// No load was needed.
     Known(T),
-    /// A load; with the leader the caller has to make it happen.
+    /// A load. With a [`Leader`] the caller must run it.
     Flight(Arc<Flight<V>>, Option<Leader<V>>),
 }
 
@@ -126,7 +128,7 @@ pub(crate) struct Landing<V> {
 pub(crate) enum Fault {
     /// For all who wait.
     Error(CacheError),
-    /// Redis failed, or has what is not for us: each reader sees for itself what to do without it.
+    /// Redis failed, or its entry is not for us: each reader decides for itself what to do.
     Outage,
     /// What was to be refreshed has changed: look again.
     Changed,
@@ -150,17 +152,17 @@ impl<V> Default for SingleFlight<V> {
 }
 
 impl<V> SingleFlight<V> {
-    /// Other loads, whose numbers are comparable.
+    /// Creates another set of loads that draws from the same counter.
     pub(crate) fn beside(&self) -> Self {
         SingleFlight { order: Arc::clone(&self.order), ..SingleFlight::default() }
     }
 
-    /// The next number.
+    /// Draws the next number.
     pub(crate) fn next(&self) -> u64 {
         self.order.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The load of this key; with the leader the caller has to make it happen.
+    /// Joins the in-flight load for `key`. Returns `Some(Leader)` if the caller must run it.
     pub(crate) fn join(self: &Arc<Self>, key: &[u8]) -> (Arc<Flight<V>>, Option<Leader<V>>) {
         let mut flights = self.lock();
         match flights.get(key) {
@@ -169,9 +171,9 @@ impl<V> SingleFlight<V> {
         }
     }
 
-    /// The load that covers a reader with this number, unless nobody loads and the answer is `known`:
-    /// a load that leaves its result where `known` looks for it, before it lands, is never repeated by
-    /// a caller who came too late to join. A `strict` reader would do with nothing that is known.
+    /// Joins a load that covers a reader with this number, unless none runs and the answer is `known`.
+    /// A load that leaves its result where `known` looks for it, before it lands, is never repeated by
+    /// a caller that came too late to join. A `strict` reader accepts nothing that is known.
     pub(crate) fn board<T>(
         self: &Arc<Self>,
         key: &[u8],
@@ -210,7 +212,7 @@ impl<V> SingleFlight<V> {
         Joined::Flight(next, leader)
     }
 
-    /// A load that landed lately and covers a reader with this number.
+    /// Returns a load that landed lately and covers a reader with this number.
     fn remembered(&self, key: &[u8], began: u64) -> Option<Arc<Flight<V>>> {
         let mut landed = self.landed();
         landed.forget_old();
@@ -237,7 +239,7 @@ impl<V> SingleFlight<V> {
         (flight, Some(leader))
     }
 
-    /// Whether this key is being loaded.
+    /// Returns whether this key is being loaded.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         self.lock().contains_key(key)
     }
@@ -263,7 +265,7 @@ impl<V: Send + Sync + 'static> SingleFlight<V> {
     }
 }
 
-/// Lets go of what is remembered when its time is over, also when nobody asks any more.
+/// Drops remembered loads when their time is over, also when no reader asks any more.
 async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<SingleFlight<V>>) {
     loop {
         tokio::time::sleep(REMEMBERED_FOR).await;
@@ -290,13 +292,13 @@ impl<V> Flight<V> {
         })
     }
 
-    /// Whether another process holds the lease.
+    /// Returns whether another process holds the lease.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.elsewhere.load(Ordering::Relaxed)
     }
 }
 
-/// Who makes a load happen. Dropped without a landing, it tells those who wait to look again.
+/// The right and duty to run a load. Dropped without a landing, it tells those who wait to look again.
 pub(crate) struct Leader<V> {
     flights: Arc<SingleFlight<V>>,
     key: Box<[u8]>,
@@ -310,12 +312,12 @@ impl<V> Leader<V> {
         &self.key
     }
 
-    /// Says whether another process holds the lease.
+    /// Notes whether another process holds the lease.
     pub(crate) fn set_elsewhere(&self, elsewhere: bool) {
         self.flight.elsewhere.store(elsewhere, Ordering::Relaxed);
     }
 
-    /// Whether another load has to land first.
+    /// Returns whether another load has to land first.
     pub(crate) fn is_next(&self) -> bool {
         self.after.is_some()
     }
@@ -327,7 +329,7 @@ impl<V> Leader<V> {
         }
     }
 
-    /// Draws the number of the load's start. Whoever comes with a larger one boards the next load.
+    /// Draws the number of the load's start. A reader with a larger one boards the next load.
     pub(crate) fn start(&self) -> u64 {
         let _flights = self.flights.lock();
         let started = self.flights.next();
@@ -335,12 +337,12 @@ impl<V> Leader<V> {
         started
     }
 
-    /// The number of the load's start.
+    /// Returns the number of the load's start.
     pub(crate) fn started(&self) -> u64 {
         self.flight.started.load(Ordering::Relaxed)
     }
 
-    /// Whether a reader waits that accepts no copy.
+    /// Returns whether a reader waits that accepts no copy.
     pub(crate) fn is_strict(&self) -> bool {
         self.flight.strict.load(Ordering::Relaxed)
     }
@@ -350,7 +352,7 @@ impl<V> Leader<V> {
         self.end(Landing { covers, loaded: true, result });
     }
 
-    /// Ends it with an entry that was there after all.
+    /// Ends the load with an entry that was there after all.
     pub(crate) fn land_found(self, covers: u64, result: Result<Entry<V>, Fault>) {
         self.end(Landing { covers, loaded: false, result });
     }
@@ -379,8 +381,8 @@ impl<V> Leader<V> {
 }
 
 impl<V: Send + Sync + 'static> Leader<V> {
-    /// Ends a load whose result is not in Redis, for those who began before it did. Whoever of them
-    /// comes later finds it, too.
+    /// Ends a load whose result is not in Redis, for readers that began before it did. Those of them
+    /// that come later find it, too.
     pub(crate) fn land_unstored(self, entry: Entry<V>) {
         let covers = self.started();
         self.flights.remember(&self.key, &self.flight);

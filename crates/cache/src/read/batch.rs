@@ -1,9 +1,9 @@
 //! Reads many keys at once: one trip to each server, one call of the loader.
 //!
 //! The steps are those of a single read, each for the whole batch: local tier, entries, leases for what
-//! is missing, one load for the leases that were granted, fills. Keys for which Redis is away are loaded
-//! past it together. Keys that another caller is loading are then waited for one by one. What fails,
-//! fails for its own keys only.
+//! is missing, one load for the leases that were granted, fills. Keys for which Redis is away are
+//! loaded past it together. Keys that another caller is loading are then waited for one by one. What
+//! fails, fails for its own keys only.
 
 use futures_util::future::join_all;
 

@@ -40,12 +40,12 @@ pub(super) fn judge<V>(
 }
 
 impl<V> Entry<V> {
-    /// Whether an entry that Redis just called fresh may answer a reader with such wishes.
+    /// Returns whether an entry that Redis just called fresh may answer this reader.
     pub(crate) fn is_current(&self, freshness: Freshness, now: Moment) -> bool {
         freshness == Freshness::Strong || self.suits(freshness, now)
     }
 
-    /// Whether this may answer a reader with such wishes at this moment.
+    /// Returns whether this entry may answer this reader now.
     pub(crate) fn suits(&self, freshness: Freshness, now: Moment) -> bool {
         if freshness == Freshness::Strong {
             return !self.invalidated && now < self.fresh_until;
@@ -56,7 +56,7 @@ impl<V> Entry<V> {
 }
 
 impl Freshness {
-    /// Whether a copy in this process' memory may answer at all.
+    /// Returns whether a copy in this process' memory may answer at all.
     ///
     /// Versions are times of the server that has the key. When a slot moves to a server whose clock is
     /// behind, or a clock is set back, a write may get a version below that of an older copy. Only the
@@ -66,8 +66,8 @@ impl Freshness {
         !matches!(self, Freshness::Strong | Freshness::After(_))
     }
 
-    /// Whether a copy, usable or past its time, of this version and age is new enough for anybody
-    /// but a strong reader.
+    /// Returns whether a copy, usable or past its time, of this version and age is new enough for
+    /// readers other than strong ones.
     #[inline]
     pub(crate) fn admits(self, usable: bool, version: u64, age: Duration) -> bool {
         match self {

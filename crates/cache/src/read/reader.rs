@@ -314,8 +314,8 @@ impl<V: CacheValue> Reader<V> {
         self.past_or(request, began, None).await
     }
 
-    /// Reads past the cache: a copy that may stand in, else the source. Returns the error if there is no
-    /// loader.
+    /// Reads past the cache: a copy that may stand in, else the source. Returns the error if there is
+    /// no loader.
     async fn past_or(
         &self,
         request: ReadRequest<V>,

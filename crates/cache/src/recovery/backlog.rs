@@ -1,4 +1,4 @@
-//! What the recovery queue holds: entries to invalidate, generations to end, or every entry.
+//! The contents of the recovery queue: entries to invalidate, generations to end, or every entry.
 //!
 //! Invariants: the queue is bounded by number and by bytes, and what does not fit is not forgotten: it
 //! collapses into "every entry". What is added again while it is being carried out stays, because the
@@ -15,7 +15,7 @@ pub(crate) const MAX_BYTES: usize = 32 << 20;
 /// What stands for every entry in a log.
 const EVERYTHING: &[u8] = b"";
 
-/// A generation that is to end, and how first levels are told.
+/// A generation that is to end, and how local tiers are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bump {
     pub(crate) generation: Vec<u8>,
@@ -69,7 +69,7 @@ impl Queue {
         }
     }
 
-    /// Adds entries; whether they were too much.
+    /// Adds entries. Returns whether they were too much.
     pub(crate) fn extend(&mut self, entries: impl IntoIterator<Item = Vec<u8>>) -> bool {
         self.additions += 1;
         for entry in entries {
@@ -103,7 +103,7 @@ impl Queue {
         self.collapse_if_full()
     }
 
-    /// Every entry is to be invalidated.
+    /// Replaces everything by "every entry".
     pub(crate) fn collapse(&mut self) {
         self.additions += 1;
         self.entries = BTreeMap::new();
@@ -132,7 +132,7 @@ impl Queue {
         too_much
     }
 
-    /// How many more entries fit.
+    /// Returns how many more entries fit.
     pub(crate) fn room(&self) -> usize {
         match self.everything {
             Some(_) => 0,
@@ -158,7 +158,7 @@ impl Queue {
         if some.is_empty() { Batch::Nothing } else { Batch::Entries(some) }
     }
 
-    /// Forgets what was carried out; the rows of the log that go with it.
+    /// Forgets what was carried out. Returns the rows of the log that go with it.
     pub(crate) fn done(&mut self, batch: Batch) -> Vec<u64> {
         match batch {
             Batch::Nothing => Vec::new(),
@@ -203,8 +203,8 @@ impl Queue {
         self.entries.contains_key(entry)
     }
 
-    /// Whether this entry is not to be trusted. Which entries a generation covers is not known here:
-    /// while one waits, none is.
+    /// Returns whether this entry is not to be trusted. Which entries a generation covers is not known
+    /// here: while one waits, none is.
     pub(crate) fn concerns(&self, entry: &[u8]) -> bool {
         self.everything.is_some() || !self.generations.is_empty() || self.has(entry)
     }

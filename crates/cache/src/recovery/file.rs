@@ -1,15 +1,15 @@
 //! A [`RecoveryLog`] in files, for services without an outbox table.
 //!
 //! One file a cache, to which rows and removals are appended; when most of it is of no more use it is
-//! written anew. Every step runs on a thread for blocking work under a lock on the directory, so several
-//! processes may share it: a process that starts replays what one that died has left.
+//! written anew. Every step runs on a thread for blocking work under a lock on the directory, so
+//! several processes may share it: a process that starts replays what one that died has left.
 //!
 //! ```text
 //! (magic:2 kind:u8 id:u64 length:u32 entry checksum:u64)*     what does not fit is skipped
 //! ```
 //!
-//! Invariant: what [`RecoveryLog::add`] has answered for is on the disk, the file's name in its directory
-//! included.
+//! Invariant: what [`RecoveryLog::add`] has answered for is on the disk, the file's name in its
+//! directory included.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ pub struct FileRecoveryLog {
 }
 
 impl FileRecoveryLog {
-    /// A log in this directory, which is made if it is not there.
+    /// Opens a log in this directory, which is created if it does not exist.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -189,7 +189,7 @@ impl<'a> Record<'a> {
         out.extend_from_slice(&checksum.to_be_bytes());
     }
 
-    /// The record at the beginning, and what comes after it.
+    /// Returns the record at the beginning, and what comes after it.
     fn read(bytes: &'a [u8]) -> Option<(Record<'a>, &'a [u8])> {
         let rest = bytes.strip_prefix(&MAGIC[..])?;
         let (kind, rest) = rest.split_first()?;
@@ -203,7 +203,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The rows that are left, and how many records the file has.
+/// Returns the rows that are left, and how many records the file has.
 fn rows(bytes: &[u8]) -> (BTreeMap<u64, &[u8]>, usize) {
     let (mut rows, mut records, mut rest) = (BTreeMap::new(), 0, bytes);
     while !rest.is_empty() {

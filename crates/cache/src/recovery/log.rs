@@ -85,8 +85,8 @@ pub trait RecoveryLog: Send + Sync {
     /// When they could not be written.
     fn add<'a>(&'a self, cache: &'a str, entries: &'a [Vec<u8>]) -> LogFuture<'a, ()>;
 
-    /// Rows of a cache with an id above `after`, whoever added them: those with the lowest ids, at most
-    /// `limit`. Fewer than that means that there are no more.
+    /// Returns the rows of a cache with an id above `after`, whichever process added them: those with
+    /// the lowest ids, at most `limit`. Fewer than that means that there are no more.
     ///
     /// # Errors
     /// When they cannot be read.

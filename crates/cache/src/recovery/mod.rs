@@ -1,4 +1,4 @@
-//! What Redis did not take, or may forget.
+//! Carries out invalidations that Redis did not take, and repeats those that it may have forgotten.
 
 pub(crate) mod backlog;
 pub(crate) mod file;

@@ -1,11 +1,11 @@
-//! Invalidations that Redis did not take, kept until it does.
+//! Keeps invalidations that Redis did not take, until it does.
 //!
 //! The queue is a set: invalidating twice is the same as once. While an entry is in it this process
 //! reads it past the cache. With a [`RecoveryLog`] it survives a restart; what others add to the log is
-//! found there too. `recovery_task.rs` carries it out.
+//! found there too. `task.rs` carries it out.
 //!
-//! Adding to the queue itself never waits, so that a caller that goes away can do it as well; whoever
-//! promises something waits until the log has it.
+//! Adding to the queue itself never waits, so that a caller that goes away can do it as well; a caller
+//! that promises something waits until the log has it.
 //!
 //! Invariant: what was added before [`RecoveryQueue::end`] is carried out, or stays in the log, or was
 //! reported as lost; after it nothing is taken but by the log.
@@ -110,8 +110,8 @@ impl RecoveryQueue {
         })
     }
 
-    /// Whether this entry waits for its invalidation, as far as is known: nothing is before the log was
-    /// read.
+    /// Returns whether this entry waits for its invalidation, as far as is known: nothing is before the
+    /// log was read.
     pub(crate) fn concerns(&self, entry: &[u8]) -> bool {
         if self.count.load(Ordering::Acquire) == 0 {
             return false;
@@ -120,22 +120,22 @@ impl RecoveryQueue {
         state.unread || state.queue.concerns(entry)
     }
 
-    /// Whether none waits.
+    /// Returns whether none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// How many wait; one for "every entry".
+    /// Returns how many wait; one for "every entry".
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether nothing would carry out what is added.
+    /// Returns whether nothing would carry out what is added.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().ended
     }
 
-    /// Queues entries at once; what it returns waits until the log has them.
+    /// Queues entries at once. The returned future waits until the log has them.
     ///
     /// # Errors
     /// [`Error::Closed`] when nothing will ever carry them out.
@@ -183,7 +183,7 @@ impl RecoveryQueue {
         tracing::error!(cache = self.cache, "an invalidation is lost: the handle was shut down");
     }
 
-    /// Queues entries, the log included; the number to wait for. Gives them back after the end.
+    /// Queues entries, the log included. Returns the number to wait for, or the entries after the end.
     fn queue(&self, entries: Vec<Vec<u8>>) -> std::result::Result<u64, Vec<Vec<u8>>> {
         let mut state = self.lock();
         if state.ended {
@@ -240,7 +240,7 @@ impl RecoveryQueue {
         self.added.notify_one();
     }
 
-    /// Queues what is due by now; when the next one is.
+    /// Queues what is due by now. Returns when the next one is due.
     pub(crate) fn take_due(&self, now: Moment, all: bool) -> Option<Moment> {
         let mut state = self.lock();
         let mut too_much = false;
@@ -281,7 +281,7 @@ impl RecoveryQueue {
         self.lock().queue.next_batch()
     }
 
-    /// Forgets what was carried out; the rows to remove from the log.
+    /// Forgets what was carried out. Returns the rows to remove from the log.
     pub(crate) fn done(&self, batch: Batch) -> Vec<u64> {
         let mut state = self.lock();
         let rows = state.queue.done(batch);
@@ -293,7 +293,7 @@ impl RecoveryQueue {
         self.lock().queue.failed(entries);
     }
 
-    /// Ends the queue, if there is nothing in it or `at_any_rate`; whether it ended.
+    /// Ends the queue if it is empty, or `at_any_rate`. Returns whether it ended.
     pub(crate) fn end(&self, at_any_rate: bool) -> bool {
         let mut state = self.lock();
         let left = state.queue.len();
@@ -310,14 +310,14 @@ impl RecoveryQueue {
         true
     }
 
-    /// The tasks are gone, with the runtime that they ran on: nobody waits for them any more.
+    /// Ends the queue because its tasks are gone, with the runtime that they ran on.
     pub(crate) fn abandon(&self) {
         self.end(true);
         self.written.send_replace(u64::MAX);
     }
 
-    /// What the log does not have yet and still needs, with the number that covers it; `None` at the
-    /// end.
+    /// Returns what the log does not have yet and still needs, with the number that covers it; `None`
+    /// at the end.
     pub(crate) fn take_unwritten(&self) -> Option<(Vec<Vec<u8>>, u64)> {
         let mut state = self.lock();
         let mut entries = std::mem::take(&mut state.unwritten);
@@ -331,7 +331,7 @@ impl RecoveryQueue {
         Some((entries, state.writes))
     }
 
-    /// These entries are in the log; or not, and then they are tried again.
+    /// Notes that additions up to this number were written. Those that failed are tried again.
     pub(crate) fn wrote(&self, number: u64, failed: Vec<Vec<u8>>) {
         let mut state = self.lock();
         state.is_due = true;
@@ -342,13 +342,13 @@ impl RecoveryQueue {
         self.written.send_modify(|written| *written = number.max(*written));
     }
 
-    /// Whether the log has something that only reading it takes away.
+    /// Returns whether the log has something that only reading it takes away.
     pub(crate) fn log_is_due(&self) -> bool {
         let state = self.lock();
         state.unread || state.is_due && state.queue.room() > 0
     }
 
-    /// An answer of the log, which may be a database that hangs: everything else goes on.
+    /// Waits for an answer of the log, with a time limit: it may be a database that hangs.
     pub(crate) async fn in_time<T>(&self, answer: LogFuture<'_, T>) -> io::Result<T> {
         let answered = self.clock.timeout(LOG_PATIENCE, answer).await;
         answered.unwrap_or_else(|| {
@@ -390,7 +390,8 @@ impl RecoveryQueue {
         }
     }
 
-    /// Whether a row speaks of an entry of this cache. Another key is not ours to delete; the row stays.
+    /// Returns whether a row speaks of an entry of this cache. Another key is not ours to delete; the
+    /// row stays.
     fn is_ours(&self, row: &RecoveryRow) -> bool {
         let is_ours = row.entry.is_empty() || row.entry.starts_with(&self.entry_prefix);
         if !is_ours {

@@ -1,10 +1,10 @@
-//! Invalidations of the last half minute, done once more when the server may have forgotten them.
+//! Repeats the invalidations of the last half minute when the server may have forgotten them.
 //!
 //! A primary that is replaced by a replica which lagged behind, or that restarts from an older
-//! snapshot, brings back entries whose invalidation it had acknowledged, and generations that had ended.
-//! Nothing in such an entry tells that it is a ghost. So whoever invalidated or cleared remembers for a
-//! while, and whenever a connection is opened anew, to whatever server, hands what it remembers to the
-//! recovery queue (`recovery_task.rs`). Done once too often, an invalidation costs one load.
+//! snapshot, brings back entries whose invalidation it had acknowledged, and generations that had
+//! ended. Nothing in such an entry tells that it is a ghost. So a process that invalidated or cleared
+//! remembers it for a while, and whenever a connection is opened anew, to whatever server, hands what
+//! it remembers to the recovery queue (`task.rs`). Done once too often, an invalidation costs one load.
 //!
 //! What is not covered: a process that invalidated and died before it saw the new server.
 
@@ -55,7 +55,7 @@ impl Recent {
         }
     }
 
-    /// What was done within the window.
+    /// Returns what was done within the window.
     pub(crate) fn since(&self, now: Moment) -> (Vec<Vec<u8>>, Vec<Bump>) {
         let (mut entries, mut bumps) = (Vec::new(), Vec::new());
         for (then, done) in self.lock().iter() {
@@ -68,12 +68,12 @@ impl Recent {
         (entries, bumps)
     }
 
-    /// When the last of it is forgotten.
+    /// Returns when the last of it is forgotten.
     pub(crate) fn over_at(&self) -> Moment {
         self.lock().back().map_or_else(Moment::default, |(then, _)| *then + WINDOW)
     }
 
-    /// Whether nothing is left to do once more.
+    /// Returns whether nothing is left to do once more.
     pub(crate) fn is_over(&self, clock: &Clock) -> bool {
         self.over_at() <= clock.now()
     }

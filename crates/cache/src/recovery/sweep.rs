@@ -1,4 +1,4 @@
-//! Every entry of a cache, invalidated one way or the other.
+//! Invalidates every entry of a cache.
 //!
 //! Where the cache has a generation, raising it is one step. Without one the entries are looked for,
 //! server by server: `SCAN` gives every key that is there all the time, so what was stored or leased
@@ -26,7 +26,7 @@ pub(crate) enum Sweep {
     Search,
 }
 
-/// Invalidates every entry, then tells every first level.
+/// Invalidates every entry, then tells every local tier.
 pub(crate) async fn sweep(remote: &RemoteTier, way: Sweep) -> Result<()> {
     if way == Sweep::Generation {
         return remote.bump(remote.names.generation(), &about_all()).await;
@@ -51,7 +51,7 @@ pub(crate) async fn sweep(remote: &RemoteTier, way: Sweep) -> Result<()> {
             }
         }
     }
-    // First levels may have copies of what Redis no longer has.
+    // Local tiers may have copies of what Redis no longer has.
     remote.announce(&about_all()).await
 }
 

@@ -1,9 +1,9 @@
 //! Carries out what the recovery queue holds, in the background.
 //!
 //! One task a cache. It also does once more what was acknowledged lately, whenever a connection was
-//! opened anew (`recent.rs`), and what is to be invalidated a second time after a delay. When the handle
-//! is shut down it carries out at once what is still to come; when the cache's last handle is dropped it
-//! goes on until there is nothing left to do.
+//! opened anew (`recent.rs`), and what is to be invalidated a second time after a delay. When the
+//! handle is shut down it carries out at once what is still to come; when the cache's last handle is
+//! dropped it goes on until there is nothing left to do.
 //!
 //! A second task, where there is a log, writes additions into it: a hanging Redis must not keep those
 //! waiting who are told "queued" when the log has it.
@@ -130,7 +130,8 @@ impl Carer {
         }
     }
 
-    /// A new connection, to whatever server: it may have forgotten what another acknowledged.
+    /// Repeats recent invalidations after a new connection: its server may have forgotten what another
+    /// acknowledged.
     fn repeat(&self) {
         let (entries, bumps) = self.recent.since(self.clock.now());
         if !entries.is_empty() || !bumps.is_empty() {

@@ -1,4 +1,4 @@
-//! Who stores big values: a count, a line in the log now and then, and the biggest of late.
+//! Reports big values: a count, a line in the log now and then, and the biggest of late.
 //!
 //! A log line for each would be a flood of its own, so there is at most one in a while, which says
 //! how many it stands for. The list is short and forgets, so it costs next to nothing and shows what
@@ -80,7 +80,7 @@ impl Report {
         }
     }
 
-    /// The biggest of late, the biggest first.
+    /// Returns the biggest of late, the biggest first.
     pub(crate) fn biggest(&self, now: Moment) -> Vec<BigValue> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = seen.biggest.iter().filter(|(.., at)| now.since(*at) < RECENT);

@@ -1,4 +1,4 @@
-//! A value that is too large for one command, in parts under a manifest.
+//! Stores a value that is too large for one command in parts, under a manifest.
 //!
 //! Correctness comes from the manifest alone, because parts lie in slots of their own (so that they
 //! are fetched from all nodes at once) and nothing changes two slots together:
@@ -75,7 +75,7 @@ impl Manifest {
         })
     }
 
-    /// Reads a manifest; `None` when it is none.
+    /// Parses a manifest. Returns `None` if it is none.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MANIFEST_BYTES] = bytes.try_into().ok()?;
         let long = |at: usize| bytes[at..at + 16].try_into().map(u128::from_be_bytes).ok();
@@ -92,7 +92,7 @@ impl Manifest {
         (bytes[0] == FORMAT && manifest.count <= MAX_PARTS && fits).then_some(manifest)
     }
 
-    /// The manifest as it is stored. What tells contents apart stands before the id: a script
+    /// Returns the manifest as it is stored. What tells contents apart stands before the id: a script
     /// compares it.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MANIFEST_BYTES);
@@ -115,17 +115,17 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// `prefix` is what the parts' names begin with.
+    /// Creates the parts of one cache; their names begin with `prefix`.
     pub(crate) fn new(client: Client, prefix: String, part_bytes: usize) -> Self {
         Parts { client, prefix, part_bytes, in_flight: Semaphore::new(PARTS_IN_FLIGHT) }
     }
 
-    /// The size above which a value is cut.
+    /// Returns the size above which a value is cut.
     pub(crate) fn part_bytes(&self) -> usize {
         self.part_bytes
     }
 
-    /// Writes a value's parts, which nobody sees until their manifest is stored.
+    /// Writes a value's parts, which no reader sees until their manifest is stored.
     ///
     /// # Errors
     /// As [`Client::send`]; what was written by then is removed, or ends by itself.
@@ -147,8 +147,8 @@ impl Parts {
         Ok(manifest)
     }
 
-    /// Puts a value together behind what `into` holds already; `None` when a part is gone or is not
-    /// what the manifest says.
+    /// Puts a value together behind what `into` holds already. Returns `None` if a part is gone or is
+    /// not what the manifest says.
     ///
     /// # Errors
     /// As [`Client::send`].

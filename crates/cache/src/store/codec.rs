@@ -1,4 +1,4 @@
-//! Writes values as bytes and reads them: codec and compression.
+//! Encodes and decodes values: codec and compression.
 //!
 //! Entries of another shape (`shape`), codec, or with damage are misses.
 
@@ -29,7 +29,7 @@ impl Codec {
     }
 }
 
-/// What an entry's codec byte says, for people.
+/// Names what an entry's codec byte says, for people.
 pub(crate) const fn describe(codec: u8) -> &'static str {
     match (codec & !(COMPRESSED | IN_PARTS), codec & COMPRESSED != 0) {
         (1, false) => "json",
@@ -59,7 +59,7 @@ pub(crate) struct Encoded {
 }
 
 impl Format {
-    /// Writes a value.
+    /// Encodes a value.
     ///
     /// # Errors
     /// [`Error::Invalid`] when it cannot be written or is larger than the cache allows.
@@ -87,7 +87,7 @@ impl Format {
         Ok(Encoded { codec: self.codec.id(), bytes })
     }
 
-    /// Reads a value; `None` when these bytes are not one, by this cache's lights.
+    /// Decodes a value. Returns `None` if the bytes cannot be decoded with this codec.
     pub(crate) fn decode<V: DeserializeOwned>(&self, codec: u8, bytes: &[u8]) -> Option<V> {
         if codec & COMPRESSED == 0 {
             return self.decode_plain(codec, bytes);

@@ -12,7 +12,7 @@ use crate::{
 /// Hashes of tags; none for most caches, which then share no counter of references either.
 pub(crate) type Tags = Option<Arc<[u64]>>;
 
-/// What the first level keeps, and what the second level's entries become.
+/// What the local tier keeps, and what entries in Redis are decoded to.
 #[derive(Debug)]
 pub(crate) struct Entry<V> {
     pub(crate) value: Option<Arc<V>>,
@@ -80,7 +80,7 @@ impl<V> Entry<V> {
         }
     }
 
-    /// A value that is not in Redis.
+    /// Describes a value that is not in Redis.
     pub(crate) fn uncached(value: Option<Arc<V>>, now: Moment, tags: &Tags) -> Self {
         Entry {
             value,
@@ -96,7 +96,7 @@ impl<V> Entry<V> {
     }
 }
 
-/// What a load is to replace, as its reader saw it.
+/// What a load replaces, as its reader saw it.
 #[derive(Debug)]
 pub(crate) struct Stale<V> {
     pub(crate) entry: Entry<V>,

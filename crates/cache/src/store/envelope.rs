@@ -1,4 +1,4 @@
-//! What one cache entry looks like in Redis: a header of 72 bytes, then the value.
+//! The bytes of one cache entry in Redis: a header of 72 bytes, then the value.
 //!
 //! Everything about one entry is in one string: value, version, lease, lifetimes. So it lies in one
 //! slot by nature, a hit is one GET, and the scripts change what they must in place. Numbers are
@@ -20,7 +20,7 @@
 //!
 //! A value that is too large for one command lies in parts; the entry then holds their manifest.
 //!
-//! The scripts in `script/` know these offsets; a test compares what they write with what this
+//! The scripts in `tier/script/` know these offsets; a test compares what they write with what this
 //! reads.
 
 /// Length of the header.
@@ -33,7 +33,7 @@ const FLAG_AWAITED: u8 = 2;
 /// What an entry holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing; somebody holds the lease to fill it.
+    /// Nothing; a process holds the lease to fill it.
     Vacant,
     /// A value.
     Value,
@@ -47,7 +47,7 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) codec: u8,
     pub(crate) invalidated: bool,
-    /// Whether somebody waits for who holds the lease.
+    /// Whether a reader waits for the holder of the lease.
     pub(crate) awaited: bool,
     pub(crate) version: u64,
     pub(crate) lease: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads an entry; `None` when it is none of ours.
+    /// Reads an entry. Returns `None` if no cache wrote it.
     pub(crate) fn read(entry: &[u8]) -> Option<(Header, &[u8])> {
         let (head, value) = entry.split_at_checked(HEADER_BYTES)?;
         if head[0] != MAGIC || head[1] != FORMAT {

@@ -1,4 +1,4 @@
-//! Every key and channel of a cache, in one place.
+//! Names every key and channel of a cache.
 //!
 //! | | |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | `cache-generation:NAME` | generation of the namespace, where it can be cleared |
 //! | `cache-tag:NAME:TAG` | generation of a tag |
 //! | channel `cache-messages:NAME` | invalidations, numbered |
-//! | channel `cache-wake:ENTRY` | somebody filled the entry, or gave up |
+//! | channel `cache-wake:ENTRY` | the entry was filled, or its lease given back |
 //!
 //! All of them after the prefix of the handle. None shares a script with another except on a single
 //! server, so they need no common slot.
@@ -40,7 +40,7 @@ impl EntryKey {
 /// The tags of a key, as the user computes them.
 pub(crate) type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
-/// From a user's key to the names of its entry: the only place where `K` becomes bytes.
+/// Turns a user's key into the names of its entry: the only place where `K` becomes bytes.
 pub(crate) struct KeySpace<K> {
     pub(crate) names: Names,
     pub(crate) tags: Option<TagsOf<K>>,
@@ -98,7 +98,7 @@ impl Names {
         with_prefix(&self.entry_prefix, id)
     }
 
-    /// A pattern that all entries match.
+    /// Returns a pattern that all entries match.
     pub(crate) fn entries_pattern(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.entry_prefix.len() + 1);
         for &byte in &self.entry_prefix {
@@ -111,7 +111,7 @@ impl Names {
         pattern
     }
 
-    /// What the names of parts begin with.
+    /// Returns the prefix of the names of parts.
     pub(crate) fn part_prefix(prefix: &str, name: &str) -> String {
         format!("{prefix}cache-part:{name}:")
     }

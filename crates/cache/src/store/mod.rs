@@ -1,4 +1,7 @@
-//! Storing: what makes a value visible.
+//! Storing: the only place that makes a value visible, and the formats it uses.
+//!
+//! `pending.rs` and `put.rs` are here, not in `recovery/` and beside `Cache`: both are parts of the
+//! [`Publisher`](publisher::Publisher), which makes values visible and invisible.
 
 pub(crate) mod big_values;
 pub(crate) mod chunks;

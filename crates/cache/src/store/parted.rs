@@ -1,4 +1,4 @@
-//! Values in parts, in the cache's paths: cut before they are stored, put together when they are read.
+//! Cuts large values into parts before they are stored, and puts them together when they are read.
 //!
 //! Reading costs others one look at a flag of the header. An entry whose parts are gone (evicted,
 //! deleted, or replaced faster than they are read) is looked up again a few times; when it stays
@@ -42,12 +42,12 @@ pub(crate) enum Whole {
     Lost(u64),
 }
 
-/// Whether an entry holds only the manifest of its value.
+/// Returns whether an entry holds only the manifest of its value.
 pub(crate) fn is_in_parts(raw: &[u8]) -> bool {
     raw.get(CODEC_AT).is_some_and(|codec| codec & IN_PARTS != 0)
 }
 
-/// The manifest that an entry holds, with its version.
+/// Returns the manifest that an entry holds, with its version.
 pub(crate) fn manifest(raw: &[u8]) -> Option<(Manifest, u64)> {
     let (header, bytes) = Header::read(raw)?;
     let in_parts = header.kind == Kind::Value && header.codec & IN_PARTS != 0;
@@ -71,7 +71,8 @@ impl<V> Publisher<V> {
         Ok(fill)
     }
 
-    /// Removes parts whose manifest was not stored. Whether it was, nobody may know: the entry says.
+    /// Removes parts whose manifest was not stored. Asks the entry, because the reply may have been
+    /// lost.
     pub(crate) async fn discard(&self, entry: &[u8], fill: &Fill) {
         let Some(ours) = &fill.parts else { return };
         let mut get = cmd("GET");
@@ -100,7 +101,7 @@ impl<V> Publisher<V> {
         }
     }
 
-    /// Whether a value of this size may lie in parts.
+    /// Returns whether a value of this size may lie in parts.
     pub(crate) fn may_be_in_parts(&self, size_bytes: u32) -> bool {
         size_bytes as usize > self.remote.parts.part_bytes()
     }

@@ -1,8 +1,8 @@
-//! What must happen even if its caller goes away.
+//! Invalidations that must happen even if their caller goes away.
 //!
-//! A future can be dropped wherever it waits: before anything was sent, while a reply is under way, on a
-//! Cluster between the end of an entry and the message about it. Whatever is not known to be done at that
-//! moment is handed to the recovery queue, which needs no one to wait for it.
+//! A future can be dropped wherever it waits: before anything was sent, while a reply is under way, on
+//! a Cluster between the end of an entry and the message about it. Whatever is not known to be done at
+//! that moment is handed to the recovery queue, which needs no one to wait for it.
 
 use std::time::Duration;
 
@@ -23,8 +23,7 @@ use crate::{
 const MAX_TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Something that must happen even if its caller goes away: what is left of it when this is dropped is
-/// handed to the recovery queue.
+/// An invalidation or clear that must happen. Drop hands what is left of it to the recovery queue.
 pub(crate) struct Pending<'a, V> {
     publisher: &'a Publisher<V>,
     entries: Vec<Vec<u8>>,
@@ -32,17 +31,17 @@ pub(crate) struct Pending<'a, V> {
 }
 
 impl<'a, V> Pending<'a, V> {
-    /// These entries must not be read any more as they are.
+    /// Notes that these entries must be invalidated.
     pub(crate) fn entries(publisher: &'a Publisher<V>, entries: Vec<Vec<u8>>) -> Self {
         Pending { publisher, entries, bump: None }
     }
 
-    /// This generation must end.
+    /// Notes that this generation must end.
     pub(crate) fn bump(publisher: &'a Publisher<V>, bump: Bump) -> Self {
         Pending { publisher, entries: Vec::new(), bump: Some(bump) }
     }
 
-    /// It is done, or need not be.
+    /// Forgets it: it is done, or need not be.
     pub(crate) fn disarm(mut self) {
         self.entries.clear();
         self.bump = None;
@@ -87,7 +86,7 @@ impl<'a, V> Pending<'a, V> {
         queued.await.map(|()| Invalidation::Queued)
     }
 
-    /// Ends a generation and tells every first level.
+    /// Ends a generation and tells every local tier.
     pub(crate) async fn end(mut self) -> Result<()> {
         let Some(bump) = self.bump.clone() else { return Ok(()) };
         let publisher = self.publisher;

@@ -13,7 +13,7 @@
 //! both together with the value.
 //!
 //! A publisher knows nothing of readers and of who loads. It takes a lease that it is handed, returns
-//! what became of it as data ([`Published`]), and leaves telling those who wait to its caller.
+//! the outcome as data ([`Published`]), and leaves telling those who wait to its caller.
 
 use std::{
     sync::Arc,
@@ -66,7 +66,7 @@ pub(crate) struct Grant {
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// What became of the result of a load.
+/// Outcome of publishing the result of a load.
 pub(crate) enum Published<V> {
     /// Redis took it under the lease.
     Stored(Entry<V>),

@@ -21,7 +21,8 @@ const FIELD_BITS: u32 = 14;
 /// Tells numbers of this kind from whatever else may be there.
 const MARK: u32 = 0b10_1101;
 
-/// The number for values of this type: a mark, the schema, and a hash of the fields, from high to low.
+/// Returns the number for values of this type: a mark, the schema, and a hash of the fields, from high
+/// to low.
 pub(crate) fn shape_of<V: DeserializeOwned>(schema: u32) -> u32 {
     let mut fields = Vec::new();
     // It always fails: the probe has no values to give.
@@ -30,7 +31,7 @@ pub(crate) fn shape_of<V: DeserializeOwned>(schema: u32) -> u32 {
     MARK << (SCHEMA_BITS + FIELD_BITS) | schema.min(MAX_SCHEMA) << FIELD_BITS | hash
 }
 
-/// Whether an entry of the shape `theirs` was written by a newer release than `ours`.
+/// Returns whether an entry of the shape `theirs` was written by a newer release than `ours`.
 pub(crate) const fn is_newer(theirs: u32, ours: u32) -> bool {
     theirs >> (SCHEMA_BITS + FIELD_BITS) == MARK && theirs >> FIELD_BITS > ours >> FIELD_BITS
 }

@@ -1,11 +1,11 @@
 //! A breaker for each server that a cache's entries lie on.
 //!
-//! When a server hangs or is gone, readers are told at once instead of one time-out after the other, and
-//! on a Cluster only the keys of that server are affected.
+//! When a server hangs or is gone, readers are told at once instead of one time-out after the other,
+//! and on a Cluster only the keys of that server are affected.
 //!
 //! Everything that reads, leases or stores goes through it. What does not, on purpose:
 //!
-//! - invalidations, ends of generations, their messages and the search for entries (`remote_tier_invalidate`,
+//! - invalidations, ends of generations, their messages and the search for entries (`remote_invalidate.rs`,
 //!   `sweep`): each is owed, and is tried whatever a breaker guesses; the recovery queue has its own pauses;
 //! - the look at the message counters (`counters`): it has its own patience, and is how a server that is
 //!   back is noticed;
@@ -25,12 +25,12 @@ use seawall_resilience::{Breaker, BreakerState, Open, Outcome};
 use crate::{store::keys::Names, tier::remote::RemoteTier};
 
 impl RemoteTier {
-    /// How the breaker of this key's node stands.
+    /// Returns the state of the breaker of this key's node.
     pub(crate) fn breaker_state(&self, key: &[u8]) -> BreakerState {
         self.breakers.of(self.client.node_number(key)).state()
     }
 
-    /// Runs a conversation about `key` through its node's breaker.
+    /// Runs a command about `key` through its node's breaker.
     pub(crate) async fn guarded<T>(
         &self,
         key: &[u8],
@@ -46,8 +46,8 @@ impl RemoteTier {
         result
     }
 
-    /// The same for several keys at once: `work` is given the places of those whose node's breaker lets
-    /// them pass, and answers for each of them.
+    /// Like [`guarded`](RemoteTier::guarded) for several keys at once: `work` is given the places of
+    /// those whose node's breaker lets them pass, and answers for each of them.
     pub(crate) async fn guarded_all<T>(
         &self,
         keys: &[&[u8]],

@@ -1,4 +1,4 @@
-//! The first level: values in this process' memory.
+//! The local tier: copies of values in this process' memory.
 //!
 //! A value that was read from Redis before an invalidation must not be stored here after it. So
 //! every fill takes a *ticket* before it reads, and an invalidation that arrives meanwhile makes the
@@ -55,7 +55,7 @@ pub(crate) struct LocalTier<V> {
     inserts: AtomicU32,
 }
 
-/// What a first level may hold: its part of the handle's budget.
+/// What a local tier may hold: its part of the handle's budget.
 #[derive(Clone)]
 pub(crate) struct Memory {
     pub(crate) budget: Arc<Budget>,
@@ -123,7 +123,7 @@ impl<V> From<Held<V>> for Entry<V> {
             fresh_until,
             stale_until,
             written,
-            // Who loads is told by the second level.
+            // Who loads is told by the remote tier.
             cost: Duration::ZERO,
             bytes,
             // What was invalidated is not kept here.
@@ -173,23 +173,23 @@ impl<V> LocalTier<V> {
         level
     }
 
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Whether copies may be served; asking says that they are used.
+    /// Returns whether copies may be served, and notes that they are used.
     pub(crate) fn serves(&self) -> bool {
         self.attention.serves()
     }
 
-    /// What an entry is kept under.
+    /// Returns the name that an entry is kept under.
     fn id<'a>(&self, entry: &'a [u8]) -> Sought<'a> {
         Sought(entry.get(self.prefix_bytes..).unwrap_or_default())
     }
 
-    /// A copy that is fresh and suits the reader, as its answer. The id is an entry without what all
-    /// of them begin with.
+    /// Returns a copy that is fresh and suits the reader, as its answer. The id is an entry without
+    /// what all of them begin with.
     #[inline]
     #[expect(clippy::question_mark, reason = "it would move the whole of what was found")]
     pub(crate) fn fresh(&self, id: &[u8], freshness: Freshness, now: Moment) -> Option<Read<V>> {
@@ -212,12 +212,12 @@ impl<V> LocalTier<V> {
         self.values.get(&self.id(key)).map(Entry::from)
     }
 
-    /// The same for onlookers: it counts as no use of the copy.
+    /// Like [`get`](LocalTier::get), without counting it as a use of the copy.
     pub(crate) fn peek(&self, key: &[u8]) -> Option<Entry<V>> {
         self.values.peek(&self.id(key)).map(Entry::from)
     }
 
-    /// To be taken before the value is read.
+    /// Takes a ticket. To be taken before the value is read.
     pub(crate) fn ticket(&self, key: &[u8]) -> Ticket {
         let bucket = self.bucket(key);
         Ticket { bucket, count: *self.lock(bucket) }
@@ -256,20 +256,20 @@ impl<V> LocalTier<V> {
         }
     }
 
-    /// Removes a value, and refuses what is being read for its key.
+    /// Removes a value, and ends the tickets of its key.
     pub(crate) fn invalidate(&self, key: &[u8]) {
         let mut count = self.lock(self.bucket(key));
         *count += 1;
         self.values.remove(&self.id(key));
     }
 
-    /// Removes everything, and refuses whatever is being read.
+    /// Removes everything, and ends all tickets.
     pub(crate) fn clear(&self) {
         self.refuse_all();
         self.values.clear();
     }
 
-    /// Removes what has this tag, and refuses whatever is being read.
+    /// Removes what has this tag, and ends all tickets.
     pub(crate) fn clear_tag(&self, tag: u64) {
         self.refuse_all();
         self.values.retain(|_, held| !held.tags.as_ref().is_some_and(|tags| tags.contains(&tag)));

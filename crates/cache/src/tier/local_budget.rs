@@ -1,9 +1,9 @@
-//! One budget of memory for the first levels of all caches of a handle.
+//! One budget of memory for the local tiers of all caches of a handle.
 //!
-//! Caches share it by their weights: each is granted a part, and the parts never sum up to more than the
-//! budget. Who does not use its part leaves it to those who could use more; when it wants it back it
-//! gets it, up to what its weight is worth. The parts are settled anew when a first level is about to be
-//! full, at most every [`SETTLE_EVERY`].
+//! Caches share it by their weights: each is granted a part, and the parts never sum up to more than
+//! the budget. Who does not use its part leaves it to those who could use more; when it wants it back
+//! it gets it, up to what its weight is worth. The parts are settled anew when a local tier is about to
+//! be full, at most every [`SETTLE_EVERY`].
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -13,22 +13,22 @@ use std::{
 use seawall_client::Handle;
 
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
-/// Which part of its fair share a first level is granted before it uses any.
+/// Which part of its fair share a local tier is granted before it uses any.
 const FOOTHOLD: u64 = 4;
 
-/// A first level, as its budget knows it.
+/// A local tier, as its budget knows it.
 pub(crate) trait Holder: Send + Sync {
-    /// How many bytes it holds.
+    /// Returns how many bytes it holds.
     fn used(&self) -> u64;
 
-    /// Whether it had to turn something away, or is about to, since this was last asked.
+    /// Returns whether it had to turn something away, or is about to, since this was last asked.
     fn is_pressed(&self) -> bool;
 
     /// How many bytes it may hold from now on.
     fn grant(&self, bytes: u64);
 }
 
-/// What all first levels of a handle may hold together.
+/// What all local tiers of a handle may hold together.
 pub(crate) struct Budget {
     total: u64,
     state: Mutex<State>,
@@ -48,7 +48,7 @@ struct Share {
 }
 
 impl Budget {
-    /// What the first levels of all caches of a handle may hold together.
+    /// Returns what the local tiers of all caches of a handle may hold together.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
         handle.slot(|| Arc::new(Budget::new(handle.local_max_bytes())))
     }
@@ -61,7 +61,7 @@ impl Budget {
         self.total
     }
 
-    /// What a first level with this weight could count on if it joined now and all were full.
+    /// Returns what a local tier with this weight could count on if it joined now and all were full.
     pub(crate) fn fair_for(&self, weight: u32, most: u64) -> u64 {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let living = state.shares.iter().filter(|share| share.holder.strong_count() > 0);
@@ -69,7 +69,7 @@ impl Budget {
         part(self.total, weight, weights + u64::from(weight)).min(most)
     }
 
-    /// Takes a first level in.
+    /// Takes a local tier in.
     pub(crate) fn join(&self, holder: Weak<dyn Holder>, weight: u32, most: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.shares.push(Share { holder, weight, most, granted: 0 });
@@ -129,7 +129,7 @@ fn part(total: u64, weight: u32, weights: u64) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// Divides by weight: nobody gets more than it wishes, and what one does not want goes to the others.
+/// Divides by weight: none gets more than it wants, and what one does not want goes to the others.
 fn divide(total: u64, wishes: &[Wish]) -> Vec<u64> {
     let mut grants = vec![0; wishes.len()];
     let mut open: Vec<usize> = (0..wishes.len()).collect();

@@ -1,4 +1,4 @@
-//! The tiers: memory and Redis.
+//! The tiers: copies in memory ([`local`]), bytes in Redis ([`remote`]).
 
 pub(crate) mod breakers;
 pub(crate) mod local;

@@ -1,7 +1,7 @@
-//! The second level: entries in Redis, and the scripts that change them.
+//! The remote tier: entries in Redis as bytes, and the scripts that change them.
 //!
-//! Conversations go through the breaker of the node they concern; `breakers` says which do not, and why.
-//! What makes entries invalid is in `remote_tier_invalidate`.
+//! Commands go through the breaker of their node; `breakers.rs` lists those that do not, and why.
+//! Leases are in `remote_lease.rs`, invalidations in `remote_invalidate.rs`.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -52,7 +52,7 @@ pub(crate) struct RemoteTier {
     pub(crate) copies: Option<Copies>,
 }
 
-/// What the lease script says.
+/// Reply of `lease.lua`.
 #[derive(Debug)]
 pub(crate) enum Lease {
     /// There is a fresh value after all.
@@ -82,7 +82,7 @@ pub(crate) struct Fill {
 }
 
 impl Fill {
-    /// The value's size, wherever it lies.
+    /// Returns the value's size, wherever it lies.
     pub(crate) fn size_bytes(&self) -> usize {
         match &self.parts {
             None => self.bytes.len(),
@@ -99,7 +99,7 @@ pub(crate) struct Stored {
     pub(crate) stale_until: u64,
 }
 
-/// What became of a versioned write.
+/// Outcome of a versioned write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Versioned {
     Stored(u64),
@@ -128,7 +128,7 @@ impl RemoteTier {
         sent.elapsed() >= self.client.response_timeout() / 2
     }
 
-    /// The entry, with the generations that decide whether it counts.
+    /// Reads an entry, with the generations that decide whether it counts.
     pub(crate) async fn get(
         &self,
         key: &[u8],
@@ -145,7 +145,7 @@ impl RemoteTier {
         Ok((entry, stamp))
     }
 
-    /// Several entries at once, with the generations that decide whether they count.
+    /// Reads several entries at once, with the generations that decide whether they count.
     pub(crate) async fn get_many(
         &self,
         entry_keys: &[&EntryKey],
@@ -178,8 +178,8 @@ impl RemoteTier {
         futures_util::future::join_all(each).await
     }
 
-    /// Entries of one server, by MGETs that move no more than they may. How large entries are is
-    /// known from those that were read before.
+    /// Reads entries of one server, by MGETs of bounded size. How large entries are is known from those
+    /// that were read before.
     async fn get_in_slices(&self, entry_keys: &[&EntryKey]) -> Vec<Result<(Option<Bytes>, u64)>> {
         let believed = self.largest_bytes.load(Ordering::Relaxed);
         let count = (MAX_COMMAND_BYTES / believed.max(1)).clamp(1, MAX_COMMAND_MEMBERS);
@@ -238,8 +238,8 @@ impl RemoteTier {
         self.client.send_all(commands.collect()).await.into_iter().collect()
     }
 
-    /// One number for all generations. One that is not there is begun: whatever was stored under
-    /// it before it was lost must not count again.
+    /// Returns one number for all generations. One that is not there is begun: whatever was stored
+    /// under it before it was lost must not count again.
     async fn stamp(&self, names: &[Vec<u8>], values: Vec<Value>) -> Result<u64> {
         let mut all = Vec::with_capacity(names.len());
         for (name, value) in names.iter().zip(values) {
@@ -255,7 +255,7 @@ impl RemoteTier {
         Ok(stamp_of(&all))
     }
 
-    /// Starts a new generation and says so.
+    /// Starts a new generation and announces it.
     pub(crate) async fn bump(&self, generation: &[u8], message: &[u8]) -> Result<()> {
         self.end_generation(generation).await?;
         self.announce(message).await
@@ -288,7 +288,7 @@ impl RemoteTier {
             .arg(self.names.wake(keys[0]))
     }
 
-    /// Stores under a lease; `None` when it is gone.
+    /// Stores under a lease. Returns `None` if the lease is gone.
     pub(crate) async fn fill(&self, key: &[u8], token: u64, fill: &Fill) -> Result<Option<Stored>> {
         let call = self.fill_call(&[key], token, fill);
         self.stored(self.guarded(key, self.client.run(&call)).await?).await
@@ -389,7 +389,7 @@ pub(crate) fn new_token() -> u64 {
     rand::random::<u64>() | 1
 }
 
-/// One number for generations, in their order; 0 for an entry that has none.
+/// Returns one number for generations, in their order; 0 for an entry that has none.
 pub(crate) fn stamp_of(generations: &[u64]) -> u64 {
     if generations.is_empty() {
         return 0;

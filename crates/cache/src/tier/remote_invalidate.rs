@@ -1,4 +1,4 @@
-//! Invalidations in Redis: entries, their copies, and the numbered message to every first level.
+//! Invalidations in Redis: entries, their copies, and the numbered message to every local tier.
 
 use redis::Value;
 use seawall_client::{
@@ -15,11 +15,11 @@ static ANNOUNCE: Script = Script::new(include_str!("script/announce.lua"));
 /// Entries that one invalidation script takes at most.
 const BATCH: usize = 64;
 
-/// What became of an invalidation.
+/// Outcome of an invalidation.
 pub(crate) struct Invalidated {
     /// The version from which on readers see what came after those that are done.
     pub(crate) version: u64,
-    /// Gone from Redis, and every first level is told.
+    /// Gone from Redis, and every local tier is told.
     pub(crate) done: Vec<Vec<u8>>,
     /// Not gone, or not told, as far as is known; with the first reason for it.
     pub(crate) left: Vec<Vec<u8>>,
@@ -27,7 +27,7 @@ pub(crate) struct Invalidated {
 }
 
 impl RemoteTier {
-    /// Drops entries and kills their leases, then tells every first level.
+    /// Drops entries and kills their leases, then tells every local tier.
     pub(crate) async fn invalidate(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
         if self.client.topology() == Topology::Cluster {
             return self.invalidate_spread(keys, keep).await;
@@ -40,7 +40,7 @@ impl RemoteTier {
         }
     }
 
-    /// Entries of one server.
+    /// Invalidates entries of one server.
     async fn invalidate_here(&self, keys: &[Vec<u8>], keep: bool) -> Result<u64> {
         let message = about_keys(keys);
         let mut version = 0;
@@ -57,7 +57,7 @@ impl RemoteTier {
         Ok(version)
     }
 
-    /// Entries of a Cluster: a server that is away keeps those of the others from nothing.
+    /// Invalidates entries of a Cluster. A server that is away does not affect those of the others.
     async fn invalidate_spread(&self, keys: Vec<Vec<u8>>, keep: bool) -> Invalidated {
         let calls: Vec<ScriptInvocation> =
             keys.iter().map(|key| self.invalidate_call(&[key], 1, keep, b"")).collect();
@@ -103,7 +103,7 @@ impl RemoteTier {
         Ok(version)
     }
 
-    /// Drops whatever copies these entries have, and kills the leases of those that are being made.
+    /// Drops all copies of these entries, and kills the leases of those that are being made.
     pub(crate) async fn drop_copies(&self, keys: &[Vec<u8>]) -> Result<()> {
         let Some(copies) = &self.copies else { return Ok(()) };
         let names = copies.names(keys);
@@ -128,14 +128,14 @@ impl RemoteTier {
             .arg(message)
     }
 
-    /// The keys of a script that writes an entry: where that is on the same server, the counter of
-    /// messages too, so that the message goes along and is numbered when the entry is there.
+    /// Returns the keys of a script that writes an entry: where that is on the same server, the counter
+    /// of messages too, so that the message goes along and is numbered when the entry is there.
     pub(crate) fn written_keys<'a>(&'a self, key: &'a [u8]) -> SmallVec<[&'a [u8]; 2]> {
         let counter = self.tells_at_once().then(|| self.names.counter());
         std::iter::once(key).chain(counter).collect()
     }
 
-    /// Tells everybody of a write whose script could not.
+    /// Announces a write whose script could not.
     pub(crate) async fn tell_written(&self, key: &[u8], message: &[u8]) -> Result<()> {
         if self.tells_at_once() {
             return Ok(());
@@ -144,12 +144,12 @@ impl RemoteTier {
         self.announce(message).await
     }
 
-    /// Whether scripts on entries can tell by themselves; there are no copies then.
+    /// Returns whether scripts on entries can announce by themselves; there are no copies then.
     fn tells_at_once(&self) -> bool {
         self.client.topology() != Topology::Cluster && self.copies.is_none()
     }
 
-    /// Numbers and sends a message to every first level.
+    /// Numbers and sends a message to every local tier.
     pub(crate) async fn announce(&self, message: &[u8]) -> Result<()> {
         let call = ANNOUNCE.on(&[self.names.counter()]).arg(self.names.channel()).arg(message);
         self.client.run(&call).await.map(drop)

@@ -74,8 +74,8 @@ impl RemoteTier {
         self.guarded(key, self.client.run(&call.arg("").arg(""))).await.map(drop)
     }
 
-    /// Gives a lease back and makes the entry of this version fresh for so long; `None` when the
-    /// lease or the entry is gone.
+    /// Gives a lease back and makes the entry of this version fresh for this long. Returns `None` if
+    /// the lease or the entry is gone.
     pub(crate) async fn prolong(
         &self,
         key: &[u8],

@@ -22,7 +22,7 @@ pub(crate) struct Reserved {
     pub(crate) at_micros: u64,
 }
 
-/// What became of a plain write.
+/// Outcome of a plain write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
     /// It is stored, under this version.
@@ -34,7 +34,7 @@ pub(crate) enum Put {
 }
 
 impl RemoteTier {
-    /// Takes the lease for a write, from whoever has it.
+    /// Takes the lease for a write from its holder.
     pub(crate) async fn reserve(
         &self,
         key: &[u8],
@@ -52,7 +52,7 @@ impl RemoteTier {
         Ok(Reserved { version, at_micros })
     }
 
-    /// The stamp under which an entry counts now.
+    /// Returns the stamp under which an entry counts now.
     pub(crate) async fn stamp_for(&self, entry_key: &EntryKey) -> Result<u64> {
         if entry_key.generations.is_empty() {
             return Ok(0);
@@ -61,7 +61,7 @@ impl RemoteTier {
         Ok(stamp)
     }
 
-    /// Stores under a write's lease, and tells everybody where that can be one step.
+    /// Stores under a write's lease, and announces it where that can be one step.
     pub(crate) async fn fill_reserved(
         &self,
         key: &[u8],

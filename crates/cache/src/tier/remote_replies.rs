@@ -1,4 +1,4 @@
-//! What the scripts of the second level answer, taken apart.
+//! Parses the replies of the remote tier's scripts.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) fn parse_lease(reply: Value) -> Result<Lease> {
     }
 }
 
-/// What was stored, and the manifest of the parts that it replaced.
+/// Parses what was stored, and the manifest of the parts that it replaced.
 pub(crate) fn parse_stored(reply: Value) -> Result<(Option<Stored>, Option<Value>)> {
     let Value::Array(mut reply) = reply else {
         return Err(Error::unexpected("a fill that is no list"));
