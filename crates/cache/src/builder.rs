@@ -2,22 +2,15 @@
 
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
-use seawall_client::{
-    Handle,
-    error::{Error, Result},
-};
+use seawall_client::Handle;
 use seawall_resilience::ResiliencePipeline;
 
-use crate::hotkey::HotRules;
 use crate::{
-    Cache, CacheKey, CacheValue,
     filter::keys::KeyFilter,
-    open::{Plan, open},
+    hotkey::HotRules,
     recovery::log::RecoveryLog,
-    settings::{LONGEST, Settings},
-    store::codec::{Codec, Format},
-    store::keys::TagsOf,
-    store::shape::{MAX_SCHEMA, shape_of},
+    settings::Settings,
+    store::{codec::Codec, keys::TagsOf},
 };
 
 /// What happens when a value's TTL is over.
@@ -74,7 +67,7 @@ pub enum LocalKeeps {
     HotOnly,
 }
 
-/// Builds a [`Cache`]. Every setting has a default that suits most caches.
+/// Builds a [`Cache`](crate::Cache). Every setting has a default that suits most caches.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -104,8 +97,8 @@ pub struct CacheBuilder<K, V> {
     pub(crate) handle: Handle,
     pub(crate) name: String,
     pub(crate) settings: Settings,
-    tags: Option<TagsOf<K>>,
-    filter: Option<KeyFilter<K>>,
+    pub(crate) tags: Option<TagsOf<K>>,
+    pub(crate) filter: Option<KeyFilter<K>>,
     pub(crate) codec: Codec,
     pub(crate) compress_above_bytes: usize,
     pub(crate) max_value_bytes: usize,
@@ -113,7 +106,7 @@ pub struct CacheBuilder<K, V> {
     shape: PhantomData<fn() -> V>,
 }
 
-impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
+impl<K, V> CacheBuilder<K, V> {
     pub(crate) fn new(handle: Handle, name: &str) -> Self {
         CacheBuilder {
             handle,
@@ -249,15 +242,16 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
         self
     }
 
-    /// Sets the tags of each key, so that [`Cache::clear_tag`] drops all entries of a tag in one step.
-    /// Costs one more key per tag on each read from Redis. Default: no tags.
+    /// Sets the tags of each key, so that [`Cache::clear_tag`](crate::Cache::clear_tag) drops all
+    /// entries of a tag in one step. Costs one more key per tag on each read from Redis. Default: no
+    /// tags.
     pub fn tags(mut self, tags: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Self {
         self.tags = Some(Arc::new(tags));
         self
     }
 
-    /// Lets [`Cache::clear`] drop the whole namespace in one step. Costs one more key on each read from
-    /// Redis. Default: off.
+    /// Lets [`Cache::clear`](crate::Cache::clear) drop the whole namespace in one step. Costs one more
+    /// key on each read from Redis. Default: off.
     pub fn clearable(mut self) -> Self {
         self.settings.clearable = true;
         self
@@ -327,7 +321,7 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     }
 
     /// Reports values larger than this, after compression: counts them, logs them now and then, and
-    /// lists them in [`Cache::big_values`]. Default: 64 KiB.
+    /// lists them in [`Cache::big_values`](crate::Cache::big_values). Default: 64 KiB.
     pub fn warn_above_bytes(mut self, bytes: usize) -> Self {
         self.settings.big.warn_above_bytes = bytes;
         self
@@ -354,41 +348,6 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
     pub fn schema(mut self, number: u32) -> Self {
         self.schema = number;
         self
-    }
-
-    /// Builds the cache.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] names the settings that contradict each other, or says that there is no Tokio
-    /// runtime here; [`Error::Closed`] after the handle was shut down.
-    pub fn build(mut self) -> Result<Cache<K, V>> {
-        let refuse =
-            |sentence: String| Error::Invalid(format!("cache {:?}: {sentence}", self.name));
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(refuse("build() must be called within a Tokio runtime".into()));
-        }
-        if self.name.is_empty() || self.name.contains(['{', '}', ':', '%']) {
-            return Err(refuse("its name must not be empty nor have any of { } : %".into()));
-        }
-        if self.max_value_bytes == 0 {
-            return Err(refuse("max_value_bytes is 0: nothing could be cached".into()));
-        }
-        if self.schema > MAX_SCHEMA {
-            return Err(refuse(format!("schema is {}, the most is {MAX_SCHEMA}", self.schema)));
-        }
-        self.settings.check().map_err(refuse)?;
-        self.filter.as_ref().map_or(Ok(()), KeyFilter::check).map_err(refuse)?;
-        if self.settings.mode == Mode::LogicalExpiry {
-            self.settings.max_stale = LONGEST;
-        }
-        let format = Format {
-            codec: self.codec,
-            compress_above_bytes: self.compress_above_bytes,
-            max_value_bytes: self.max_value_bytes,
-            shape: shape_of::<V>(self.schema),
-        };
-        let Self { handle, name, settings, tags, filter, .. } = self;
-        Ok(open(handle, Plan { name, settings, format, tags, filter }))
     }
 }
 

@@ -23,7 +23,7 @@ use seawall_client::{
 use crate::{
     AuditorBuilder, BigValue, CacheBuilder, CacheError, CacheKey, CacheValue, Explanation,
     Freshness, Invalidation, KeyRef, LoadError, Loaded, PutOutcome, Read, Version, WriteError,
-    audit::AuditSampler,
+    audit::{AuditSampler, work::Work},
     hot::warmer::Warmer,
     load::loader::{BatchLoader, Loader},
     read::reader::{Admission, Reader},
@@ -501,7 +501,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Fut: Future<Output = StdResult<HashMap<K, V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        AuditorBuilder::new(self.clone(), load_many(load))
+        AuditorBuilder::new(self.clone(), load_many(load), Work::audit)
     }
 }
 

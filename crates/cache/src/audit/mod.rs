@@ -19,11 +19,10 @@
 //!
 //! Deliberately absent: what other processes' local tiers hold. Each process audits its own reads.
 
-mod work;
+pub(crate) mod work;
 
 use std::{
     fmt,
-    hash::Hash,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -31,12 +30,13 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use metrics::Counter;
 use seawall_client::error::{Error, Result};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::{Cache, CacheKey, CacheValue, Read, Source, cache::LoadMany};
+use crate::{Cache, Read, Source, cache::LoadMany};
 
 /// How long after a difference was found the entry is looked at again.
 pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(1);
@@ -176,11 +176,20 @@ impl<K: Clone> Findings<K> {
     }
 }
 
+/// The auditor's task: [`Work::audit`](work::Work::audit).
+pub(crate) type Audit<K, V> = fn(
+    Cache<K, V>,
+    work::Plan<K, V>,
+    mpsc::Receiver<Sample<K, V>>,
+    Arc<Findings<K>>,
+) -> BoxFuture<'static, ()>;
+
 /// Builds an [`Auditor`]: see [`Cache::auditor`].
 #[must_use = "a builder does nothing until `start`"]
 pub struct AuditorBuilder<K, V> {
     cache: Cache<K, V>,
     load: LoadMany<K, V>,
+    audit: Audit<K, V>,
     rate: f64,
     per_second: u32,
     repair: bool,
@@ -194,8 +203,9 @@ pub struct Auditor<K, V> {
 }
 
 impl<K, V> AuditorBuilder<K, V> {
-    pub(crate) fn new(cache: Cache<K, V>, load: LoadMany<K, V>) -> Self {
-        AuditorBuilder { cache, load, rate: 0.001, per_second: 100, repair: false }
+    /// Starts building an auditor. What it asks of keys and values is checked here, by `audit`.
+    pub(crate) fn new(cache: Cache<K, V>, load: LoadMany<K, V>, audit: Audit<K, V>) -> Self {
+        AuditorBuilder { cache, load, audit, rate: 0.001, per_second: 100, repair: false }
     }
 
     /// Sets the fraction of hits to sample. Default: 0.001.
@@ -220,12 +230,8 @@ impl<K, V> AuditorBuilder<K, V> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a rate or pace that makes no sense, or when this cache has an auditor.
-    pub fn start(self) -> Result<Auditor<K, V>>
-    where
-        K: CacheKey + Eq + Hash,
-        V: CacheValue + PartialEq,
-    {
-        let AuditorBuilder { cache, load, rate, per_second, repair } = self;
+    pub fn start(self) -> Result<Auditor<K, V>> {
+        let AuditorBuilder { cache, load, audit, rate, per_second, repair } = self;
         let name = cache.name().to_owned();
         if !(rate > 0.0 && rate <= 1.0) || per_second == 0 {
             return Err(Error::Invalid(format!(
@@ -251,7 +257,7 @@ impl<K, V> AuditorBuilder<K, V> {
             .store((rate * u64::MAX as f64).max(1.0) as u64, Ordering::Relaxed);
         drop(line);
         let plan = work::Plan { load, per_second, repair };
-        let work = work::audit(cache.clone(), plan, taken, Arc::clone(&findings));
+        let work = audit(cache.clone(), plan, taken, Arc::clone(&findings));
         cache.inner.handle.spawn_at_home(work);
         Ok(Auditor { cache, findings })
     }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use seawall_resilience::clock::Moment;
 use tokio::sync::mpsc;
 
@@ -42,7 +43,8 @@ struct Suspect<K> {
     wrong: Option<u64>,
 }
 
-struct Work<K, V> {
+/// The state of one audit.
+pub(crate) struct Work<K, V> {
     cache: Cache<K, V>,
     plan: Plan<K, V>,
     findings: Arc<Findings<K>>,
@@ -52,38 +54,31 @@ struct Work<K, V> {
     added: u64,
 }
 
-/// Audits until the samples end or the handle is shut down.
-pub(crate) async fn audit<K, V>(
-    cache: Cache<K, V>,
-    plan: Plan<K, V>,
-    samples: mpsc::Receiver<Sample<K, V>>,
-    findings: Arc<Findings<K>>,
-) where
-    K: CacheKey + Eq + Hash,
-    V: CacheValue + PartialEq,
-{
-    let mut stop = cache.inner.handle.stopping();
-    let tapped = Arc::clone(&cache.inner);
-    let work = Work {
-        cache,
-        plan,
-        findings,
-        suspects: BTreeMap::new(),
-        suspected: HashSet::new(),
-        added: 0,
-    };
-    tokio::select! {
-        biased;
-        _ = stop.wait_for(|stop| *stop) => tapped.sampler.close(),
-        () = work.run(samples) => {}
-    }
-}
-
 impl<K, V> Work<K, V>
 where
     K: CacheKey + Eq + Hash,
     V: CacheValue + PartialEq,
 {
+    /// Audits until the samples end or the handle is shut down.
+    pub(crate) fn audit(
+        cache: Cache<K, V>,
+        plan: Plan<K, V>,
+        samples: mpsc::Receiver<Sample<K, V>>,
+        findings: Arc<Findings<K>>,
+    ) -> BoxFuture<'static, ()> {
+        let mut stop = cache.inner.handle.stopping();
+        let sampled = Arc::clone(&cache.inner);
+        let (suspects, suspected) = (BTreeMap::new(), HashSet::new());
+        let work = Work { cache, plan, findings, suspects, suspected, added: 0 };
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => sampled.sampler.close(),
+                () = work.run(samples) => {}
+            }
+        })
+    }
+
     async fn run(mut self, mut samples: mpsc::Receiver<Sample<K, V>>) {
         let clock = self.cache.inner.reader.clock.clone();
         let batch = BATCH.min(self.plan.per_second as usize);
