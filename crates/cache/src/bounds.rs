@@ -1,4 +1,4 @@
-//! What can be a key and what can be a value, said once.
+//! The bounds on keys and values, in one place.
 
 use seawall_client::key::KeyPart;
 use serde::{Serialize, de::DeserializeOwned};

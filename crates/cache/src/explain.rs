@@ -1,34 +1,33 @@
-//! Where one key stands, on every level: for people who ask "why do I see this value?".
+//! Explains where one key stands, on every tier: answers "why do I see this value?".
 //!
 //! Looks and changes nothing: no lease is asked for, no generation begun, no copy made or counted as
 //! used, no breaker told. So it also asks a Redis whose breaker is open.
 //!
-//! The levels are looked at one after the other, so an answer that was given in the middle of a write
+//! The tiers are looked at one after the other, so an answer that was given in the middle of a write
 //! may show one level before it and the other after it. Deliberately absent: what the value is, which
-//! may be nobody's business who reads logs, and what other processes' first levels hold, which only
-//! they know.
+//! may not belong into logs, and what other processes' local tiers hold, which only they know.
 
-use std::{borrow::Borrow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use redis::{Value, cmd};
-use seawall_client::{
-    error::{Error, Result},
-    key::KeyPart,
-};
-use seawall_resilience::BreakerState;
+use seawall_client::error::{Error, Result};
+use seawall_resilience::{BreakerState, clock::Moment};
 use serde::Serialize;
 
-use super::{
-    Cache, CacheKey, CacheValue, EntryKey, FilterStatus, Inner, KeyRef,
-    codec::describe,
-    envelope::{Header, Kind},
-    load_or_wait::flight_key,
-    parted::manifest,
-    remote_tier::stamp_of,
+use crate::{
+    CacheValue, FilterStatus,
+    hotkey::{HotKey, HotReason},
+    read::reader::Reader,
+    store::{
+        codec::describe,
+        envelope::{Header, Kind},
+        keys::EntryKey,
+        parted::manifest,
+    },
+    tier::remote::stamp_of,
 };
-use crate::hotkey::{HotKey, HotReason};
 
-/// Where one key stands: see [`Cache::explain`]. Times are in milliseconds.
+/// Where one key stands: see [`Cache::explain`](crate::Cache::explain). Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -87,8 +86,8 @@ pub enum RemoteState {
 /// An entry in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RemoteEntry {
-    /// `value`, `absent` (known to have none) or `vacant` (nothing; somebody loads, or a version is
-    /// remembered).
+    /// `value`, `absent` (known to have none) or `vacant` (nothing; a load is under way, or a version
+    /// is remembered).
     pub kind: &'static str,
     /// Its version: microseconds of the server's clock when it was written.
     pub version: u64,
@@ -100,7 +99,7 @@ pub struct RemoteEntry {
     pub fresh_millis: u64,
     /// For how long it may stand in.
     pub stale_millis: u64,
-    /// For how long somebody, anywhere, holds the lease to load it; `None` when nobody does.
+    /// For how long a process holds the lease to load it; `None` if none does.
     pub lease_millis: Option<u64>,
     /// Whether others wait for that load.
     pub awaited: bool,
@@ -129,39 +128,17 @@ pub struct FilterOpinion {
     pub status: FilterStatus,
 }
 
-impl<K: CacheKey, V: CacheValue> Cache<K, V> {
-    /// Tells where a key stands on every level. Changes nothing.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use seawall::{Seawall, cache::Cache};
-    ///
-    /// let seawall = Seawall::connect("embedded:").await?;
-    /// let shops: Cache<u64, String> = seawall.cache("shop").build()?;
-    /// shops.put(&42, &"tea house".to_owned()).await?;
-    /// let explanation = shops.explain(&42).await?;
-    /// assert!(explanation.to_string().contains("value"), "{explanation}");
-    /// # seawall.shutdown().await; Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a key that makes no sense, [`Error::Closed`] when the handle was shut down.
-    /// That Redis could not be asked is part of the answer.
-    pub async fn explain<Q>(&self, key: &Q) -> Result<Explanation>
-    where
-        K: Borrow<Q>,
-        Q: KeyRef<K> + ?Sized,
-    {
-        let inner = &self.inner;
-        let entry_key = inner.entry_key(key)?;
-        if inner.recovery.has_ended() {
+impl<V: CacheValue> Reader<V> {
+    /// Tells where an entry stands. Changes nothing.
+    pub(crate) async fn explain(&self, entry_key: &EntryKey) -> Result<Explanation> {
+        if self.recovery.has_ended() {
             return Err(Error::Closed);
         }
         let entry = entry_key.entry();
-        let (remote, stamp) = inner.explain_remote(&entry_key).await;
-        let now = inner.clock.now();
-        let left = |until: seawall_resilience::clock::Moment| millis(until.since(now));
-        let local = inner.local.as_ref().and_then(|local| local.peek(entry));
+        let (remote, stamp) = self.explain_remote(entry_key).await;
+        let now = self.clock.now();
+        let left = |until: Moment| millis(until.since(now));
+        let local = self.local.as_ref().and_then(|local| local.peek(entry));
         Ok(Explanation {
             entry: String::from_utf8_lossy(entry).into_owned(),
             local: local.map(|copy| LocalCopy {
@@ -172,29 +149,25 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
                 stale_millis: left(copy.stale_until),
             }),
             remote,
-            waits_for_recovery: inner.recovery.concerns(entry),
-            recovery_queue: inner.recovery.len(),
-            breaker: match inner.remote.breaker_state(entry) {
+            waits_for_recovery: self.recovery.concerns(entry),
+            recovery_queue: self.recovery.len(),
+            breaker: match self.remote.breaker_state(entry) {
                 BreakerState::Closed => "closed",
                 BreakerState::Open => "open",
                 BreakerState::Probing => "probing",
             },
-            filter: inner.filter.as_ref().map(|filter| FilterOpinion {
+            filter: self.filter.as_ref().map(|filter| FilterOpinion {
                 excludes: filter.excludes(entry, now),
                 status: filter.status(now),
             }),
-            // Loads without Redis know no generations.
-            loading: inner.past.has(entry)
-                || inner.flights.has(entry)
-                || stamp.is_some_and(|stamp| inner.flights.has(&flight_key(&entry_key, stamp))),
-            refreshing: inner.refreshes.has(entry),
-            hot: inner.heat.keys.find(entry),
+            loading: self.coordinator.is_loading(entry_key, stamp),
+            refreshing: self.coordinator.is_refreshing(entry),
+            hot: self.heat.keys.find(entry),
         })
     }
-}
 
-impl<K: KeyPart, V> Inner<K, V> {
-    /// What Redis has, and the stamp that an entry needs to count; `None` when that is not known.
+    /// Returns what Redis has, and the stamp that an entry needs to count; `None` when that is not
+    /// known.
     async fn explain_remote(&self, entry_key: &EntryKey) -> (RemoteState, Option<u64>) {
         let names = std::iter::once(entry_key.entry())
             .chain(entry_key.generations.iter().map(Vec::as_slice));
@@ -257,7 +230,7 @@ impl<K: KeyPart, V> Inner<K, V> {
             }),
             parts: parts.map_or(0, |manifest| manifest.count),
             load_micros: header.cost_micros,
-            readable: header.kind != Kind::Value || header.shape == self.format.shape,
+            readable: header.kind != Kind::Value || header.shape == self.decoder.format.shape,
             generations_match: header.kind == Kind::Vacant || stamp == Some(header.stamp),
         }))
     }

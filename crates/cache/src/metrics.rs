@@ -4,30 +4,30 @@ use metrics::{Counter, Histogram};
 use seawall_client::striped_counter::StripedCounter;
 
 /// Counters of one cache, with its name as the label `cache`.
-pub(super) struct Metrics {
-    pub(super) local_hits: StripedCounter,
-    pub(super) remote_hits: StripedCounter,
-    pub(super) stale_hits: Counter,
-    pub(super) negative_hits: Counter,
-    pub(super) misses: Counter,
-    pub(super) loads: Counter,
-    pub(super) load_failures: Counter,
-    pub(super) load_seconds: Histogram,
-    pub(super) refused_fills: Counter,
-    pub(super) waits: Counter,
-    pub(super) sheds: Counter,
-    pub(super) outages: Counter,
-    pub(super) unreadable: Counter,
-    pub(super) oversized: Counter,
-    pub(super) invalidations: Counter,
-    pub(super) queued_invalidations: Counter,
-    pub(super) gaps: Counter,
-    pub(super) stored_bytes: Counter,
-    pub(super) lost_parts: Counter,
+pub(crate) struct Metrics {
+    pub(crate) local_hits: StripedCounter,
+    pub(crate) remote_hits: StripedCounter,
+    pub(crate) stale_hits: Counter,
+    pub(crate) negative_hits: Counter,
+    pub(crate) misses: Counter,
+    pub(crate) loads: Counter,
+    pub(crate) load_failures: Counter,
+    pub(crate) load_seconds: Histogram,
+    pub(crate) refused_fills: Counter,
+    pub(crate) waits: Counter,
+    pub(crate) sheds: Counter,
+    pub(crate) outages: Counter,
+    pub(crate) unreadable: Counter,
+    pub(crate) oversized: Counter,
+    pub(crate) invalidations: Counter,
+    pub(crate) queued_invalidations: Counter,
+    pub(crate) gaps: Counter,
+    pub(crate) stored_bytes: Counter,
+    pub(crate) lost_parts: Counter,
 }
 
 impl Metrics {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let counter = |metric: &'static str| metrics::counter!(metric, "cache" => name.to_owned());
         let hits = |level: &'static str| metrics::counter!("seawall_cache_hits_total", "cache" => name.to_owned(), "level" => level);
         Metrics {
@@ -53,8 +53,25 @@ impl Metrics {
         }
     }
 
+    /// Counts a hit of the local tier.
+    #[inline]
+    pub(crate) fn local_hit(&self, is_negative: bool) {
+        self.local_hits.count();
+        if is_negative {
+            self.negative_hits.increment(1);
+        }
+    }
+
+    /// Counts a hit of the remote tier.
+    pub(crate) fn remote_hit(&self, is_negative: bool) {
+        self.remote_hits.count();
+        if is_negative {
+            self.negative_hits.increment(1);
+        }
+    }
+
     /// Hands over what was counted on hot paths.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.local_hits.flush();
         self.remote_hits.flush();
     }

@@ -1,66 +1,59 @@
-//! What a running cache reads of its settings, their defaults, and the sentences that refuse those
-//! which contradict each other.
+//! The settings of a running cache, their defaults, and the checks that refuse contradictions.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use seawall_client::key::KeyPart;
 use seawall_resilience::ResiliencePipeline;
 
-use super::{
-    filter_keys::KeyFilter,
-    options::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
-    recovery_log::RecoveryLog,
-};
 use crate::hotkey::{HotRules, copies::MAX_COPIES};
-
-type TagsOf<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+use crate::{
+    builder::{LocalKeeps, Mode, OnInvalidate, WhenBusy},
+    recovery::log::RecoveryLog,
+};
 
 /// Settings that the running cache reads.
-pub(super) struct Settings<K> {
-    pub(super) mode: Mode,
-    pub(super) ttl: Duration,
-    pub(super) max_stale: Duration,
-    pub(super) negative_ttl: Duration,
-    pub(super) jitter: f64,
-    pub(super) sliding: bool,
-    pub(super) early_refresh: Option<f64>,
-    pub(super) lease_ttl: Duration,
-    pub(super) loader_timeout: Duration,
-    pub(super) read_timeout: Duration,
-    pub(super) wait_budget: Duration,
-    pub(super) when_busy: WhenBusy,
-    pub(super) on_invalidate: OnInvalidate,
-    pub(super) second_invalidation_after: Option<Duration>,
-    pub(super) local_max_bytes: u64,
-    pub(super) local_weight: u32,
-    pub(super) local_ttl: Duration,
-    pub(super) outage_ttl: Duration,
-    pub(super) tags: Option<TagsOf<K>>,
-    pub(super) clearable: bool,
-    pub(super) pipeline: Option<ResiliencePipeline>,
-    pub(super) recovery_log: Option<Arc<dyn RecoveryLog>>,
-    pub(super) recovery_limit: usize,
-    pub(super) filter: Option<KeyFilter<K>>,
-    pub(super) hot_rules: HotRules,
-    pub(super) local_keeps: LocalKeeps,
-    pub(super) copies: usize,
-    pub(super) big: BigPlan,
+pub(crate) struct Settings {
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) max_stale: Duration,
+    pub(crate) negative_ttl: Duration,
+    pub(crate) jitter: f64,
+    pub(crate) sliding: bool,
+    pub(crate) early_refresh: Option<f64>,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) loader_timeout: Duration,
+    pub(crate) read_timeout: Duration,
+    pub(crate) wait_budget: Duration,
+    pub(crate) when_busy: WhenBusy,
+    pub(crate) on_invalidate: OnInvalidate,
+    pub(crate) second_invalidation_after: Option<Duration>,
+    pub(crate) local_max_bytes: u64,
+    pub(crate) local_weight: u32,
+    pub(crate) local_ttl: Duration,
+    pub(crate) outage_ttl: Duration,
+    pub(crate) clearable: bool,
+    pub(crate) pipeline: Option<ResiliencePipeline>,
+    pub(crate) recovery_log: Option<Arc<dyn RecoveryLog>>,
+    pub(crate) recovery_limit: usize,
+    pub(crate) hot_rules: HotRules,
+    pub(crate) local_keeps: LocalKeeps,
+    pub(crate) copies: usize,
+    pub(crate) big: BigPlan,
 }
 
 /// What is done about big values.
 #[derive(Clone, Copy)]
-pub(super) struct BigPlan {
-    pub(super) warn_above_bytes: usize,
-    pub(super) split_above_bytes: usize,
+pub(crate) struct BigPlan {
+    pub(crate) warn_above_bytes: usize,
+    pub(crate) split_above_bytes: usize,
 }
 
 /// From 1 KiB to what fits into one command with its key and header.
 const SPLIT_BYTES: RangeInclusive<usize> = 1 << 10..=1_000_000 - (16 << 10);
 
 /// The longest lifetime.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-impl<K> Default for Settings<K> {
+impl Default for Settings {
     fn default() -> Self {
         Settings {
             mode: Mode::Lease,
@@ -81,12 +74,10 @@ impl<K> Default for Settings<K> {
             local_weight: 1,
             local_ttl: Duration::from_secs(30),
             outage_ttl: Duration::from_secs(1),
-            tags: None,
             clearable: false,
             pipeline: None,
             recovery_log: None,
             recovery_limit: 100_000,
-            filter: None,
             hot_rules: HotRules::default(),
             local_keeps: LocalKeeps::Everything,
             copies: 0,
@@ -95,9 +86,9 @@ impl<K> Default for Settings<K> {
     }
 }
 
-impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
-    /// Which of them contradict each other, as a sentence.
-    pub(super) fn check(&self) -> Result<(), String> {
+impl Settings {
+    /// Checks the settings. Returns which of them contradict each other, as a sentence.
+    pub(crate) fn check(&self) -> Result<(), String> {
         for (name, time) in [
             ("ttl", self.ttl),
             ("lease_ttl", self.lease_ttl),
@@ -177,9 +168,6 @@ impl<K: KeyPart + Send + Sync + 'static> Settings<K> {
             return Err(
                 "local_keeps is HotOnly but local_max_bytes is 0: there is no first level".into()
             );
-        }
-        if let Some(Err(sentence)) = self.filter.as_ref().map(KeyFilter::check) {
-            return Err(sentence);
         }
         if self.local_max_bytes > 0 && self.local_ttl.is_zero() {
             return Err("local_ttl is 0 but local_max_bytes is not: to do without a first level set local_max_bytes to 0".into());

@@ -1,6 +1,6 @@
 //! Which keys are hot now, as this process knows it.
 //!
-//! Readers that miss the first level look here, so it is a map that is replaced, not changed, and
+//! Readers that miss the local tier look here, so it is a map that is replaced, not changed, and
 //! they ask for its size first: as long as nothing is hot, a look is one load.
 
 use std::{
@@ -28,9 +28,9 @@ type Keys = HashMap<Box<[u8]>, Arc<Hot>>;
 /// A hot key in this process.
 pub(crate) struct Hot {
     pub(super) known: HotKey,
-    /// Until when it is hot unless somebody says more.
+    /// Until when it is hot unless a later message says more.
     pub(super) until: Moment,
-    /// When somebody last said so.
+    /// When a message last said so.
     pub(super) learned: Moment,
     /// What Redis and the source may be asked for it.
     bucket: Option<TokenBucket>,
@@ -49,7 +49,7 @@ impl Hot {
         })
     }
 
-    /// Whether it is read from copies too.
+    /// Returns whether it is read from copies too.
     pub(crate) fn is_spread(&self) -> bool {
         self.known.spread
     }

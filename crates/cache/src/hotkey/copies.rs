@@ -10,11 +10,11 @@
 //! ```
 //!
 //! *A copy is never older than an invalidation that was applied.* Which names an entry's copies have
-//! follows from the entry and the cache's settings alone, so whoever invalidates needs to know nothing:
-//! the entry first, then every name that a copy could have, and only then it is `Applied`. A copy is
-//! made in the order lease on the copy's name, entry read, copy stored if the lease lives. If the
-//! entry was read before it was invalidated, the lease was there before the copies were, and died with
-//! them; the late copy is refused. If a node with a copy does not answer, the invalidation is not
+//! follows from the entry and the cache's settings alone, so a writer that invalidates needs to know
+//! nothing: the entry first, then every name that a copy could have, and only then it is `Applied`. A
+//! copy is made in the order lease on the copy's name, entry read, copy stored if the lease lives. If
+//! the entry was read before it was invalidated, the lease was there before the copies were, and died
+//! with them; the late copy is refused. If a node with a copy does not answer, the invalidation is not
 //! applied but queued, and repeated until it is; until then that copy lives for [`COPY_FOR`] at most.
 //!
 //! Strong reads, and reads of one's own writes, go to the entry itself. Between two invalidations a
@@ -50,7 +50,7 @@ impl Copies {
         self.count
     }
 
-    /// The name of one of an entry's copies.
+    /// Returns the name of one of an entry's copies.
     pub(crate) fn name(&self, entry: &[u8], number: usize) -> Vec<u8> {
         let home = usize::from(slot(entry) / SLOTS_OF_PLACE);
         let place = (home + (number + 1) * PLACES / (self.count + 1)) % PLACES;
@@ -58,7 +58,7 @@ impl Copies {
         [start.as_bytes(), entry].concat()
     }
 
-    /// The names of all copies that these entries could have.
+    /// Returns the names of all copies that these entries could have.
     pub(crate) fn names(&self, entries: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let each = |entry: &Vec<u8>| {
             (0..self.count).map(|number| self.name(entry, number)).collect::<Vec<_>>()
@@ -67,7 +67,7 @@ impl Copies {
     }
 }
 
-/// A number for each place whose slot lies there.
+/// Returns a number for each place whose slot lies there.
 fn tags() -> &'static [u32; PLACES] {
     static TAGS: OnceLock<[u32; PLACES]> = OnceLock::new();
     TAGS.get_or_init(|| {

@@ -1,10 +1,10 @@
 //! The ticks: what this process read goes to Redis, and what the fleet decided comes back.
 //!
 //! Two tasks for each handle. One reports every 100 ms, if there is anything to report: the heaviest
-//! keys of the sketch, and those that are hot already. The other hears who became hot or cool. What
-//! was said while nobody heard is made up for by lists: all of them after every reconnect; every second
-//! those of keys that are known to be hot, and, in a process that reads, a few others in turn, because a
-//! message that was lost names nothing to look for.
+//! keys of the sketch, and those that are hot already. The other hears who became hot or cool. What was
+//! said while nobody heard is made up for by lists: all of them after every reconnect; every second
+//! those of keys that are known to be hot, and, in a process that reads, a few others in turn, because
+//! a message that was lost names nothing to look for.
 //!
 //! Without Redis a process decides with its own reads. What it could not report is dropped, and so
 //! is what was counted before a pause: neither an outage nor a stopped process ends in a flood.
@@ -48,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Ticks without reads after which a key's own window is dropped.
 const IDLE_TICKS: u32 = 50;
 
-/// The reads of a tick in one process from which on a key is worth reporting.
+/// Returns the reads of a tick in one process from which on a key is worth reporting.
 pub(super) fn floor(rule: &HotRule) -> u64 {
     let reads = u128::from(rule.threshold) * TICK.as_nanos() / rule.window.as_nanos() / FLEET;
     u64::try_from(reads).unwrap_or(u64::MAX).max(1)
@@ -92,11 +92,13 @@ pub(super) async fn report(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
     let mut next = now + TICK.mul_f64(rand::random());
     loop {
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
             () = clock.sleep_until(next) => {}
         }
         next = clock.now() + TICK;
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
             () = reporter.tick() => {}
         }
@@ -108,6 +110,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
     let mut subscription = shared.client.pubsub().join(&shared.channel);
     loop {
         let event = tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => return,
             event = subscription.next() => event,
         };
@@ -120,6 +123,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
             Some(Event::Resumed) => {
                 let all: Vec<u64> = (0..SHARDS).collect();
                 tokio::select! {
+                    biased;
                     _ = stop.wait_for(|stop| *stop) => return,
                     () = look(&shared, &all) => {}
                 }
@@ -186,7 +190,7 @@ impl Reporter {
         }
     }
 
-    /// The keys to report: the heaviest by their rules, and those that are hot.
+    /// Returns the keys to report: the heaviest by their rules, and those that are hot.
     fn candidates(&mut self, heavy: Vec<(Box<[u8]>, u64)>, now: Moment) -> Vec<Candidate> {
         for (_, idle) in self.windows.values_mut() {
             *idle += 1;

@@ -1,6 +1,6 @@
 //! The handle: who counts, who is told, who fetches.
 //!
-//! There is one for each [`Seawall`], made when it is first asked for. Its tasks start with the first
+//! There is one for each `Seawall`, made when it is first asked for. Its tasks start with the first
 //! cache. It knows caches as weak shelves: a cache that is dropped is forgotten.
 
 use std::{
@@ -96,7 +96,7 @@ impl HotKeys {
         }
     }
 
-    /// Whether the read that is going on is to be counted.
+    /// Returns whether the read that is going on is to be counted.
     #[inline]
     pub(crate) fn wants_sample(&self) -> bool {
         self.shared.sketch.wants_sample()
@@ -119,19 +119,19 @@ impl HotKeys {
         self.shared.board.has(entry)
     }
 
-    /// The keys that this process knows to be hot now, the most read first.
+    /// Returns the keys that this process knows to be hot now, the most read first.
     #[must_use]
     pub fn here(&self) -> Vec<HotKey> {
         sorted(self.shared.board.all().iter().map(|hot| hot.known.clone()).collect())
     }
 
-    /// What this process knows about an entry, if it is hot.
+    /// Returns what this process knows about an entry, if it is hot.
     #[must_use]
     pub fn find(&self, entry: &[u8]) -> Option<HotKey> {
         self.shared.board.get(entry).map(|hot| hot.known.clone())
     }
 
-    /// The keys that are hot in the whole fleet now, the most read first; asks Redis.
+    /// Returns the keys that are hot in the whole fleet now, the most read first; asks Redis.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -194,7 +194,7 @@ fn sorted(mut keys: Vec<HotKey>) -> Vec<HotKey> {
 }
 
 impl HotKeys {
-    /// The hot keys of this handle's caches.
+    /// Returns the hot keys of this handle's caches.
     #[must_use]
     pub fn of(handle: &Handle) -> HotKeys {
         let shared = handle.slot(|| Arc::new(Shared::new(handle)));

@@ -3,7 +3,7 @@
 //! Every read of a cache is counted in a sketch, in a few nanoseconds. Ten
 //! times a second each process tells Redis the few keys that it read most; a script adds them up
 //! over the whole fleet in exact sliding windows, and the one report that crosses the rule's
-//! threshold makes the key hot: every process is told, and fetches the entry into its first level
+//! threshold makes the key hot: every process is told, and fetches the entry into its local tier
 //! before it is asked for it. A key that cools is let go again. See docs/hot-keys.md for what is
 //! promised and what it costs.
 //!

@@ -46,8 +46,8 @@ impl HotRule {
         }
     }
 
-    /// How long a key stays hot after it was last read half as often as the threshold; three windows
-    /// without it.
+    /// Sets how long a key stays hot after it was last read half as often as the threshold. Default:
+    /// three windows.
     pub fn cool_for(mut self, time: Duration) -> Self {
         self.cool_for = time;
         self
@@ -155,18 +155,18 @@ impl HotRules {
         self
     }
 
-    /// The rule of a key, given without the cache's own prefix.
+    /// Returns the rule of a key, given without the cache's own prefix.
     pub(super) fn of(&self, id: &[u8]) -> Option<&HotRule> {
         let prefixed = self.prefixes.iter().find(|(prefix, _)| id.starts_with(prefix));
         prefixed.map(|(_, rule)| rule).or(self.otherwise.as_ref())
     }
 
-    /// Whether any key has a rule.
+    /// Returns whether any key has a rule.
     pub(crate) fn count_reads(&self) -> bool {
         self.otherwise.is_some() || !self.prefixes.is_empty()
     }
 
-    /// Whether any rule wants copies.
+    /// Returns whether any rule wants copies.
     pub(crate) fn want_copies(&self) -> bool {
         self.each().any(|rule| rule.copies_at.is_some())
     }

@@ -1,5 +1,5 @@
-//! What the tasks of hot keys and the caches share, and what follows when somebody says that a key is
-//! hot or cool.
+//! The state that the tasks of hot keys and the caches share, and what follows when a key becomes hot
+//! or cool.
 
 use std::{
     collections::VecDeque,
@@ -37,13 +37,13 @@ const MAX_COOLED: usize = 128;
 
 /// A cache, as hot keys know it.
 pub(crate) trait HotKeySink: Send + Sync {
-    /// The version of a fresh copy in memory; 0 without one.
+    /// Returns the version of a fresh copy in memory; 0 without one.
     fn version(&self, entry: &[u8]) -> u64;
     /// Fetches entries into memory, in the background.
     fn warm(self: Arc<Self>, entries: Vec<HotKey>);
-    /// An entry is no longer hot.
+    /// Lets go of an entry that is no longer hot.
     fn cool(&self, entry: &[u8]);
-    /// Whether anything was read past its memory since this was last asked.
+    /// Returns whether anything was read past its memory since this was last asked.
     fn was_read(&self) -> bool;
 }
 
@@ -130,7 +130,7 @@ impl Shared {
         self.client.eval(&call).await
     }
 
-    /// The hot keys of these shards, as Redis has them.
+    /// Returns the hot keys of these shards, as Redis has them.
     pub(super) async fn list(&self, shards: &[u64]) -> Vec<Result<Vec<HotKey>>> {
         let calls: Vec<ScriptInvocation> = shards
             .iter()
@@ -140,27 +140,27 @@ impl Shared {
         replies.into_iter().map(|reply| parse_list(reply?)).collect()
     }
 
-    /// Whether a cache of this process has keys like this one.
+    /// Returns whether a cache of this process has keys like this one.
     fn concerns(&self, key: &[u8]) -> bool {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         members.iter().any(|member| key.starts_with(&member.entry_prefix))
     }
 
-    /// Whether a cache of this process was read past its memory since this was last asked.
+    /// Returns whether a cache of this process was read past its memory since this was last asked.
     pub(super) fn was_read(&self) -> bool {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let shelves = members.iter().filter_map(|member| member.sink.upgrade());
         shelves.filter(|sink| sink.was_read()).count() > 0
     }
 
-    /// The caches that have this key.
+    /// Returns the caches that have this key.
     fn shelves(&self, key: &[u8]) -> Vec<Arc<dyn HotKeySink>> {
         let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
         let with_key = members.iter().filter(|member| key.starts_with(&member.entry_prefix));
         with_key.filter_map(|member| member.sink.upgrade()).collect()
     }
 
-    /// The newest version that a cache of this process has in memory.
+    /// Returns the newest version that a cache of this process has in memory.
     pub(super) fn version(&self, key: &[u8]) -> u64 {
         self.shelves(key).iter().map(|sink| sink.version(key)).max().unwrap_or(0)
     }
@@ -173,7 +173,7 @@ impl Shared {
         self.learn(known);
     }
 
-    /// Somebody says that these keys are hot.
+    /// Takes in keys that are reported to be hot.
     pub(super) fn learn(&self, known: Vec<HotKey>) {
         for hot in known {
             if !self.concerns(&hot.bytes) {
@@ -207,7 +207,7 @@ impl Shared {
         }
     }
 
-    /// Somebody says that a key is no longer hot.
+    /// Lets go of a key that is reported to be no longer hot.
     pub(super) fn forget(&self, key: &[u8]) {
         let mut cooled = self.cooled.lock().unwrap_or_else(PoisonError::into_inner);
         cooled.push_back((self.clock.now(), key.to_vec()));

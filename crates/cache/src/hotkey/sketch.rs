@@ -9,7 +9,7 @@
 //!
 //! A read whose tag stands in its bucket adds to that counter; one whose tag does not takes a count
 //! off the smallest, and takes its place when nothing is left of it. So a key that has more than a
-//! ninth of its bucket's reads stays, whatever the millions of others do, and whoever stays is never
+//! ninth of its bucket's reads stays, whatever the millions of others do, and a key that stays is never
 //! counted too high by more than the chance of equal tags. This is HeavyKeeper with the decay made
 //! certain: counters live for a tenth of a second here, too short for its exponential decay to
 //! matter. Without its random numbers and its heap a counted read took 10 to 23 ns where the crate
@@ -81,7 +81,7 @@ struct Stripe {
 /// How long a name without heavy reads is kept, in ticks.
 const KEEP_NAMES: u8 = 10;
 
-/// Which counter a hash belongs to, the same in all stripes: its bucket and its tag.
+/// Returns which counter a hash belongs to, the same in all stripes: its bucket and its tag.
 fn identity(hash: u64) -> (usize, u64) {
     // A tag of zero would look like an empty counter.
     ((hash as usize) % BUCKETS, (hash >> COUNT_BITS) | 1)
@@ -106,8 +106,8 @@ impl Sketch {
         self.name_at.store(u32::try_from(share.clamp(2, 64)).unwrap_or(64), Relaxed);
     }
 
-    /// Whether the read that is going on is to be counted, by [`Sketch::sample`]; one that is not
-    /// needs no key.
+    /// Returns whether the read that is going on is to be counted, by [`Sketch::sample`]; one that is
+    /// not needs no key.
     #[inline]
     pub(super) fn wants_sample(&self) -> bool {
         let stripe = self.stripe();
@@ -165,7 +165,8 @@ impl Sketch {
         }
     }
 
-    /// The heavy keys since the last time with their reads, largest first; all counters start again.
+    /// Returns the heavy keys since the last time with their reads, largest first; all counters start
+    /// again.
     pub(super) fn drain(&self) -> Vec<(Box<[u8]>, u64)> {
         let touched: Vec<&Stripe> =
             self.stripes.iter().filter(|stripe| stripe.samples.load(Relaxed) > 0).collect();
@@ -196,7 +197,7 @@ impl Sketch {
         heavy
     }
 
-    /// What the sketch holds, in bytes: fixed, except for the names.
+    /// Returns what the sketch holds, in bytes: fixed, except for the names.
     pub(super) fn size_bytes(&self) -> usize {
         let stripe = size_of::<Stripe>() + BUCKETS * size_of::<Bucket>();
         let names: usize =

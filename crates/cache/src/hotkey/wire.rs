@@ -34,7 +34,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// How many slots the fleet's counts are spread over.
 pub(super) const SHARDS: u64 = 8;
 
-/// Which shard counts a key.
+/// Returns which shard counts a key.
 pub(super) fn shard(key: &[u8]) -> u64 {
     xxh3_64(key) % SHARDS
 }
@@ -46,7 +46,7 @@ pub(super) fn shard(key: &[u8]) -> u64 {
 pub enum HotReason {
     /// It is read often.
     Counted,
-    /// Somebody said so.
+    /// It was declared hot.
     Declared,
 }
 
@@ -86,7 +86,7 @@ fn as_millis<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::E
 }
 
 impl HotKey {
-    /// A line of the hash; `None` when it is none, or past.
+    /// Parses a line of the hash. Returns `None` if it is none, or past.
     pub(super) fn parse(key: &[u8], line: &[u8], now: u64) -> Option<Self> {
         let mut fields = std::str::from_utf8(line).ok()?.splitn(9, ' ');
         let hot = Self::fields(key, &mut fields, now)?;

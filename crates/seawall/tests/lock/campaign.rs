@@ -38,7 +38,7 @@ const ROUNDS_AT_ONCE: u64 = 8;
 const ROUND: Duration = Duration::from_millis(1500);
 /// Longest lease of most rounds, and of the others: the longest that there is.
 pub(crate) const SHORT: Duration = Duration::from_millis(1500);
-const LONGEST: Duration = Duration::from_hours(24);
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Longest pause between two looks.
 pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(4);
 /// How often a long campaign says how far it is.

@@ -1,5 +1,7 @@
 //! Streams and their workers, on every backend and under faults.
 
+#![expect(clippy::incompatible_msrv, reason = "tests need not build on the oldest Rust")]
+
 mod behaviour;
 mod campaign;
 #[path = "../support/campaign.rs"]

@@ -1,0 +1,307 @@
+//! Receives the messages between local tiers, and notices those it did not receive.
+//!
+//! A subscriber that sees a number missing, or was without a connection, drops its whole local tier: it
+//! cannot know what it missed. Because the *last* message before a silence can be lost too, the
+//! counter itself is read five times a second and compared with what was heard. So a local tier is
+//! never more than about 300 ms behind as long as Redis answers at all, messages or not. It is read
+//! together with those of other caches (`counters.rs`), and not at all while nobody uses what the cache
+//! holds here (`attention.rs`).
+//!
+//! Messages are heard while the counter is being read: an answer that does not come delays nothing
+//! but the look itself, and is soon asked for again.
+//!
+//! After a reconnect nobody knows which numbers were missed, so the first message says nothing about
+//! those before it: only a look tells where we stand, and everything is dropped at that moment.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use seawall_client::client::{Event, Subscription};
+use seawall_resilience::clock::{Clock, Moment};
+
+use crate::{
+    backplane::attention::Attention,
+    backplane::counters::Counters,
+    backplane::message::{Body, parse, tag_hash},
+    filter::Filter,
+    life::Life,
+    metrics::Metrics,
+    tier::local::LocalTier,
+    tier::remote::RemoteTier,
+};
+
+/// For how long after its last use what is held is still compared.
+const QUIET: Duration = Duration::from_secs(1);
+/// How often the counter is compared with what was heard.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a message may be under way before it counts as lost.
+const GRACE: Duration = Duration::from_millis(100);
+/// How long the counter is waited for before it is asked for again; doubled each time in a row, up
+/// to the time-out for replies.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Follows the messages of a namespace until the cache or the handle ends.
+pub(crate) async fn listen<V: Send + Sync + 'static>(
+    remote: Arc<RemoteTier>,
+    holds: Holds<V>,
+    counters: Arc<Counters>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    mut life: Life,
+) {
+    let subscription = remote.client.pubsub().join(remote.names.channel());
+    let mut listener = Listener {
+        remote,
+        local: holds.local,
+        filter: holds.filter,
+        attention: holds.attention,
+        counters,
+        metrics,
+        last_used: clock.now(),
+        clock,
+        heard: None,
+        unplaced: 0,
+        patience: PATIENCE,
+    };
+    tokio::select! {
+        biased;
+        () = life.over() => {}
+        () = listener.run(subscription) => {}
+    }
+}
+
+/// What a cache holds in this process, and whether it is used.
+pub(crate) struct Holds<V> {
+    pub(crate) local: Option<Arc<LocalTier<V>>>,
+    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) attention: Arc<Attention>,
+}
+
+struct Listener<V> {
+    remote: Arc<RemoteTier>,
+    local: Option<Arc<LocalTier<V>>>,
+    filter: Option<Arc<Filter>>,
+    attention: Arc<Attention>,
+    counters: Arc<Counters>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    last_used: Moment,
+    /// Number of the last message before which none is missing; `None` until a look tells.
+    heard: Option<u64>,
+    /// The highest number that was heard before a look told where we stand.
+    unplaced: u64,
+    /// How long the next answer is waited for.
+    patience: Duration,
+}
+
+impl<V> Drop for Listener<V> {
+    fn drop(&mut self) {
+        // Whatever ended it: nobody hears any more what becomes of the copies.
+        self.attention.end();
+    }
+}
+
+/// How far the comparison with the counter is.
+enum Look {
+    /// Nothing is compared until what is held is used.
+    Resting,
+    /// The next one begins then.
+    Due(Moment),
+    /// The counter is being read.
+    Reading(Start, BoxFuture<'static, Option<u64>>),
+    /// Messages up to this number are under way, for no longer than until then.
+    Awaiting(Start, u64, Moment),
+}
+
+/// How things stood when the counter was asked for.
+#[derive(Clone, Copy)]
+struct Start {
+    at: Moment,
+    heard: Option<u64>,
+    confirmed: bool,
+}
+
+impl Look {
+    /// Waits until there is something to do; the counter, where it was read.
+    async fn ready(&mut self, clock: &Clock, attention: &Attention) -> Option<u64> {
+        match self {
+            Look::Resting => {
+                attention.woken().await;
+                None
+            }
+            Look::Due(at) | Look::Awaiting(_, _, at) => {
+                clock.sleep_until(*at).await;
+                None
+            }
+            Look::Reading(_, counter) => counter.await,
+        }
+    }
+}
+
+impl<V> Listener<V> {
+    async fn run(&mut self, mut subscription: Subscription) {
+        let mut look = Look::Due(self.clock.now());
+        loop {
+            tokio::select! {
+                biased;
+                event = subscription.next() => match event {
+                    Some(Event::Message(message)) => {
+                        self.hear(&message);
+                        if let Look::Awaiting(start, number, _) = look
+                            && self.heard >= Some(number)
+                        {
+                            look = self.complete(start);
+                        }
+                    }
+                    Some(Event::Resumed) => {
+                        self.lost_track("messages were interrupted");
+                        (self.heard, self.unplaced) = (None, 0);
+                        look = Look::Due(self.clock.now());
+                    }
+                    Some(Event::Interrupted) => {}
+                    None => return,
+                },
+                counter = look.ready(&self.clock, &self.attention) => {
+                    look = match (look, counter) {
+                        (Look::Due(_), _) if self.may_rest() => Look::Resting,
+                        (Look::Due(_), _) => self.begin(subscription.is_confirmed()),
+                        (Look::Resting, _) => {
+                            self.last_used = self.clock.now();
+                            self.begin(subscription.is_confirmed())
+                        }
+                        (Look::Reading(start, _), Some(counter)) => self.compare(start, counter),
+                        (Look::Reading(..), None) => self.later(),
+                        (Look::Awaiting(start, number, _), _) => {
+                            self.gap("a message did not come");
+                            self.heard = Some(number);
+                            self.complete(start)
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// Returns whether nobody needs the next comparison.
+    fn may_rest(&mut self) -> bool {
+        let now = self.clock.now();
+        if self.attention.was_used() {
+            self.last_used = now;
+        }
+        // Where we stand is to be known first, and a filter to be built.
+        if self.heard.is_none() || self.filter.as_ref().is_some_and(|filter| !filter.is_built()) {
+            return false;
+        }
+        let is_vacant =
+            || self.filter.is_none() && self.local.as_ref().is_none_or(|local| local.is_empty());
+        self.attention.leave(is_vacant)
+            || now.since(self.last_used) >= QUIET && self.attention.sleep()
+    }
+
+    /// Asks for the counter.
+    fn begin(&mut self, confirmed: bool) -> Look {
+        let start = Start { at: self.clock.now(), heard: self.heard, confirmed };
+        let (counters, patience) = (Arc::clone(&self.counters), self.patience);
+        let key = self.remote.names.counter().to_vec();
+        // Told by the answer when there is one.
+        self.patience = (patience * 2).min(self.remote.client.response_timeout()).max(PATIENCE);
+        let counter =
+            async move { tokio::time::timeout(patience, counters.read(&key)).await.ok()? };
+        Look::Reading(start, Box::pin(counter))
+    }
+
+    /// Returns the next moment at which all caches look.
+    fn later(&self) -> Look {
+        let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        let gone = self.clock.now().as_nanos() % look;
+        Look::Due(self.clock.now() + Duration::from_nanos(look - gone))
+    }
+
+    /// Everything that was announced before this look began was heard, or given up.
+    fn complete(&self, start: Start) -> Look {
+        if let Some(filter) = &self.filter
+            && start.confirmed
+        {
+            filter.complete_at(start.at);
+        }
+        self.attention.compared();
+        self.later()
+    }
+
+    /// Compares the counter, read at some moment since `start`, with what was heard.
+    fn compare(&mut self, start: Start, counter: u64) -> Look {
+        self.patience = PATIENCE;
+        match self.heard {
+            None => {
+                // Whatever was invalidated before this moment, no copy of it is older than this
+                // look; and whatever was heard was sent before it.
+                self.lost_track("the first look");
+                self.heard = Some(counter.max(self.unplaced));
+            }
+            Some(_) if Some(counter) < start.heard => {
+                // Redis came back with an older state, or with none.
+                self.gap("the counter went back");
+                self.heard = Some(counter);
+            }
+            Some(heard) if heard < counter => {
+                return Look::Awaiting(start, counter, self.clock.now() + GRACE);
+            }
+            Some(_) => {}
+        }
+        self.complete(start)
+    }
+
+    fn hear(&mut self, message: &[u8]) {
+        let Some((number, body)) = parse(message) else {
+            tracing::warn!("a message that nobody of ours sent");
+            return;
+        };
+        match self.heard {
+            Some(heard) if number == heard + 1 => self.heard = Some(number),
+            // Missing, or an old one: the counter began anew.
+            Some(_) => {
+                self.gap("a number is missing");
+                self.heard = Some(number);
+            }
+            // The one before it may have been lost: only a look can tell where we stand.
+            None => self.unplaced = self.unplaced.max(number),
+        }
+        match body {
+            Body::Keys(keys) => {
+                for key in keys {
+                    if let Some(filter) = &self.filter {
+                        filter.insert(key);
+                    }
+                    if let Some(local) = &self.local {
+                        local.invalidate(key);
+                    }
+                }
+            }
+            Body::Tag(tag) => {
+                if let Some(local) = &self.local {
+                    local.clear_tag(tag_hash(tag));
+                }
+            }
+            Body::All => self.forget(),
+        }
+    }
+
+    fn gap(&mut self, reason: &'static str) {
+        self.metrics.gaps.increment(1);
+        self.lost_track(reason);
+    }
+
+    fn lost_track(&mut self, reason: &'static str) {
+        tracing::debug!(cache = self.remote.names.name(), reason, "first level dropped");
+        self.forget();
+    }
+
+    fn forget(&self) {
+        if let Some(local) = &self.local {
+            local.clear();
+        }
+        if let Some(filter) = &self.filter {
+            filter.lost_track();
+        }
+    }
+}

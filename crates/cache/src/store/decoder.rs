@@ -1,0 +1,90 @@
+//! Turns the bytes of an entry in Redis into an [`Entry`]; gathers the parts of a large value.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use seawall_client::error::Result;
+use seawall_resilience::clock::Moment;
+
+use super::{
+    codec::Format,
+    entry::{Entry, Times},
+    envelope::{Header, Kind},
+    keys::EntryKey,
+    parted::{Whole, gather},
+    shape,
+};
+use crate::{CacheValue, metrics::Metrics, tier::remote::RemoteTier};
+
+/// Decodes the entries of one cache; a cheap clone.
+#[derive(Clone)]
+pub(crate) struct Decoder {
+    pub(crate) format: Format,
+    pub(crate) remote: Arc<RemoteTier>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Decoder {
+    /// Returns whether a newer release wrote this entry. Such an entry is neither read nor replaced.
+    pub(crate) fn is_newer(&self, raw: &[u8]) -> bool {
+        Header::read(raw).is_some_and(|(header, _)| {
+            header.kind == Kind::Value && shape::is_newer(header.shape, self.format.shape)
+        })
+    }
+
+    /// Decodes an entry. Returns `None` if it holds nothing that this cache can read, or counts no
+    /// longer because its generation ended.
+    pub(crate) fn decode<V: CacheValue>(
+        &self,
+        raw: &[u8],
+        stamp: u64,
+        entry_key: &EntryKey,
+        now: Moment,
+    ) -> Option<Entry<V>> {
+        let Some((header, bytes)) = Header::read(raw) else {
+            self.metrics.unreadable.increment(1);
+            return None;
+        };
+        if header.kind == Kind::Vacant || header.stamp != stamp {
+            return None;
+        }
+        let value = if header.kind == Kind::Value {
+            let readable = header.shape == self.format.shape;
+            let value = readable.then(|| self.format.decode(header.codec, bytes)).flatten();
+            if value.is_none() {
+                self.metrics.unreadable.increment(1);
+                return None;
+            }
+            value.map(Arc::new)
+        } else {
+            None
+        };
+        let times = self.remote.times(entry_key.entry(), now);
+        Some(Entry {
+            value,
+            version: header.version,
+            fresh_until: times.moment(header.fresh_until),
+            stale_until: times.moment(header.stale_until),
+            written: times.moment(header.version / 1000),
+            cost: Duration::from_micros(u64::from(header.cost_micros)),
+            bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            invalidated: header.invalidated,
+            tags: entry_key.tags.clone(),
+        })
+    }
+
+    /// Puts an entry together whose value is stored in parts.
+    ///
+    /// # Errors
+    /// As [`Client::send`](seawall_client::Client::send).
+    pub(crate) async fn gather(&self, entry_key: &EntryKey, raw: Bytes) -> Result<Whole> {
+        gather(&self.remote, &self.metrics, entry_key, raw).await
+    }
+}
+
+impl RemoteTier {
+    /// Returns the current time by both clocks, as far as this entry's server is concerned.
+    pub(crate) fn times(&self, entry: &[u8], now: Moment) -> Times {
+        Times { now, server_millis: self.client.server_millis_of(entry, now) }
+    }
+}
