@@ -126,7 +126,7 @@ fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
     if logs.is_empty() { f64::NAN } else { (logs.iter().sum::<f64>() / logs.len() as f64).exp() }
 }
 
-/// Describes the machine; the figures mean nothing without it.
+/// Describes the machine: figures from an unknown machine mean nothing.
 pub(super) fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
