@@ -1,5 +1,5 @@
-//! `cargo xtask docs`: writes the pages that are made from code, and with `--screens` the pictures of
-//! the market's page; then checks that the documentation is plain technical English.
+//! `cargo xtask docs`: writes the pages that are generated from code, and with `--screens` the
+//! screenshots of the market's page.
 
 use clap::Args;
 
@@ -8,21 +8,21 @@ use crate::outcome::Outcome;
 use crate::phrases;
 use crate::shell::{cargo, step};
 
-/// The test that compares such a page with the code also writes it when this is set.
+/// If set, the test that compares such a page with the code also writes it.
 const WRITE: &str = "SEAWALL_WRITE_DOCS";
-/// Where the browser's tests put their pictures.
+/// Where the browser tests put their screenshots.
 const SHOTS: &str = "SEAWALL_SHOTS";
 
-/// What `cargo xtask docs` can be told.
+/// Options of `cargo xtask docs`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Also take the pictures in docs/screens anew; `cargo xtask setup` brings the browser
+    /// Also retake the screenshots in docs/screens; `cargo xtask setup` installs the browser
     #[arg(long)]
     screens: bool,
 }
 
-/// Writes docs/compatibility.md from the command table, docs/mutants.md from the patches, and docs/screens
-/// from the page.
+/// Writes docs/compatibility.md from the command table, docs/mutants.md from the patches, and
+/// docs/screens from the page.
 pub(crate) fn run(options: &Options) -> Outcome {
     let args = ["test", "--quiet", "--package", "seawall-engine", "--test", "it", "compatibility"];
     step("docs/compatibility.md", cargo(&args).env(WRITE, "1"))?;

@@ -1,14 +1,15 @@
-//! What the cache alone costs whoever adds it: its lints, and how many packages come with it.
+//! Checks what the cache alone costs a dependent crate: its lints, and the number of packages that
+//! come with it.
 
 use crate::outcome::{Failure, Outcome};
 use crate::shell::{cargo, step};
 
-/// The cache and nothing else.
+/// Selects the cache and nothing else.
 const CACHE_ALONE: [&str; 5] = ["-p", "seawall", "--no-default-features", "--features", "cache"];
-/// Packages that the cache alone may bring along, itself included.
+/// Maximum packages that the cache alone may pull in, itself included.
 const MAX_PACKAGES: usize = 100;
 
-/// Lints the cache alone, and counts its packages.
+/// Lints the cache alone and counts its packages.
 pub(crate) fn check() -> Outcome {
     let mut clippy = cargo(&["clippy", "--quiet"]);
     step("clippy, cache alone", clippy.args(CACHE_ALONE).args(["--", "-D", "warnings"]))?;

@@ -1,7 +1,7 @@
 //! The project's own tasks: `cargo xtask test | setup | soak | mutants | bench | redis-suite | docs | record`.
 //!
 //! One program instead of shell scripts, so that every task runs the same on a developer's machine
-//! and in CI. Each task shows progress, keeps its full output under `target/xtask`, and an error
+//! and in CI. Each task shows progress and keeps its full output under `target/xtask`. An error
 //! says what to do next.
 #![expect(clippy::print_stdout, reason = "a task reports to the person who started it")]
 #![expect(clippy::print_stderr, reason = "a task reports to the person who started it")]
@@ -38,15 +38,15 @@ enum Task {
     Test(test::Options),
     /// Only set up the machine: install the servers and clients that the tests need
     Setup,
-    /// Run the large counts and keep their figures under target/soak
+    /// Run the long tests and keep their figures under target/soak
     Soak(soak::Options),
     /// Plant each bug of mutants/ and check that its test fails
     Mutants(mutants::Options),
-    /// Measure side by side: the engine, the toolkit; writes pages under docs/
+    /// Run the benchmarks of the engine and the toolkit; writes pages under docs/
     Bench(bench::Options),
     /// Score the engine with Redis' own test suite, in external mode
     RedisSuite(suite::Options),
-    /// Write the pages that are made from code
+    /// Write the generated pages
     Docs(docs::Options),
     /// Fill in the missing replies of transcripts from a private redis-server
     Record {

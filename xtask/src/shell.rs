@@ -1,5 +1,5 @@
-//! Runs programs as steps: a spinner while they work, one line when they are done, their whole
-//! output in a file, and its end on the screen when they fail.
+//! Runs programs as steps: a spinner while they run, one line when they are done, their whole
+//! output in a file, and its end on the screen if they fail.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -12,28 +12,28 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::outcome::{Context, Failure, Outcome};
 
-/// Lines of output that a failed step shows.
+/// Lines of output shown for a failed step.
 const SHOWN_LINES: usize = 80;
-/// How often a step that takes long shows its last line where there is no terminal for a spinner.
+/// How often a long step shows its last line if there is no terminal for a spinner.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 
-/// The top folder of the project.
+/// Returns the project's root directory.
 pub(crate) fn root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     manifest.parent().unwrap_or(manifest).to_owned()
 }
 
-/// Where builds, logs and results go.
+/// Returns the directory of builds, logs and results.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A `cargo` command in the top folder.
+/// Returns a `cargo` command in the root directory.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(args);
-    // What cargo told this program of itself: with it, build scripts that look at their environment
-    // run again, and everything above them is built twice.
+    // Variables that cargo set for this program: if they were passed on, build scripts that look at
+    // their environment would run again, and everything that depends on them would be built twice.
     let told = ["CARGO_MANIFEST_", "CARGO_PKG_"];
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| told.iter().any(|prefix| name.starts_with(prefix))) {
@@ -43,27 +43,27 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// The release build of the product's binary.
+/// Builds the product's binary in release mode and returns its path.
 pub(crate) fn release_binary() -> Outcome<PathBuf> {
     step("build seawall (release)", &mut cargo(&["build", "--release", "-p", "seawall-cli"]))?;
     Ok(target().join("release").join("seawall"))
 }
 
-/// A program as it is measured and packaged: the profile `dist`, which takes longer to build.
+/// Builds a program as it is measured and packaged: with the profile `dist`, which takes longer.
 pub(crate) fn dist_binary(package: &str, name: &str) -> Outcome<PathBuf> {
     let args = ["build", "--profile", "dist", "-p", package];
     step(&format!("build {name} (dist)"), &mut cargo(&args))?;
     Ok(target().join("dist").join(name))
 }
 
-/// Whether a program is on the search path, or where Debian puts servers.
+/// Returns `true` if a program is on the search path, or where Debian puts servers.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     folders.any(|folder| folder.join(program).is_file())
 }
 
-/// A spinner with a text, silent when the output is no terminal.
+/// A spinner with a text; silent if the output is not a terminal.
 pub(crate) fn spinner(text: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{spinner} {prefix} [{elapsed}] {wide_msg}");
@@ -75,7 +75,7 @@ pub(crate) fn spinner(text: &str) -> ProgressBar {
     bar
 }
 
-/// A bar over `total` pieces of work.
+/// A progress bar over `total` pieces of work.
 pub(crate) fn bar(text: &str, total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
     let template = "{prefix} [{elapsed}] {bar:30} {human_pos}/{human_len} {wide_msg}";
@@ -107,7 +107,7 @@ pub(crate) fn step(name: &str, command: &mut Command) -> Outcome<Vec<String>> {
     )))
 }
 
-/// Runs `command`, following its output; whether it succeeded, and every line of it.
+/// Runs `command` and follows its output. Returns whether it succeeded, and every line.
 pub(crate) fn run_logged(name: &str, command: &mut Command) -> Outcome<(bool, Vec<String>)> {
     let log = log_path(name);
     fs::create_dir_all(log.parent().unwrap_or(&log))?;
@@ -116,7 +116,8 @@ pub(crate) fn run_logged(name: &str, command: &mut Command) -> Outcome<(bool, Ve
     let doing = format!("cannot run `{}`", shown(command));
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context(doing)?;
-    // The command still holds the writing ends; without them the pipe ends with the child.
+    // The command still holds the writing ends; once they are released, the pipe ends with the
+    // child.
     command.stdout(Stdio::null()).stderr(Stdio::null());
 
     let spinner = spinner(name);

@@ -1,7 +1,7 @@
-//! `cargo xtask soak`: the large counts, which take too long for every change.
+//! `cargo xtask soak`: long runs that take too much time for every change.
 //!
-//! Its figures are printed and kept under `target/soak`, one file a run, so that a claim about a
-//! million commands can be looked up later.
+//! The figures are printed and kept under `target/soak`, one file per run, so that a claim about a
+//! million commands can be checked later.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,28 +16,28 @@ use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{bar, cargo, release_binary, target};
 use crate::test::step_of_tests;
 
-/// What `cargo xtask soak` can be told.
+/// Options of `cargo xtask soak`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Random commands to compare with redis-server
     #[arg(long, default_value_t = 1_000_000)]
     commands: u64,
-    /// Repeats an earlier run; a new one by default
+    /// Seed of an earlier run to repeat [default: a new one]
     #[arg(long)]
     seed: Option<u64>,
     /// Stop after this many kinds of difference
     #[arg(long, default_value_t = 20)]
     differences: usize,
-    /// Which server to compare with redis-server; `redis` shows that the tester itself is quiet
+    /// Server to compare with redis-server; `redis` shows that the tester itself reports nothing
     #[arg(long, value_enum, default_value = "seawall")]
     server: Subject,
     /// Test this binary instead of building one
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Leave out the tests that run at full length, such as power cuts and kills
+    /// Skip the tests that run at full length, such as power cuts and kills
     #[arg(long)]
     skip_tests: bool,
-    /// Accept this difference for once: `command | reply of redis | ours | why`
+    /// Accept this difference in this run: `command | reply of redis | ours | why`
     #[arg(long)]
     accept: Vec<String>,
 }
@@ -48,8 +48,8 @@ enum Subject {
     Redis,
 }
 
-/// Tests that run a twentieth of their counts unless they are told otherwise: what they show, and the
-/// words behind `cargo`.
+/// Tests that by default run a twentieth of their counts: what they show, and their `cargo`
+/// arguments.
 const TESTS: &[(&str, &str)] = &[
     ("power cuts, bit flips", "test -p seawall-server --lib"),
     ("recovery and full disks", "test -p seawall-server --test it recovery"),

@@ -1,8 +1,8 @@
 //! The servers that all tests share: a Redis, a Valkey, a Sentinel set, a Cluster, a MariaDB.
 //!
-//! Each test is a process of its own, and some of them take a second to start; so they are started
-//! once, before the tests, and named to them by the environment. They end with this task however it
-//! ends: at the end of a value's life, or on a signal.
+//! Each test is a separate process, and some servers take a second to start. So the servers are
+//! started once, before the tests, and their URLs are passed in the environment. They stop with
+//! this task, however it ends: when the value is dropped, or on a signal.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -19,12 +19,12 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::outcome::{Context, Failure, Outcome};
 
-/// Whatever keeps a server running for as long as it lives.
+/// A value that keeps a server running while it lives.
 type Keeper = Box<dyn Any + Send>;
-/// Starts a server; its URL, and what keeps it running.
+/// Starts a server. Returns its URL and the value that keeps it running.
 type Start = Box<dyn FnOnce() -> io::Result<(String, Keeper)> + Send>;
 
-/// The running servers; dropped, they are gone.
+/// The running servers. Dropping it stops them.
 pub(crate) struct Stands {
     running: Arc<Mutex<Vec<Keeper>>>,
     environment: Vec<(&'static str, OsString)>,
@@ -32,7 +32,7 @@ pub(crate) struct Stands {
 }
 
 impl Stands {
-    /// Starts all of them side by side.
+    /// Starts all of them in parallel.
     pub(crate) fn start() -> Outcome<Self> {
         let started = Instant::now();
         let running: Arc<Mutex<Vec<Keeper>>> = Arc::default();
@@ -62,7 +62,7 @@ impl Stands {
         Ok(stands)
     }
 
-    /// What the tests must find in their environment.
+    /// Returns the environment variables that the tests need.
     pub(crate) fn environment(&self) -> &[(&'static str, OsString)] {
         &self.environment
     }
@@ -75,7 +75,7 @@ impl Drop for Stands {
     }
 }
 
-/// Every server that tests share, under the variable that names it to them.
+/// Returns every shared server, with the environment variable that carries its URL.
 fn shared_servers() -> Vec<(&'static str, Start)> {
     let backends = Backend::all().into_iter().filter_map(|b| Some((b, b.variable()?)));
     let mut servers: Vec<(&'static str, Start)> = Vec::new();

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that a change must pass, on a machine with nothing but Rust.
 //!
-//! The order is by price: what fails fast runs first. Nothing is skipped silently; the last line
-//! counts what ran.
+//! The checks are ordered by cost: fast failures come first. Nothing is skipped silently; the last
+//! line counts what ran.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::setup;
 use crate::shell::{cargo, installed, root, step, target};
 use crate::stands::Stands;
 
-/// What `cargo xtask test` can be told.
+/// Options of `cargo xtask test`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Take the machine as it is instead of installing what is missing
+    /// Use the machine as it is, without installing what is missing
     #[arg(long)]
     no_setup: bool,
 }
@@ -58,7 +58,7 @@ fn unit_and_integration_tests() -> Outcome<usize> {
     step_of_tests("tests", &mut tests)
 }
 
-/// Runs tests as a step and counts them. None at all is a failure: `cargo test` succeeds when its
+/// Runs tests as a step and counts them. Zero tests are a failure: `cargo test` succeeds if its
 /// filter matches nothing.
 pub(crate) fn step_of_tests(name: &str, command: &mut Command) -> Outcome<usize> {
     match count_passed(&step(name, command)?) {
@@ -67,7 +67,7 @@ pub(crate) fn step_of_tests(name: &str, command: &mut Command) -> Outcome<usize>
     }
 }
 
-/// The number of passed tests in the output of `cargo test` or `cargo nextest`.
+/// Returns the number of passed tests in the output of `cargo test` or `cargo nextest`.
 fn count_passed(lines: &[String]) -> usize {
     let before = |line: &str, word: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -80,8 +80,8 @@ fn count_passed(lines: &[String]) -> usize {
     lines.iter().filter(summary).filter_map(|line| before(line, "passed")).sum()
 }
 
-/// Runs every example of every crate: an example that does not run teaches nothing. They were built with
-/// everything else; `cargo run` would build the toolkit once more, with the features of one package.
+/// Runs every example of every crate. They were built with everything else; `cargo run` would build
+/// the toolkit once more, with the features of one package.
 fn examples() -> Outcome<usize> {
     let names = example_names()?;
     for name in &names {

@@ -1,8 +1,9 @@
-//! What the market is compared with: axum alone, answering the same bytes, or running one script.
+//! The baseline for the market: axum alone, answering the same bytes, or running one script.
 //!
 //! `seawall-bench bare REDIS_URL FILE` listens on a free port, prints its address, and serves until
-//! it is ended: `GET /shop` answers the file, `POST /order/USER/VOUCHER` runs one EVALSHA, the toolkit's
-//! own script of a flash sale with keys and arguments as the market has them, and answers an id.
+//! it is killed. `GET /shop` answers with the file. `POST /order/USER/VOUCHER` runs one EVALSHA,
+//! the toolkit's own flash-sale script with keys and arguments as the market has them, and answers
+//! with an id.
 
 use std::{error::Error, io::Write as _, sync::Arc};
 
@@ -18,9 +19,9 @@ use redis::{Client, RedisResult, aio::MultiplexedConnection};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-/// What it costs the server both sides pay.
+/// The same script as the market, so both sides pay its cost on the server.
 const RESERVE: &str = include_str!("../../stock/src/script/sale_reserve.lua");
-/// Streams over which sales are spread, and more than anybody sells or waits.
+/// Streams over which sales are spread; the limits are larger than anything sold or waiting here.
 const STREAMS: u64 = 16;
 const PLENTY: u64 = 1 << 40;
 
@@ -87,7 +88,7 @@ impl Bare {
     }
 }
 
-/// The key of a voucher's stream, and of its sale.
+/// Returns the keys of a voucher's stream and sale.
 fn keys(voucher: u64) -> (String, String) {
     let stream = format!("sale:{{bare:{}}}", voucher % STREAMS);
     let sale = format!("{stream}:{voucher}");

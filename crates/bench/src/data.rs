@@ -1,7 +1,7 @@
 //! The page about the data plane: stock, streams, hot keys.
 //!
-//! A subject is one line of [`SUBJECTS`] and a function in a file of its own (`data_*.rs`), which
-//! gives comparisons of two sides, single figures, or both.
+//! A subject is one line of [`SUBJECTS`] and a function in its own file (`data_*.rs`), which
+//! returns comparisons of two sides, single figures, or both.
 
 use std::error::Error;
 
@@ -10,16 +10,16 @@ use serde::Serialize;
 
 use crate::{Ground, sides::Report};
 
-/// What a subject came to.
+/// Results of a subject.
 #[derive(Serialize, Default)]
 pub(crate) struct Findings {
-    /// Two sides in turn.
+    /// Two sides, measured in turn.
     pub(crate) comparisons: Vec<Comparison>,
-    /// What has only one side, such as the price of one operation.
+    /// Figures with only one side, such as the cost of one operation.
     pub(crate) figures: Vec<Figure>,
 }
 
-/// Two sides, and the least ratio that they should have.
+/// Two sides and their minimum ratio.
 #[derive(Serialize)]
 pub(crate) struct Comparison {
     #[serde(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
     /// Such as `ns`.
     pub(crate) unit: &'static str,
-    /// The most that it should be.
+    /// The maximum it should be.
     pub(crate) at_most: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ impl From<Figure> for Findings {
     }
 }
 
-/// What measures one subject.
+/// Measures one subject.
 type Measure = fn(&Ground) -> BoxFuture<'_, Result<Findings, Box<dyn Error>>>;
 
 /// Every subject of the page, in its order: `("name", |ground| Box::pin(file::function(ground)))`.

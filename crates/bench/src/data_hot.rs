@@ -1,4 +1,4 @@
-//! What counting costs a read: alone, and as part of a hit in the first level.
+//! What counting accesses costs a read: alone, and as part of a first-level hit.
 
 use std::{
     error::Error,
@@ -22,7 +22,7 @@ use crate::{
 const KEYS: u64 = 1000;
 /// Reads that are timed together.
 const READS: u64 = 1_000_000;
-/// The most that counting may cost a read.
+/// Maximum cost of counting per read.
 const GOAL_NANOS: f64 = 50.0;
 
 /// Nanoseconds of one call.
@@ -64,10 +64,10 @@ pub(crate) async fn counting(ground: &Ground) -> Result<Findings, Box<dyn Error>
     let names: Vec<Vec<u8>> =
         (0..KEYS).map(|key| format!("bench-sketch:{key}").into_bytes()).collect();
     let name = |read: u64| names[(read % KEYS) as usize].as_slice();
-    // Without a cache nobody empties the sketch, and every read is counted.
+    // Without a cache nothing empties the sketch, and every read is counted.
     let exact = Seawall::connect("embedded:").await?;
     let each = exact.hot_keys();
-    // With one, reads as many as these are sampled.
+    // With a cache, reads at this rate are sampled.
     let sampled = ground.seawall.hot_keys();
     let counted = warm(&ground.seawall, HotRules::default()).await?;
     let uncounted = warm(&ground.seawall, HotRules::off()).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn counting(ground: &Ground) -> Result<Findings, Box<dyn Error>
         nanos[0].push(time(|read| each.count(black_box(name(read)))) - bare);
         nanos[1].push(time(|read| sampled.count(black_box(name(read)))) - bare);
         nanos[2].push(hits(&counted).await - hits(&uncounted).await);
-        // Lets the ticks see how busy it is.
+        // Lets the ticks measure the load.
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
     exact.shutdown().await;

@@ -1,4 +1,4 @@
-//! A flash sale against its own script sent by hand, and sharded stock against stock in one place.
+//! A flash sale compared with its own script sent by hand, and sharded stock with a single shard.
 
 use std::{
     error::Error,
@@ -20,9 +20,9 @@ use crate::{
     sides::{Side, repeat},
 };
 
-/// More than anybody sells here.
+/// More than is ever sold here.
 const UNITS: u64 = 1 << 40;
-/// The toolkit's own script: what it costs the server both sides pay.
+/// The toolkit's own script, so both sides pay its cost on the server.
 const RESERVE: &str = include_str!("../../stock/src/script/sale_reserve.lua");
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

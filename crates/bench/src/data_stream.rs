@@ -1,7 +1,8 @@
 //! The stream worker beside a bare loop of XREADGROUP and XACK, with the same batches.
 //!
-//! Both read the same entries, each turn by a group of its own from the stream's first entry on, decode
-//! every payload and acknowledge every entry; the bare loop a batch at a time, the worker as it does.
+//! Both read the same entries, in each turn with a new group from the stream's first entry on,
+//! decode every payload and acknowledge every entry; the bare loop per batch, the worker in its own
+//! way.
 
 use std::{
     error::Error,
@@ -23,11 +24,11 @@ use crate::{
     sides::{Plan, Side},
 };
 
-/// Entries of one read, on both sides.
+/// Entries per read, on both sides.
 const BATCH: usize = 64;
-/// Entries to read: more than a turn can.
+/// Entries to read: more than one turn can.
 const ENTRIES: usize = 300_000;
-/// Entries that are appended in one go.
+/// Entries that are appended at once.
 const FILL: usize = 1_000;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -89,7 +90,7 @@ fn ours(seawall: &Seawall, stream: &Stream<String>, manner: Manner) -> Side {
             let _ = worker.stop().await;
             let mut destroy = cmd("XGROUP");
             destroy.arg("DESTROY").arg(stream.key()).arg(&group);
-            // What is left behind costs memory, and the next turn nothing.
+            // A group that is left behind costs memory but does not affect the next turn.
             let _ = client.send(stream.key(), &destroy).await;
             handled
         })

@@ -1,4 +1,4 @@
-//! A hit in the first level, against the crate underneath with a lifetime in the value.
+//! A first-level hit, compared with the underlying crate with a lifetime in the value.
 
 use std::{
     error::Error,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const KEYS: u64 = 1000;
-/// A hit never waits, so tasks give way now and then by themselves.
+/// A hit never waits, so tasks yield explicitly from time to time.
 const BETWEEN_YIELDS: u64 = 1024;
 
 #[derive(Clone)]
@@ -31,7 +31,7 @@ pub(crate) async fn hits(seawall: &Seawall, plan: &Plan) -> Result<Report, Box<d
     let cache: Cache<u64, String> =
         seawall.cache("bench-level1").local_ttl(Duration::from_secs(3600)).build()?;
     let load = |_| async { Ok::<_, io::Error>(Loaded::Found("x".repeat(VALUE_BYTES))) };
-    // The first level begins anew once, when it has found its place among the messages.
+    // The first level is cleared once, when it has found its position in the messages.
     let mut warm = false;
     while !warm {
         warm = true;
@@ -76,7 +76,7 @@ pub(crate) async fn hits(seawall: &Seawall, plan: &Plan) -> Result<Report, Box<d
             count
         })
     });
-    // Nothing is waited for: what counts is what a hit takes of a processor.
+    // A hit does not wait for anything, so its processor time is what counts.
     Ok(Plan { time: Time::Processor, ..*plan }
         .compare("hit in the first level", "quick_cache with a lifetime in the value", ours, theirs)
         .await)

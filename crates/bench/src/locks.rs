@@ -1,4 +1,4 @@
-//! Locks against the raw script pair and a polling crate; ids.
+//! Locks compared with the raw script pair and a polling crate; ids.
 
 use std::{
     error::Error,
@@ -15,9 +15,9 @@ use serde::Serialize;
 
 use crate::sides::{Plan, Report, Side, repeat};
 
-/// Who waits for a contended lock at a time.
+/// Tasks that wait for a contended lock at a time.
 const WAITERS: usize = 8;
-/// The toolkit's own scripts, sent by hand: what they cost the server both sides pay.
+/// The toolkit's own scripts, sent by hand, so both sides pay their cost on the server.
 const ACQUIRE: &str = concat!(
     include_str!("../../lock/src/mutex_acquire.lua"),
     include_str!("../../lock/src/token.lua"),
@@ -31,13 +31,13 @@ const RELEASE: &str = concat!(
     include_str!("../../lock/src/leave.lua"),
     include_str!("../../lock/src/mutex_leave.lua"),
 );
-/// The least that a lock can be: no token, no re-entering, nobody is woken.
+/// The simplest possible lock: no token, no re-entrance, no wake-up.
 const PLAIN_ACQUIRE: &str =
     "if redis.call('SET', KEYS[1], ARGV[2], 'NX', 'PX', ARGV[3]) then return 1 end return 0";
 const PLAIN_RELEASE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[2] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// How long it takes from one holder's release to the next one's hold.
+/// Time from one holder's release to the next holder's acquisition.
 #[derive(Serialize)]
 pub(crate) struct HandOver {
     who: &'static str,
@@ -71,7 +71,7 @@ pub(crate) async fn pairs(
     ])
 }
 
-/// A lock taken and given back by two scripts and nothing else.
+/// A lock acquired and released by two scripts and nothing else.
 async fn raw_pair(
     bare: &MultiplexedConnection,
     scripts: [&str; 2],
@@ -96,10 +96,10 @@ async fn raw_pair(
     }))
 }
 
-/// The times of hand-overs.
+/// Hand-over times.
 #[derive(Default)]
 struct Stopwatch {
-    /// When it was released last, and by whom.
+    /// When the lock was last released, and by which task.
     released: Mutex<Option<(Instant, Option<tokio::task::Id>)>>,
     times: Mutex<Vec<f64>>,
 }
@@ -107,7 +107,7 @@ struct Stopwatch {
 impl Stopwatch {
     fn acquired(&self) {
         let released = self.released.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Who takes back what it just gave away has handed nothing over.
+        // A task that re-acquires the lock it just released has handed nothing over.
         if let Some((released, by)) = released
             && by != tokio::task::try_id()
         {
@@ -177,7 +177,7 @@ async fn measure(who: &'static str, plan: &Plan, side: &Side, watch: &Stopwatch)
 pub(crate) async fn ids(seawall: &Seawall, plan: &Plan) -> Result<f64, Box<dyn Error>> {
     let ids: Ids = seawall.ids("bench").build()?;
     let side = repeat(ids, |ids, _| async move {
-        // So many tasks at full speed may all be quicker than one of them; it tries again.
+        // With this many tasks at full speed one of them may lose every race for an id; it retries.
         while ids.next().await.is_err() {
             tokio::task::yield_now().await;
         }

@@ -1,10 +1,10 @@
-//! The toolkit beside the bare libraries: `seawall-bench PAGE redis://… [rounds [subject]]` measures
-//! the subjects of one page of the documentation, prints JSON.
+//! Compares the toolkit with the bare libraries: `seawall-bench PAGE redis://… [rounds [subject]]`
+//! measures the subjects of one page of the documentation and prints JSON.
 //!
-//! Each subject has two sides, ours and the bare one, and the bare one a second time as a control:
-//! its ratio to itself says how much of a difference is noise. The sides take turns, round after
-//! round, in the same process on the same server, so that whatever else the machine does happens to
-//! both. A recorder for metrics is installed, as in a service that is watched.
+//! Each subject has two sides, ours and the bare one; the bare one is measured a second time as a
+//! control: its ratio to itself shows how much of a difference is noise. The sides take turns,
+//! round after round, in the same process on the same server, so that other load on the machine
+//! affects both. A metrics recorder is installed, as in a monitored service.
 #![expect(clippy::print_stdout, reason = "the result is its output")]
 
 mod bare;
@@ -28,22 +28,22 @@ use crate::sides::{Plan, Time};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Tasks at a time, unless a subject says otherwise.
+/// Concurrent tasks, unless a subject sets its own number.
 const TASKS: usize = 64;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 256;
-/// Where the URL of a Cluster stands, for subjects that compare one.
+/// Environment variable with the URL of a Cluster, for subjects that need one.
 const CLUSTER_VARIABLE: &str = "SEAWALL_BENCH_CLUSTER";
 
-/// What subjects work with.
+/// Shared environment of the subjects.
 struct Ground {
     url: String,
-    /// A Cluster of three primaries, where one was started.
+    /// A Cluster of three primaries, if one was started.
     cluster: Option<String>,
     seawall: Seawall,
     bare: MultiplexedConnection,
     plan: Plan,
-    /// The one subject that was asked for; all of them without it.
+    /// The only subject to run. Default: all.
     only: Option<String>,
 }
 

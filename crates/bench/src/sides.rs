@@ -1,4 +1,4 @@
-//! Two sides that take turns, and what comes of it.
+//! Runs two sides in turn and compares them.
 
 use std::{
     sync::{
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// How long and how often.
+/// Length and number of rounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) rounds: usize,
@@ -21,12 +21,12 @@ pub(crate) struct Plan {
     pub(crate) time: Time,
 }
 
-/// What a second is.
+/// How time is measured.
 #[derive(Clone, Copy)]
 pub(crate) enum Time {
-    /// By the clock: for work that a server shares in.
+    /// Wall time, for work that involves a server.
     Wall,
-    /// Of this process' processor time: for work that happens here alone.
+    /// This process' processor time, for work that happens only here.
     Processor,
 }
 
@@ -41,7 +41,7 @@ impl Time {
     }
 }
 
-/// What one subject came to: operations per second, and the median of the rounds' ratios.
+/// Result of one subject: operations per second, and the median of the rounds' ratios.
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) subject: &'static str,
@@ -54,11 +54,11 @@ pub(crate) struct Report {
     control: f64,
 }
 
-/// One side: a task's whole work until told to stop, giving the number of operations.
+/// One side: the whole work of a task until told to stop. Returns the number of operations.
 pub(crate) type Side = Arc<dyn Fn(Arc<AtomicBool>) -> BoxFuture<'static, u64> + Send + Sync>;
 
 impl Plan {
-    /// Lets the sides take turns.
+    /// Runs the sides in turn.
     pub(crate) async fn compare(
         &self,
         subject: &'static str,
@@ -77,7 +77,7 @@ impl Plan {
             }
         }
         let ratio = |a: &[f64], b: &[f64]| median(a.iter().zip(b).map(|(a, b)| a / b).collect());
-        // Their two turns of a round stand for them together.
+        // The mean of their two turns in a round represents them.
         let both: Vec<f64> = rates[1].iter().zip(&rates[2]).map(|(a, b)| (a + b) / 2.0).collect();
         Report {
             subject,
@@ -89,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// Operations per second of one side in one turn.
+    /// Returns the operations per second of one side in one turn.
     pub(crate) async fn take_turn(&self, side: &Side) -> f64 {
         let stop = Arc::new(AtomicBool::new(false));
         let started = self.time.now();
@@ -105,13 +105,13 @@ impl Plan {
     }
 }
 
-/// The middle one.
+/// Returns the median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A side that repeats one operation, with a clone of `state` for each task.
+/// Returns a side that repeats one operation, with a clone of `state` for each task.
 pub(crate) fn repeat<S, F, Fut>(state: S, operation: F) -> Side
 where
     S: Clone + Send + Sync + 'static,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Ground, level1, level2, locks, sides::Report};
 
-/// Everything that was measured.
+/// All results.
 #[derive(Serialize)]
 struct Results {
     reports: Vec<Report>,

@@ -1,9 +1,9 @@
-//! What the program says when it is ready: where it listens, how to talk to it, what it keeps.
+//! The startup banner: where the engine listens, how to connect, what it persists.
 
 use seawall_engine::Settings;
 use seawall_server::Handle;
 
-/// The banner of a running engine.
+/// Returns the banner of a running engine.
 pub(crate) fn banner(handle: &Handle, settings: &Settings) -> String {
     let mut lines = vec![format!("Seawall {} is ready.", env!("CARGO_PKG_VERSION"))];
     let password = if settings.requirepass.is_empty() { "" } else { " --askpass" };

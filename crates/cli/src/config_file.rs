@@ -1,9 +1,9 @@
-//! Reads files of settings in Redis' syntax: `name value` a line, `#` comments, quoted values.
+//! Reads configuration files in Redis' syntax: `name value` per line, `#` comments, quoted values.
 
 /// One line of a configuration file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// Counted from 1.
+    /// 1-based line number.
     pub(crate) line: usize,
     pub(crate) name: String,
     /// The values, joined by single spaces.
@@ -13,7 +13,7 @@ pub(crate) struct Setting {
 /// Reads all settings of a file.
 ///
 /// # Errors
-/// A sentence that names the line and what is wrong with it.
+/// A sentence that names the line and its mistake.
 pub(crate) fn parse(text: &str) -> Result<Vec<Setting>, String> {
     let mut settings = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Setting>, String> {
     Ok(settings)
 }
 
-/// Splits a line into words; quotes keep spaces together, double quotes know escapes.
+/// Splits a line into words. Quotes keep spaces together; double quotes support escapes.
 fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut rest = line.chars().peekable();

@@ -1,4 +1,4 @@
-//! Work on a data directory: the line that shows loading, and `--check`, `--export`, `--import`.
+//! Work on a data directory: the progress line of loading, and `--check`, `--export`, `--import`.
 //!
 //! Checking and exporting only read, so they work beside a running server; repairing and importing
 //! take the directory's lock.
@@ -19,12 +19,12 @@ use seawall_server::{Journal, Level, SystemClock};
 
 use crate::{Failure, args::EngineArgs, terminal};
 
-/// A load that takes longer is shown.
+/// Loads that take longer show their progress.
 const QUIET: Duration = Duration::from_millis(300);
-/// Imported effects are written once there are so many bytes of them.
+/// Imported effects are written in batches of this size.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The directory of a server, with a moving line for a long load.
+/// Returns the directory of a server, with a progress line for a long load.
 pub(crate) fn place(directory: impl Into<PathBuf>) -> Place {
     let mut place = Place::new(directory);
     let started = Instant::now();
@@ -50,7 +50,7 @@ fn bar(bytes: u64) -> ProgressBar {
     ProgressBar::new(bytes).with_style(style)
 }
 
-/// Something to do instead of serving.
+/// An action other than serving.
 #[derive(Debug)]
 pub(crate) enum Task<'a> {
     Check { directory: &'a Path, repair: bool },
@@ -59,7 +59,7 @@ pub(crate) enum Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// What the command line asks for, if it is not to serve.
+    /// Returns the action that the command line requests, if any.
     pub(crate) fn of(args: &'a EngineArgs) -> Option<Self> {
         if let Some(directory) = &args.check {
             return Some(Self::Check { directory, repair: args.repair });
@@ -73,7 +73,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Does it.
+    /// Runs the action.
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Check { directory, repair } => check_directory(directory, repair),
@@ -94,7 +94,7 @@ fn disk(directory: &Path) -> Result<DirectoryDisk, Failure> {
     DirectoryDisk::new(directory).map_err(fail)
 }
 
-/// Says what log and snapshot hold; damage that is not repaired is a failure.
+/// Reports what log and snapshot hold. Unrepaired damage is a failure.
 fn check_directory(directory: &Path, mend: bool) -> Result<(), Failure> {
     let disk = disk(directory)?;
     let _lock = if mend { Some(DirectoryLock::take(directory).map_err(fail)?) } else { None };
@@ -135,7 +135,7 @@ fn export_directory(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the commands of a file on what the directory holds.
+/// Runs the commands of a file on the data in the directory.
 fn import_file(directory: &Path, file: &Path) -> Result<(), Failure> {
     let input = File::open(file).map_err(|error| fail(format!("{}: {error}", file.display())))?;
     let mut settings = Settings::default();
@@ -167,14 +167,14 @@ fn import_file(directory: &Path, file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// An import under way.
+/// A running import.
 struct Import<'a> {
     core: &'a Core,
     journal: &'a dyn Journal,
     session: SessionId,
     effects: Vec<u8>,
     done: u64,
-    /// How many commands were refused, and why the first one was.
+    /// Number of refused commands, and the reason for the first.
     refused: Option<(u64, String)>,
 }
 

@@ -22,7 +22,7 @@ use crate::{
     terminal,
 };
 
-/// Serves until it is told to end.
+/// Serves until a signal or SHUTDOWN ends the server.
 pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
     if let Some(task) = data::Task::of(args) {
         return task.run();
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
     config.listen = listen;
     config.unix_socket =
         (!settings.unixsocket.is_empty()).then(|| PathBuf::from(&settings.unixsocket));
-    // Nobody outside can know the seed, and so nobody can choose keys that collide.
+    // The seed is not known outside this process, so clients cannot choose keys that collide.
     let seed = RandomState::new().hash_one(std::process::id());
     config.engine = Options { settings: settings.clone(), seed, ..Options::default() };
     config.notices = notices.clone();
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &EngineArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first signal ends the server in order, the second at once.
+/// The first signal shuts the server down cleanly, the second one at once.
 fn end_on_signal(mut signals: Signals, stopper: &Stopper, notices: &seawall_server::Notices) {
     for (count, signal) in signals.forever().enumerate() {
         if count > 0 {

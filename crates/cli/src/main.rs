@@ -1,7 +1,7 @@
-//! The one binary of Seawall.
+//! The single binary of Seawall.
 //!
-//! `seawall` alone serves the market on 127.0.0.1:8080. Exit codes: 0 when everything went well, 1
-//! when starting, serving or ending failed, 2 when the command line or the configuration is wrong.
+//! `seawall` alone serves the market on 127.0.0.1:8080. Exit codes: 0 on success, 1 if starting,
+//! serving or shutting down failed, 2 if the command line or the configuration is wrong.
 
 mod args;
 mod banner;
@@ -23,12 +23,12 @@ use crate::args::{Command, Seawall};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Why the program ends without having done its work.
+/// Reason why the program failed.
 #[derive(Debug)]
 enum Failure {
     /// The command line or the configuration is wrong.
     Usage(String),
-    /// What was asked for could not be done.
+    /// The requested work could not be done.
     Work(String),
 }
 

@@ -1,12 +1,12 @@
-//! The limit of open files: every client takes one, so the default of many systems is too low.
+//! The limit of open files: every client needs one, so the default of many systems is too low.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seawall_server::{Level, Notices};
 
-/// Files that the program needs beside its clients' sockets.
+/// Files that the program needs besides its clients' sockets.
 const RESERVED: u64 = 32;
 
-/// Raises the limit for `max_clients`, as far as the system allows; returns how many clients fit.
+/// Raises the limit for `max_clients`, as far as the system allows. Returns how many clients fit.
 pub(crate) fn raise(max_clients: u64, notices: &Notices) -> u64 {
     let wanted = max_clients.saturating_add(RESERVED);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -1,7 +1,7 @@
-//! `seawall serve`: the market until a signal ends it.
+//! `seawall serve`: serves the market until a signal ends it.
 //!
-//! The first signal ends it in order: no new connections, requests in hand are finished, orders that
-//! wait are written, the embedded engine writes its log. A second one ends it at once.
+//! The first signal shuts it down cleanly: no new connections, running requests are finished,
+//! waiting orders are written, the embedded engine writes its log. A second signal ends it at once.
 
 use std::{
     ffi::OsString,
@@ -32,7 +32,7 @@ use crate::{Failure, args::ServeArgs, open_files, terminal};
 /// Open files that a busy service may need: connections, the database, the log.
 const OPEN_FILES: u64 = 10_000;
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let (config, oddities) = settings(args).map_err(Failure::Usage)?;
     log_to_stderr(config.log, config.log_format);
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     runtime.block_on(serve(config))
 }
 
-/// The settings, and what is odd about them.
+/// Returns the settings and warnings about them.
 fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), String> {
     let given = [("redis", &args.redis_password), ("database", &args.database_password)];
     if let Some((store, _)) = given.iter().find(|(_, password)| password.is_some()) {
@@ -68,12 +68,12 @@ fn settings(args: &ServeArgs) -> Result<(Config, Vec<String>), String> {
     Ok((sources.config()?, sources.oddities().to_vec()))
 }
 
-/// A variable of the environment, if it is text; what is not is none of ours.
+/// Returns an environment variable if it is valid text; other variables are not ours.
 pub(crate) fn text((name, value): (OsString, OsString)) -> Option<(String, String)> {
     Some((name.into_string().ok()?, value.into_string().ok()?))
 }
 
-/// Our own lines at this level; those of libraries when something is wrong.
+/// Logs our own lines at this level, and those of libraries when something is wrong.
 fn log_to_stderr(level: tracing::Level, format: LogFormat) {
     let ours = ["seawall", "seawall_market", "seawall_server"].map(|target| (target, level));
     let targets = Targets::new().with_default(level.min(tracing::Level::WARN)).with_targets(ours);
@@ -152,7 +152,7 @@ fn work(what: &str, error: &io::Error) -> Failure {
     Failure::Work(format!("{what}: {error}"))
 }
 
-/// What is printed when it is ready: where to look, and what to try.
+/// Returns the startup banner: where to look, and what to try.
 fn banner(config: &Config, address: &str, socket: Option<&Path>) -> String {
     let mut lines = vec![
         format!("Seawall {} serves the market.", env!("CARGO_PKG_VERSION")),

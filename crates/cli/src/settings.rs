@@ -1,8 +1,8 @@
-//! Puts settings together: defaults of the program, then the file, then the command line.
+//! Merges settings: defaults of the program, then the file, then the command line.
 //!
-//! Nothing is guessed and nothing is ignored. A setting that is unknown, that has a value it cannot
-//! have, that is given twice, or that asks for something this program does not do ends the program
-//! with a sentence that names it.
+//! Nothing is guessed and nothing is ignored. A setting that is unknown, has an invalid value, is
+//! given twice, or requests something that this program does not support ends the program with a
+//! sentence that names it.
 
 use std::{
     collections::HashMap,
@@ -19,10 +19,10 @@ use crate::{args::EngineArgs, config_file};
 /// Settings that Redis allows several times.
 const REPEATED: [&str; 2] = ["save", "client-output-buffer-limit"];
 
-/// Whether a value asks for what a setting is refused for.
+/// Returns `true` if a value requests what the setting is refused for.
 type Asks = fn(&str) -> bool;
 
-/// Values that ask for what this program does not do, and what to do instead.
+/// Values that request unsupported features, and what to do instead.
 const REFUSED: [(&str, Asks, &str); 4] = [
     ("daemonize", |v| v.eq_ignore_ascii_case("yes"), "leave it out and use your service manager"),
     ("cluster-enabled", |v| v.eq_ignore_ascii_case("yes"), "one engine serves one machine"),
@@ -37,10 +37,10 @@ pub(crate) struct Plan {
     pub(crate) listen: Vec<SocketAddr>,
 }
 
-/// Puts everything together.
+/// Merges all settings.
 ///
 /// # Errors
-/// A sentence that names the setting, its value and what is allowed.
+/// A sentence that names the setting, its value and the allowed values.
 pub(crate) fn plan(args: &EngineArgs) -> Result<Plan, String> {
     let mut settings = Settings::default();
     settings.dir = "./seawall-data".into();
@@ -117,7 +117,7 @@ fn password(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The TCP addresses of `bind` and `port`; `*` stands for all of this machine's.
+/// Returns the TCP addresses of `bind` and `port`; `*` stands for all addresses of this machine.
 fn addresses(settings: &Settings) -> Result<Vec<SocketAddr>, String> {
     let port = u16::try_from(settings.port).unwrap_or(0);
     if port == 0 {

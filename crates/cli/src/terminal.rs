@@ -1,4 +1,4 @@
-//! What the program says: lines on stderr while it serves, the banner on stdout.
+//! Terminal output: log lines on stderr while the program serves, the banner on stdout.
 
 use std::{
     fmt,
@@ -13,17 +13,17 @@ pub(crate) fn complain(text: &str) {
     say(&mut io::stderr(), format_args!("seawall: {text}"));
 }
 
-/// Prints a line for whoever started the program.
+/// Prints a line for the user.
 pub(crate) fn announce(text: &str) {
     say(&mut io::stdout(), format_args!("{text}"));
 }
 
-/// Prints a line about work that is under way, apart from what the work prints.
+/// Prints a line about running work, separate from its output.
 pub(crate) fn remark(text: &str) {
     say(&mut io::stderr(), format_args!("{text}"));
 }
 
-/// Lines of at least this importance go to stderr, with the time in UTC.
+/// Writes lines of at least this level to stderr, with the time in UTC.
 pub(crate) fn notices(least: Level) -> Notices {
     Notices::to(move |level, line| {
         if level >= least {
@@ -32,7 +32,7 @@ pub(crate) fn notices(least: Level) -> Notices {
     })
 }
 
-/// The level of a name that the settings have accepted.
+/// Returns the level with a name that the settings have accepted.
 pub(crate) fn level(name: &str) -> Level {
     match name {
         "debug" => Level::Debug,
@@ -52,7 +52,7 @@ fn name(level: Level) -> &'static str {
 }
 
 fn say(out: &mut dyn Write, line: fmt::Arguments<'_>) {
-    // Nobody listens any more when this fails; there is nowhere left to say so.
+    // The output is closed when this fails; there is nowhere left to report it.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 

@@ -17,12 +17,12 @@ pub(crate) fn int32(arg: &[u8]) -> Result<i64, Error> {
     if i32::try_from(n).is_ok() { Ok(n) } else { Err(RANGE) }
 }
 
-/// An argument as a number of things: zero or more; anything else is refused with one text.
+/// Reads an argument as a count of zero or more; anything else is refused with one text.
 pub(crate) fn count(arg: &[u8]) -> Result<usize, Error> {
     count_or(arg, Error::NOT_POSITIVE)
 }
 
-/// As [`count`], with a text of the command's own.
+/// Like [`count`], with the command's own refusal text.
 pub(crate) fn count_or(arg: &[u8], refusal: Error) -> Result<usize, Error> {
     number::parse_i64(arg).and_then(|n| usize::try_from(n).ok()).ok_or(refusal)
 }
@@ -35,7 +35,7 @@ pub(crate) fn positive_or(arg: &[u8], refusal: Error) -> Result<usize, Error> {
     }
 }
 
-/// How many random elements are asked for; a negative number allows repetitions.
+/// Reads the number of requested random elements; a negative number allows repetitions.
 pub(crate) fn signed_count(arg: &[u8]) -> Result<i64, Error> {
     match int(arg)? {
         i64::MIN => Err(Error::new(format!(
@@ -76,7 +76,7 @@ pub(crate) fn timeout_ms(arg: &[u8]) -> Result<i64, Error> {
     number::Extended::parse(arg).ok_or(Error::TIMEOUT_NOT_FLOAT)?;
     // A fraction of a millisecond waits a whole one instead of for ever.
     let millis = number::parse_f64_lenient(arg).map_or(f64::INFINITY, |s| (s * 1000.0).ceil());
-    // Redis: 7.0 lets what does not fit into 64 bits wrap around, so it is called negative, too.
+    // Redis: 7.0 lets numbers beyond 64 bits wrap around, so they are reported as negative, too.
     if millis < 0.0 || millis >= i64::MAX as f64 {
         return Err(Error::TIMEOUT_NEGATIVE);
     }

@@ -1,12 +1,12 @@
 //! Time comes from outside.
 //!
-//! The engine never reads a clock of its own: hosts give it one, tests give it one they advance by
-//! hand. It is read once a batch, so that all commands of one batch see the same instant, and once
-//! more per command for the statistics.
+//! The engine never reads the system's clock: hosts pass one in, and tests pass one that they
+//! advance by hand. It is read once per batch, so that all commands of one batch see the same
+//! instant, and once more per command for the statistics.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Where the engine learns the time.
+/// The engine's source of time.
 pub trait Clock: Send + Sync {
     /// Microseconds since the Unix epoch.
     fn unix_micros(&self) -> i64;

@@ -1,11 +1,11 @@
-//! What a command handler works with: the keyspace as its session sees it, and the ways to tell the
-//! rest of the engine what it did.
+//! What a command handler works with: the keyspace as its session sees it, and the ways to report
+//! changes to the rest of the engine.
 //!
 //! A handler reads with [`Ctx::read`], [`Ctx::str`], [`Ctx::get`], edits with [`Ctx::edit`],
-//! [`Ctx::edit_or_new`] and the string setters, then says what happened: [`Ctx::wrote`] (which
+//! [`Ctx::edit_or_new`] and the string setters, then reports the change: [`Ctx::wrote`] (which
 //! wakes waiters, breaks watches, invalidates tracked keys, publishes the event and counts the
-//! change). What goes to the log is the request itself, unless the handler gave something
-//! deterministic with [`Ctx::rewrite`].
+//! change). The log gets the request itself, unless the handler provided something deterministic
+//! with [`Ctx::rewrite`].
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) enum Propagation {
 /// One execution of one command.
 pub(crate) struct Ctx<'e> {
     pub(crate) engine: &'e mut Engine,
-    /// Index of the session in whose name it runs.
+    /// Index of the session on whose behalf it runs.
     pub(crate) session: usize,
     /// Its database.
     pub(crate) db: u32,
@@ -96,8 +96,8 @@ impl Ctx<'_> {
 
     // ---- reading -------------------------------------------------------------------------------
 
-    /// Where a key that is alive is; deletes it if its time has passed. Redis: while clients are
-    /// paused such a key is missing, but stays where it is.
+    /// Returns the place of a live key; deletes the key if it has expired. Redis: while clients are
+    /// paused such a key is missing, but is not deleted.
     #[inline]
     fn locate(&mut self, key: &[u8]) -> Option<Place> {
         let table = &self.engine.dbs[self.db as usize].table;
@@ -111,7 +111,7 @@ impl Ctx<'_> {
         Some(place)
     }
 
-    /// Notes that the entry at a place was used.
+    /// Records that the entry at a place was used.
     #[inline]
     fn use_at(&mut self, place: Place) -> &mut Entry {
         let engine = &mut *self.engine;
@@ -126,7 +126,7 @@ impl Ctx<'_> {
         entry
     }
 
-    /// The entry of a key that is alive; counts as a use and in the statistics.
+    /// Returns the entry of a live key; counts as a use and in the statistics.
     #[inline]
     pub(crate) fn read(&mut self, key: &[u8]) -> Option<&Entry> {
         let Some(place) = self.locate(key) else {
@@ -138,18 +138,18 @@ impl Ctx<'_> {
         Some(self.use_at(place))
     }
 
-    /// The entry of a key that is alive; leaves no trace.
+    /// Returns the entry of a live key, without counting a use.
     pub(crate) fn peek(&mut self, key: &[u8]) -> Option<&Entry> {
         let place = self.locate(key)?;
         Some(self.engine.dbs[self.db as usize].table.at(place))
     }
 
-    /// Whether the key is there; leaves no trace.
+    /// Returns `true` if the key exists, without counting a use.
     pub(crate) fn exists(&mut self, key: &[u8]) -> bool {
         self.peek(key).is_some()
     }
 
-    /// Deletes the key if its time has passed.
+    /// Deletes the key if it has expired.
     #[inline]
     pub(crate) fn expire_if_due(&mut self, key: &[u8]) {
         if self.engine.dbs[self.db as usize].expiring() > 0 {
@@ -177,8 +177,8 @@ impl Ctx<'_> {
 
     // ---- writing -------------------------------------------------------------------------------
 
-    /// The collection under a key, to be changed. Say what happened with [`Ctx::wrote`], and call
-    /// [`Ctx::drop_if_empty`] when elements were taken out.
+    /// Returns the collection under a key, to be changed. Report the change with [`Ctx::wrote`],
+    /// and call [`Ctx::drop_if_empty`] after removing elements.
     #[inline]
     pub(crate) fn edit<T: Kind>(&mut self, key: &[u8]) -> Result<Option<Edit<'_, T>>, Error> {
         let Some(place) = self.locate(key) else { return Ok(None) };
@@ -187,7 +187,7 @@ impl Ctx<'_> {
         edit.map(Some).ok_or(Error::WRONG_TYPE)
     }
 
-    /// The collection under a key, made by `make` when the key is absent.
+    /// Returns the collection under a key, created by `make` if the key is absent.
     pub(crate) fn edit_or_new<T: Kind>(
         &mut self,
         key: &[u8],
@@ -205,7 +205,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// Notes that a key was used.
+    /// Records that a key was used.
     pub(crate) fn touch_idle(&mut self, key: &[u8]) {
         if let Some(place) = self.locate(key) {
             self.use_at(place);
@@ -249,7 +249,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// Sets a large string that lies in a buffer of its own already; no when it does not.
+    /// Sets a large string that already has its own buffer. Returns `false` if it has none.
     #[cold]
     fn keep_arrived(&mut self, key: &[u8], bytes: &[u8], idle: u32) -> bool {
         let Some(large) = self.engine.arrived(bytes) else { return false };
@@ -297,14 +297,15 @@ impl Ctx<'_> {
 
     // ---- telling -------------------------------------------------------------------------------
 
-    /// A key was changed: its event, and everyone who cares about the key.
+    /// Reports that a key was changed: publishes its event and notifies watchers, waiters and
+    /// trackers.
     pub(crate) fn wrote(&mut self, key: &[u8], class: Classes, event: &str) {
         self.touched(key);
         self.notify(class, event, key);
         self.dirty(1);
     }
 
-    /// Everyone who cares about a key is told that it changed: watchers, waiters, trackers.
+    /// Notifies watchers, waiters and trackers that a key changed.
     #[inline]
     pub(crate) fn touched(&mut self, key: &[u8]) {
         self.engine.key_changed(self.db, key, Some(self.session));
@@ -322,7 +323,7 @@ impl Ctx<'_> {
         self.engine.dirty += changes;
     }
 
-    /// The log gets this instead of the request; may be called several times.
+    /// Logs this instead of the request; may be called several times.
     pub(crate) fn rewrite<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         self.propagation = Propagation::Rewritten;
         if self.engine.logging {
@@ -330,19 +331,19 @@ impl Ctx<'_> {
         }
     }
 
-    /// The log gets nothing from this command.
+    /// Logs nothing for this command.
     pub(crate) fn no_log(&mut self) {
         self.propagation = Propagation::Rewritten;
     }
 
     // ---- waiting -------------------------------------------------------------------------------
 
-    /// Whether the command may wait; elsewhere it answers at once as if its time were up.
+    /// Returns `true` if the command may wait; otherwise it answers at once as if its time were up.
     pub(crate) fn may_block(&self) -> bool {
         matches!(self.caller, Caller::Client | Caller::Retry)
     }
 
-    /// Whether a blocking command may take from this key now. When it is tried again, only from
+    /// Returns `true` if a blocking command may take from this key now. A retry may only take from
     /// the key that was written to.
     // Redis: 7.0 serves waiters key by key in the order in which the keys became ready, so the
     // order in which a command names its keys does not count then.
@@ -351,14 +352,14 @@ impl Ctx<'_> {
             || self.engine.waiting.serving.as_ref().is_none_or(|(_, ready)| **ready == *key)
     }
 
-    /// Waits until one of the keys is written to, then tries the same request again; the reply of
-    /// this call is to be left unwritten. `timeout_ms` 0 waits for ever.
+    /// Waits until one of the keys is written to, then retries the same request. The caller must
+    /// not write a reply. `timeout_ms` 0 waits for ever.
     pub(crate) fn park_on_keys(&mut self, keys: &[&[u8]], args: &[&[u8]], timeout_ms: i64) {
         let keys = keys.iter().map(|k| Box::from(*k)).collect();
         self.park(Wait::Keys { db: self.db, keys }, args, timeout_ms);
     }
 
-    /// Waits for something else than keys.
+    /// Waits for something other than keys.
     pub(crate) fn park(&mut self, wait: Wait, args: &[&[u8]], timeout_ms: i64) {
         self.parked = true;
         if self.caller == Caller::Retry {

@@ -1,8 +1,8 @@
-//! The shell around the engine that hosts hold: a lock, and the driver of scripts.
+//! The shell around the engine that hosts use: a lock, and the driver of scripts.
 //!
 //! Scripts run outside the engine's lock, on the thread that fed them: `redis.call` takes the lock
-//! for one command. Meanwhile the engine knows that a script runs (`Engine::script`), so that
-//! requests of other sessions wait, or, when the script is past its time, are told so; that is how
+//! for one command. Meanwhile the engine knows that a script runs (`Engine::script`), so requests
+//! of other sessions wait or, if the script is past its time limit, get an error; that is how
 //! SCRIPT KILL can arrive. Nothing here needs more than one thread; it only allows it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -46,7 +46,7 @@ impl Core {
 
     /// The engine itself, for draining output and log.
     pub fn engine(&self) -> MutexGuard<'_, Engine> {
-        // A panic while the lock was held is a bug of ours; the state is still the best there is.
+        // A panic while the lock was held is a bug; the state is still the best available.
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,7 +62,7 @@ impl Core {
         self.engine().close(id);
     }
 
-    /// Gives a session input; every request that is whole and may run now is run.
+    /// Feeds input to a session; every complete request that may run now is run.
     pub fn feed(&self, id: SessionId, input: &[u8]) {
         let mut engine = self.engine();
         engine.refresh_time();
@@ -70,7 +70,7 @@ impl Core {
         self.drive(engine, job);
     }
 
-    /// Does what time demands; to be called every 100 ms and at [`Engine::next_deadline`].
+    /// Does the periodic work; must be called every 100 ms and at [`Engine::next_deadline`].
     pub fn tick(&self) {
         let mut engine = self.engine();
         engine.refresh_time();
@@ -78,8 +78,8 @@ impl Core {
         self.drive(engine, job);
     }
 
-    /// Sets what is called every few milliseconds from inside a script that is past its time; the
-    /// host serves its sockets there.
+    /// Sets the function that is called every few milliseconds from inside a script that is past
+    /// its time limit; the host serves its sockets there.
     pub fn set_busy_hook(&self, hook: BusyHook) {
         *self.busy_hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(hook);
     }

@@ -11,9 +11,9 @@
 //! db | argc | length, bytes | length, bytes | …
 //! ```
 //!
-//! Invariants: the decoder borrows from the buffer and never allocates, so a length can claim
-//! whatever it likes; every byte string decodes to some operations and at most one [`Malformed`];
-//! an [`Operation`] that was handed out is whole.
+//! Invariants: the decoder borrows from the buffer and never allocates, so a wrong length does no
+//! harm; every byte string decodes to some operations and at most one [`Malformed`]; an
+//! [`Operation`] that was returned is complete.
 
 use std::fmt;
 

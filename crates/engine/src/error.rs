@@ -1,4 +1,4 @@
-//! What a command answers when it cannot do what was asked.
+//! Error replies of commands.
 //!
 //! Redis' error texts are part of its interface: clients and scripts match on the first word and
 //! sometimes on the whole line. An error is therefore its text, code word included, and the common

@@ -1,4 +1,4 @@
-//! Eviction: which keys go when memory is full, and the clocks that decide.
+//! Eviction: which keys are removed when memory is full, and the clocks that decide.
 //!
 //! Every entry has 24 bits of `idle`: under an LRU policy the second of its last use, under an LFU
 //! policy a logarithmic counter (8 bits) with the minute of its last decay (16 bits), as in Redis,
@@ -54,7 +54,7 @@ impl Policy {
         matches!(self, Policy::VolatileLfu | Policy::AllKeysLfu)
     }
 
-    /// Whether only keys with a lifetime may go.
+    /// Returns `true` if only keys with a lifetime may be evicted.
     pub(crate) fn volatile_only(self) -> bool {
         matches!(
             self,
@@ -108,10 +108,10 @@ pub(crate) fn lfu_used(idle: u32, now_ms: i64, decay: i64, log_factor: i64, rng:
     lfu_minutes(now_ms) << 8 | counter
 }
 
-/// A key that may go.
+/// A candidate for eviction.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// The higher, the sooner it goes.
+    /// The higher, the sooner it is evicted.
     pub(crate) score: u64,
     pub(crate) db: u32,
     pub(crate) key: Box<[u8]>,
@@ -128,7 +128,7 @@ pub(crate) struct Pool {
 const POOL: usize = 16;
 
 impl Pool {
-    /// Forgets candidates that another policy scored.
+    /// Drops candidates that another policy scored.
     pub(crate) fn begin(&mut self, policy: Policy) {
         if self.policy != Some(policy) {
             self.candidates.clear();

@@ -1,11 +1,13 @@
-//! Large values that were removed: freeing them takes time, so that somebody else should do it.
+//! Large values that were removed: freeing them takes time, so the host should do it on another
+//! thread.
 //!
-//! The engine has no threads. It puts what is large on a list; a host takes it from there and drops
-//! it where nobody waits. What no host takes is dropped by the cron a little later.
+//! The engine has no threads. It puts large values on a list; a host takes them and drops them on a
+//! thread that no client waits for. Values that no host takes are dropped by the cron a little
+//! later.
 
 use crate::keyspace::{Db, Entry};
 
-/// Something large to be dropped.
+/// A large value to be dropped.
 pub struct Garbage(#[expect(dead_code, reason = "held only to be dropped")] Kept);
 
 #[expect(dead_code, reason = "held only to be dropped")]
@@ -20,19 +22,19 @@ impl std::fmt::Debug for Garbage {
     }
 }
 
-/// Removed values that wait for somebody to drop them.
+/// Removed values that wait to be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     waiting: Vec<Garbage>,
-    /// They were here at the last look, too.
+    /// They were already here at the last check.
     stale: bool,
 }
 
-/// Elements from which on a value is worth the detour.
+/// Number of elements from which a value is worth deferring.
 const LARGE: usize = 64;
 
 impl Heap {
-    /// Gets rid of a removed entry; says whether it was large.
+    /// Disposes of a removed entry. Returns `true` if it was large.
     pub(crate) fn bury(&mut self, entry: Entry) -> bool {
         let large = entry.value().effort() > LARGE;
         if large {
@@ -41,7 +43,7 @@ impl Heap {
         large
     }
 
-    /// Gets rid of the contents of a database.
+    /// Disposes of the contents of a database.
     pub(crate) fn bury_db(&mut self, db: Db) {
         if db.len() > LARGE {
             self.waiting.push(Garbage(Kept::Db(Box::new(db))));
@@ -52,7 +54,7 @@ impl Heap {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Drops what no host took since the last call.
+    /// Drops the values that no host took since the last call.
     pub(crate) fn sweep(&mut self) {
         if self.stale {
             self.waiting.clear();

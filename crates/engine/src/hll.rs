@@ -69,7 +69,7 @@ pub(crate) fn encoding(bytes: &[u8]) -> Option<Encoding> {
     }
 }
 
-/// Adds an element; whether a register changed.
+/// Adds an element. Returns `true` if a register changed.
 ///
 /// A sparse sketch that would exceed `sparse_max_bytes` turns dense.
 pub(crate) fn add(
@@ -90,7 +90,7 @@ fn locate(element: &[u8]) -> (usize, u8) {
     (index, rest.trailing_zeros() as u8 + 1)
 }
 
-/// Raises a register to `rank` if it is lower; whether it was.
+/// Raises a register to `rank` if it is lower. Returns `true` if it was.
 fn raise(
     bytes: &mut Vec<u8>,
     index: usize,
@@ -110,7 +110,7 @@ fn raise(
     Ok(dense::raise(&mut bytes[HEADER..], index, rank))
 }
 
-/// Turns a sparse sketch dense; whether it was sparse.
+/// Makes a sparse sketch dense. Returns `true` if it was sparse.
 pub(crate) fn make_dense(bytes: &mut Vec<u8>) -> Result<bool, Corrupted> {
     if bytes[ENCODING_AT] == 0 {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! The keyspace: sixteen databases, each one table of entries.
+//! The keyspace: a number of databases, each one table of entries.
 //!
 //! An entry keeps key and string value in one allocation (`block`), because most keys hold short
 //! strings and a second allocation would cost more than the value:
@@ -7,11 +7,11 @@
 //! Entry { block: [key bytes | string bytes], key_len, idle, deadline, value }
 //! ```
 //!
-//! Strings that are edited in place (APPEND, SETRANGE, SETBIT) move to a growable buffer of their
-//! own (`Value::Raw`); large ones lie in a buffer that replies share (`Value::Large`) and that is
-//! copied only if it is edited while one of them has not been sent; numbers are kept as numbers. The deadline lies in the entry, so that a
-//! lookup learns of expiry without a second table, and the table knows per segment which deadline
-//! comes first (see `value::table`).
+//! Strings that are edited in place (APPEND, SETRANGE, SETBIT) move to a separate growable buffer
+//! (`Value::Raw`). Large strings lie in a buffer that replies share (`Value::Large`) and that is
+//! copied only if it is edited while a reply has not been sent. Numbers are stored as numbers. The
+//! deadline lies in the entry, so that a lookup detects expiry without a second table, and the
+//! table knows per segment which deadline comes first (see `value::table`).
 //!
 //! Invariant: no collection in the keyspace is empty.
 
@@ -107,7 +107,7 @@ impl Entry {
         &self.value
     }
 
-    /// When the key expires, in Unix milliseconds, or [`NEVER`].
+    /// Returns when the key expires, in Unix milliseconds; `None` if it does not.
     pub(crate) fn expires_at(&self) -> Option<i64> {
         (self.deadline != NEVER).then_some(self.deadline)
     }
@@ -156,7 +156,7 @@ impl Entry {
         self.set_own(Value::Int(n));
     }
 
-    /// Replaces the value by a large string that is here already.
+    /// Replaces the value by a large string that already has a buffer.
     #[cold]
     pub(crate) fn set_large(&mut self, bytes: Arc<Vec<u8>>) {
         self.set_own(Value::Large(bytes));
@@ -171,8 +171,8 @@ impl Entry {
         self.value = value;
     }
 
-    /// The string as a growable buffer, for edits in place; `None` for other types. What a reply
-    /// still holds is copied.
+    /// Returns the string as a growable buffer, for edits in place; `None` for other types. A
+    /// buffer that a reply still holds is copied.
     pub(crate) fn raw_mut(&mut self) -> Option<&mut Vec<u8>> {
         if matches!(self.value, Value::Int(_) | Value::Embedded) {
             let bytes = self.str()?.to_vec();
@@ -304,7 +304,7 @@ impl Db {
         Some(result)
     }
 
-    /// Takes everything out, as a database of its own.
+    /// Moves everything out into a new database.
     pub(crate) fn empty_out(&mut self, seed: u64) -> Db {
         std::mem::replace(self, Db::new(seed))
     }

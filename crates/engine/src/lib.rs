@@ -1,7 +1,7 @@
-//! A Redis-compatible engine as a deterministic function: no I/O, no threads; time is handed in.
+//! A Redis-compatible engine as a deterministic function: no I/O, no threads; time is passed in.
 //!
-//! Hosts hold a [`Core`], open sessions, feed them bytes and drain output and log; see
-//! `seawall-server` for the one that has sockets.
+//! Hosts hold a [`Core`], open sessions, feed them bytes and drain output and log; `seawall-server`
+//! is the host with sockets.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Numbers as Redis reads and prints them.
 //!
-//! Redis leans on C's `strtod`, `strtold`, `strtoull` and `printf`, and clients see the results
+//! Redis relies on C's `strtod`, `strtold`, `strtoull` and `printf`, and clients see the results
 //! byte for byte: which texts are accepted, how a score is printed, what `INCRBYFLOAT` answers
-//! after a thousand additions of 0.1. This module has those rules in safe Rust, independent of
-//! the platform's C library and of whether the machine has an 80-bit float:
+//! after a thousand additions of 0.1. This module has those rules in safe Rust, independent of the
+//! platform's C library and of whether the machine has an 80-bit float:
 //!
 //! - [`parse_i64`], [`parse_u64_lenient`], [`parse_memory`]: whole numbers;
 //! - [`parse_f64`] (strict) and [`strtod`] (C's prefix rule, for commands that use it bare);

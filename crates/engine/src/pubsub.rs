@@ -1,7 +1,7 @@
-//! Publish and subscribe: who listens to which channel or pattern.
+//! Publish and subscribe: the subscribers of each channel and pattern.
 //!
-//! The tables here answer "who gets this message"; each session also knows its own subscriptions,
-//! so that closing one is cheap. Shard channels are a name space of their own.
+//! The tables here find the receivers of a message; each session also knows its own subscriptions,
+//! so that closing one is cheap. Shard channels have a separate name space.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,7 @@ pub(crate) struct PubSub {
     pub(crate) patterns: BTreeMap<Vec<u8>, Vec<usize>>,
 }
 
-/// Takes a listener off a channel.
+/// Removes a listener from a channel.
 pub(crate) fn leave(channels: &mut Channels, channel: &[u8], session: usize) {
     if let Some(listeners) = channels.get_mut(channel) {
         listeners.retain(|s| *s != session);

@@ -21,7 +21,7 @@ impl SessionId {
 }
 
 impl Peer {
-    /// Whether it is on this machine.
+    /// Returns `true` if it is on this machine.
     pub(crate) fn is_local(&self) -> bool {
         let on_loopback = ["127.", "[::1]", "::1"].iter().any(|ip| self.addr.starts_with(ip));
         self.transport != Transport::Tcp || on_loopback
@@ -33,7 +33,7 @@ impl Peer {
 pub enum Ack {
     /// From here to there in the session's output.
     Reply(usize, usize),
-    /// A part of a longer reply, from here on; it cannot be exchanged for another.
+    /// A part of a longer reply, from here on; it cannot be replaced.
     Part(usize),
 }
 
@@ -48,18 +48,18 @@ pub enum Transport {
     Local,
 }
 
-/// Who is at the other end.
+/// The other end of a session.
 #[derive(Debug, Clone)]
 pub struct Peer {
     /// The client's address as CLIENT LIST shows it.
     pub addr: String,
-    /// The server's address the client came to.
+    /// The server's address that the client connected to.
     pub local_addr: String,
-    /// How it came.
+    /// How it connected.
     pub transport: Transport,
 }
 
-/// What a session costs before it holds anything.
+/// Memory of a session that holds nothing.
 pub(crate) const SESSION_BYTES: usize = 512;
 
 /// A command waiting in a transaction.
@@ -92,7 +92,7 @@ pub(crate) struct Running {
 pub(crate) struct Watched {
     pub(crate) db: u32,
     pub(crate) key: Box<[u8]>,
-    /// Its time had passed when it was watched, so that its removal is no change.
+    /// It had expired when it was watched, so that its removal is not a change.
     pub(crate) expired_at_watch: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum ReplyMode {
     Skip,
 }
 
-/// The session that gets another one's invalidations, if it still is the one it was.
+/// The session that gets another session's invalidations, if it is still the same session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) session: usize,
@@ -150,7 +150,7 @@ pub(crate) struct Blocked {
     pub(crate) args: Vec<Box<[u8]>>,
     /// Unix milliseconds; `None` waits for ever.
     pub(crate) deadline: Option<i64>,
-    /// Orders waiters: who came first is served first.
+    /// Orders waiters: first come, first served.
     pub(crate) ticket: u64,
 }
 
@@ -171,11 +171,11 @@ pub(crate) struct Session {
     /// Bytes of the batch that is being run, this request included.
     pub(crate) in_hand: usize,
     pub(crate) output: Output,
-    /// Which parts of the output say that data was changed, so that the log must hold the change.
+    /// The parts of the output that acknowledge changes, so that the log must hold them first.
     pub(crate) acks: Vec<Ack>,
-    /// In the list of sessions the host has to look at.
+    /// In the list of sessions that the host must check.
     pub(crate) touched: bool,
-    /// In the queue of sessions whose input can go on.
+    /// In the queue of sessions whose input can continue.
     pub(crate) runnable: bool,
     pub(crate) close_after_flush: bool,
     /// Ends at once; nothing more is sent.

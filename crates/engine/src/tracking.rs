@@ -1,15 +1,16 @@
-//! Client-side caching: who may have cached which key, and who is told when it changes.
+//! Client-side caching: which sessions may have cached a key, and which are notified when it
+//! changes.
 //!
-//! A tracking session is remembered with every key it reads (`keys`), and told once when the key
-//! changes; it has to read again to be told again. In broadcast mode nothing is remembered:
-//! sessions name prefixes (`prefixes`), and the keys that change gather there until the batch of
-//! requests is done, so that each session gets one message for a prefix and not one for a key.
+//! A tracking session is remembered with every key it reads (`keys`), and notified once when the
+//! key changes; it has to read again to be notified again. In broadcast mode nothing is remembered:
+//! sessions name prefixes (`prefixes`), and the changed keys gather there until the batch of
+//! requests is done, so that each session gets one message per prefix and not one per key.
 //!
 //! Messages are RESP3 pushes. A session that speaks RESP2 redirects them to another session, which
-//! gets them as messages of the channel `__redis__:invalidate`. What a session's own command
-//! invalidates is sent behind the reply (`pending`), what the server does on its own at once.
+//! gets them as messages of the channel `__redis__:invalidate`. Invalidations caused by a session's
+//! own command are sent after the reply (`pending`), those caused by the server at once.
 //!
-//! Readers are not looked for when they leave: a key's list names sessions by slot and client
+//! Readers are not searched for when they leave: a key's list names sessions by slot and client
 //! number, and a pair that no longer exists is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,20 +27,20 @@ use crate::session::TrackingState;
 use crate::value::alloc_bytes;
 use crate::value::table::{Item, Table};
 
-/// Keys given up in one go when the table is too large; grows each time that is not enough.
+/// Keys dropped at once when the table is too large; grows each time that is not enough.
 const LIMIT_EFFORT: usize = 100;
 
-/// Where RESP2 sessions hear of invalidations.
+/// Channel on which RESP2 sessions receive invalidations.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
-/// A session that read a key; the number tells it from a later one in the same slot.
+/// A session that read a key; the client number distinguishes it from a later one in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reader {
     session: usize,
     client_id: u64,
 }
 
-/// A key and those who may have cached it.
+/// A key and the sessions that may have cached it.
 #[derive(Debug, Clone)]
 struct TrackedKey {
     key: Box<[u8]>,
@@ -56,15 +57,15 @@ impl Item for TrackedKey {
     }
 }
 
-/// Sessions that want to know of keys with a prefix, and the keys that changed in this batch with
-/// the session that changed each last.
+/// Sessions that track keys with a prefix, and the keys that changed in this batch, each with the
+/// session that changed it last.
 #[derive(Debug, Default)]
 struct Prefix {
     sessions: BTreeSet<usize>,
     changed: BTreeMap<Vec<u8>, Option<usize>>,
 }
 
-/// Who may have cached what.
+/// Sessions and the keys that they may have cached.
 pub(crate) struct Tracking {
     /// Sessions that track, in any mode.
     pub(crate) sessions: usize,
@@ -75,9 +76,9 @@ pub(crate) struct Tracking {
     prefixes: BTreeMap<Vec<u8>, Prefix>,
     /// Whether a prefix has changed keys.
     has_changes: bool,
-    /// What sessions are told behind the reply; no key means all keys.
+    /// Invalidations that sessions get after the reply; no key means all keys.
     pending: Vec<(usize, Option<Box<[u8]>>)>,
-    /// Keys that the script that runs now declared, if its reads are tracked.
+    /// Keys that the running script declared, if its reads are tracked.
     script_keys: Vec<Box<[u8]>>,
     /// How often in a row the table stayed too large.
     overfull: usize,
@@ -99,20 +100,20 @@ impl Tracking {
         }
     }
 
-    /// Whether any session tracks keys, or did and left some.
+    /// Returns `true` if any session tracks keys, or did and left some.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.sessions > 0 || !self.keys.is_empty()
     }
 
-    /// What INFO shows.
+    /// Reports the figures for INFO.
     pub(crate) fn info(&self, mut row: impl FnMut(&str, usize)) {
         row("tracking_total_keys", self.keys.len());
         row("tracking_total_items", self.readers);
         row("tracking_total_prefixes", self.prefixes.len());
     }
 
-    /// Forgets what a session that is gone was to be told.
+    /// Drops the pending invalidations of a session that is gone.
     pub(crate) fn forget_pending(&mut self, session: usize) {
         self.pending.retain(|(target, _)| *target != session);
     }
@@ -174,8 +175,8 @@ impl Engine {
         }
     }
 
-    /// Remembers the keys that a session has just read. What a script reads counts as reading all
-    /// keys that it declared.
+    /// Remembers the keys that a session has just read. A script's reads count as reading all keys
+    /// that it declared.
     pub(crate) fn track_reads(
         &mut self,
         session: usize,
@@ -219,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Tells everyone who may have cached the key.
+    /// Notifies all sessions that may have cached the key.
     pub(crate) fn invalidate_tracked(&mut self, key: &[u8], by: Option<usize>) {
         self.tracking.note_change(key, by);
         self.invalidate_readers(key);
@@ -240,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Tells everyone that all keys may have changed.
+    /// Notifies all sessions that all keys may have changed.
     pub(crate) fn invalidate_all_tracked(&mut self) {
         let trackers: Vec<usize> = self
             .sessions
@@ -259,8 +260,8 @@ impl Engine {
         self.tracking.readers = 0;
     }
 
-    /// Sends a session the invalidations that its own command caused, behind the reply, and ends
-    /// what CLIENT CACHING said about that command.
+    /// Sends a session the invalidations that its own command caused, after the reply, and resets
+    /// CLIENT CACHING for that command.
     pub(crate) fn flush_own_invalidations(&mut self, session: usize) {
         let Some(state) = self.sessions.get_mut(session) else { return };
         let in_transaction = state.multi.is_some();
@@ -285,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Sends those who track prefixes the keys that changed since the last call.
+    /// Sends the sessions that track prefixes the keys that changed since the last call.
     pub(crate) fn broadcast_invalidations(&mut self) {
         if !std::mem::take(&mut self.tracking.has_changes) {
             return;
@@ -315,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// Gives up some keys if more are remembered than the setting allows; their readers are told
+    /// Drops some keys if more are remembered than the setting allows; their readers are notified
     /// as if the keys had changed.
     pub(crate) fn limit_tracked_keys(&mut self) {
         let limit = usize::try_from(self.settings.tracking_table_max_keys).unwrap_or(usize::MAX);
@@ -346,7 +347,7 @@ impl Engine {
     /// Sends a message, whose last part is encoded, to a session or to where it redirects.
     fn send_invalidation(&mut self, session: usize, keys: &[u8]) {
         let state = &self.sessions[session];
-        // A transaction may have ended tracking behind a change that is still to be told.
+        // A transaction may have ended tracking after a change that is not sent yet.
         let Some(redirect) = state.tracking.as_ref().and_then(|tracking| tracking.redirect) else {
             if state.protocol == Protocol::Resp3 {
                 self.push_invalidation(session, keys);

@@ -1,4 +1,4 @@
-//! Who waits for what: blocked sessions, watched keys, deadlines.
+//! Blocked sessions: what they wait for, watched keys, deadlines.
 //!
 //! Waiters on a key are served in the order in which they began to wait, whatever they wait for;
 //! a key that was written to is put on the ready list once and looked at after the command.
@@ -70,7 +70,7 @@ impl Waiting {
         self.deadlines.first().filter(|(at, _)| *at <= now_ms).map(|(_, session)| *session)
     }
 
-    /// Notes that a key was written to, if somebody waits for it.
+    /// Records that a key was written to, if a session waits for it.
     #[inline]
     pub(crate) fn signal(&mut self, db: u32, key: &[u8]) {
         if !self.by_key.is_empty() {

@@ -1,15 +1,15 @@
-//! Replies to changes that the log could not take.
+//! Replies to changes that the log could not accept.
 //!
-//! The engine has executed the change and others may have read it, but a restart would not find it.
-//! Silence would leave the client waiting for as long as the disk is full, and "OK" would be a
-//! promise that is not kept. So the reply is exchanged for an error that says both. Replies that
+//! The engine has executed the change and other clients may have read it, but a restart would not
+//! find it. Not replying would leave the client waiting for as long as the disk is full, and "OK"
+//! would be a broken promise. So the reply is replaced with an error that says both. Replies that
 //! acknowledge nothing are left as they are.
 
 use std::ops::Range;
 
 use seawall_engine::{Ack, Output};
 
-/// Moves positions by `offset`.
+/// Shifts positions by `offset`.
 pub(crate) fn shift(acks: &mut [Ack], offset: usize) {
     for ack in acks {
         *ack = match *ack {
@@ -19,7 +19,7 @@ pub(crate) fn shift(acks: &mut [Ack], offset: usize) {
     }
 }
 
-/// The error line for a change that the log did not take.
+/// Returns the error line for a change that the log did not accept.
 fn error(why: &str) -> Vec<u8> {
     let why = why.replace(['\r', '\n'], " ");
     format!(
@@ -29,9 +29,9 @@ fn error(why: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Exchanges the acknowledging replies in `out` that have not left for an error. Says no if a reply
-/// cannot be exchanged, because parts of it are not here; what a reply already says about an error
-/// stays.
+/// Replaces the acknowledging replies in `out` that have not left with an error. Returns `false` if
+/// a reply cannot be replaced because parts of it are not here. Replies that are already errors
+/// stay.
 pub(crate) fn confess(out: &mut Output, acks: &mut Vec<Ack>, why: &str) -> bool {
     let mut exchanged: Vec<Range<usize>> = Vec::new();
     for ack in acks.drain(..) {

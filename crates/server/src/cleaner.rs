@@ -1,4 +1,4 @@
-//! A thread that frees large values, so that nobody waits for it.
+//! A thread that frees large values, so that no client waits for it.
 //!
 //! It is started by the first large value and ends with the server.
 
@@ -12,14 +12,14 @@ use std::{
 
 use seawall_engine::Garbage;
 
-/// Drops garbage on a thread of its own.
+/// Drops garbage on its own thread.
 #[derive(Default)]
 pub(crate) struct Cleaner {
     queue: OnceLock<Sender<Vec<Garbage>>>,
 }
 
 impl Cleaner {
-    /// Hands garbage over. Where no thread can be had it is dropped here and now.
+    /// Hands garbage over. If no thread can be started, drops it immediately.
     pub(crate) fn drop_later(&self, garbage: Vec<Garbage>) {
         let queue = self.queue.get_or_init(|| {
             let (sender, receiver) = channel::<Vec<Garbage>>();

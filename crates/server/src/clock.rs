@@ -1,4 +1,5 @@
-//! The machine's clock, for engines that serve real clients. Tests and simulations bring their own.
+//! The machine's clock, for engines that serve real clients. Tests and simulations provide their
+//! own.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time begins now.
+    /// Creates a clock whose monotonic time begins now.
     pub fn new() -> Self {
         Self { start: Instant::now() }
     }

@@ -1,8 +1,8 @@
-//! What a server is started with.
+//! Start options of a server.
 //!
-//! The default listens nowhere: an embedded engine is reached through
-//! [`Handle::connect`](crate::Handle::connect) alone. Settings that `CONFIG SET` can change live in
-//! the engine's own configuration.
+//! By default the server does not listen: an embedded engine is reached only through
+//! [`Handle::connect`](crate::Handle::connect). Settings that `CONFIG SET` can change are in the
+//! engine's own configuration.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -10,28 +10,28 @@ use seawall_engine::{Clock, Options};
 
 use crate::{journal::OpenJournal, notice::Notices};
 
-/// What a server is started with.
+/// Start options of a server.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Config {
     /// The engine's seed and settings.
     pub engine: Options,
-    /// TCP addresses to listen on; port 0 takes a free one.
+    /// TCP addresses to listen on; port 0 picks a free port.
     pub listen: Vec<SocketAddr>,
     /// Path of a unix socket to listen on.
     pub unix_socket: Option<PathBuf>,
-    /// Permission bits of the unix socket; the process' mask decides without them.
+    /// Permission bits of the unix socket. Default: set by the process' umask.
     pub unix_permissions: Option<u32>,
-    /// The clock; the machine's without one.
+    /// The clock. Default: the machine's clock.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Where changes are logged; without one nothing is kept.
+    /// Opens the log of changes. Default: none, and nothing is persisted.
     pub journal: Option<OpenJournal>,
-    /// Where lines for the operator go.
+    /// Receives log lines for the operator.
     pub notices: Notices,
 }
 
 impl Config {
-    /// A server on one TCP port of this machine; port 0 takes a free one.
+    /// A server on one TCP port of the loopback interface; port 0 picks a free port.
     pub fn loopback(port: u16) -> Self {
         Self { listen: vec![SocketAddr::from(([127, 0, 0, 1], port))], ..Self::default() }
     }

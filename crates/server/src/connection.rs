@@ -1,8 +1,8 @@
-//! One client on a socket: the stream and the bytes on their way to it.
+//! One client on a socket: the stream and the bytes that are being sent to it.
 //!
-//! Output is swapped out of the engine as a whole, never copied, and only when the output before it
-//! has left entirely; until then it stays in the session. So a slow reader holds at most two of them,
-//! and the engine's lock is never held during a system call.
+//! Output is swapped out of the engine as a whole, never copied, and only when the previous output
+//! has left completely; until then it stays in the session. So a slow reader holds at most two
+//! buffers, and the engine's lock is never held during a system call.
 
 use std::io::{self, IoSlice, Read, Write};
 
@@ -14,9 +14,9 @@ use seawall_engine::{Ack, Engine, Output as Outgoing, SessionId};
 
 use crate::acks;
 
-/// A drained buffer above this capacity is given back to the allocator.
+/// A drained buffer above this capacity is returned to the allocator.
 const KEPT_CAPACITY: usize = 64 * 1024;
-/// Slices that are handed to the system at once.
+/// Maximum slices per write call.
 const SLICES_AT_ONCE: usize = 16;
 
 /// A connected socket.
@@ -80,12 +80,12 @@ impl Socket {
     }
 }
 
-/// What became of an attempt to read.
+/// Outcome of an attempt to read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// This many bytes were read.
+    /// Number of bytes read.
     Bytes(usize),
-    /// Nothing there now.
+    /// No input at the moment.
     Nothing,
     /// The client sends nothing more.
     End,
@@ -93,23 +93,23 @@ pub(crate) enum Input {
     Broken,
 }
 
-/// What became of an attempt to write.
+/// Outcome of an attempt to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Everything left.
+    /// All output has left.
     Done,
-    /// The socket takes no more for now; the loop is told when it does.
+    /// The socket accepts no more at the moment; the loop is notified when it does.
     Blocked,
     /// The socket is broken.
     Broken,
 }
 
-/// How far a connection has come in ending.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Takes input.
+    /// Accepts input.
     Open,
-    /// Ends once its output has left; takes no input.
+    /// Ends once its output has left; accepts no input.
     Closing,
     /// Ends now; its output is dropped.
     Doomed,
@@ -123,27 +123,27 @@ pub(crate) struct Connection {
     pub(crate) stage: Stage,
     /// Output that has left the engine.
     out: Outgoing,
-    /// Which parts of `out` acknowledge changes.
+    /// The parts of `out` that acknowledge changes.
     acks: Vec<Ack>,
-    /// What the engine was last told of [`Connection::unsent`].
+    /// Last value of [`Connection::unsent`] that was reported to the engine.
     pub(crate) told: usize,
     /// Position of the log that `out` waits for.
     pub(crate) barrier: u64,
-    /// The kernel may hold input that was not read.
+    /// The kernel may hold unread input.
     pub(crate) readable: bool,
-    /// The kernel said that the client sends nothing more.
+    /// The kernel reported that the client sends nothing more.
     pub(crate) peer_closed: bool,
-    /// The session takes no input now.
+    /// The session accepts no input at the moment.
     pub(crate) paused: bool,
-    /// Is on the loop's list of connections to look at.
+    /// On the loop's list of connections to check.
     pub(crate) dirty: bool,
-    /// Is on the loop's list of connections to read from.
+    /// On the loop's list of connections to read from.
     pub(crate) queued: bool,
-    /// The loop is told when the socket can be written.
+    /// The loop is notified when the socket becomes writable.
     armed: bool,
     /// The session is open in the engine.
     pub(crate) in_engine: bool,
-    /// The session has output that was left in the engine, because `out` has not left yet.
+    /// The session has output left in the engine, because `out` has not left yet.
     pub(crate) more: bool,
     /// When the client last sent something, in monotonic milliseconds.
     pub(crate) active_ms: u64,
@@ -174,12 +174,12 @@ impl Connection {
         }
     }
 
-    /// Bytes that left the engine but not this process.
+    /// Returns the bytes that left the engine but not this process.
     pub(crate) fn unsent(&self) -> usize {
         self.out.len()
     }
 
-    /// Swaps the session's output out of the engine, if the buffer before it has left.
+    /// Swaps the session's output out of the engine, if the previous buffer has left.
     pub(crate) fn take(&mut self, engine: &mut Engine, barrier: u64) {
         let Some(output) = engine.output(self.session) else { return };
         if self.out.is_empty() && !output.is_empty() {
@@ -189,7 +189,7 @@ impl Connection {
             self.acks.clear();
             engine.take_acks(self.session, &mut self.acks);
         } else if self.stage == Stage::Closing {
-            // The session is about to go; what it said comes along.
+            // The session is about to be removed; its output is taken along.
             let before = self.out.append(output);
             self.barrier = barrier;
             self.more = false;
@@ -201,8 +201,8 @@ impl Connection {
         }
     }
 
-    /// Exchanges the replies whose changes the log could not take for an error that says so. Says
-    /// no if one of them cannot be exchanged.
+    /// Replaces the replies whose changes the log could not accept with an error. Returns `false`
+    /// if one of them cannot be replaced.
     pub(crate) fn confess(&mut self, why: &str) -> bool {
         acks::confess(&mut self.out, &mut self.acks, why)
     }
@@ -213,8 +213,8 @@ impl Connection {
             match self.socket.read(buffer) {
                 Ok(0) => return Input::End,
                 Ok(count) => {
-                    // A short read emptied the socket: the next byte is a new event. Unless the end
-                    // was announced, which is announced only once.
+                    // A short read emptied the socket, so the next byte is a new event. The
+                    // exception is the end of input, which is announced only once.
                     self.readable = count == buffer.len() || self.peer_closed;
                     return Input::Bytes(count);
                 }
@@ -228,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// Writes what has left the engine, as far as the socket takes it.
+    /// Writes the output that has left the engine, as far as the socket accepts it.
     pub(crate) fn write(&mut self, registry: &Registry, token: Token) -> Output {
         while !self.out.is_empty() {
             match self.socket.write(&self.out) {

@@ -1,14 +1,14 @@
-//! Why a server could not start or end cleanly, in sentences for the person who started it.
+//! Errors of starting and stopping a server, worded for the operator.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::journal::JournalError;
 
-/// Why a server did not start.
+/// Reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Another program listens there already.
+    /// Another program already listens there.
     #[error(
         "the address {0} is taken by another program; choose another port or stop that program"
     )]
@@ -16,17 +16,17 @@ pub enum StartError {
     /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {source}")]
     Bind {
-        /// The address that was asked for.
+        /// The requested address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The unix socket cannot be made.
+    /// The unix socket cannot be created.
     #[error("cannot listen on the unix socket {}: {source}", path.display())]
     UnixSocket {
-        /// The path that was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Other machines could reach the data without a password.
@@ -43,14 +43,14 @@ pub enum StartError {
     Log(#[from] JournalError),
 }
 
-/// Why a server did not end cleanly.
+/// Reason why a server did not end cleanly.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StopError {
     /// The last writes may not be on disk.
     #[error("the log could not be closed: {0}")]
     Log(#[from] JournalError),
-    /// The event loop ended by a bug.
+    /// The event loop panicked because of a bug.
     #[error("the event loop panicked: {0}")]
     Panicked(String),
 }

@@ -38,18 +38,18 @@ use crate::{
     turns::{Duty, Turns},
 };
 
-/// How much one read takes at most.
+/// Maximum bytes per read.
 const READ_SIZE: usize = 64 * 1024;
-/// How often the engine's periodic work is done.
+/// Interval of the engine's periodic work.
 const TICK_MS: u64 = 100;
-/// How often INFO's figures about the process are brought up to date.
+/// Interval at which INFO's figures about the process are updated.
 const DESCRIBE_MS: u64 = 1000;
 
-/// How long the loop may sleep, and for what.
+/// How long the loop may sleep, and why.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sleep {
     pub(crate) timeout: Duration,
-    /// When the engine wants a tick ahead of the period, in unix milliseconds.
+    /// When the engine needs a tick before the period ends, in unix milliseconds.
     pub(crate) deadline: Option<i64>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct EventLoop {
     /// The shared read buffer; empty while a turn uses it.
     buffer: Mutex<Vec<u8>>,
     thread: OnceLock<ThreadId>,
-    /// A turn inside a script is under way.
+    /// A turn inside a script is running.
     nested: AtomicBool,
     turns: Turns,
 }
@@ -85,7 +85,7 @@ impl EventLoop {
         })
     }
 
-    /// Serves until the hub is asked to stop; then says goodbye to everybody.
+    /// Serves until the hub is asked to stop; then closes all connections.
     pub(crate) fn run(&self) -> Result<(), StopError> {
         // Set once: a loop runs on one thread.
         let _ = self.thread.set(std::thread::current().id());
@@ -129,7 +129,7 @@ impl EventLoop {
         self.nested.store(false, Ordering::Relaxed);
     }
 
-    /// Does something and notes how long it took.
+    /// Runs `work` and records how long it took.
     pub(crate) fn busy_with<T>(&self, duty: Duty, work: impl FnOnce() -> T) -> T {
         let started = self.clock.monotonic_nanos();
         let result = work();
@@ -138,7 +138,7 @@ impl EventLoop {
         result
     }
 
-    /// Brings INFO's figures up to date; the system is asked without the engine's lock.
+    /// Updates INFO's figures. The system is queried without the engine's lock.
     fn describe(&self) {
         let process = process::Figures::read();
         let mut engine = self.hub.core.engine();
@@ -159,7 +159,7 @@ impl EventLoop {
         self.clock.unix_micros() / 1000
     }
 
-    /// Waits for events, takes new clients, reads from each ready connection once.
+    /// Waits for events, accepts new clients, and reads from each ready connection once.
     fn turn(&self, timeout: Duration) {
         let mut sockets = lock(&self.sockets);
         if let Err(error) = sockets.wait(timeout) {
@@ -184,7 +184,7 @@ impl EventLoop {
         *lock(&self.buffer) = buffer;
     }
 
-    /// Reads once from a connection and executes what came, with the sockets' lock released.
+    /// Reads once from a connection and executes the input, with the sockets' lock released.
     fn serve<'a>(
         &'a self,
         mut guard: MutexGuard<'a, Sockets>,
@@ -197,7 +197,7 @@ impl EventLoop {
         let Some(connection) = sockets.connections.get_mut(slot) else { return guard };
         connection.queued = false;
         if executing || !connection.readable {
-            // What is being executed is looked at again when it is through.
+            // A connection that is being executed is checked again when it has finished.
             return guard;
         }
         if connection.stage != Stage::Open || connection.paused {

@@ -1,7 +1,7 @@
-//! The end of a turn: replies leave, connections that are through end, the host's duties are done.
+//! The end of a turn: sends replies, ends finished connections, does the host's duties.
 //!
 //! One lock of the engine collects everything; the log is written before the first reply. A
-//! connection whose replies wait for the log is put aside and looked at again when the log reports.
+//! connection whose replies wait for the log is set aside and checked again when the log reports.
 
 use std::{mem, time::Duration};
 
@@ -18,13 +18,13 @@ use crate::{
     turns::Duty,
 };
 
-/// Output up to this size is not worth telling the engine that it has left.
+/// For outputs up to this size the engine is not told that they have left.
 const UNTOLD_BYTES: usize = 1024;
-/// How long a connection that is ending may take to accept the rest of its output.
+/// Time that a closing connection may take to accept the rest of its output.
 const LINGER_MS: u64 = 10_000;
 
 impl EventLoop {
-    /// Sends everything there is to send; returns how long the loop may sleep.
+    /// Sends all pending output. Returns how long the loop may sleep.
     pub(crate) fn flush(&self, until_tick_ms: u64) -> Sleep {
         let mut guard = lock(&self.sockets);
         let sockets = &mut *guard;
@@ -48,7 +48,7 @@ impl EventLoop {
                 drop(guard);
                 if !requests.is_empty() {
                     self.busy_with(Duty::Host, || self.handle(requests));
-                    // Whoever was answered may have more to do.
+                    // Clients that got their replies may have more to do.
                     self.hub.core.tick();
                     sleep.timeout = Duration::ZERO;
                 }
@@ -57,7 +57,7 @@ impl EventLoop {
         }
     }
 
-    /// Stages what was done and takes all output, under one lock of the engine.
+    /// Stages all effects and takes all output, under one lock of the engine.
     fn collect_all(
         &self,
         sockets: &mut Sockets,
@@ -78,7 +78,7 @@ impl EventLoop {
         (settled, sleep, dirty)
     }
 
-    /// Moves a connection's output out of the engine and learns what the engine wants of it.
+    /// Moves a connection's output out of the engine and reads what the engine requests for it.
     fn collect(&self, sockets: &mut Sockets, engine: &mut Engine, slot: usize, position: u64) {
         let now_ms = sockets.now_ms;
         let Some(connection) = sockets.connections.get_mut(slot) else { return };
@@ -114,7 +114,7 @@ impl EventLoop {
         }
     }
 
-    /// Tells the engine how much of the large outputs is still here.
+    /// Reports to the engine how much of the large outputs is still here.
     fn tell_unsent(&self, sockets: &mut Sockets) {
         if sockets.sent.is_empty() {
             return;
@@ -130,12 +130,13 @@ impl EventLoop {
         }
     }
 
-    /// Writes a connection's output; ends the connection when it is due.
+    /// Writes a connection's output, and ends the connection if it is due.
     fn send(&self, sockets: &mut Sockets, slot: usize) {
         let executing = sockets.executing.contains(&slot);
         let Some(connection) = sockets.connections.get_mut(slot) else { return };
         if connection.stage != Stage::Open && connection.in_engine && !executing {
-            // What it had to say was taken; blocked or subscribed, it must not linger in the engine.
+            // All its output was taken. A blocked or subscribed session must not stay in the
+            // engine.
             self.hub.close(connection.session);
             connection.in_engine = false;
             connection.more = false;
@@ -146,7 +147,8 @@ impl EventLoop {
                 sockets.held.push(slot);
                 return;
             }
-            // A write that a reply acknowledges is not in the log: the client is told, or cut off.
+            // A write that a reply acknowledges is not in the log: the client gets an error, or is
+            // disconnected.
             if self.hub.is_log_lost() || !connection.confess(&trouble.unwrap_or_default()) {
                 connection.stage = Stage::Doomed;
             }
@@ -164,19 +166,19 @@ impl EventLoop {
             Output::Done if connection.stage == Stage::Open || executing => {}
             Output::Done => sockets.remove(&self.hub, slot),
             Output::Blocked => {}
-            // Ends for good once its request is through.
+            // Ends for good once its request is finished.
             Output::Broken if executing => connection.stage = Stage::Doomed,
             Output::Broken => sockets.remove(&self.hub, slot),
         }
     }
 
-    /// How long nobody needs the loop. Under the engine's lock, so that a deadline which an
-    /// in-process caller sets later is seen to be earlier and wakes the loop.
+    /// Returns how long the loop may sleep. Called under the engine's lock, so that an earlier
+    /// deadline set later by an in-process caller is noticed and wakes the loop.
     fn sleep(&self, engine: &Engine, until_tick_ms: u64) -> Sleep {
         let deadline = engine.next_deadline();
         let mut timeout_ms = until_tick_ms;
         if let Some(at) = deadline {
-            // At least a little: a deadline that has passed may have to wait for a script.
+            // At least 1 ms: a deadline that has passed may have to wait for a script.
             let left = at.saturating_sub(self.unix_ms()).max(1);
             timeout_ms = timeout_ms.min(left.unsigned_abs());
             self.hub.set_sleep(at);
@@ -186,7 +188,7 @@ impl EventLoop {
         Sleep { timeout: Duration::from_millis(timeout_ms), deadline }
     }
 
-    /// Looks at every connection: idle ones, slow readers, those that do not end.
+    /// Checks every connection for idle clients, slow readers and connections that fail to end.
     pub(crate) fn sweep(&self) {
         let mut guard = lock(&self.sockets);
         let sockets = &mut *guard;
@@ -226,7 +228,7 @@ impl EventLoop {
     pub(crate) fn say_goodbye(&self) -> Result<(), StopError> {
         let _ = self.flush(0);
         let closed = self.hub.journal.as_ref().map_or(Ok(()), |journal| journal.close());
-        // Replies that waited for the log may go now.
+        // Replies that waited for the log may leave now.
         let _ = self.flush(0);
         let mut sockets = lock(&self.sockets);
         let slots: Vec<usize> = sockets.connections.iter().map(|(slot, _)| slot).collect();

@@ -1,16 +1,16 @@
-//! Where the threads that feed the engine meet.
+//! Shared state of the threads that feed the engine.
 //!
-//! The event loop's thread and the threads of in-process callers execute commands side by side, and
-//! each can produce output for sessions of the others: a published message, a list element for a
-//! blocked client. Whoever fed the engine *settles* afterwards: it stages the effects in the log,
-//! and routes the sessions with new output. An in-process session is woken through its waker, a
-//! session on a socket is put on the list of the event loop, which is woken only if it sleeps.
+//! The event loop's thread and the threads of in-process callers execute commands side by side.
+//! Each can produce output for sessions of the others: a published message, a list element for a
+//! blocked client. A thread that fed the engine *settles* afterwards: it stages the effects in the
+//! log, and routes the sessions with new output. An in-process session is woken through its waker.
+//! A session on a socket is put on the list of the event loop, which is woken only if it sleeps.
 //!
 //! Locks, in the order they are taken: the loop's sockets, the engine, the exchange, a session's
 //! wakers. Wakers run with none of them held.
 //!
-//! Invariant: output leaves the engine only after the effects before it were staged, under one and
-//! the same engine lock. So a reply never overtakes the write it acknowledges.
+//! Invariant: output leaves the engine only after the effects before it were staged, under the same
+//! engine lock. So a reply never overtakes the write it acknowledges.
 
 use std::{
     mem,
@@ -30,25 +30,27 @@ use crate::{
     notice::{Level, Notices},
 };
 
-/// Takes a lock whose holder may have panicked: the data behind it is lists that stay usable.
+/// Takes a lock whose holder may have panicked: the guarded data are lists that stay usable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An in-process session as others see it.
+/// Shared state of an in-process session.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// It left more output unread than it may; the output was dropped and the stream ends.
+    /// The session left more output unread than allowed; the output was dropped and the stream
+    /// ends.
     pub(crate) overflowed: bool,
     /// Waits for output.
     pub(crate) reader: Option<Waker>,
-    /// Waits until the session takes input again.
+    /// Waits until the session accepts input again.
     pub(crate) writer: Option<Waker>,
 }
 
-/// Drops the output of an in-process session that is above its hard limit; says whether it was.
+/// Drops the output of an in-process session that is above its hard limit. Returns `true` if it
+/// was.
 ///
-/// Limit: the soft limit does not count for sessions in the process.
+/// Limit: the soft limit does not apply to in-process sessions.
 pub(crate) fn drop_overflow(engine: &mut Engine, session: SessionId) -> bool {
     let limit = limits::of(engine, session);
     let Some(output) = engine.output(session) else { return false };
@@ -59,7 +61,7 @@ pub(crate) fn drop_overflow(engine: &mut Engine, session: SessionId) -> bool {
     over
 }
 
-/// Where the output of a session goes.
+/// Destination of a session's output.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     /// A connection of the event loop, by its slot.
@@ -68,14 +70,14 @@ pub(crate) enum Route {
     Local(Arc<Mutex<Waiting>>),
 }
 
-/// What settling needs, guarded by one lock that is taken under the engine's.
+/// State for settling, guarded by one lock that is taken under the engine's.
 #[derive(Default)]
 struct Exchange {
     /// Indexed by session slot.
     routes: Vec<Option<Route>>,
-    /// Slots of connections that the event loop must look at.
+    /// Slots of connections that the event loop must check.
     sockets: Vec<usize>,
-    /// What the engine asks of its host.
+    /// The engine's requests to its host.
     requests: Vec<HostRequest>,
     touched: Vec<SessionId>,
     effects: Vec<u8>,
@@ -95,18 +97,19 @@ pub(crate) struct Hub {
     held: Mutex<Vec<Waker>>,
     /// The engine was told to refuse writes.
     refusing: AtomicBool,
-    /// A script was cut short while ending; nothing is logged from there on.
+    /// A script was aborted during shutdown; nothing is logged from there on.
     abandoned: AtomicBool,
     cleaner: Cleaner,
     stopping: AtomicBool,
     stopped: AtomicBool,
 }
 
-/// What is left to do once the engine's lock is released.
+/// Work that remains once the engine's lock is released.
 #[derive(Default)]
 #[must_use = "waiting tasks are only woken by `finish`"]
 pub(crate) struct Settled {
-    /// Everything up to here must be written before output that was taken now is delivered.
+    /// Everything up to this position must be written before output that was taken now is
+    /// delivered.
     pub(crate) position: u64,
     wakers: Vec<Waker>,
     wake_loop: bool,
@@ -136,7 +139,7 @@ impl Hub {
         }
     }
 
-    /// Says where the output of a new session goes.
+    /// Sets where the output of a new session goes.
     pub(crate) fn add_route(&self, session: SessionId, route: Route) {
         let mut exchange = lock(&self.exchange);
         let slot = session.index();
@@ -146,7 +149,7 @@ impl Hub {
         exchange.routes[slot] = Some(route);
     }
 
-    /// Ends a session and forgets its route.
+    /// Ends a session and removes its route.
     pub(crate) fn close(&self, session: SessionId) {
         // The route goes first: once the engine has freed the slot, another thread may reuse it.
         if let Some(route) = lock(&self.exchange).routes.get_mut(session.index()) {
@@ -155,10 +158,11 @@ impl Hub {
         self.core.close(session);
     }
 
-    /// Stages effects and routes new output; called by whoever fed the engine, under its lock.
+    /// Stages effects and routes new output. Called under the engine's lock by the thread that fed
+    /// it.
     ///
-    /// `own` is the session of an in-process caller, which looks after its own output. The event
-    /// loop passes `None` and then calls [`Hub::take_sockets`].
+    /// `own` is the session of an in-process caller, which handles its own output. The event loop
+    /// passes `None` and then calls [`Hub::take_sockets`].
     pub(crate) fn settle(&self, engine: &mut Engine, own: Option<SessionId>) -> Settled {
         let mut settled = Settled::default();
         let mut guard = lock(&self.exchange);
@@ -196,7 +200,7 @@ impl Hub {
         settled
     }
 
-    /// Does what must not be done under the engine's lock: writes the log, wakes tasks.
+    /// Does what must not be done under the engine's lock: writes the log and wakes tasks.
     pub(crate) fn finish(&self, settled: Settled) {
         self.commit(settled.position);
         for waker in settled.wakers {
@@ -217,7 +221,7 @@ impl Hub {
         requests.append(&mut exchange.requests);
     }
 
-    /// Notes when the event loop wakes by itself; called under the engine's lock.
+    /// Records when the event loop wakes by itself. Called under the engine's lock.
     pub(crate) fn set_sleep(&self, until_unix_ms: i64) {
         self.sleeps_until.store(until_unix_ms, Ordering::Relaxed);
     }
@@ -229,33 +233,34 @@ impl Hub {
         }
     }
 
-    /// Whether replies taken at `position` may be delivered.
+    /// Returns `true` if replies taken at `position` may be delivered.
     pub(crate) fn is_released(&self, position: u64) -> bool {
         self.journal.as_ref().is_none_or(|journal| journal.released() >= position)
     }
 
-    /// Why the log takes nothing now, if so: replies that wait for it would wait without an end.
+    /// Returns why the log accepts nothing at the moment, if so: replies would wait for it without
+    /// end.
     pub(crate) fn log_trouble(&self) -> Option<String> {
         let failure = self.journal.as_ref().and_then(|journal| journal.failure());
         failure.map(|error| error.to_string())
     }
 
-    /// Whether replies that wait for the log wait in vain.
+    /// Returns `true` if replies that wait for the log would never be released.
     pub(crate) fn is_log_lost(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_lost())
     }
 
-    /// Counts a client that was turned away.
+    /// Counts a rejected client.
     pub(crate) fn count_rejected(&self) {
         self.core.engine().count_rejected_connection();
     }
 
-    /// Wakes `waker` when the log has come further. Check [`Hub::is_released`] again afterwards.
+    /// Wakes `waker` when the log has progressed. Check [`Hub::is_released`] again afterwards.
     pub(crate) fn wait_for_log(&self, waker: &Waker) {
         lock(&self.held).push(waker.clone());
     }
 
-    /// Called by the log when it has come further or failed.
+    /// Called by the log when it has progressed or failed.
     pub(crate) fn log_moved(&self) {
         for waker in mem::take(&mut *lock(&self.held)) {
             waker.wake();
@@ -263,17 +268,17 @@ impl Hub {
         self.wake_loop();
     }
 
-    /// Asks the event loop to end; a script that runs is ended, too.
+    /// Requests the end of the event loop; a running script is aborted too.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.abort_script();
         self.wake_loop();
     }
 
-    /// Ends a running script, and forgets what it did so far: a script is kept whole or not at all.
+    /// Aborts a running script and discards its effects: a script is kept completely or not at all.
     pub(crate) fn abort_script(&self) {
         let mut engine = self.core.engine();
-        // What was done before the script is kept.
+        // Effects from before the script are kept.
         let settled = self.settle(&mut engine, None);
         if engine.abort_script() {
             self.abandoned.store(true, Ordering::Relaxed);
@@ -282,12 +287,12 @@ impl Hub {
         self.finish(settled);
     }
 
-    /// Whether the event loop was asked to end.
+    /// Returns `true` if the event loop was asked to end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Marks the server as ended and wakes everybody who waits for it.
+    /// Marks the server as ended and wakes all tasks that wait for it.
     pub(crate) fn set_stopped(&self) {
         self.stopped.store(true, Ordering::Release);
         let locals: Vec<_> = lock(&self.exchange)
@@ -311,16 +316,16 @@ impl Hub {
         }
     }
 
-    /// Whether the server has ended.
+    /// Returns `true` if the server has ended.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Hands the engine's new effects to the log; returns the position behind them.
+    /// Passes the engine's new effects to the log. Returns the position after them.
     fn stage(&self, engine: &mut Engine, effects: &mut Vec<u8>) -> u64 {
         let Some(journal) = &self.journal else { return 0 };
         if self.abandoned.load(Ordering::Relaxed) {
-            return u64::MAX; // Never released: nobody is told of what is not kept.
+            return u64::MAX; // Never released: unlogged effects are never acknowledged.
         }
         effects.clear();
         let count = engine.take_effects(effects);
@@ -328,11 +333,11 @@ impl Hub {
             // Refusals and reads wait for nothing: the writes before them are not acknowledged.
             return journal.released();
         }
-        // A rewrite stages effects, too, so only the log knows the position.
+        // A rewrite stages effects too, so only the log knows the position.
         journal.stage(effects)
     }
 
-    /// Writes what was staged; a failure makes the engine refuse writes.
+    /// Writes what was staged. After a failure the engine refuses writes.
     fn commit(&self, position: u64) {
         if let Some(journal) = &self.journal
             && position != u64::MAX
@@ -342,7 +347,7 @@ impl Hub {
         }
     }
 
-    /// Lets the engine refuse writes while the log cannot take them, and tells the operator.
+    /// Makes the engine refuse writes while the log cannot accept them, and notifies the operator.
     pub(crate) fn check_log(&self) {
         let Some(journal) = &self.journal else { return };
         let failure = journal.failure();

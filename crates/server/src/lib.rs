@@ -1,8 +1,8 @@
 //! Hosts the engine: sockets, event loop, clock, append-only log, in-process connections.
 //!
-//! [`Server::start`] gives a [`Handle`]. Clients come over TCP, over a unix socket, or from inside
-//! the process through [`Handle::connect`], which needs no socket and no other thread. There are no
-//! statics: a process may run as many servers as it likes.
+//! [`Server::start`] returns a [`Handle`]. Clients connect over TCP, over a unix socket, or from
+//! inside the process through [`Handle::connect`], which needs no socket and no other thread. There
+//! are no statics: a process may run any number of servers.
 //!
 //! ```text
 //! LocalStream (caller's thread) ──┐

@@ -1,14 +1,15 @@
-//! Bounds on the output that a client leaves unread (client-output-buffer-limit).
+//! Limits on the output that a client leaves unread (client-output-buffer-limit).
 
 use seawall_engine::{Engine, OutputLimit, SessionId};
 
 use crate::connection::Connection;
 
-/// Redis' order of the classes: normal, replica, pub/sub.
+/// Redis' order of the client classes: normal, replica, pub/sub.
 const NORMAL: usize = 0;
 const SUBSCRIBER: usize = 2;
 
-/// Whether a client with `waiting` bytes of unread output must go; notes since when it is too slow.
+/// Returns `true` if a client with `waiting` bytes of unread output must be disconnected. Tracks
+/// since when it is above the soft limit.
 pub(crate) fn is_exceeded(
     connection: &mut Connection,
     engine: &Engine,
@@ -19,13 +20,13 @@ pub(crate) fn is_exceeded(
     judge(limit, waiting as u64, now_ms, &mut connection.soft_since_ms)
 }
 
-/// The bounds of a session's class.
+/// Returns the limits of a session's class.
 pub(crate) fn of(engine: &Engine, session: SessionId) -> OutputLimit {
     let class = if engine.is_subscriber(session) { SUBSCRIBER } else { NORMAL };
     engine.settings().output_limits[class]
 }
 
-/// The rule itself: at the hard bound at once, at the soft bound when it lasts.
+/// The rule itself: at the hard limit at once, at the soft limit if it lasts.
 pub(crate) fn judge(
     limit: OutputLimit,
     waiting: u64,

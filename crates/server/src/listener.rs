@@ -1,4 +1,4 @@
-//! Listening sockets: binding them and taking clients from them.
+//! Listening sockets: binds them and accepts clients.
 
 use std::{
     io,
@@ -21,9 +21,9 @@ const BACKLOG: i32 = 511;
 /// A client that was just accepted.
 pub(crate) struct Accepted {
     pub(crate) socket: Socket,
-    /// The client's address, in the words of CLIENT LIST.
+    /// The client's address, as shown by CLIENT LIST.
     pub(crate) peer: String,
-    /// Our address, likewise.
+    /// The server's address, likewise.
     pub(crate) local: String,
 }
 
@@ -43,7 +43,7 @@ impl Listener {
         })
     }
 
-    /// Listens on a unix socket; a socket file that nobody listens on any more is replaced.
+    /// Listens on a unix socket. A stale socket file, on which no process listens, is replaced.
     pub(crate) fn unix(path: &Path, permissions: Option<u32>) -> Result<Self, StartError> {
         let fail = |source| StartError::UnixSocket { path: path.to_owned(), source };
         remove_stale(path).map_err(fail)?;
@@ -55,7 +55,7 @@ impl Listener {
         Ok(Self::Unix { listener, path: path.to_owned() })
     }
 
-    /// The TCP address, with the port that was found free.
+    /// Returns the TCP address, with the actual port.
     pub(crate) fn addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
@@ -71,7 +71,7 @@ impl Listener {
         }
     }
 
-    /// Takes one client; `WouldBlock` when none waits.
+    /// Accepts one client. Returns `WouldBlock` if none waits.
     pub(crate) fn accept(&self, keepalive: Option<Duration>) -> io::Result<Accepted> {
         match self {
             Self::Tcp(listener) => {
@@ -100,7 +100,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix { path, .. } = self {
-            // Somebody may have removed it before us.
+            // Another process may have removed it first.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -118,7 +118,7 @@ fn bind_tcp(addr: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// Removes a socket file that nobody listens on; leaves any other file alone.
+/// Removes a socket file on which no process listens; leaves any other file alone.
 fn remove_stale(path: &Path) -> io::Result<()> {
     use std::os::unix::{fs::FileTypeExt, net::UnixStream};
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };

@@ -1,12 +1,12 @@
 //! A connection inside the process: no socket, no thread hop.
 //!
-//! Writing feeds the engine on the caller's own thread, so when the write returns the reply is
-//! usually there already and the next read takes it. A read that finds nothing leaves its waker with
-//! the hub, which wakes it when another session, the event loop or a timer produces output.
+//! A write feeds the engine on the caller's thread, so the reply is usually there when the write
+//! returns, and the next read takes it. A read that finds nothing registers its waker with the hub,
+//! which wakes it when another session, the event loop or a timer produces output.
 //!
-//! The session's whole output is swapped for an empty one, if possible by the very write that
-//! produced it, and served piece by piece without a lock. The two buffers go back and forth and keep
-//! their capacity up to a bound.
+//! The session's whole output is swapped for an empty buffer, if possible by the very write that
+//! produced it, and then read piece by piece without a lock. The two buffers alternate and keep
+//! their capacity up to a limit.
 
 use std::{
     io, mem,
@@ -35,15 +35,15 @@ pub struct LocalStream {
     session: SessionId,
     waiting: Arc<Mutex<Waiting>>,
     inbox: Output,
-    /// Which parts of `inbox` acknowledge changes.
+    /// The parts of `inbox` that acknowledge changes.
     acks: Vec<Ack>,
     /// Position of the log that `inbox` waits for.
     barrier: u64,
-    /// The session ends once its output was read.
+    /// The session ends once its output is read.
     ending: bool,
-    /// The session takes no input for now.
+    /// The session accepts no input at the moment.
     full: bool,
-    /// Output was dropped, because too much was left unread.
+    /// Output was dropped because too much was left unread.
     overflowed: bool,
     /// The session was closed.
     closed: bool,
@@ -70,7 +70,7 @@ impl LocalStream {
         }
     }
 
-    /// Gives `buf` what is left of the inbox.
+    /// Copies the rest of the inbox to `buf`.
     fn serve(&mut self, buf: &mut ReadBuf<'_>) {
         while !self.inbox.is_empty() && buf.remaining() > 0 {
             let front = self.inbox.front();
@@ -83,7 +83,7 @@ impl LocalStream {
         }
     }
 
-    /// Settles what this stream fed and takes the session's output, if the inbox is empty.
+    /// Settles what this stream fed, and takes the session's output if the inbox is empty.
     fn collect(&mut self, hub: &Hub, engine: &mut Engine) -> Settled {
         // Effects go first; see the hub's invariant.
         let settled = hub.settle(engine, Some(self.session));
@@ -95,7 +95,7 @@ impl LocalStream {
             self.acks.clear();
             engine.take_acks(self.session, &mut self.acks);
         }
-        // What does not fit into the inbox is bounded like any client's unread output.
+        // Output that does not fit into the inbox is limited like any client's unread output.
         self.overflowed |= drop_overflow(engine, self.session) || engine.wants_drop(self.session);
         engine.set_unsent(self.session, self.inbox.len());
         self.ending = self.overflowed || engine.wants_close(self.session);
@@ -147,7 +147,7 @@ impl AsyncRead for LocalStream {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if this.inbox.is_empty() {
-            // The session has ended and everything it said was read.
+            // The session has ended, and all its output is read.
             this.close();
             return Poll::Ready(Ok(()));
         }
@@ -159,7 +159,8 @@ impl AsyncRead for LocalStream {
                 if !lost && trouble.is_none() {
                     return Poll::Pending;
                 }
-                // A write that a reply acknowledges is not in the log: the client is told, or cut off.
+                // A write that a reply acknowledges is not in the log: the client gets an error, or
+                // is disconnected.
                 let why = trouble.unwrap_or_default();
                 if lost || !acks::confess(&mut this.inbox, &mut this.acks, &why) {
                     this.close();
@@ -196,7 +197,7 @@ impl AsyncWrite for LocalStream {
         hub.core.feed(this.session, buf);
         let settled = this.collect(&hub, &mut hub.core.engine());
         hub.finish(settled);
-        // A task that reads on another thread waits for what this write produced.
+        // A task that reads on another thread waits for the output of this write.
         let reader = lock(&this.waiting).reader.take();
         if let Some(reader) = reader {
             reader.wake();
@@ -208,7 +209,7 @@ impl AsyncWrite for LocalStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the session; what it had answered so far can still be read.
+    /// Ends the session. Replies produced so far can still be read.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !this.closed {

@@ -1,26 +1,26 @@
-//! What the server has to tell its operator.
+//! Log lines for the operator.
 //!
-//! A library must not print. It hands each line to a function that the program chose; without one
-//! the lines are dropped.
+//! A library must not print. It passes each line to a function that the program chose; if there is
+//! none, the lines are dropped.
 
 use std::{fmt, sync::Arc};
 
-/// How much a line matters, in Redis' names.
+/// Log level, with Redis' names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For whoever debugs the server.
+    /// For debugging the server.
     Debug,
-    /// What happens all the time.
+    /// Routine events.
     Verbose,
-    /// What an operator wants to know.
+    /// Events that an operator wants to know.
     Notice,
-    /// What an operator must look at.
+    /// Events that require the operator's attention.
     Warning,
 }
 
 type Sink = dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync;
 
-/// Takes the server's lines.
+/// Receives the server's log lines.
 #[derive(Clone, Default)]
 pub struct Notices(Option<Arc<Sink>>);
 
@@ -30,7 +30,7 @@ impl Notices {
         Self(Some(Arc::new(sink)))
     }
 
-    /// Tells the operator one line.
+    /// Passes one line to the operator.
     pub fn tell(&self, level: Level, line: fmt::Arguments<'_>) {
         if let Some(sink) = &self.0 {
             sink(level, line);

@@ -1,13 +1,14 @@
-//! What the operating system knows about this process, for INFO.
+//! Figures of the operating system about this process, for INFO.
 //!
-//! Read from /proc, so known on Linux; elsewhere the numbers stay zero rather than wrong.
+//! Read from /proc, so available on Linux; on other systems the numbers stay zero rather than
+//! wrong.
 
 use seawall_engine::HostInfo;
 
 /// Clock ticks a second in /proc, the same on every Linux.
 const TICKS_A_SECOND: u64 = 100;
 
-/// Memory and CPU time, as far as they are known.
+/// Memory and CPU time, if known.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     cpu_ticks: Option<(u64, u64)>,
@@ -15,7 +16,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Asks the system.
+    /// Reads the figures from the system.
     pub(crate) fn read() -> Self {
         let read = |file: &str| std::fs::read_to_string(file).ok();
         Self {
@@ -24,12 +25,12 @@ impl Figures {
         }
     }
 
-    /// Resident memory.
+    /// Returns the resident memory.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
         self.resident_bytes
     }
 
-    /// Tells INFO.
+    /// Writes the figures to INFO.
     pub(crate) fn tell(&self, info: &mut HostInfo) {
         if let Some((user, system)) = self.cpu_ticks {
             info.used_cpu_user_micros = user * (1_000_000 / TICKS_A_SECOND);
@@ -41,7 +42,8 @@ impl Figures {
     }
 }
 
-/// User and system time. The program's name comes first, in parentheses, and may contain anything.
+/// Parses user and system time. The program's name comes first, in parentheses, and may contain any
+/// character.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

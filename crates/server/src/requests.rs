@@ -1,4 +1,4 @@
-//! What commands ask of the host: saving, rewriting the log, taking new settings, ending.
+//! Handles what commands request from the host: saving, rewriting the log, new settings, shutdown.
 
 use seawall_engine::{HostRequest, SessionId};
 
@@ -10,11 +10,11 @@ use crate::{
     sockets::Admission,
 };
 
-/// What the log is asked to do.
+/// A job for the log.
 type Task = fn(&dyn Journal) -> Result<(), JournalError>;
 
 impl EventLoop {
-    /// Does what the engine asked for.
+    /// Handles the engine's requests.
     pub(crate) fn handle(&self, requests: Vec<HostRequest>) {
         for request in requests {
             match request {
@@ -44,13 +44,13 @@ impl EventLoop {
                     };
                     self.hub.notices.tell(level, format_args!("{text}"));
                 }
-                // The engine may learn to ask for more; whoever asked must not wait for ever.
+                // The engine may add requests later; the session that asked must not wait for ever.
                 _ => {}
             }
         }
     }
 
-    /// Lets the log begin something, tells INFO, and answers the session that asked.
+    /// Lets the log begin a job, updates INFO, and answers the session that asked.
     fn begin(
         &self,
         session: SessionId,
@@ -78,7 +78,7 @@ impl EventLoop {
         }
     }
 
-    /// Lets the log do something and answers the session that asked.
+    /// Lets the log run a job and answers the session that asked.
     fn persist(&self, session: SessionId, done: &str, task: Task) {
         match self.with_log(task) {
             Ok(()) => self.answer(session, Ok(done)),
@@ -90,7 +90,7 @@ impl EventLoop {
         self.hub.core.engine().answer(session, result);
     }
 
-    /// Ends the server, after a snapshot if that was asked for.
+    /// Stops the server, after a snapshot if requested.
     fn shut_down(&self, session: SessionId, save: Option<bool>) {
         if save == Some(true)
             && let Some(journal) = &self.hub.journal

@@ -1,4 +1,4 @@
-//! Starting and ending a server.
+//! Starts and stops a server.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -43,7 +43,7 @@ struct End {
     changed: Condvar,
 }
 
-/// A running server; dropping it shuts the server down.
+/// A running server. Dropping it shuts the server down.
 pub struct Handle {
     hub: Arc<Hub>,
     addrs: Vec<SocketAddr>,
@@ -52,15 +52,15 @@ pub struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Asks a server to end, from any thread.
+/// Requests the end of a server, from any thread.
 #[derive(Clone)]
 pub struct Stopper(Weak<Hub>);
 
 impl Server {
-    /// Starts a server on a thread of its own.
+    /// Starts a server on its own thread.
     ///
     /// # Errors
-    /// When it cannot listen where it should, or must not without a password.
+    /// If it cannot listen on a configured address, or may not listen there without a password.
     pub fn start(config: Config) -> Result<Handle, StartError> {
         let protected = !config.engine.settings.requirepass.is_empty();
         let mut listeners = Vec::new();
@@ -92,10 +92,10 @@ impl Server {
     }
 }
 
-/// Tells the engine what INFO wants to know about its host.
+/// Sets the facts about the host that INFO shows.
 fn introduce(core: &Core, addrs: &[SocketAddr]) {
-    // The standard library seeds its hash tables at random; nothing else here needs an id that
-    // nobody can guess.
+    // The standard library seeds its hash tables at random; nothing else here needs an unguessable
+    // id.
     let random = || RandomState::new().hash_one(addrs);
     let mut engine = core.engine();
     let info = engine.host_info();
@@ -106,7 +106,8 @@ fn introduce(core: &Core, addrs: &[SocketAddr]) {
         std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default();
 }
 
-/// Lets the engine serve sockets from inside long scripts, and the log wake whom it holds up.
+/// Lets the engine serve sockets during long scripts, and lets the log wake sessions whose replies
+/// wait for it.
 fn connect_callbacks(hub: &Arc<Hub>, event_loop: &Arc<EventLoop>) {
     let weak = Arc::downgrade(event_loop);
     hub.core.set_busy_hook(Box::new(move || {
@@ -135,7 +136,7 @@ fn spawn(event_loop: Arc<EventLoop>, end: Arc<End>) -> std::io::Result<JoinHandl
                 .or_else(|| panic.downcast_ref::<&str>().copied());
             Err(StopError::Panicked(text.unwrap_or("without a message").to_owned()))
         });
-        // The sockets close before anybody learns that the server has ended.
+        // The sockets close before callers learn that the server has ended.
         drop(event_loop);
         *lock(&end.result) = Some(result);
         end.changed.notify_all();
@@ -143,17 +144,17 @@ fn spawn(event_loop: Arc<EventLoop>, end: Arc<End>) -> std::io::Result<JoinHandl
 }
 
 impl Handle {
-    /// The first TCP address, with the port that was found free.
+    /// Returns the first TCP address, with the actual port.
     pub fn addr(&self) -> Option<SocketAddr> {
         self.addrs.first().copied()
     }
 
-    /// All TCP addresses.
+    /// Returns all TCP addresses.
     pub fn addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
 
-    /// The path of the unix socket.
+    /// Returns the path of the unix socket.
     pub fn unix_path(&self) -> Option<&Path> {
         self.unix_path.as_deref()
     }
@@ -163,20 +164,20 @@ impl Handle {
         LocalStream::open(Arc::clone(&self.hub))
     }
 
-    /// The engine, for hosts that look inside.
+    /// Returns the engine, for hosts that inspect it.
     pub fn core(&self) -> &Arc<Core> {
         &self.hub.core
     }
 
-    /// Something to end the server with from another thread, such as a signal handler's.
+    /// Returns a handle that stops the server from another thread, such as a signal handler's.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::downgrade(&self.hub))
     }
 
-    /// Waits until the server has ended, by a command or by a [`Stopper`].
+    /// Waits until the server has ended, because of a command or a [`Stopper`].
     ///
     /// # Errors
-    /// When it did not end cleanly.
+    /// If it did not end cleanly.
     pub fn wait(&self) -> Result<(), StopError> {
         let mut result = lock(&self.end.result);
         loop {
@@ -187,10 +188,10 @@ impl Handle {
         }
     }
 
-    /// Ends the server: clients are closed, the log is made durable.
+    /// Stops the server: closes all clients and makes the log durable.
     ///
     /// # Errors
-    /// When it did not end cleanly.
+    /// If it did not end cleanly.
     pub fn shutdown(mut self) -> Result<(), StopError> {
         self.end();
         self.wait()
@@ -212,7 +213,7 @@ impl Drop for Handle {
 }
 
 impl Stopper {
-    /// Asks the server to end; returns at once.
+    /// Requests the end of the server and returns at once.
     pub fn stop(&self) {
         if let Some(hub) = self.0.upgrade() {
             hub.stop();

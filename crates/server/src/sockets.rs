@@ -1,4 +1,4 @@
-//! The event loop's sockets: who is connected, who has something to read, who has something to send.
+//! The event loop's sockets: connected clients, clients with input, clients with output to send.
 //!
 //! Readiness is edge-triggered: the kernel reports a change once, so a connection remembers that it
 //! may have input until a read says otherwise. Each connection is read once a turn, in the order of
@@ -26,12 +26,12 @@ use crate::{
 pub(crate) const WAKE: Token = Token(usize::MAX);
 /// Listeners count down from here; connections count up from 0.
 const FIRST_LISTENER: usize = usize::MAX - 1;
-/// Clients taken from one listener in one turn.
+/// Clients accepted from one listener per turn.
 const ACCEPTS_A_TURN: usize = 256;
-/// Events taken from the kernel in one turn.
+/// Events taken from the kernel per turn.
 const EVENTS_A_TURN: usize = 1024;
 
-/// What accepting needs to know of the settings.
+/// Settings that accepting depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Admission {
     pub(crate) max_clients: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// What the settings say now.
+    /// Reads the current settings.
     pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             max_clients: usize::try_from(settings.maxclients).unwrap_or(0),
@@ -57,7 +57,7 @@ pub(crate) struct Sockets {
     /// Taken out while a turn iterates over it; a nested turn makes its own.
     events: Option<Events>,
     listeners: Vec<Listener>,
-    /// Listeners that may have more clients waiting.
+    /// Listeners that may have more waiting clients.
     accepting: Vec<usize>,
     accept_failed: bool,
     pub(crate) connections: Slab<Connection>,
@@ -65,7 +65,7 @@ pub(crate) struct Sockets {
     pub(crate) ready: VecDeque<usize>,
     /// Connections that may have output or whose state may have changed.
     pub(crate) dirty: Vec<usize>,
-    /// Connections that sent much, which the engine does not know yet.
+    /// Connections that sent much output, which the engine has not been told yet.
     pub(crate) sent: Vec<usize>,
     /// Connections whose replies wait for the log.
     pub(crate) held: Vec<usize>,
@@ -104,7 +104,7 @@ impl Sockets {
         })
     }
 
-    /// Waits for events and notes what each connection is ready for.
+    /// Waits for events and records what each connection is ready for.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let busy = !self.ready.is_empty() || !self.accepting.is_empty();
         let timeout = if busy { Duration::ZERO } else { timeout };
@@ -153,7 +153,7 @@ impl Sockets {
         }
     }
 
-    /// Puts a connection on the list of those to look at before sleeping.
+    /// Puts a connection on the list of those to check before sleeping.
     pub(crate) fn mark(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get_mut(slot)
             && !connection.dirty
@@ -163,7 +163,7 @@ impl Sockets {
         }
     }
 
-    /// Takes waiting clients, a bounded number from each listener.
+    /// Accepts waiting clients, a bounded number from each listener.
     pub(crate) fn accept(&mut self, hub: &Hub) {
         let mut at = 0;
         while let Some(&listener) = self.accepting.get(at) {
@@ -178,7 +178,7 @@ impl Sockets {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break false,
                     Err(error) if is_passing(&error) => {}
                     Err(error) => {
-                        // Too many open files, most likely: try again with the next tick.
+                        // Most likely too many open files: retry with the next tick.
                         hub.notices
                             .tell(Level::Warning, format_args!("cannot accept a client: {error}"));
                         self.accept_failed = true;
@@ -194,7 +194,8 @@ impl Sockets {
         }
     }
 
-    /// Tries all listeners again: after an accept failed, the kernel reports waiting clients no more.
+    /// Retries all listeners: after a failed accept, the kernel does not report waiting clients
+    /// again.
     pub(crate) fn retry_accept(&mut self) {
         if mem::take(&mut self.accept_failed) {
             self.accepting.clear();
@@ -229,7 +230,7 @@ impl Sockets {
         self.listeners.clear();
     }
 
-    /// Writes what a connection has to send.
+    /// Writes a connection's output.
     pub(crate) fn write(&mut self, slot: usize) -> Output {
         let registry = self.poll.registry();
         self.connections
@@ -237,7 +238,7 @@ impl Sockets {
             .map_or(Output::Done, |connection| connection.write(registry, Token(slot)))
     }
 
-    /// Ends a connection, whatever it still had to say.
+    /// Ends a connection and drops its remaining output.
     pub(crate) fn remove(&mut self, hub: &Hub, slot: usize) {
         if let Some(mut connection) = self.connections.try_remove(slot) {
             connection.socket.deregister(self.poll.registry());
@@ -248,17 +249,17 @@ impl Sockets {
     }
 }
 
-/// Says why, as far as the socket takes it, and closes.
+/// Sends the reason, as far as the socket accepts it, and closes.
 fn refuse(socket: &mut Socket) {
     const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
-    // A client that cannot take 36 bytes learns by the closing alone.
+    // A client that cannot accept 36 bytes only sees the connection close.
     let _ = match socket {
         Socket::Tcp(stream) => stream.write(FULL),
         Socket::Unix(stream) => stream.write(FULL),
     };
 }
 
-/// Whether only this one client failed, so that the next may be taken.
+/// Returns `true` if only this client failed, so that the next may be accepted.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted)
 }

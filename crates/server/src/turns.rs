@@ -1,9 +1,9 @@
-//! How long the event loop was busy with one thing: the longest such stretch, always measured.
+//! Measures the longest time that the event loop was busy with one task.
 //!
-//! While the loop is busy nobody on a socket is served, so this is the stall that clients see. INFO
-//! shows the longest one with what it was and when; CONFIG RESETSTAT begins anew. A stretch is the
-//! requests of one connection's batch, or one of the loop's own duties; waiting for the engine's
-//! lock counts, because clients wait meanwhile, too.
+//! While the loop is busy no client on a socket is served, so this is the stall that clients see.
+//! INFO shows the longest one, with its cause and time; CONFIG RESETSTAT resets it. One measurement
+//! covers the requests of one connection's batch, or one of the loop's own duties. Waiting for the
+//! engine's lock counts, because clients wait meanwhile, too.
 
 use std::sync::{
     Mutex,
@@ -21,7 +21,7 @@ pub(crate) enum Duty {
     Requests,
     /// Time-outs, expiry.
     Tick,
-    /// A look at every connection, and at the log's jobs.
+    /// Checking every connection and the log's jobs.
     Sweep,
     /// Collecting replies.
     Collect,
@@ -29,7 +29,7 @@ pub(crate) enum Duty {
     Log,
     /// Sending replies.
     Send,
-    /// What commands asked of the host, such as SAVE.
+    /// Requests of commands to the host, such as SAVE.
     Host,
 }
 
@@ -47,7 +47,7 @@ impl Duty {
     }
 }
 
-/// The longest stretch so far.
+/// The longest stall so far.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     longest_nanos: AtomicU64,
@@ -55,7 +55,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Notes that the loop was busy with `duty` for so long, until now.
+    /// Records that the loop was busy with `duty` for `nanos`, until now.
     pub(crate) fn note(&self, duty: Duty, nanos: u64, now_unix_ms: impl Fn() -> i64) {
         if nanos > self.longest_nanos.load(Ordering::Relaxed) {
             self.longest_nanos.store(nanos, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Turns {
         }
     }
 
-    /// Tells INFO; begins anew if the figures there were reset.
+    /// Writes the figures to INFO. Starts over if they were reset there.
     pub(crate) fn describe(&self, info: &mut HostInfo) {
         if std::mem::take(&mut info.longest_turn_reset) {
             self.longest_nanos.store(0, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! Holding and selling: at the home alone where it has enough, else gathered from several shards.
+//! Holds and sells units: at the home shard if it has enough, else gathered from several shards.
 //!
-//! Gathering, for a reference whose home has too little:
+//! Gathering, for a reference whose home has too few units:
 //!
 //! ```text
 //! home      begin   G, attempt a, takes what it gives        (in doubt: goes back after 5 s)
@@ -8,11 +8,12 @@
 //! home      commit  G of attempt a → H or S with its parts   ← the one step that decides
 //! ```
 //!
-//! Nothing is decided before the commit, so an undo is exact: the home gives up the attempt, the parts
-//! are told, and a part that arrives late or twice finds that its attempt is over. A process that dies
-//! in between leaves parts that ask the home when they are due, and get the same verdict. The home notes
-//! who may be asked before anybody is, and forgets nothing until each of them has answered. A shard that
-//! is rebuilt ends all gatherings first ([`super::rebuild`]), for they may count on parts that it lost.
+//! Nothing is decided before the commit, so an undo is exact: the home gives up the attempt, the
+//! parts are told, and a part that arrives late or twice finds that its attempt is over. A process
+//! that dies in between leaves parts that ask the home when they are due, and get the same verdict.
+//! The home records which shards may be asked before any of them is asked, and forgets nothing
+//! until each of them has answered. The rebuild of a shard first ends all gatherings
+//! ([`super::rebuild`]), because they may count on parts that the shard lost.
 
 use std::time::Duration;
 
@@ -32,15 +33,16 @@ use super::{
     sweeper::Asked,
 };
 
-/// How long a gathering may take until its home takes its units back.
+/// Time that a gathering may take before its home takes its units back.
 const GATHERING: Duration = Duration::from_secs(5);
 /// When a part first asks its home, unless it was told before.
 const ASK_FIRST: Duration = Duration::from_secs(2);
-/// How often a home is asked while holds that have ended go back there, 128 or more each time.
+/// Maximum calls to a home while expired holds are returned there, at least 128 per call.
 const MAX_ASKED: usize = 10_000;
-/// How often gathering is begun anew when others were quicker.
+/// Maximum gathering attempts when other callers take the units first.
 const MAX_GATHERINGS: usize = 6;
-/// Shards that a gathering may ask beyond those that have enough, in case others were quicker there.
+/// Shards that a gathering may ask beyond those that have enough, in case other callers were faster
+/// there.
 const SPARE_SHARDS: usize = 8;
 
 static HOLD: Script =
@@ -52,60 +54,61 @@ static PART: Script =
 static COMMIT: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/commit.lua")));
 
-/// Units that are held, until a time.
+/// Units that are held until a deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// How many.
+    /// Number of units.
     pub units: u64,
-    /// When they go back by themselves, by the server's clock, in milliseconds since 1970.
+    /// When the hold expires, by the server's clock, in milliseconds since 1970.
     pub until_millis: i64,
-    /// Where they lie; the home first.
+    /// The shards that hold the units; the home first.
     pub parts: Vec<Part>,
 }
 
-/// What holding, or selling at once, came to.
+/// Outcome of [`Inventory::hold`] and [`Inventory::sell_now`].
 #[must_use = "the units may not have been held"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Held {
-    /// They are held: by this call, or by one before with the same reference.
+    /// The units are held, by this call or by an earlier one with the same reference.
     Held(Hold),
-    /// They are sold under this reference.
+    /// The units are sold under this reference.
     Sold {
-        /// How many.
+        /// Number of units.
         units: u64,
     },
-    /// The reference is used up: what was held under it was released, expired or was taken back.
+    /// The reference is used up: its units were released, expired or taken back.
     Over(Standing),
-    /// There are not that many, and every shard was asked.
+    /// Fewer units are left than requested, and every shard was asked.
     SoldOut {
-        /// How many there are.
+        /// Units left at all shards.
         left: u64,
     },
-    /// There are not that many at the shards that answered; some did not.
+    /// The units could not be gathered: some shards did not answer, or other callers took the units
+    /// first in every attempt.
     Partial {
-        /// How many there are at those.
+        /// Units left at the shards that answered.
         left: u64,
     },
-    /// The home cannot be reached, and nothing was moved. Another reference may have better luck:
-    /// see [`Inventory::hold_anywhere`].
+    /// The home cannot be reached, and nothing was moved. A reference with another home may
+    /// succeed: see [`Inventory::hold_anywhere`].
     Unavailable,
 }
 
 impl Held {
-    /// True when the caller has the units, held or sold.
+    /// Returns `true` if the caller has the units, held or sold.
     #[must_use]
     pub fn is_yours(&self) -> bool {
         matches!(self, Held::Held(_) | Held::Sold { .. })
     }
 }
 
-/// Whether a home said that it has too little.
+/// Returns `true` if the home replied that it has too few units.
 fn is_short(word: &str) -> bool {
     matches!(word, "SHORT" | "MORE")
 }
 
-/// What is wanted.
+/// A request for units.
 #[derive(Clone, Copy)]
 struct Want<'a> {
     reference: &'a Reference,
@@ -116,14 +119,15 @@ struct Want<'a> {
 }
 
 impl Inventory {
-    /// Holds units for a while. With the same reference it may be repeated.
+    /// Holds units for `lifetime`. The call may be repeated with the same reference.
     ///
     /// # Errors
-    /// [`Error::Indeterminate`]: they may be held; repeat, or [`Inventory::release`]. Else as
-    /// [`Client::send`](seawall_client::Client::send).
+    /// [`Error::Indeterminate`]: the units may be held; repeat the call, or [`Inventory::release`].
+    /// Otherwise as [`Client::send`](seawall_client::Client::send).
     ///
     /// # Cancel safety
-    /// Dropped, it may have held: the same. What nobody asks for again goes back after the lifetime.
+    /// If the future is dropped, the units may be held: repeat or release, as above. Units that are
+    /// not claimed again return after the lifetime.
     pub async fn hold(
         &self,
         reference: &Reference,
@@ -133,8 +137,8 @@ impl Inventory {
         self.inner.take(Want { reference, units, lifetime, state: "H" }).await
     }
 
-    /// Sells units without holding them first. With the same reference it may be repeated; units that
-    /// it holds are sold.
+    /// Sells units without holding them first. The call may be repeated with the same reference;
+    /// units already held under it are sold.
     ///
     /// # Errors
     /// As [`Inventory::hold`].
@@ -153,12 +157,12 @@ impl Inventory {
         }
     }
 
-    /// Holds units under a name, beginning at a rotating shard and leaving out those that cannot be
-    /// reached. Gives the reference under which they are held, which the caller keeps.
+    /// Holds units under a name, starting at a rotating shard and skipping shards that cannot be
+    /// reached. Returns the reference under which they are held; the caller must keep it.
     ///
     /// # Errors
-    /// As [`Inventory::hold`], when no shard answered. What may be held under a reference that was
-    /// given up goes back after the lifetime.
+    /// As [`Inventory::hold`], if no shard answered. Units that may be held under an abandoned
+    /// reference return after the lifetime.
     pub async fn hold_anywhere(
         &self,
         name: &str,
@@ -203,7 +207,8 @@ impl Inner {
         }
     }
 
-    /// Takes from the home alone. As long as holds that have ended may go back there, it is asked again.
+    /// Takes units from the home alone. Repeats the call as long as expired holds may still return
+    /// units there.
     async fn take_at(&self, home: usize, want: Want<'_>) -> Result<Vec<String>> {
         let mut words = Vec::new();
         for _ in 0..MAX_ASKED {
@@ -222,7 +227,7 @@ impl Inner {
         Ok(words)
     }
 
-    /// What a record at its home means to one who wants units.
+    /// Maps a record at its home to an outcome.
     fn held(&self, home: usize, words: &[String]) -> Result<Held> {
         let record = Record::from_answer(words)?;
         Ok(match record.standing {
@@ -242,7 +247,7 @@ impl Inner {
     async fn gather(&self, home: usize, want: Want<'_>) -> Result<Held> {
         let mut sum = 0;
         for _ in 0..MAX_GATHERINGS {
-            // Everybody is looked at before anybody is told that there is nothing.
+            // Every shard is checked before the caller is told that there is nothing.
             let looks = (0..self.shards.len()).map(|shard| self.clear(shard));
             let looks = join_all(looks).await;
             let complete = looks.iter().all(|look| look.as_ref().is_ok_and(|look| look.is_all));
@@ -254,7 +259,7 @@ impl Inner {
                 .collect();
             sum = others.iter().map(|part| part.units).sum::<u64>();
             others.retain(|part| part.shard != home);
-            // The fewest parts: the fullest shards first.
+            // The fullest shards first, to get the fewest parts.
             others.sort_by_key(|part| std::cmp::Reverse(part.units));
             if sum < want.units {
                 return Ok(match complete {
@@ -269,7 +274,7 @@ impl Inner {
         Ok(Held::Partial { left: sum })
     }
 
-    /// One attempt; `None` when it was in vain.
+    /// Makes one attempt. Returns `None` if it failed.
     async fn gather_from(
         &self,
         home: usize,
@@ -302,7 +307,7 @@ impl Inner {
                 continue;
             }
             asked.push(other.shard);
-            // One that does not answer may have given something: the home waits for it.
+            // A shard that does not answer may have given units, so the home waits for it.
             match self.part(other.shard, home, attempt, missing, want).await {
                 Ok(0) => empty.push(Answered::told(other.shard, Verdict::Back)),
                 Ok(units) => {
@@ -371,7 +376,7 @@ impl Inner {
         Ok(words.get(1).and_then(|units| units.parse().ok()).unwrap_or(0))
     }
 
-    /// Gives up an attempt: first at the home, so that it cannot be committed any more.
+    /// Gives up an attempt, first at the home, so that it cannot be committed any more.
     async fn undo(
         &self,
         reference: &Reference,
@@ -384,7 +389,7 @@ impl Inner {
             && record.attempt == attempt
             && matches!(record.standing, Standing::Held | Standing::Sold)
         {
-            // It was committed after all: the parts are not this call's to give back.
+            // The attempt was committed after all, so this call must not give its parts back.
             return Ok(());
         }
         let parts: Vec<Part> = asked.iter().map(|shard| Part { shard: *shard, units: 0 }).collect();
@@ -395,7 +400,7 @@ impl Inner {
     }
 }
 
-/// Those that are asked: as many of the fullest as have enough, and a few more.
+/// Returns the shards to ask: the fullest ones that together have enough, and a few more.
 fn candidates(others: &[Part], units: u64) -> &[Part] {
     let mut sum = 0u64;
     let enough = others.iter().take_while(|part| {

@@ -1,8 +1,9 @@
-//! The units of one SKU, spread over shards in slots of their own.
+//! The units of one SKU, spread over shards in different slots.
 //!
-//! Each shard is five keys in one slot and is moved by scripts alone; `received = held + sold + left`
-//! holds at each of them whenever anybody looks. What concerns several shards is decided by one record
-//! at the *home* of its reference; the parts elsewhere are held until they have heard of the decision.
+//! Each shard consists of five keys in one slot and is changed only by scripts; `received = held +
+//! sold + left` holds at each shard at any time. A movement that involves several shards is decided
+//! by one record at the *home* shard of its reference; the parts at other shards stay held until
+//! they learn the decision.
 //!
 //! ```text
 //! stock:{SKU}:layout                hash: salts, made
@@ -13,9 +14,9 @@
 //! stock:{SKU:SHARD:SALT}:done       zset: when a finished record is forgotten
 //! ```
 //!
-//! A shard that cannot be reached, has lost its data or is being rebuilt answers [`Error::Unavailable`]
-//! here: nothing was moved there. A movement whose reply is lost is asked for again, and then is
-//! [`Error::Indeterminate`].
+//! If a shard cannot be reached, has lost its data or is being rebuilt, movements return
+//! [`Error::Unavailable`]: nothing was moved there. A movement whose reply is lost is repeated; if
+//! the outcome is still unknown, it returns [`Error::Indeterminate`].
 
 use std::{
     fmt,
@@ -42,20 +43,20 @@ use super::{
     sweeper::{self, IdleShards},
 };
 
-/// How long a shard that failed is not chosen as a home.
+/// How long a shard is not chosen as a home after a failure.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Keys of a shard.
 const KEYS: usize = 5;
-/// How often a movement follows a shard to a new epoch.
+/// Number of times a movement follows a shard to a new epoch.
 const MAX_EPOCHS: usize = 4;
-/// Rounds of a receipt at most: each is a write to each shard.
+/// Maximum rounds of a receipt: each round is a write to each shard.
 const MAX_ROUNDS: u64 = 10_000;
-/// For how long references must be remembered: a movement that is on its way for longer, because its
-/// server stood still, is not known to be a repetition any more.
+/// Minimum time that references are remembered. A movement that is in flight for longer, because
+/// its server was stalled, is no longer recognized as a repetition.
 const MIN_REMEMBERED: Duration = Duration::from_secs(60);
 
 impl Inventory {
-    /// Begins an inventory of one SKU.
+    /// Returns a builder for the inventory of one SKU.
     #[must_use]
     pub fn builder(handle: &Handle, sku: &(impl KeyPart + ?Sized)) -> InventoryBuilder {
         InventoryBuilder {
@@ -69,7 +70,7 @@ impl Inventory {
     }
 }
 
-/// A key's parts that were joined before.
+/// Key parts that are already joined.
 #[derive(Debug, Clone)]
 pub(super) struct Sku(Vec<u8>);
 
@@ -91,24 +92,24 @@ pub struct InventoryBuilder {
 }
 
 impl InventoryBuilder {
-    /// Over how many shards the units are spread when the SKU is first opened; 3 without it. An
-    /// inventory that exists keeps the number it was founded with.
+    /// Sets the number of shards over which the units are spread when the SKU is first opened.
+    /// Default: 3. An existing inventory keeps the number it was created with.
     #[must_use]
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = count;
         self
     }
 
-    /// In how many rounds a receipt is written at most; 10 without it. A round brings a shard 3 units or
-    /// more, or its whole share.
+    /// Sets the maximum number of rounds in which a receipt is written. Default: 10. A round brings
+    /// a shard at least 3 units, or its whole share.
     #[must_use]
     pub fn rounds(mut self, count: u64) -> Self {
         self.rounds = count;
         self
     }
 
-    /// For how long references and receipts that are finished are remembered, so that a repetition
-    /// finds them; 7 days without it, a minute at least. What was gathered counts as finished when every
+    /// Sets how long finished references and receipts are remembered, so that a repetition finds
+    /// them. Default: 7 days; minimum: 1 minute. A gathered hold counts as finished when every
     /// shard has answered. Holds may last longer.
     #[must_use]
     pub fn references_for(mut self, time: Duration) -> Self {
@@ -116,19 +117,19 @@ impl InventoryBuilder {
         self
     }
 
-    /// How often this handle looks for holds that have ended and parts that were left behind; every
-    /// second without it. Movements of a shard do the former as well.
+    /// Sets how often this handle looks for expired holds and for parts that were left behind.
+    /// Default: every second. Movements of a shard release expired holds as well.
     #[must_use]
     pub fn sweep_every(mut self, time: Duration) -> Self {
         self.sweep = time;
         self
     }
 
-    /// Opens the inventory; founds it where there is none. Open it once and clone the handle: each
-    /// opening has a sweeper of its own.
+    /// Opens the inventory, and creates it if it does not exist. Open it once and clone the handle:
+    /// each opened inventory runs its own sweeper.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the setting that makes no sense; else as [`Client::send`].
+    /// [`Error::Invalid`] names the invalid setting; otherwise as [`Client::send`].
     pub async fn open(self) -> Result<Inventory> {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(Error::Invalid(format!("an inventory has 1 to {MAX_SHARDS} shards")));
@@ -150,7 +151,7 @@ impl InventoryBuilder {
         let inner = Arc::new(Inner {
             client: self.handle.client().clone(),
             name: String::from_utf8_lossy(&sku.0).into_owned(),
-            // Not all processes begin at the same shard.
+            // Processes start at different shards.
             turn: AtomicUsize::new(usize::try_from(rand::random::<u32>()).unwrap_or(0)),
             holds: AtomicUsize::new(0),
             shards,
@@ -170,7 +171,7 @@ impl InventoryBuilder {
     }
 }
 
-/// The units of one SKU; a cheap clone.
+/// The units of one SKU. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -201,29 +202,29 @@ pub(super) struct Inner {
     pub(super) client: Client,
     pub(super) name: String,
     pub(super) shards: Vec<Shard>,
-    /// Where the next home is looked for.
+    /// Where the search for the next home starts.
     turn: AtomicUsize,
-    /// Counts the holds that were asked for here.
+    /// Counts the holds that were requested through this handle.
     pub(super) holds: AtomicUsize,
     pub(super) rounds: u64,
     pub(super) kept: Duration,
 }
 
-/// What a shard answered.
+/// Reply of a shard.
 pub(super) enum Said {
     Words(Vec<String>),
-    /// It has lost its data.
+    /// The shard has lost its data.
     Lost,
-    /// It is being rebuilt, or whoever rebuilt it has died.
+    /// The shard is being rebuilt, or the process that rebuilt it has died.
     Rebuilding,
 }
 
 /// One shard: its keys, and what this process knows about it.
 pub(super) struct Shard {
-    /// The shard, its records, due, parts and done, and the four that a rebuild writes.
+    /// The shard, its records, due, parts and done, and the four keys that a rebuild writes.
     pub(super) keys: [Vec<u8>; 9],
     epoch: AtomicU64,
-    /// Until when it is not chosen as a home, in nanoseconds of our clock.
+    /// Until when the shard is not chosen as a home, in nanoseconds of the local clock.
     away_until: AtomicU64,
 }
 
@@ -254,29 +255,30 @@ impl Shard {
 }
 
 impl Inventory {
-    /// How many shards there are.
+    /// Returns the number of shards.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.inner.shards.len()
     }
 
-    /// The keys of a shard, of which the first holds its numbers; for those who look at Redis by hand.
+    /// Returns the keys of a shard, for inspecting Redis by hand. The first key holds the counters.
     #[must_use]
     pub fn shard_keys(&self, shard: usize) -> Option<&[Vec<u8>]> {
         self.inner.shards.get(shard).map(|shard| &shard.keys[..KEYS])
     }
 
-    /// A reference whose home is a shard that seems to be alive, another one each time.
+    /// Creates a reference whose home is a shard that seems to be reachable. Homes rotate.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is empty or too long.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn reference(&self, name: &str) -> Result<Reference> {
         Reference::at(name, self.inner.next_home(0))
     }
 }
 
 impl Inner {
-    /// The next shard in turn that is not away, `skipped` of them left out.
+    /// Returns the next shard in rotation that is not marked as away, after skipping `skipped`
+    /// shards.
     pub(super) fn next_home(&self, skipped: usize) -> usize {
         let (count, now) = (self.shards.len(), self.clock().now());
         let first = self.turn.fetch_add(1, Ordering::Relaxed).wrapping_add(skipped);
@@ -289,7 +291,8 @@ impl Inner {
         self.client.clock()
     }
 
-    /// Runs a movement at a shard: following its epoch, and again where the reply was lost.
+    /// Runs a movement at a shard. Follows the shard's epoch, and repeats the call if the reply was
+    /// lost.
     pub(super) async fn call(
         &self,
         shard: usize,
@@ -303,7 +306,8 @@ impl Inner {
         }
     }
 
-    /// The same; a shard that answers that it has nothing to move is not one that does not answer.
+    /// Like [`Inner::call`], but reports a closed shard as a reply, so that callers can tell it
+    /// from a shard that does not answer.
     pub(super) async fn ask(
         &self,
         shard: usize,
@@ -325,7 +329,7 @@ impl Inner {
                         let epoch = words.get(1).and_then(|epoch| epoch.parse().ok());
                         at.epoch.store(epoch.unwrap_or(0), Ordering::Relaxed);
                     }
-                    // This sending was not carried out, but an earlier one may have been.
+                    // This call was not executed, but an earlier attempt may have been.
                     Some("LOST" | "REBUILDING") if doubt.exists() => {
                         return Err(doubt.report(self.unavailable(shard, "is closed")));
                     }

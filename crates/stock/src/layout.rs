@@ -1,9 +1,10 @@
-//! Where the shards of an inventory lie, decided once and for everybody.
+//! Placement of an inventory's shards, decided once for all processes.
 //!
-//! A shard's keys begin with `stock:{SKU:SHARD:SALT}`. The salt is the least number with which the key
-//! falls on the primary that the shard is meant for: primary `i mod n` for shard `i`. The salts are
-//! written to `stock:{SKU}:layout` before anything else and never changed, so that every process finds
-//! the same keys, also after slots were moved to other nodes. Where there is one server, all are 0.
+//! A shard's keys begin with `stock:{SKU:SHARD:SALT}`. The salt is the smallest number that places
+//! the key on the primary that the shard is meant for: primary `i mod n` for shard `i`. The salts
+//! are written to `stock:{SKU}:layout` before anything else and never change, so every process
+//! finds the same keys, even after slots were moved to other nodes. With a single server all salts
+//! are 0.
 
 use redis::cmd;
 use seawall_client::{
@@ -15,14 +16,14 @@ use seawall_client::{
 
 use super::inventory::Shard;
 
-/// Salts that are tried for a shard. With a thousand primaries this fails once in e¹⁶ times.
+/// Salts that are tried for a shard. With a thousand primaries this fails with probability e⁻¹⁶.
 const MAX_SALT: u32 = 16_384;
-/// Most shards of an inventory.
+/// Maximum number of shards of an inventory.
 pub const MAX_SHARDS: usize = 1_024;
 
 static FOUND: Script = Script::new(include_str!("script/found.lua"));
 
-/// Reads the layout of an inventory; founds it, with empty shards, where there is none.
+/// Reads the layout of an inventory. If there is none, creates it with empty shards.
 pub(super) async fn open(
     handle: &Handle,
     sku: &(impl KeyPart + ?Sized),
@@ -74,7 +75,7 @@ fn salt(client: &Client, wanted: Option<u64>, key: impl Fn(u32) -> Result<Vec<u8
             return Ok(salt);
         }
     }
-    // A primary with hardly any slots: the shard lies somewhere.
+    // A primary with hardly any slots: the shard is placed anywhere.
     Ok(0)
 }
 

@@ -1,4 +1,4 @@
-//! What a database says about an inventory: the truth that a lost shard is put together from.
+//! What a database says about an inventory: the source of truth for rebuilding a lost shard.
 
 use std::{collections::BTreeMap, error::Error as StdError};
 
@@ -11,50 +11,51 @@ use super::{
     sale::{LAST_MILLIS, MAX_UNITS},
 };
 
-/// One movement, as a database has it.
+/// One movement, as recorded in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Movement {
-    /// Units came in.
+    /// Units were received.
     Received {
         /// The receipt.
         receipt: String,
-        /// How many.
+        /// Number of units.
         units: u64,
     },
     /// Units are held.
     Held {
-        /// For whom.
+        /// The reference of the hold.
         reference: Reference,
-        /// How many.
+        /// Number of units.
         units: u64,
-        /// Until when, in milliseconds since 1970.
+        /// When the hold ends, in milliseconds since 1970.
         until_millis: i64,
     },
     /// Units are sold.
     Sold {
-        /// To whom.
+        /// The reference of the sale.
         reference: Reference,
-        /// How many.
+        /// Number of units.
         units: u64,
     },
-    /// What was held was released.
+    /// A hold was released.
     Released {
-        /// By whom.
+        /// The reference of the hold.
         reference: Reference,
     },
-    /// What was sold was taken back.
+    /// A sale was taken back.
     TakenBack {
-        /// From whom.
+        /// The reference of the sale.
         reference: Reference,
     },
 }
 
-/// Something that knows all movements of a SKU. Later ones replace earlier ones of the same reference.
+/// A source that knows all movements of a SKU. Later movements replace earlier ones of the same
+/// reference.
 pub trait Ledger {
-    /// All movements, in their order. Asked when nothing moves any more at the shards to be rebuilt,
-    /// so that a movement which was answered before is among them if its writer waited for the
-    /// database.
+    /// Returns all movements in order. Called when the shards to be rebuilt accept no more
+    /// movements, so the result includes every movement that was answered before, provided its
+    /// writer waited for the database.
     fn movements(
         &self,
     ) -> impl Future<Output = Result<Vec<Movement>, Box<dyn StdError + Send + Sync>>> + Send;
@@ -66,7 +67,7 @@ impl Ledger for Vec<Movement> {
     }
 }
 
-/// What a ledger comes to.
+/// Totals of a ledger.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) receipts: BTreeMap<String, Receipt>,
@@ -76,7 +77,7 @@ pub(super) struct Book {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Receipt {
     pub(super) units: u64,
-    /// The how manieth movement it is.
+    /// Position of the movement in the ledger.
     pub(super) place: usize,
 }
 
@@ -85,15 +86,15 @@ pub(super) struct Entry {
     pub(super) standing: Standing,
     pub(super) units: u64,
     pub(super) until_millis: i64,
-    /// The how manieth movement it is.
+    /// Position of the movement in the ledger.
     pub(super) place: usize,
 }
 
 impl Book {
-    /// Reads a ledger of an inventory with so many shards.
+    /// Reads the ledger of an inventory with `shards` shards.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it has more units than can be counted exactly.
+    /// [`Error::Invalid`] if it has more units than can be counted exactly.
     pub(super) async fn read(ledger: &impl Ledger, shards: usize) -> Result<Self> {
         let movements = ledger.movements().await.map_err(|error| {
             Error::Unavailable(format!("the ledger cannot be read: {error}").into())
@@ -120,7 +121,8 @@ impl Book {
         Ok(book)
     }
 
-    /// Refuses what scripts could not count exactly. Sums of what it lets through do not overflow.
+    /// Refuses numbers that scripts could not count exactly. Sums of accepted numbers do not
+    /// overflow.
     fn check(&self, shards: usize) -> Result<()> {
         let most = MAX_UNITS * shards as u64;
         let too_many = |what: &str, units: u128, most: u64| {
@@ -140,7 +142,8 @@ impl Book {
         }
     }
 
-    /// What the ledger comes to at a moment of the server's clock: a hold that has ended is over.
+    /// Returns the levels according to the ledger at a time of the server's clock: an expired hold
+    /// no longer counts as held.
     pub(super) fn levels(&self, now_millis: i64) -> Levels {
         let received = self.receipts.values().map(|receipt| receipt.units).sum();
         let mut levels = Levels { received, ..Levels::default() };

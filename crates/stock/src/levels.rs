@@ -1,10 +1,12 @@
-//! How an inventory stands, whether every unit is accounted for, and what tidies up by itself.
+//! Levels of an inventory, the audit that accounts for every unit, and the clean-up of expired
+//! holds.
 //!
-//! A hold that has ended goes back with the next movement of its shard, or when a sweeper comes by.
-//! Parts whose home has not told them anything are named by the same look, and their home is asked.
+//! The units of an expired hold return with the next movement of its shard, or when a sweeper
+//! visits it. The same script names parts that have not heard from their home, and their home is
+//! asked.
 //!
-//! One look takes care of a page of records, so that no script takes long; whoever needs to know how
-//! many units there are looks again until the page was not full.
+//! One call handles a page of records, so that no script takes long. A caller that needs the number
+//! of units repeats it until the page was not full.
 
 use std::{ops::Add, time::Duration};
 
@@ -19,9 +21,9 @@ use super::{
     sale::millis,
 };
 
-/// Records that one look takes care of.
+/// Records that one call handles.
 const RECORDS_A_LOOK: u64 = 128;
-/// Looks at one shard until it is told that not everything was seen.
+/// Maximum calls per shard; after that the result counts as incomplete.
 const MAX_LOOKS: usize = 10_000;
 /// How often the same part asks its home.
 pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -29,21 +31,21 @@ pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
 static LOOK: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/look.lua")));
 
-/// Units, by what has become of them.
+/// Units by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Levels {
-    /// All that ever came in.
+    /// Units ever received.
     pub received: u64,
-    /// Held by somebody.
+    /// Units held.
     pub held: u64,
-    /// Sold.
+    /// Units sold.
     pub sold: u64,
-    /// For sale.
+    /// Units for sale.
     pub left: u64,
 }
 
 impl Levels {
-    /// Whether `held + sold + left = received`.
+    /// Returns `true` if `held + sold + left = received`.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
         self.held + self.sold + self.left == self.received
@@ -63,75 +65,78 @@ impl Add for Levels {
     }
 }
 
-/// How all shards stand, each at one moment.
+/// Levels of all shards, each read at one moment.
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
-    /// By shard; `None` where it could not be reached, or is [closed](Audit::closed).
+    /// Levels by shard; `None` if the shard could not be reached or is [closed](Audit::closed).
     pub shards: Vec<Option<Levels>>,
-    /// Shards that answered and have nothing to sell from: they have lost their data, or a rebuild of
-    /// theirs was not finished. [`Inventory::rebuild`] opens them. Any other without levels did not
-    /// answer: its units come back with it.
+    /// Shards that answered but cannot sell: they have lost their data, or a rebuild was not
+    /// finished. [`Inventory::rebuild`] opens them. Any other shard without levels did not answer:
+    /// its units return when it does.
     pub closed: Vec<usize>,
-    /// Units that are held as parts of something that its home does not know, because the home lost it.
-    /// They stay held until an [`Inventory::rebuild`] from a ledger finds out whose they are.
+    /// Units held as parts of a hold that its home does not know, because the home lost it. They
+    /// stay held until an [`Inventory::rebuild`] from a ledger finds out which reference they
+    /// belong to.
     pub astray: u64,
 }
 
 impl Audit {
-    /// The shards that answered, together.
+    /// Returns the sum over the shards that answered.
     #[must_use]
     pub fn total(&self) -> Levels {
         self.shards.iter().flatten().fold(Levels::default(), |sum, levels| sum + *levels)
     }
 
-    /// Whether every shard that answered has `held + sold + left = received`, and none of them holds
-    /// units of which nobody knows whose they are.
+    /// Returns `true` if every shard that answered has `held + sold + left = received` and no units
+    /// are astray.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
         self.astray == 0 && self.shards.iter().flatten().all(Levels::is_conserved)
     }
 
-    /// Whether every shard answered.
+    /// Returns `true` if every shard answered.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.shards.iter().all(Option::is_some)
     }
 }
 
-/// What a look at one shard shows.
+/// State of one shard.
 struct Look {
     levels: Levels,
-    /// What may be due beyond what it took care of.
+    /// What may still be due beyond this page.
     due: Due,
     /// Units of parts whose home does not know them.
     astray: u64,
-    /// Parts whose home is to be asked: "attempt home reference"; holds whose parts are to be told:
-    /// "! reference".
+    /// Parts whose home must be asked: "attempt home reference"; holds whose parts must be told: "!
+    /// reference".
     parts: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
-    /// Holds that have ended, and so units.
+    /// Expired holds, whose units return.
     Holds,
-    /// Records to be forgotten, parts to be settled.
+    /// Records to forget, or parts to settle.
     Other,
     Nothing,
 }
 
-/// How a shard stands for one who needs units.
+/// Units available at a shard after clean-up.
 pub(super) struct Cleared {
     pub(super) left: u64,
-    /// False when some units there may be held although their hold has ended.
+    /// `false` if some units may still be held although their hold has ended.
     pub(super) is_all: bool,
 }
 
 impl Inventory {
-    /// How all shards stand. Right while others move units: each shard is read in one step.
+    /// Returns the levels of all shards. Correct during concurrent movements: each shard is read in
+    /// one step.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); a shard that cannot be reached is no error.
+    /// As [`Client::send`](seawall_client::Client::send); a shard that cannot be reached is not an
+    /// error.
     pub async fn audit(&self) -> Result<Audit> {
         let looks = (0..self.shards()).map(|shard| self.inner.look_at_all(shard));
         let mut audit = Audit { shards: Vec::new(), closed: Vec::new(), astray: 0 };
@@ -152,11 +157,12 @@ impl Inventory {
         Ok(audit)
     }
 
-    /// Lets go what has ended, and settles parts that were left behind, as the sweeper in the
-    /// background does; true when there was nothing left to settle.
+    /// Releases expired holds and settles parts that were left behind, as the background sweeper
+    /// does. Returns `true` if no part had to be settled.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send), from the first shard that failed; the others were swept.
+    /// As [`Client::send`](seawall_client::Client::send), from the first shard that failed; the
+    /// others were swept.
     pub async fn sweep(&self) -> Result<bool> {
         self.inner.sweep().await
     }
@@ -168,7 +174,8 @@ impl Inner {
         Ok(look.ok_or_else(|| self.closed(shard))?.levels)
     }
 
-    /// A look after everything that has ended there went back; `None` when the shard is closed.
+    /// Reads a shard after all its expired holds are released. Returns `None` if the shard is
+    /// closed.
     async fn look_at_all(&self, shard: usize) -> Result<Option<Look>> {
         let mut look = self.look_once(shard, Duration::ZERO).await?;
         for _ in 1..MAX_LOOKS {
@@ -184,7 +191,7 @@ impl Inner {
         self.unavailable(shard, "has lost its data or is being rebuilt")
     }
 
-    /// Lets go everything at a shard that has ended, also parts that have not heard of it.
+    /// Releases everything at a shard that has ended, including parts that have not heard of it.
     pub(super) async fn clear(&self, shard: usize) -> Result<Cleared> {
         let (mut left, mut asked) = (0, true);
         for _ in 0..MAX_LOOKS {
@@ -204,12 +211,12 @@ impl Inner {
         Ok(Cleared { left, is_all: false })
     }
 
-    /// Looks at a shard, and takes on its parts that are due: nobody else is told of them for a while.
+    /// Reads a shard and claims its due parts: other callers do not get them for `parts_for`.
     async fn look_after(&self, shard: usize, parts_for: Duration) -> Result<Look> {
         self.look_once(shard, parts_for).await?.ok_or_else(|| self.closed(shard))
     }
 
-    /// The same; `None` when the shard is closed.
+    /// Like [`Inner::look_after`], but returns `None` if the shard is closed.
     async fn look_once(&self, shard: usize, parts_for: Duration) -> Result<Option<Look>> {
         let said =
             self.ask(shard, &LOOK, |call| call.arg(RECORDS_A_LOOK).arg(millis(parts_for))).await?;

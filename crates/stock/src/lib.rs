@@ -1,16 +1,16 @@
-//! Stock that is sold exactly: never over, never under, and every unit accounted for.
+//! Exact stock counts: never oversold, never undersold, every unit accounted for.
 //!
 //! | | |
 //! | --- | --- |
 //! | [`FlashSale`] | a window, some units, one for each user; one script decides and queues the order |
 //! | [`Inventory`] | the units of one SKU over shards on different primaries: holds with a lifetime, sales, receipts in rounds, an audit, a rebuild from a database |
 //!
-//! Every movement carries a reference and may be repeated with it; a repetition gives the same answer.
-//! That is what makes lost replies harmless: whoever does not know asks again. Guarantees and their
-//! edges: `docs/stock.md`.
+//! Every movement carries a reference and may be repeated with it; a repetition returns the same
+//! answer. This makes lost replies harmless: a caller that does not know the outcome repeats the
+//! call. Guarantees and their limits: `docs/stock.md`.
 //!
-//! Deliberately absent: prices, carts, and moving units between shards (a gathered hold makes up for
-//! an uneven spread).
+//! Deliberately absent: prices, carts, and moving units between shards (gathering a hold from
+//! several shards compensates for an uneven spread).
 
 mod hold;
 mod inventory;

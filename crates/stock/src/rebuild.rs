@@ -1,19 +1,19 @@
-//! Putting a lost shard, or the whole inventory, together from a ledger.
+//! Rebuilds a lost shard, or the whole inventory, from a ledger.
 //!
-//! Each shard changes in one step: it is closed under a new epoch, its new records are written beside
-//! the old ones, and one script swaps them. Movements that were sent under the old epoch are refused,
-//! learn the new one and are repeated by the handle that sent them.
+//! Each shard changes in one step: it is closed under a new epoch, its new records are written
+//! beside the old ones, and one script swaps them. Movements that were sent under the old epoch are
+//! refused; the handle that sent them learns the new epoch and repeats them.
 //!
-//! What a shard has received is always its share of all receipts. Units that the ledger calls sold or
-//! held go to the home of their reference; when all shards are rebuilt and a home has too few, the rest
-//! become parts elsewhere. When one shard is rebuilt, what the others have noted says which of its
-//! units are parts.
+//! The received units of a shard are always its share of all receipts. Units that the ledger calls
+//! sold or held go to the home of their reference. If all shards are rebuilt and a home has too few
+//! units, the rest become parts at other shards. If one shard is rebuilt, the records of the others
+//! say which of its units are parts.
 //!
-//! A gathering that is under way when one shard is rebuilt may have taken a part there that nobody has
-//! noted yet. So after the shard was closed every gathering at the others is ended, before they are
-//! read. One that is committed before that is read with its parts; one that begins after it finds the
-//! shard closed, or rebuilt. For the same reason two shards are not rebuilt at the same time, unless
-//! all are: each would read what the other is about to replace.
+//! A gathering that is in progress while one shard is rebuilt may have taken a part there that no
+//! home has recorded yet. So once the shard is closed, every gathering at the other shards is ended
+//! before they are read. A gathering committed before that is read with its parts; one that begins
+//! later finds the shard closed, or rebuilt. For the same reason two shards are not rebuilt at the
+//! same time, unless all are: each rebuild would read what the other is about to replace.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,42 +33,44 @@ use super::{
     sale::{eval_again, millis},
 };
 
-/// Records that one command of a rebuild carries.
+/// Records per command of a rebuild.
 const RECORDS_A_STEP: usize = 200;
-/// When what is no record by itself is due.
+/// Due time of a field that is not a record itself.
 const NOT_DUE: i64 = -1;
 
 static REBUILD: Script = Script::new(include_str!("script/rebuild.lua"));
 static CEASE: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/cease.lua")));
 
-/// A shard on paper.
+/// The planned contents of a shard.
 #[derive(Default)]
 struct Plan {
     levels: Levels,
     /// The attempt of holds that are placed anew.
     attempt: u64,
-    /// Field, record, and when it is due; 0 for a part that asks its home, and for a hold whose parts
-    /// are told.
+    /// Field, record, and due time. The due time is 0 for a part that asks its home, and for a hold
+    /// whose parts are told.
     records: Vec<(String, String, i64)>,
 }
 
 impl Inventory {
-    /// Rebuilds all shards from a ledger; all must be reachable. Sales are refused meanwhile.
+    /// Rebuilds all shards from a ledger. All shards must be reachable. Sales are refused
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the ledger has sold or held more than it received, or has more units than
-    /// can be counted exactly (2⁵² for each shard, and in one movement), [`Error::Unavailable`]
-    /// when it or a shard cannot be reached; shards that were closed and had their data open again.
+    /// [`Error::Invalid`] if the ledger has sold or held more than it received, or has more units
+    /// than can be counted exactly (2⁵² for each shard, and in one movement);
+    /// [`Error::Unavailable`] if the ledger or a shard cannot be reached. Shards that were closed
+    /// but still have their data are opened again.
     pub async fn rebuild(&self, ledger: &impl Ledger) -> Result<()> {
         self.inner.rebuild(&(0..self.shards()).collect::<Vec<_>>(), ledger).await
     }
 
-    /// Rebuilds one shard that was lost; the others go on and must be reachable. What is being gathered
-    /// meanwhile begins anew.
+    /// Rebuilds one lost shard. The others continue and must be reachable. Holds that are being
+    /// gathered meanwhile start over.
     ///
-    /// Holds that were gathered longer ago than references are remembered cannot be told apart any
-    /// more; then [`Inventory::rebuild`] is the way.
+    /// If a hold was gathered longer ago than references are remembered, its parts cannot be
+    /// attributed any more; use [`Inventory::rebuild`] then.
     ///
     /// # Errors
     /// As [`Inventory::rebuild`]; [`Error::Unavailable`] also while another shard is being rebuilt.
@@ -101,7 +103,7 @@ impl Inner {
             Ok(plans) => plans,
             Err(error) => {
                 for (shard, epoch) in epochs {
-                    // One that cannot be opened again stays closed, and can be rebuilt.
+                    // A shard that cannot be opened again stays closed, and can be rebuilt.
                     let _ = self.step(shard, "ABORT", &[epoch]).await;
                 }
                 return Err(error);
@@ -139,14 +141,14 @@ impl Inner {
         }
     }
 
-    /// The plans, in the order of the shards, which are closed under these epochs.
+    /// Plans the contents of the shards that are closed under these epochs, in order.
     async fn plan(&self, epochs: &[(usize, String)], ledger: &impl Ledger) -> Result<Vec<Plan>> {
         let book = Book::read(ledger, self.shards.len()).await?;
         let count = self.shards.len();
         let forgotten = self.client.server_millis().saturating_add(millis(self.kept));
         let plan = |(shard, epoch): &(usize, String)| {
             let epoch: u64 = epoch.parse().map_err(|_| Error::unexpected("not an epoch"))?;
-            // Beyond every attempt of the past, and below those to come: see begin.lua.
+            // Above every past attempt and below every future one: see begin.lua.
             Ok((*shard, Plan { attempt: epoch * 1000 + 999, ..Plan::default() }))
         };
         let mut plans: BTreeMap<usize, Plan> = epochs.iter().map(plan).collect::<Result<_>>()?;
@@ -173,13 +175,14 @@ impl Inner {
         Ok(plans.into_values().collect())
     }
 
-    /// Ends what is being gathered at a shard. Whatever begins later is no matter; see above.
+    /// Ends the gatherings at a shard. Gatherings that begin later do no harm; see the module
+    /// documentation.
     async fn cease_gathering(&self, shard: usize) -> Result<()> {
         let key = self.shards[shard].key();
         let (epoch, phase): (Option<String>, Option<String>) =
             self.client.query(key, cmd("HMGET").arg(key).arg("epoch").arg("phase")).await?;
         if epoch.is_none() {
-            // Lost as well: nothing can be committed there any more.
+            // This shard is lost too: nothing can be committed there any more.
             return Ok(());
         }
         if phase.as_deref() != Some("open") {
@@ -202,7 +205,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What belongs to one shard, by the ledger and by what the others have noted.
+    /// Plans the contents of one shard from the ledger and from the records of the other shards.
     async fn place_one(
         &self,
         book: &Book,
@@ -225,7 +228,7 @@ impl Inner {
                     }
                 } else if let Some(reference) = field.strip_prefix("p:") {
                     let (attempt, parts) = elsewhere.entry(reference.to_owned()).or_default();
-                    // Of several attempts the last one counts; the others go back by themselves.
+                    // Of several attempts the last one counts; the others return by themselves.
                     if record.attempt > *attempt {
                         (*attempt, *parts) = (record.attempt, Vec::new());
                     }
@@ -265,7 +268,7 @@ impl Plan {
         if record.standing != Standing::Held {
             record.ends_millis = forgotten;
         }
-        // 1 and not 0, which would be taken for a part: it is due at once.
+        // At least 1, because 0 marks a part: the record is due at once.
         let mut due = record.ends_millis.max(1);
         if !record.parts.is_empty() {
             let attempt = record.attempt;
@@ -273,7 +276,7 @@ impl Plan {
                 record.parts.iter().map(|part| format!("{}:{attempt}", part.shard)).collect();
             self.records.push((format!("w:{reference}"), waits.join(","), NOT_DUE));
             if record.standing != Standing::Held {
-                // It is remembered until its parts have answered.
+                // The record is remembered until its parts have answered.
                 due = 0;
             }
         }
@@ -301,14 +304,14 @@ impl Plan {
     }
 }
 
-/// Places everything that the ledger has, over all shards.
+/// Distributes everything in the ledger over all shards.
 fn place(
     book: &Book,
     plans: &mut BTreeMap<usize, Plan>,
     forgotten: i64,
     count: usize,
 ) -> Result<()> {
-    // What fits at its home stays there, before the rest looks for room.
+    // Units that fit at their home stay there, before the rest is placed elsewhere.
     let mut rest = Vec::new();
     for (text, entry) in &book.references {
         let reference = Reference::new(text.as_str())?;

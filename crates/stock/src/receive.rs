@@ -1,13 +1,13 @@
-//! Receiving: a receipt reaches all shards in rounds, a little at a time.
+//! Receives units: a receipt reaches all shards in rounds, a little at a time.
 //!
-//! All at once would leave the load on the shards that were reached before a failure. In rounds they
-//! fill evenly, and each shard notes how far it is, so that whoever repeats a receipt (after a lost
-//! reply, a crash, an outage) goes on where it stopped and never adds twice.
+//! Writing everything at once would put all load on the shards that were reached before a failure.
+//! In rounds they fill evenly. Each shard records its progress, so repeating a receipt (after a
+//! lost reply, a crash, an outage) continues where it stopped and never adds twice.
 //!
 //! Shares differ by one unit at most, the first shards having more: 300 over 3 are 100 each, in 10
-//! rounds of 10 (30 writes); 2 over 3 are 1, 1, 0. A round brings a shard at least 3 units or its whole
-//! share, so that a small receipt takes fewer rounds: 30 over 3 are 9 writes. A round that brings a shard
-//! nothing writes nothing.
+//! rounds of 10 (30 writes); 2 over 3 are 1, 1, 0. A round brings a shard at least 3 units or its
+//! whole share, so a small receipt takes fewer rounds: 30 over 3 are 9 writes. A round that brings
+//! a shard nothing writes nothing.
 
 use futures_util::future::join_all;
 use seawall_client::{
@@ -24,41 +24,42 @@ use super::{
 static RECEIVE: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/receive.lua")));
 
-/// What a round brings to a shard at least, unless its whole share is less.
+/// Minimum units that a round brings to a shard, unless its whole share is less.
 const LEAST_A_ROUND: u64 = 3;
 
-/// What receiving came to.
+/// Outcome of [`Inventory::receive`].
 #[must_use = "a receipt that is not complete has to be repeated"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Received {
-    /// All units are there.
+    /// All units are received.
     Complete {
-        /// Those that this call added; 0 when all were there before.
+        /// Units that this call added; 0 if all were received before.
         added: u64,
     },
-    /// Some shards could not be reached. Repeat it with the same receipt and number.
+    /// Some shards could not be reached. Repeat the call with the same receipt and number.
     Partly {
-        /// What this call added.
+        /// Units that this call added.
         added: u64,
-        /// Shards that miss something.
+        /// Number of shards that miss units.
         missing: u64,
     },
-    /// The receipt was begun with another number before; nothing was added.
+    /// The receipt was begun with another number of units before; nothing was added.
     Differs {
-        /// That number.
+        /// The earlier number.
         units: u64,
     },
 }
 
-/// How many units of a receipt a shard gets.
+/// Returns how many units of a receipt a shard gets.
 #[must_use]
 pub fn share(units: u64, shard: usize, shards: usize) -> u64 {
     let shards = shards.max(1) as u64;
     units / shards + u64::from((shard as u64) < units % shards)
 }
 
-/// How many of its share a shard has after a round, without a product that could overflow.
+/// Returns how many units of its share a shard has after a round, without a product that could
+/// overflow.
 fn after_round(share: u64, round: u64, rounds: u64) -> u64 {
     let rounds = rounds.min((share / LEAST_A_ROUND).max(1));
     let round = round.min(rounds);
@@ -66,11 +67,12 @@ fn after_round(share: u64, round: u64, rounds: u64) -> u64 {
 }
 
 impl Inventory {
-    /// Receives units, once for each receipt. Restocking is receiving.
+    /// Receives units, once per receipt. Use it for restocking too.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a receipt without a name or with too many units, alone (2⁵²) or together with
-    /// what a shard has received before (as many); [`Error::Indeterminate`]: repeat. Else as [`Client::send`](seawall_client::Client::send).
+    /// [`Error::Invalid`] if the receipt has no name or too many units, alone (2⁵²) or together
+    /// with what a shard has received before (also 2⁵²); [`Error::Indeterminate`]: repeat the call.
+    /// Otherwise as [`Client::send`](seawall_client::Client::send).
     pub async fn receive(&self, receipt: &str, units: u64) -> Result<Received> {
         if receipt.is_empty() || receipt.len() > MAX_REFERENCE_BYTES {
             return Err(Error::Invalid(format!("a receipt has 1 to {MAX_REFERENCE_BYTES} bytes")));
@@ -86,8 +88,8 @@ impl Inventory {
             let due = |shard: usize, round: u64| {
                 after_round(share(units, shard, count), round, inner.rounds)
             };
-            // The first shard goes before the others: if anybody has a record of the receipt, it has,
-            // and says so before anything is added under another number.
+            // The first shard goes before the others: if any shard has a record of the receipt, it
+            // has one, and reports a different number before anything is added.
             for turn in [0..1, 1..count] {
                 let writes = turn
                     .filter(|shard| reached[*shard] && due(*shard, round) > due(*shard, round - 1))
@@ -117,8 +119,8 @@ impl Inventory {
 }
 
 impl Inner {
-    /// Brings a shard up to so many units of a receipt of so many, and a share of so many; what was
-    /// added, or the number it had before.
+    /// Brings a shard up to a number of units of a receipt. Returns the units added, or the number
+    /// that the receipt had before.
     async fn receive_at(
         &self,
         shard: usize,

@@ -1,12 +1,14 @@
-//! Comparing an inventory with a ledger, and making it right where that is asked for.
+//! Compares an inventory with a ledger, and repairs the differences on request.
 //!
-//! Shards forget: a receipt or a sale that was finished long ago has units and no record any more. What
-//! the ledger has and no shard knows is therefore either *forgotten* or was *never carried out*, and
-//! carrying it out would be right for the second and wrong for the first. The units tell them apart: as
-//! many as shards have without a record are forgotten, the oldest first. Units are alike, so it does not
-//! matter which ones. Where they do not add up nothing is guessed: the totals are reported.
+//! Shards forget: a receipt or a sale that finished long ago still counts in the units but has no
+//! record any more. A movement in the ledger that no shard knows is therefore either *forgotten* or
+//! was *never carried out*. Carrying it out would be right for the second and wrong for the first.
+//! The units tell them apart: as many units as the shards have without a record are forgotten, the
+//! oldest first. Units are interchangeable, so it does not matter which ones. If the units do not
+//! add up, nothing is guessed: the totals are reported.
 //!
-//! Run it when little moves: what is on its way between Redis and the database shows as a difference.
+//! Run it when there is little traffic: a movement in transit between Redis and the database shows
+//! as a difference.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,54 +24,54 @@ use super::{
     settle::Settled,
 };
 
-/// What is done about differences.
+/// What to do about differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repair {
-    /// They are reported.
+    /// Reports them only.
     Report,
-    /// The inventory is brought to what the ledger says, by ordinary movements.
+    /// Brings the inventory to the state of the ledger, by ordinary movements.
     Apply,
 }
 
-/// Where an inventory and a ledger disagree.
+/// A disagreement between an inventory and a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// About a receipt.
+    /// A receipt differs.
     Receipt {
-        /// Which.
+        /// The receipt.
         receipt: String,
-        /// Units by the ledger.
+        /// Units according to the ledger.
         ledger: u64,
         /// Units at the shards.
         stock: u64,
-        /// Whether it was made right.
+        /// Whether it was repaired.
         repaired: bool,
     },
-    /// About a hold or a sale.
+    /// A hold or a sale differs.
     Reference {
-        /// Which.
+        /// The reference.
         reference: Reference,
-        /// By the ledger.
+        /// State and units according to the ledger.
         ledger: (Standing, u64),
-        /// At its home.
+        /// State and units at its home.
         stock: (Standing, u64),
-        /// Whether it was made right.
+        /// Whether it was repaired.
         repaired: bool,
     },
-    /// Units that are received or sold under records which the shards have forgotten are not those
-    /// that the ledger has beyond what they remember. What they forgot is left alone;
-    /// [`Inventory::rebuild`] makes it right.
+    /// The received or sold units whose records the shards have forgotten do not match the
+    /// movements that only the ledger has. Forgotten movements are left alone;
+    /// [`Inventory::rebuild`] repairs them.
     Totals {
-        /// By the ledger.
+        /// Levels according to the ledger.
         ledger: Levels,
-        /// At the shards, before anything was repaired.
+        /// Levels at the shards, before any repair.
         stock: Levels,
     },
 }
 
-/// What the shards remember, and how they stand.
+/// Records and levels of the shards.
 #[derive(Default)]
 struct Noted {
     levels: Levels,
@@ -77,7 +79,7 @@ struct Noted {
     references: BTreeMap<String, (Standing, u64)>,
 }
 
-/// Something that the ledger has and no shard knows.
+/// A movement in the ledger that no shard knows.
 struct Unknown {
     name: String,
     units: u64,
@@ -85,11 +87,12 @@ struct Unknown {
 }
 
 impl Inventory {
-    /// Compares with a ledger; all shards must be reachable.
+    /// Compares the inventory with a ledger. All shards must be reachable.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`seawall_client::Error::Unavailable`] when the ledger cannot be
-    /// read, [`seawall_client::Error::Invalid`] when it has more units than can be counted exactly.
+    /// As [`Client::send`](seawall_client::Client::send); [`seawall_client::Error::Unavailable`] if
+    /// the ledger cannot be read, [`seawall_client::Error::Invalid`] if it has more units than can
+    /// be counted exactly.
     pub async fn reconcile(&self, ledger: &impl Ledger, repair: Repair) -> Result<Vec<Difference>> {
         let book = Book::read(ledger, self.shards()).await?;
         let mut noted = self.noted().await?;
@@ -123,7 +126,7 @@ impl Inventory {
         Ok(noted)
     }
 
-    /// Compares receipts; false when the units of forgotten ones do not add up.
+    /// Compares receipts. Returns `false` if the units of forgotten receipts do not add up.
     async fn receipts(
         &self,
         book: &Book,
@@ -160,7 +163,7 @@ impl Inventory {
         Ok(adds_up)
     }
 
-    /// Compares holds and sales; false when the units of forgotten sales do not add up.
+    /// Compares holds and sales. Returns `false` if the units of forgotten sales do not add up.
     async fn references(
         &self,
         book: &Book,
@@ -213,7 +216,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Brings one reference to what the ledger says, where a movement does that.
+    /// Brings one reference to the state of the ledger. Returns `false` if no movement can do that.
     async fn make_right(
         &self,
         reference: &Reference,
@@ -238,8 +241,8 @@ impl Inventory {
     }
 }
 
-/// Whether both mean the same: what is over may be over in different ways, and a hold is over when its
-/// time has come, whether or not a sweeper has been there since.
+/// Returns `true` if both mean the same. A reference may be over in different ways, and a hold is
+/// over when its time has come, whether or not a sweeper has released it.
 fn agrees(entry: &Entry, (standing, units): (Standing, u64), now_millis: i64) -> bool {
     match entry.standing {
         Standing::Held if entry.until_millis <= now_millis => standing != Standing::Sold,
@@ -248,8 +251,8 @@ fn agrees(entry: &Entry, (standing, units): (Standing, u64), now_millis: i64) ->
     }
 }
 
-/// What is left of the unknown without those that were forgotten: the oldest, as far as their units are
-/// what the shards have beyond what they remember. `None` when no number of them comes to that.
+/// Removes the forgotten movements: the oldest ones whose units make up what the shards have beyond
+/// their records. Returns `None` if the units of the oldest movements do not add up to that number.
 fn without_forgotten(
     mut unknown: Vec<Unknown>,
     there: u64,

@@ -1,12 +1,12 @@
-//! What a shard notes about a reference: "STATE units ms attempt rest".
+//! Record of a reference at a shard: "STATE units ms attempt rest".
 
 use seawall_client::error::{Error, Result};
 
-/// Where a reference stands.
+/// State of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
-    /// Units are being gathered for it.
+    /// Its units are being gathered.
     Gathering,
     /// Its units are held.
     Held,
@@ -14,11 +14,11 @@ pub enum Standing {
     Sold,
     /// Its units were released.
     Released,
-    /// Its hold ended by itself.
+    /// Its hold expired.
     Expired,
     /// Its units were sold and taken back.
     TakenBack,
-    /// It is not known: it never was, or was forgotten.
+    /// The reference is unknown: it was never used, or is forgotten.
     Unknown,
 }
 
@@ -52,9 +52,9 @@ impl Standing {
 /// Units of a hold at one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The shard's number.
+    /// Shard number.
     pub shard: usize,
-    /// How many.
+    /// Number of units.
     pub units: u64,
 }
 
@@ -66,12 +66,12 @@ pub(super) struct Record {
     pub(super) units: u64,
     pub(super) ends_millis: i64,
     pub(super) attempt: u64,
-    /// What lies elsewhere.
+    /// Parts at other shards.
     pub(super) parts: Vec<Part>,
 }
 
 impl Record {
-    /// From a script's answer, without its first word.
+    /// Parses a script's reply without its first word.
     pub(super) fn from_answer(words: &[String]) -> Result<Self> {
         let record = match words {
             [state, units, ends, attempt, rest, ..] => {
@@ -82,7 +82,7 @@ impl Record {
         record.ok_or_else(|| Error::unexpected(format!("{words:?} is not a record")))
     }
 
-    /// From a field of the records.
+    /// Parses a field of the records.
     pub(super) fn from_value(value: &str) -> Option<Self> {
         let words: Vec<&str> = value.split(' ').collect();
         Self::of_words(words.try_into().ok()?)
@@ -98,19 +98,19 @@ impl Record {
         })
     }
 
-    /// As a field of the records.
+    /// Formats the record as a field of the records.
     pub(super) fn to_value(&self) -> String {
         let Record { standing, units, ends_millis, attempt, parts } = self;
         format!("{} {units} {ends_millis} {attempt} {}", standing.letter(), written(parts))
     }
 
-    /// Units everywhere.
+    /// Returns the units at all shards.
     pub(super) fn total(&self) -> u64 {
         self.units + self.parts.iter().map(|part| part.units).sum::<u64>()
     }
 }
 
-/// `1:4,2:1`, or `-`; a part's own record has its home there, which is no part.
+/// Parses `1:4,2:1` or `-`. A part's own record has its home there, which is not a part.
 fn parts_of(text: &str) -> Option<Vec<Part>> {
     if !text.contains(':') {
         return Some(Vec::new());

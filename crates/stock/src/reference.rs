@@ -1,15 +1,15 @@
 //! The name of one movement, and its home: the shard that decides about it.
 //!
-//! A movement may be repeated by anybody at any time, so everybody must agree, without asking, which
-//! shard knows about it. That is why the home is a part of the reference: written behind an `@`, or
-//! found by hashing. Whoever lets [`Inventory::reference`](super::Inventory::reference) choose gets a
-//! home that is alive, another one each time, and must keep the reference as it is (`order-17@2`).
+//! Any process may repeat a movement at any time, so all processes must agree, without
+//! communication, which shard knows about it. Therefore the home is part of the reference: written
+//! after an `@`, or found by hashing. [`Inventory::reference`](super::Inventory::reference) picks a
+//! reachable home, in rotation; the caller must then keep the reference as it is (`order-17@2`).
 
 use std::fmt;
 
 use seawall_client::error::{Error, Result};
 
-/// Longest reference that is accepted.
+/// Maximum length of a reference in bytes.
 pub const MAX_REFERENCE_BYTES: usize = 512;
 
 /// Names a hold or a sale of an [`Inventory`](super::Inventory).
@@ -26,10 +26,10 @@ pub const MAX_REFERENCE_BYTES: usize = 512;
 pub struct Reference(String);
 
 impl Reference {
-    /// A reference of this text.
+    /// Creates a reference from a text.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it is empty or longer than [`MAX_REFERENCE_BYTES`].
+    /// [`Error::Invalid`] if it is empty or longer than [`MAX_REFERENCE_BYTES`].
     pub fn new(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         if text.is_empty() || text.len() > MAX_REFERENCE_BYTES {
@@ -45,7 +45,7 @@ impl Reference {
         Self::new(format!("{name}@{home}"))
     }
 
-    /// The shard that decides about it, of so many.
+    /// Returns the shard that decides about it, in an inventory with `shards` shards.
     #[must_use]
     pub fn home(&self, shards: usize) -> usize {
         let named = self.0.rsplit_once('@').and_then(|(_, home)| home.parse::<usize>().ok());
@@ -53,7 +53,7 @@ impl Reference {
         named.filter(|home| *home < shards).unwrap_or_else(|| hashed() as usize)
     }
 
-    /// Its text.
+    /// Returns the text of the reference.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,8 +1,8 @@
-//! A flash sale: a window, some units, one for each user, decided by one script.
+//! A flash sale: a window, a number of units, one unit per user, decided by one script.
 //!
-//! Everything of a sale lies in one slot, that of its *group*: the sale itself, who bought, the
-//! receipts by reference, and the stream that orders are appended to. Sales of one group share the
-//! stream, so that a fixed number of workers can serve any number of sales.
+//! All keys of a sale lie in one slot, that of its *group*: the sale itself, the buyers, the
+//! receipts by reference, and the stream of orders. Sales of one group share the stream, so a fixed
+//! number of workers can serve any number of sales.
 //!
 //! ```text
 //! sale:{GROUP}:ID            hash: state, opening, begin, end, gone, received, left, taken, back, confirmed,
@@ -16,10 +16,10 @@
 //! Invariants: `left + reserved + confirmed = received`; a user has at most one unit; a reference
 //! that was given back never gets a unit again, even if its reservation arrives only afterwards.
 //!
-//! What compares a sale with a database is in `sale_repair.rs`; what keeps it from selling after its
-//! server may have forgotten something, in `server_epoch.rs`.
+//! Comparing a sale with a database is in `sale_repair.rs`; stopping it after its server may have
+//! lost data is in `server_epoch.rs`.
 //!
-//! Deliberately absent: reading the stream (see the stream worker), and more than one unit for a user
+//! Deliberately absent: reading the stream (see the stream worker), and more than one unit per user
 //! (see [`Inventory`](super::Inventory)).
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -41,17 +41,17 @@ use super::{
     },
 };
 
-/// How often a movement whose reply was lost is asked for again; each is idempotent.
+/// Attempts of a movement whose reply is lost; each is idempotent.
 pub(super) const ATTEMPTS: usize = 3;
-/// Buyers that one command of an opening carries.
+/// Buyers per command of an opening.
 const BUYERS_A_STEP: usize = 500;
-/// References that one command decides about.
+/// References per deciding command.
 const REFERENCES_A_STEP: usize = 500;
-/// What lies beside the sales of a group; `term` is what earlier versions had there.
+/// Ids that clash with other keys of a group; earlier versions used `term`.
 const RESERVED_IDS: [&[u8]; 3] = [b"waiting", b"parked", b"term"];
-/// What the keys beside a sale end in.
+/// Key suffixes used beside a sale.
 const RESERVED_ENDS: [&[u8]; 2] = [b":buyers", b":receipts"];
-/// Units that a sale can have; Lua counts exactly up to here.
+/// Maximum units of a sale; Lua counts exactly up to here.
 pub(super) const MAX_UNITS: u64 = 1 << 52;
 
 static OPEN: Script = Script::new(include_str!("script/sale_open.lua"));
@@ -63,7 +63,7 @@ static DECIDE: Script = Script::new(include_str!("script/sale_decide.lua"));
 static CHANGE: Script = Script::new(include_str!("script/sale_change.lua"));
 
 impl FlashSale {
-    /// Begins a handle on the flash sale with this id.
+    /// Returns a builder for the flash sale with this id.
     #[must_use]
     pub fn builder(handle: &Handle, id: &(impl KeyPart + ?Sized)) -> FlashSaleBuilder {
         FlashSaleBuilder {
@@ -78,7 +78,7 @@ impl FlashSale {
     }
 }
 
-/// Settings of a [`FlashSale`]; all processes must use the same ones for a sale.
+/// Settings of a [`FlashSale`]. All processes must use the same settings for a sale.
 #[derive(Debug, Clone)]
 pub struct FlashSaleBuilder {
     handle: Handle,
@@ -91,15 +91,16 @@ pub struct FlashSaleBuilder {
 }
 
 impl FlashSaleBuilder {
-    /// The group whose slot and stream the sale shares; one of its own without it.
+    /// Sets the group whose slot and stream the sale shares. Default: a separate group for this
+    /// sale.
     #[must_use]
     pub fn group(mut self, group: &(impl KeyPart + ?Sized)) -> Self {
         self.stream = self.handle.key("sale", group);
         self
     }
 
-    /// Appends each order to the group's stream, unless `most` of them wait there already; nothing is
-    /// appended without it.
+    /// Appends each order to the group's stream, unless `most` orders already wait there. Default:
+    /// no order is appended.
     #[must_use]
     pub fn orders(mut self, most: u64) -> Self {
         self.waiting = most;
@@ -107,33 +108,33 @@ impl FlashSaleBuilder {
     }
 
     /// Lets [`WaitingOrders`](super::WaitingOrders) find an order from its reservation until it is
-    /// decided: confirmed, given back or void. Every reservation must be decided then.
+    /// decided: confirmed, given back or voided. Every reservation must then be decided.
     #[must_use]
     pub fn findable(mut self) -> Self {
         self.findable = true;
         self
     }
 
-    /// Sells only after [`FlashSale::verify`], and not any more once the server was restarted or
-    /// another one took over: either may have forgotten what it sold. [`Reserved::Unverified`] says so.
-    /// An ACL user needs `+info` for it.
+    /// Sells only after [`FlashSale::verify`], and stops when the server was restarted or replaced,
+    /// because either may have lost sales. [`Reserved::Unverified`] reports that. An ACL user needs
+    /// `+info` for it.
     #[must_use]
     pub fn verified(mut self) -> Self {
         self.verified = true;
         self
     }
 
-    /// How long the sale and its references are kept beyond its end; a day without it.
+    /// Sets how long the sale and its references are kept after its end. Default: 1 day.
     #[must_use]
     pub fn kept_for(mut self, time: Duration) -> Self {
         self.kept = time;
         self
     }
 
-    /// Builds the handle; asks Redis for nothing.
+    /// Builds the handle without contacting Redis.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names what makes no sense.
+    /// [`Error::Invalid`] names the invalid setting.
     pub fn build(self) -> Result<FlashSale> {
         let (stream, id) = (self.stream?, self.id?);
         if RESERVED_IDS.contains(&id.as_slice())
@@ -164,7 +165,7 @@ impl FlashSaleBuilder {
     }
 }
 
-/// A flash sale; a cheap clone.
+/// A flash sale. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -193,26 +194,27 @@ pub(super) struct Inner {
     pub(super) client: Client,
     /// Sale, buyers, receipts, stream.
     pub(super) keys: [Vec<u8>; 4],
-    /// Orders that wait for a decision, where they can be found.
+    /// Key of the index of waiting orders, if orders are findable.
     findable: Option<Vec<u8>>,
-    /// Whether it must have been compared in the present epoch of its server.
+    /// Whether the sale must be verified in the current epoch of its server.
     pub(super) verified: bool,
     waiting: u64,
     kept: Duration,
 }
 
 impl FlashSale {
-    /// Opens the sale with so many units. A sale that is open is not touched: not by the same opening
-    /// again, and not by another one; see [`FlashSale::top_up`].
+    /// Opens the sale with `stock` units. An open sale is not changed, neither by repeating the
+    /// opening nor by another one; see [`FlashSale::top_up`].
     ///
     /// # Errors
-    /// As [`Client::send`]; may be repeated with the same reference. [`Error::Unavailable`] also when the
-    /// opening was lost on the way, as when Redis was emptied or the sale's time was over meanwhile.
+    /// As [`Client::send`]; the call may be repeated with the same reference.
+    /// [`Error::Unavailable`] also if the unfinished opening was lost, because Redis was emptied or
+    /// the sale's time was over meanwhile.
     pub async fn open(&self, reference: &str, window: SaleWindow, stock: u64) -> Result<Opened> {
         self.open_with(reference, window, stock, std::iter::empty::<(u64, u64)>()).await
     }
 
-    /// Opens the sale from a database: `stock` units are left, and these users have theirs already,
+    /// Opens the sale from a database: `stock` units are left, and these users already have theirs,
     /// each with its reference.
     ///
     /// # Errors
@@ -227,7 +229,7 @@ impl FlashSale {
         if stock > MAX_UNITS {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
         }
-        // What another call of the same opening sends is not taken for this one's.
+        // Distinguishes this call from other calls of the same opening.
         let call: u64 = rand::random();
         let step = |step: &str| OPEN.on(&self.inner.keys[..3]).arg(step).arg(reference).arg(call);
         let begin = step("BEGIN")
@@ -250,21 +252,21 @@ impl FlashSale {
             }
         }
         match opened(self.eval(&step("FINISH")).await?)? {
-            // A finish that was repeated because its reply was lost finds its own work.
+            // A repeated finish whose reply was lost finds its own work.
             Some(Opened::Already) | None => Ok(Opened::Opened),
             Some(answer) => Ok(answer),
         }
     }
 
-    /// Reserves one unit for a user, under a reference of the caller's choice such as an order's id.
-    /// With the same reference it may be repeated for as long as the sale is kept.
+    /// Reserves one unit for a user, under a reference chosen by the caller, such as an order id.
+    /// The call may be repeated with the same reference for as long as the sale is kept.
     ///
     /// # Errors
-    /// As [`Client::send`]. [`Error::Indeterminate`]: there may be a reservation; repeat, or
+    /// As [`Client::send`]. [`Error::Indeterminate`]: the unit may be reserved; repeat the call, or
     /// [`FlashSale::give_back`].
     ///
     /// # Cancel safety
-    /// Dropped, it may have reserved: the same.
+    /// If the future is dropped, the unit may be reserved: repeat or give back, as above.
     pub async fn reserve(
         &self,
         user: &(impl KeyPart + ?Sized),
@@ -283,32 +285,33 @@ impl FlashSale {
         reserved(self.eval(&call).await?)
     }
 
-    /// Gives a unit back: for sale again, and its user may buy again with another reference.
+    /// Gives a unit back: it is for sale again, and its user may buy again with another reference.
     ///
     /// # Errors
-    /// As [`Client::send`]; may be repeated.
+    /// As [`Client::send`]; the call may be repeated.
     pub async fn give_back(&self, reference: &(impl KeyPart + ?Sized)) -> Result<CancelOutcome> {
         Ok(cancel_outcome(&self.decide("B", vec![reference.to_key()?]).await?))
     }
 
-    /// As [`FlashSale::give_back`], but there is no unit: a database refused the order because it has
-    /// none left. The sale has one less from then on.
+    /// Cancels a reservation whose unit does not exist: a database refused the order because none
+    /// is left. Like [`FlashSale::give_back`], but the sale has one unit less from then on.
     ///
     /// # Errors
-    /// As [`Client::send`]; may be repeated.
+    /// As [`Client::send`]; the call may be repeated.
     pub async fn void(&self, reference: &(impl KeyPart + ?Sized)) -> Result<CancelOutcome> {
         Ok(cancel_outcome(&self.decide("V", vec![reference.to_key()?]).await?))
     }
 
-    /// Confirms a reservation, as when it was paid, or when a database has it.
+    /// Confirms a reservation, for example when it is paid, or when a database has stored it.
     ///
     /// # Errors
-    /// As [`Client::send`]; may be repeated.
+    /// As [`Client::send`]; the call may be repeated.
     pub async fn confirm(&self, reference: &(impl KeyPart + ?Sized)) -> Result<Confirmed> {
         Ok(confirmed(&self.decide("C", vec![reference.to_key()?]).await?))
     }
 
-    /// Confirms many reservations in as few steps as possible; an answer for each.
+    /// Confirms many reservations in as few steps as possible. Returns one answer for each, in
+    /// order.
     ///
     /// # Errors
     /// As [`FlashSale::confirm`].
@@ -322,11 +325,11 @@ impl FlashSale {
         Ok(answers)
     }
 
-    /// Adds units, once for each reference.
+    /// Adds units, once per reference.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the sale would have received more than 2⁵² units, beyond which they are not
-    /// counted exactly; else as [`Client::send`]; may be repeated.
+    /// [`Error::Invalid`] if the sale would have received more than 2⁵² units, beyond which they
+    /// cannot be counted exactly; otherwise as [`Client::send`]. The call may be repeated.
     pub async fn top_up(&self, reference: &str, units: u64) -> Result<Changed> {
         if units > MAX_UNITS {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
@@ -338,12 +341,12 @@ impl FlashSale {
     /// Ends the sale now.
     ///
     /// # Errors
-    /// As [`Client::send`]; may be repeated.
+    /// As [`Client::send`]; the call may be repeated.
     pub async fn close(&self) -> Result<Changed> {
         changed(&self.eval::<Vec<String>>(&self.change("CLOSE")).await?)
     }
 
-    /// How the sale stands; `None` when there is none.
+    /// Returns the status of the sale, or `None` if no such sale is open.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -354,7 +357,7 @@ impl FlashSale {
         })
     }
 
-    /// The key of the stream that orders are appended to.
+    /// Returns the key of the stream of orders.
     #[must_use]
     pub fn stream_key(&self) -> &[u8] {
         &self.inner.keys[3]
@@ -364,13 +367,13 @@ impl FlashSale {
         CHANGE.on(&self.inner.keys[..1]).arg(what)
     }
 
-    /// A word for each reference.
+    /// Decides about references. Returns one word for each.
     async fn decide(&self, to: &str, references: Vec<Vec<u8>>) -> Result<Vec<String>> {
         let call = DECIDE.on(&self.keys(3)).arg(to);
         self.eval(&references.into_iter().fold(call, ScriptInvocation::arg)).await
     }
 
-    /// The first of the keys, and that of what waits, where orders can be found.
+    /// Returns the first `first` keys, and the index of waiting orders if orders are findable.
     fn keys(&self, first: usize) -> SmallVec<[&[u8]; 5]> {
         let keys = self.inner.keys[..first].iter().chain(&self.inner.findable);
         keys.map(Vec::as_slice).collect()
@@ -384,7 +387,7 @@ impl FlashSale {
     }
 }
 
-/// Runs an idempotent script, again where its reply was lost.
+/// Runs an idempotent script, and repeats it if its reply was lost.
 pub(super) async fn eval_again<T: redis::FromRedisValue>(
     client: &Client,
     call: &ScriptInvocation,
@@ -399,16 +402,16 @@ impl fmt::Debug for FlashSale {
     }
 }
 
-/// Where orders of a group that wait can be found.
+/// Returns the key of a group's index of waiting orders.
 pub(super) fn waiting_key(stream: &[u8]) -> Vec<u8> {
     [stream, b":waiting"].concat()
 }
 
-/// The last moment that a sale or a hold can end at, in milliseconds since 1970: some 71,000 years, and
-/// still exact when the longest time is added to it.
+/// The latest end of a sale or a hold, in milliseconds since 1970: some 71,000 years, and still
+/// exact when the longest time is added to it.
 pub(super) const LAST_MILLIS: i64 = 1 << 51;
 
 pub(super) fn millis(time: Duration) -> i64 {
-    // Fits a sum with today's date, whatever the caller said.
+    // Keeps the sum with today's date exact, whatever the caller passed.
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX).min(1 << 50)
 }

@@ -1,12 +1,12 @@
-//! What a flash sale and a database tell each other when they are compared.
+//! Repairs a flash sale that is compared with a database.
 //!
-//! The sale is compared by reference: what the database has and the sale does not know is
-//! [adopted](FlashSale::adopt), what the database gave back is given back, what it never heard of is
-//! brought to it. Each of these is safe at any time, because each is decided by the receipt. The number
-//! of units left is corrected last, and only while no unit has moved since it was seen: an order on its
-//! way makes the correction void, never wrong.
+//! The sale is compared by reference: an order that only the database has is
+//! [adopted](FlashSale::adopt), one that the database gave back is given back, one that the
+//! database never received is brought to it. Each of these is safe at any time, because the receipt
+//! decides. The number of units left is corrected last, and only if no unit has moved since it was
+//! read: a concurrent order makes the correction void, never wrong.
 //!
-//! Deliberately absent: the comparison itself. Which of two stores is right is the caller's business.
+//! Deliberately absent: the comparison itself. The caller decides which of the two stores is right.
 
 use redis::cmd;
 use seawall_client::{
@@ -25,11 +25,11 @@ use super::{
 static ADOPT: Script = Script::new(include_str!("script/sale_adopt.lua"));
 
 impl FlashSale {
-    /// Tells the sale that this user has a unit under this reference, because a database says so. A
-    /// sale that did not know has received one more from then on.
+    /// Records that this user has a unit under this reference, because a database says so. If the
+    /// sale did not know of it, the sale has received one more unit from then on.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); may be repeated.
+    /// As [`Client::send`](seawall_client::Client::send); the call may be repeated.
     pub async fn adopt(
         &self,
         user: &(impl KeyPart + ?Sized),
@@ -44,12 +44,12 @@ impl FlashSale {
         })
     }
 
-    /// Sets how many units are left, if no unit has moved since the sale was `seen`: none was reserved,
-    /// given back or added. Confirmations may have come.
+    /// Sets the number of units left, if no unit was reserved, given back or added since the sale
+    /// was `seen`. Confirmations do not matter.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send). A repetition after a lost reply hears
-    /// [`Corrected::Moved`]: look again.
+    /// As [`Client::send`](seawall_client::Client::send). A repetition after a lost reply returns
+    /// [`Corrected::Moved`]: read the status again.
     pub async fn correct_left(&self, seen: &SaleStatus, left: u64) -> Result<Corrected> {
         if left > MAX_UNITS {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
@@ -64,7 +64,7 @@ impl FlashSale {
         })
     }
 
-    /// The reference under which a user has a unit.
+    /// Returns the reference under which a user has a unit.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -75,8 +75,8 @@ impl FlashSale {
         self.inner.client.query(key, &get).await
     }
 
-    /// Every reference that the sale knows. What is reserved or decided meanwhile may be missing or
-    /// old: compare the [status](FlashSale::status) before and after.
+    /// Returns every reference that the sale knows. Entries reserved or decided meanwhile may be
+    /// missing or outdated: compare the [status](FlashSale::status) before and after.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -86,7 +86,7 @@ impl FlashSale {
     }
 }
 
-/// `STATE sequence ms entry user`.
+/// Parses `STATE sequence ms entry user`.
 fn holding(reference: Vec<u8>, text: &[u8]) -> Result<Holding> {
     let parts = || {
         let mut parts = text.splitn(5, |&byte| byte == b' ');

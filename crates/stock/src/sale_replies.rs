@@ -1,4 +1,4 @@
-//! What the scripts of a flash sale say, as outcomes.
+//! Converts the replies of a flash sale's scripts to outcomes.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn confirmed(words: &[String]) -> Confirmed {
     }
 }
 
-/// `None`: go on.
+/// Returns `None` if the opening goes on.
 pub(super) fn opened((word, reference): (String, Vec<u8>)) -> Result<Option<Opened>> {
     match word.as_str() {
         "GO_ON" => Ok(None),
@@ -85,7 +85,7 @@ pub(super) fn changed(reply: &[String]) -> Result<Changed> {
     })
 }
 
-/// The word of a change, and how the sale stands; `None` when there is none.
+/// Returns the word of a change and the status, or `None` if no such sale is open.
 pub(super) fn standing(reply: &[String]) -> Result<Option<(&str, SaleStatus)>> {
     let [word, numbers @ ..] = reply else {
         return Err(Error::unexpected("a sale answered nothing"));

@@ -1,4 +1,4 @@
-//! What a flash sale is told and what it answers: outcomes, not errors.
+//! Inputs and outcomes of a flash sale. Refusals are outcomes, not errors.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,24 +8,24 @@ use serde::Serialize;
 
 use super::sale::{LAST_MILLIS, millis};
 
-/// Most further fields of one order.
+/// Maximum number of additional fields per order.
 pub const MAX_ORDER_FIELDS: usize = 64;
 
-/// When a sale takes place, by the server's clock.
+/// The time window of a sale, by the server's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaleWindow {
-    /// `now` when the times are reckoned from the opening, `epoch` when they are dates.
+    /// `now` if the times are relative to the opening, `epoch` if they are dates.
     pub(super) from: &'static str,
     pub(super) begin_millis: i64,
     pub(super) end_millis: i64,
 }
 
 impl SaleWindow {
-    /// From one time until just before another.
+    /// A window from `begin` until just before `end`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it ends before it begins, lies before 1970, or ends so late (in some 71,000
-    /// years) that its end could not be represented exactly.
+    /// [`Error::Invalid`] if it ends before it begins, lies before 1970, or ends so late (in some
+    /// 71,000 years) that its end could not be represented exactly.
     pub fn between(begin: SystemTime, end: SystemTime) -> Result<Self> {
         let millis = |time: SystemTime| {
             let since = time.duration_since(UNIX_EPOCH).ok()?;
@@ -37,10 +37,10 @@ impl SaleWindow {
         }
     }
 
-    /// Begins so long after it was opened, and lasts for `length`.
+    /// A window that begins `delay` after the opening and lasts for `length`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it has no length.
+    /// [`Error::Invalid`] if `length` is zero.
     pub fn from_now(delay: Duration, length: Duration) -> Result<Self> {
         Self::of("now", millis(delay), millis(delay.saturating_add(length)))
     }
@@ -58,18 +58,18 @@ impl SaleWindow {
     }
 }
 
-/// What an order in the stream says besides its reference, user and time.
+/// Additional fields of an order in the stream, besides its reference, user and time.
 #[derive(Debug, Clone, Default)]
 pub struct OrderFields(pub(super) Vec<Vec<u8>>);
 
 impl OrderFields {
-    /// Nothing more.
+    /// Creates an empty set of fields.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a field: numbers, text or bytes.
+    /// Adds a field: a number, text or bytes.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl ToRedisArgs) -> Self {
         let mut written = value.to_redis_args();
@@ -78,10 +78,10 @@ impl OrderFields {
         self
     }
 
-    /// Adds a field whose value is written as JSON.
+    /// Adds a field whose value is serialized as JSON.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it cannot be.
+    /// [`Error::Invalid`] if it cannot be serialized.
     pub fn json(mut self, name: &str, value: &impl Serialize) -> Result<Self> {
         let json = serde_json::to_vec(value)
             .map_err(|error| Error::Invalid(format!("the field {name} is no JSON: {error}")))?;
@@ -91,56 +91,56 @@ impl OrderFields {
     }
 }
 
-/// Proof of a reservation; the same however often it is asked for.
+/// Proof of a reservation. Repeated requests return the same receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// The how manieth reservation of the sale it was, from 1.
+    /// 1-based sequence number of this reservation within the sale.
     pub sequence: u64,
-    /// When, by the server's clock, in milliseconds since 1970; 0 for a buyer that the sale was
-    /// opened with.
+    /// Time of the reservation by the server's clock, in milliseconds since 1970; 0 for a buyer
+    /// that the sale was opened with.
     pub at_millis: i64,
-    /// The entry in the stream of orders, where there is one.
+    /// The entry in the stream of orders, if the sale has one.
     pub entry: Option<String>,
 }
 
-/// What a reservation came to.
+/// Outcome of [`FlashSale::reserve`](super::FlashSale::reserve).
 #[must_use = "the unit may not have been reserved"]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reserved {
-    /// A unit was reserved by this call.
+    /// This call reserved a unit.
     Reserved(Receipt),
-    /// This reference has its unit already: the call was repeated.
+    /// This reference already has its unit: the call was repeated.
     AlreadyYours(Receipt),
     /// The user has a unit under another reference.
     Duplicate {
-        /// That reference.
+        /// The other reference.
         reference: Vec<u8>,
     },
-    /// Nothing is left.
+    /// No unit is left.
     SoldOut,
     /// The sale has not begun.
     NotStarted {
-        /// How long until it does.
+        /// Time until it begins.
         begins_in: Duration,
     },
     /// The sale is over.
     Ended,
-    /// This reference was given back; buying again takes another one.
+    /// This reference was given back. Buying again requires another reference.
     GivenBack,
     /// This reference belongs to another user.
     ReferenceTaken,
-    /// As many orders wait in the stream as may.
+    /// The stream is full: the maximum number of orders is waiting.
     Busy,
-    /// No such sale is open: it was never opened, or Redis came back empty.
+    /// No such sale is open: it was never opened, or Redis lost its data.
     Unknown,
-    /// The sale is one that must be [verified](super::FlashSale::verify) and was not in this epoch of
-    /// its server, which may have forgotten what it sold.
+    /// The sale requires [verification](super::FlashSale::verify) and was not verified in the
+    /// current epoch of its server, which may have lost sales.
     Unverified,
 }
 
 impl Reserved {
-    /// The receipt, when the caller has a unit.
+    /// Returns the receipt if the caller has a unit.
     #[must_use]
     pub fn receipt(&self) -> Option<&Receipt> {
         match self {
@@ -150,47 +150,48 @@ impl Reserved {
     }
 }
 
-/// What opening a sale came to.
+/// Outcome of [`FlashSale::open`](super::FlashSale::open).
 #[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Opened {
-    /// It is open now.
+    /// This call opened the sale.
     Opened,
     /// The same opening was finished before; nothing was changed.
     Already,
     /// Another opening came first; nothing was changed.
     Running {
-        /// The other one's reference.
+        /// The reference of the other opening.
         reference: Vec<u8>,
     },
-    /// Its end is longer ago than a sale is kept: nothing was opened.
+    /// The sale ended longer ago than a sale is kept; nothing was opened.
     Ended,
 }
 
-/// What giving a unit back came to.
+/// Outcome of [`FlashSale::give_back`](super::FlashSale::give_back) and
+/// [`FlashSale::void`](super::FlashSale::void).
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelOutcome {
     /// The unit is for sale again, and the user may buy again.
     Returned,
-    /// It was given back before.
+    /// The unit was given back before.
     Already,
-    /// This reference never had a unit; it will not get one any more.
+    /// This reference never had a unit, and will not get one any more.
     NeverReserved,
     /// No such sale is open.
     Unknown,
 }
 
-/// What confirming came to.
+/// Outcome of [`FlashSale::confirm`](super::FlashSale::confirm).
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Confirmed {
-    /// It is confirmed now.
+    /// This call confirmed the reservation.
     Confirmed,
-    /// It was before.
+    /// The reservation was confirmed before.
     Already,
     /// The unit was given back.
     GivenBack,
@@ -200,104 +201,105 @@ pub enum Confirmed {
     Unknown,
 }
 
-/// What a change of a running sale came to.
+/// Outcome of [`FlashSale::top_up`](super::FlashSale::top_up) and
+/// [`FlashSale::close`](super::FlashSale::close).
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Changed {
-    /// It was changed; how it stands now.
+    /// The sale was changed; its status now.
     Changed(SaleStatus),
-    /// The same change was made before; how it stands now.
+    /// The same change was made before; the status now.
     Already(SaleStatus),
     /// No such sale is open.
     Unknown,
 }
 
-/// Where a sale is in its time.
+/// Phase of a sale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Before its beginning.
+    /// Before the window.
     NotStarted,
-    /// Units can be had.
+    /// Within the window.
     Running,
-    /// After its end.
+    /// After the window.
     Ended,
 }
 
-/// How a sale stands; all numbers from one moment.
+/// Status of a sale; all numbers are from one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SaleStatus {
-    /// By the server's clock.
+    /// The phase, by the server's clock.
     pub phase: Phase,
     /// Units that the sale was given.
     pub received: u64,
     /// Units that can be reserved.
     pub left: u64,
-    /// Units reserved and not confirmed.
+    /// Units reserved but not confirmed.
     pub reserved: u64,
     /// Units confirmed.
     pub confirmed: u64,
-    /// Reservations that were given back, or void.
+    /// Reservations that were given back or voided.
     pub given_back: u64,
 }
 
 impl SaleStatus {
-    /// Whether every unit is accounted for: `left + reserved + confirmed = received`.
+    /// Returns `true` if every unit is accounted for: `left + reserved + confirmed = received`.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
         self.left + self.reserved + self.confirmed == self.received
     }
 }
 
-/// What adopting came to.
+/// Outcome of [`FlashSale::adopt`](super::FlashSale::adopt).
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Adopted {
-    /// The sale knows of it now.
+    /// The sale has recorded the unit.
     Adopted,
-    /// It knew before.
+    /// The sale knew of the unit before.
     Already,
-    /// The unit was given back: the caller's knowledge is old.
+    /// The unit was given back: the caller's information is outdated.
     GivenBack,
     /// No such sale is open.
     Unknown,
 }
 
-/// What a correction came to.
+/// Outcome of [`FlashSale::correct_left`](super::FlashSale::correct_left).
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Corrected {
-    /// The units left are those now.
+    /// The number of units left was set.
     Corrected(SaleStatus),
-    /// The sale is not as it was seen; nothing was corrected.
+    /// The sale has changed since it was seen; nothing was corrected.
     Moved(SaleStatus),
     /// No such sale is open.
     Unknown,
 }
 
-/// What a sale knows of a reference.
+/// What a sale knows about a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
     /// The reference.
     pub reference: Vec<u8>,
-    /// Whose it is; empty when it was given back before it arrived.
+    /// The user; empty if the reference was given back before its reservation arrived.
     pub user: Vec<u8>,
-    /// What became of it.
+    /// State of the reservation.
     pub state: HoldingState,
-    /// When it was reserved, by the server's clock, in milliseconds since 1970; 0 for a buyer that the
-    /// sale was opened with.
+    /// Time of the reservation by the server's clock, in milliseconds since 1970; 0 for a buyer
+    /// that the sale was opened with.
     pub at_millis: i64,
 }
 
-/// What became of a reservation.
+/// State of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldingState {
-    /// Reserved, not decided.
+    /// Reserved, not decided yet.
     Reserved,
     /// Confirmed.
     Confirmed,
-    /// Given back, or void.
+    /// Given back or voided.
     GivenBack,
 }

@@ -1,9 +1,9 @@
-//! Orders of flash sales between their reservation and what a database says about them, by reference.
+//! Index of flash-sale orders, by reference, from their reservation until a database decides.
 //!
-//! Whoever was given a reference can ask for it before any worker has seen the order: the reservation
-//! writes the order here and into the stream in one step, and it leaves when it is confirmed, given
-//! back or void. A reference does not say which sale it belongs to; one look is enough for all sales
-//! of a group.
+//! A client that was given a reference can query it before any worker has seen the order: the
+//! reservation writes the order here and into the stream in one step. The entry is removed when the
+//! order is confirmed, given back or voided. A reference does not say which sale it belongs to; one
+//! lookup covers all sales of a group.
 
 use std::{collections::HashMap, fmt};
 
@@ -17,22 +17,22 @@ use seawall_client::{
 
 use super::sale::waiting_key;
 
-/// Fields that one step of a listing asks for.
+/// Fields per scan step.
 const STEP: usize = 1_000;
 
 impl WaitingOrders {
-    /// The orders of a group of flash sales that wait for a decision; see
+    /// Opens the index of undecided orders of a group of flash sales; see
     /// [`FlashSaleBuilder::findable`](super::FlashSaleBuilder::findable).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty or huge name.
+    /// [`Error::Invalid`] if the name is empty or too long.
     pub fn new(handle: &Handle, group: &(impl KeyPart + ?Sized)) -> Result<WaitingOrders> {
         let key = waiting_key(&handle.key("sale", group)?);
         Ok(WaitingOrders { client: handle.client().clone(), key })
     }
 }
 
-/// Orders that wait for a decision; a cheap clone.
+/// Orders that wait for a decision. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {
@@ -62,18 +62,18 @@ pub struct WaitingOrders {
 /// An order that waits for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingOrder {
-    /// Its reference.
+    /// The order's reference.
     pub reference: Vec<u8>,
     /// The sale's id.
     pub sale: Vec<u8>,
-    /// Who reserved.
+    /// The user that reserved.
     pub user: Vec<u8>,
-    /// When, by the server's clock, in milliseconds since 1970.
+    /// Time of the reservation by the server's clock, in milliseconds since 1970.
     pub at_millis: i64,
 }
 
 impl WaitingOrders {
-    /// The order with this reference, if it waits.
+    /// Returns the order with this reference, if it waits.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -85,7 +85,7 @@ impl WaitingOrders {
         text.map(|text| parse(reference, &text)).transpose()
     }
 
-    /// All that wait. What is reserved or decided meanwhile may or may not be among them.
+    /// Returns all waiting orders. Orders reserved or decided meanwhile may or may not be included.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -98,7 +98,7 @@ impl WaitingOrders {
 /// A step of a scan: the next cursor, and fields with their values.
 type Scanned = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// All fields of a hash, in steps that do not hold up the server.
+/// Reads all fields of a hash, in steps that do not block the server.
 pub(super) async fn fields(client: &Client, key: &[u8]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
     let mut fields = HashMap::new();
     let mut cursor = "0".to_owned();
@@ -121,7 +121,8 @@ impl fmt::Debug for WaitingOrders {
     }
 }
 
-/// What `sale_reserve.lua` wrote: `ms length sale user`, where the sale is so many bytes long.
+/// Parses what `sale_reserve.lua` wrote: `ms length sale user`, where `length` is the sale's length
+/// in bytes.
 fn parse(reference: Vec<u8>, text: &[u8]) -> Result<WaitingOrder> {
     let parts = || {
         let mut parts = text.splitn(3, |&byte| byte == b' ');

@@ -1,14 +1,15 @@
-//! What becomes of a hold: sold, released, taken back. Decided at its home, then told to its parts.
+//! Settles a hold: sold, released or taken back. Decided at its home, then told to its parts.
 //!
 //! A part that cannot be told stays held, asks its home when it is due ([`super::levels`]) and then
-//! does what was decided. So the caller may rely on the home's answer alone. The home remembers until
-//! every shard that may have a part has answered, however long that takes, and tells them again: what
-//! it does not know was lost, not forgotten. A part whose home does not know it therefore stays held,
-//! is *astray*, and shows in the audit; a rebuild from a ledger is what finds out whose it is.
+//! does what was decided. So the caller may rely on the home's answer alone. The home remembers the
+//! decision until every shard that may have a part has answered, however long that takes, and tells
+//! them again: anything it does not know was lost, not forgotten. A part whose home does not know
+//! it therefore stays held, is *astray*, and shows in the audit; a rebuild from a ledger finds out
+//! which reference it belongs to.
 //!
-//! A part that answers, and is not there although it is being sold, was lost: a fail-over forgot it.
-//! Other units of its shard take its place; where there are none, the sale is taken back at once, for
-//! more must not be sold than there is.
+//! If a shard answers that a part is missing although it is being sold, the part was lost in a
+//! fail-over. Other units of its shard take its place. If there are none, the sale is taken back at
+//! once, because no more may be sold than there is.
 
 use std::fmt;
 
@@ -34,36 +35,37 @@ static SETTLE: Script =
 static TOLD: Script =
     Script::new(concat!(include_str!("script/shard.lua"), include_str!("script/told.lua")));
 
-/// What a decision about a hold came to.
+/// Outcome of [`Inventory::sell`], [`Inventory::release`] and [`Inventory::take_back`].
 #[must_use = "the units may not have been settled"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settled {
     /// This call did it.
     Now {
-        /// With so many units.
+        /// Number of units.
         units: u64,
     },
-    /// It was done before.
+    /// An earlier call did it.
     Before {
-        /// With so many units.
+        /// Number of units.
         units: u64,
     },
-    /// It cannot be done: the reference stands elsewhere. A release of something
-    /// [`Standing::Unknown`] is noted: a hold that arrives later finds it released.
+    /// Not possible in the present state of the reference. A release of an
+    /// [unknown](Standing::Unknown) reference is recorded: a hold that arrives later finds it
+    /// released.
     Not(Standing),
-    /// The home cannot be reached, and nothing was moved; may be repeated.
+    /// The home cannot be reached, and nothing was moved. The call may be repeated.
     Unavailable,
 }
 
-/// What parts are told.
+/// Verdict that parts are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// This call has just sold them: none of them can be forgotten yet.
+    /// This call has just sold the parts: no shard can have forgotten them yet.
     SoldNow,
-    /// They were sold some time ago.
+    /// The parts were sold some time ago.
     Sold,
-    /// They go back.
+    /// The parts return.
     Back,
 }
 
@@ -76,7 +78,7 @@ impl Verdict {
     }
 }
 
-/// A shard that has answered what became of a hold.
+/// A shard that has acknowledged the outcome of a hold.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answered {
     shard: usize,
@@ -85,12 +87,12 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// It was told so.
+    /// The shard was told this verdict.
     pub(super) fn told(shard: usize, verdict: Verdict) -> Self {
         Answered { shard, letter: verdict.letter(), was_asked: true }
     }
 
-    /// This attempt did not ask it for a part.
+    /// The shard was not asked for a part by this attempt.
     pub(super) fn unasked(shard: usize) -> Self {
         Answered { shard, letter: Verdict::Back.letter(), was_asked: false }
     }
@@ -102,24 +104,25 @@ impl fmt::Display for Answered {
     }
 }
 
-/// What telling parts came to.
+/// Outcome of telling parts.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// How many are not there although they are sold.
+    /// Number of sold parts that are missing at their shards.
     pub(super) missing: usize,
     pub(super) answered: Vec<Answered>,
 }
 
 impl Inventory {
-    /// Sells what is held under a reference.
+    /// Sells the units held under a reference.
     ///
     /// # Errors
-    /// [`Error::Indeterminate`]: it may be sold; repeat. Else as [`Client::send`](seawall_client::Client::send).
+    /// [`Error::Indeterminate`]: the units may be sold; repeat the call. Otherwise as
+    /// [`Client::send`](seawall_client::Client::send).
     pub async fn sell(&self, reference: &Reference) -> Result<Settled> {
         self.inner.settle_at_home(reference, "S", Standing::Sold).await
     }
 
-    /// Lets go what is held under a reference: it is for sale again.
+    /// Releases the units held under a reference: they are for sale again.
     ///
     /// # Errors
     /// As [`Inventory::sell`].
@@ -127,7 +130,8 @@ impl Inventory {
         self.inner.settle_at_home(reference, "R", Standing::Released).await
     }
 
-    /// Takes back what was sold under a reference, as when goods are returned: it is for sale again.
+    /// Takes back the units sold under a reference, for example when goods are returned: they are
+    /// for sale again.
     ///
     /// # Errors
     /// As [`Inventory::sell`].
@@ -135,10 +139,11 @@ impl Inventory {
         self.inner.settle_at_home(reference, "B", Standing::TakenBack).await
     }
 
-    /// Where a reference stands, and with how many units.
+    /// Returns the state of a reference and its number of units.
     ///
     /// # Errors
-    /// As [`Client::send`](seawall_client::Client::send); [`Error::Unavailable`] when its home cannot be reached.
+    /// As [`Client::send`](seawall_client::Client::send); [`Error::Unavailable`] if its home cannot
+    /// be reached.
     pub async fn standing(&self, reference: &Reference) -> Result<(Standing, u64)> {
         let home = reference.home(self.shards());
         let record = self.inner.decide(home, reference, "?", 0).await?;
@@ -176,7 +181,8 @@ impl Inner {
         Ok(if word == "DONE" { Settled::Now { units } } else { Settled::Before { units } })
     }
 
-    /// Decides at the home; the record as it is then, and whether it was this call.
+    /// Decides at the home. Returns `DONE` or `IS`, depending on whether this call decided, and the
+    /// resulting record.
     pub(super) async fn decide(
         &self,
         home: usize,
@@ -194,8 +200,8 @@ impl Inner {
         }
     }
 
-    /// Tells the parts of a record; where it has become of it something else, what that is: a sale
-    /// that has just been made and whose parts are not there any more is taken back.
+    /// Tells the parts of a record. A sale that was just made but whose parts are missing is taken
+    /// back; then returns the resulting state.
     pub(super) async fn settle_sale(
         &self,
         reference: &Reference,
@@ -216,7 +222,7 @@ impl Inner {
         Ok(Some(back.map_or(Standing::Unknown, |(_, record)| record.standing)))
     }
 
-    /// Tells parts what was decided. Who cannot be told asks later.
+    /// Tells parts the verdict. A part that cannot be told asks later.
     pub(super) async fn settle(
         &self,
         reference: &Reference,
@@ -250,7 +256,8 @@ impl Inner {
         all
     }
 
-    /// Notes at the home who has answered. What cannot be noted is told and noted again by a sweeper.
+    /// Records at the home which shards have answered. If that fails, a sweeper tells them and
+    /// records it again.
     pub(super) async fn note_answers(
         &self,
         reference: &Reference,
@@ -270,7 +277,7 @@ impl Inner {
         }
     }
 
-    /// Tells those that a home still waits for what became of a hold.
+    /// Tells the outcome of a hold to the shards that its home still waits for.
     pub(super) async fn tell(&self, home: usize, reference: &str) -> Result<()> {
         let reference = Reference::new(reference)?;
         let words = self.call(home, &TOLD, |call| call.arg(reference.as_str()).arg(0)).await?;
@@ -300,7 +307,8 @@ impl Inner {
                 Part { shard, units: part.map_or(0, |part| part.units) }
             })
             .partition(|part| part.units > 0 && record.standing == Standing::Sold);
-        // Well before a part that was told can have forgotten it, one that is missing was lost.
+        // In the first half of the retention time no told part can have been forgotten, so a
+        // missing part was lost.
         let verdict = match sure_for > millis(self.kept / 2) {
             true => Verdict::SoldNow,
             false => Verdict::Sold,
@@ -322,7 +330,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks the home of a part and carries out what it says.
+    /// Asks the home of a part and carries out the verdict.
     pub(super) async fn resolve(&self, shard: usize, part: &str) -> Result<()> {
         if let Some(reference) = part.strip_prefix("! ") {
             return self.tell(shard, reference).await;
@@ -362,7 +370,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What the home of a part knows about it.
+    /// Asks the home what it knows about a part.
     async fn ask_home(
         &self,
         home: usize,
@@ -384,8 +392,8 @@ impl Inner {
         }
         let counts = record.parts.iter().any(|part| part.shard == shard);
         Ok(match record.standing {
-            // A later attempt begins when the one before it is over, and what was committed is no
-            // attempt any more.
+            // A later attempt begins only after the previous one is over, and a committed attempt
+            // is never followed by another.
             _ if record.attempt > attempt => Known::Decided(Verdict::Back),
             Standing::Gathering => Known::until(record.ends_millis - self.client.server_millis()),
             Standing::Held if counts => {

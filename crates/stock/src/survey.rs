@@ -1,4 +1,4 @@
-//! Everything that shards have noted, read page by page.
+//! Reads all records of a shard, page by page.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,17 @@ use seawall_client::error::Result;
 
 use super::inventory::Inner;
 
-/// Fields of one page.
+/// Fields per page.
 const PAGE: usize = 500;
 
 impl Inner {
-    /// All records of a shard, by field. What changes meanwhile may be seen before or after.
+    /// Returns all records of a shard, by field. A record that changes meanwhile may be seen in its
+    /// old or new state.
     pub(super) async fn survey(&self, shard: usize) -> Result<HashMap<String, String>> {
         let key = &self.shards[shard].keys[1];
         let mut all = HashMap::new();
         let mut cursor = 0u64;
-        // Bounded by the server: a scan ends when it has come round.
+        // Bounded by the server: a scan ends when its cursor has come round.
         loop {
             let (next, page): (u64, Vec<(String, String)>) = self
                 .client

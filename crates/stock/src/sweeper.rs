@@ -1,9 +1,10 @@
-//! Sweeps an inventory in the background: often while units are held, next to never while none are.
+//! Sweeps an inventory in the background: often while units are held, rarely while none are.
 //!
-//! Holds are what there is to sweep. While any is known of, or one began here, all shards are swept at
-//! the setting's pace. An inventory without any is idle: only one of its shards is looked at now and
-//! then, for holds of processes that are gone, and the idle shards of a handle take turns: one look a
-//! second for all of them together, however many inventories there are.
+//! Only holds need sweeping. While a hold is known, or one was requested through this handle, all
+//! shards are swept at the configured interval. An inventory without holds is idle: one of its
+//! shards is checked occasionally, for holds of processes that are gone. The idle shards of a
+//! handle take turns: one check a second for all of them together, however many inventories there
+//! are.
 
 use std::{
     sync::{
@@ -17,10 +18,10 @@ use seawall_client::Handle;
 
 use super::inventory::Inner;
 
-/// How far looks at idle shards of one handle lie apart.
+/// Interval between checks of idle shards of one handle.
 const IDLE_TURN: Duration = Duration::from_secs(1);
 
-/// How many shards of a handle's inventories nobody uses at the moment: their sweepers take turns.
+/// Number of idle shards in a handle's inventories: their sweepers take turns.
 #[derive(Debug, Default)]
 pub(super) struct IdleShards(AtomicUsize);
 
@@ -30,11 +31,11 @@ impl IdleShards {
     }
 }
 
-/// Counts an inventory's shards among the idle ones, as long as it lives.
+/// Counts an inventory's shards as idle while this value lives.
 struct Idle {
     count: Arc<IdleShards>,
     shards: usize,
-    /// How many holds had been asked for here.
+    /// Number of holds requested when it became idle.
     holds: usize,
     next: usize,
     waited: Duration,
@@ -44,7 +45,7 @@ impl Idle {
     fn begin(count: &Arc<IdleShards>, inner: &Inner, holds: usize) -> Self {
         let shards = inner.shards.len();
         count.0.fetch_add(shards, Ordering::Relaxed);
-        // Not all inventories, nor all processes, begin at the same time or shard.
+        // Inventories and processes start at different times and shards.
         let next = usize::try_from(rand::random::<u32>()).unwrap_or(0) % shards;
         let waited = Duration::ZERO;
         let mut idle = Idle { count: Arc::clone(count), shards, holds, next, waited };
@@ -52,13 +53,13 @@ impl Idle {
         idle
     }
 
-    /// How long until it is this inventory's turn again.
+    /// Returns the time between two turns of this inventory.
     fn pause(&self) -> Duration {
         let all = u32::try_from(self.count.0.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         IDLE_TURN * all / u32::try_from(self.shards).unwrap_or(u32::MAX)
     }
 
-    /// Whether it stays idle after this much more time.
+    /// Returns `true` if the inventory stays idle after `passed` more time.
     async fn stays(&mut self, inner: &Inner, passed: Duration) -> bool {
         if inner.holds.load(Ordering::SeqCst) != self.holds {
             return false;
@@ -69,7 +70,7 @@ impl Idle {
         }
         self.waited = Duration::ZERO;
         self.next = (self.next + 1) % self.shards;
-        // One that does not answer is looked at when it is its turn again.
+        // A shard that does not answer is checked again on its next turn.
         inner.look(self.next).await.map_or(true, |levels| levels.held == 0)
     }
 }
@@ -80,8 +81,8 @@ impl Drop for Idle {
     }
 }
 
-/// Counts a hold that is asked for here once it is over, also when it is dropped: then its units are held
-/// already, and whoever swept before without finding them goes on sweeping.
+/// Counts a requested hold when the call ends, even if its future is dropped. By then its units are
+/// held, so a sweep that ran earlier without finding them is followed by another one.
 pub(super) struct Asked<'a>(pub(super) &'a Inner);
 
 impl Drop for Asked<'_> {
@@ -90,7 +91,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Sweeps until the inventory is gone.
+/// Sweeps until the inventory is dropped.
 pub(super) async fn keep_sweeping(
     inventory: Weak<Inner>,
     every: Duration,
@@ -120,7 +121,7 @@ pub(super) async fn keep_sweeping(
     }
 }
 
-/// Whether no unit is held anywhere.
+/// Returns `true` if no unit is held at any shard.
 async fn is_free(inner: &Inner) -> bool {
     for shard in 0..inner.shards.len() {
         if !inner.look(shard).await.is_ok_and(|levels| levels.held == 0) {
@@ -138,17 +139,17 @@ mod tests {
     use crate::Inventory;
 
     const EVERY: Duration = Duration::from_millis(100);
-    /// So many that the idle look does not soon come to the one that matters.
+    /// Large enough that the idle check does not soon reach the shard that matters.
     const SHARDS: usize = 200;
 
-    /// Moves time on until so many shards are idle.
+    /// Advances time until `shards` shards are idle.
     async fn until_idle(test_server: &TestServer, shards: usize) {
         for _ in 0..1_000 {
             if IdleShards::of(test_server.handle()).0.load(Ordering::Relaxed) == shards {
                 return;
             }
             test_server.advance(EVERY / 10).await;
-            // Real time: others have their turn.
+            // Real time, so that other tasks can run.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         panic!("it is not so that {shards} shards are idle");

@@ -1,4 +1,4 @@
-//! What the toolkit runs on, so that each of its tests can run on each one.
+//! The backends of the toolkit, so that each of its tests can run on each of them.
 //!
 //! ```no_run
 //! use seawall_testkit::backend::{Backend, TestBackend};
@@ -10,9 +10,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! `cargo xtask test` starts one Redis, one Valkey, one Sentinel set and one Cluster before the tests
-//! and names them in the environment; [`TestBackend::shared`] uses those and starts its own when there are
-//! none, as under a bare `cargo test`. What breaks things takes [`TestBackend::private`].
+//! `cargo xtask test` starts one Redis, one Valkey, one Sentinel set and one Cluster before the
+//! tests and passes their URLs in the environment. [`TestBackend::shared`] uses those, and starts
+//! its own if there are none, as under a bare `cargo test`. A test that breaks things uses
+//! [`TestBackend::private`].
 
 use std::fmt;
 use std::io;
@@ -22,10 +23,10 @@ use crate::cluster::Cluster;
 use crate::process::ServerProcess;
 use crate::sentinel::SentinelSet;
 
-/// Something that the toolkit can be connected to.
+/// A backend that the toolkit can connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backend {
-    /// The engine inside the process; no server at all.
+    /// The engine inside the process; no server.
     Embedded,
     /// One `redis-server`.
     Redis,
@@ -38,13 +39,13 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Every one of them.
+    /// Returns all of them.
     #[must_use]
     pub const fn all() -> [Self; 5] {
         [Self::Embedded, Self::Redis, Self::Valkey, Self::Sentinel, Self::Cluster]
     }
 
-    /// A word for names of tests and keys.
+    /// Returns a word for names of tests and keys.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,8 +57,8 @@ impl Backend {
         }
     }
 
-    /// The environment variable with the URL of the shared one; none for the embedded engine, which
-    /// cannot be shared.
+    /// Returns the environment variable with the URL of the shared backend; `None` for the embedded
+    /// engine, which cannot be shared.
     #[must_use]
     pub const fn variable(self) -> Option<&'static str> {
         match self {
@@ -76,7 +77,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// A backend that runs for as long as this value lives, or is somebody else's.
+/// A backend that runs while this value lives, or a shared one.
 #[derive(Debug)]
 pub struct TestBackend {
     backend: Backend,
@@ -94,7 +95,7 @@ enum Running {
 }
 
 impl Running {
-    /// Starts one server; returns its URL and the running process.
+    /// Starts one server. Returns its URL and the running process.
     fn server(builder: &ServerBuilder) -> io::Result<(String, Self)> {
         let server = builder.start()?;
         Ok((server.url(), Self::Server(Box::new(server))))
@@ -102,11 +103,11 @@ impl Running {
 }
 
 impl TestBackend {
-    /// The backend that all tests share, or one of its own when none was started for them.
+    /// Returns the backend that all tests share, or starts one if none was started for them.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// If it does not start.
     pub fn shared(backend: Backend) -> io::Result<Self> {
         let url = backend.variable().and_then(|name| std::env::var(name).ok());
         match url.filter(|url| !url.is_empty()) {
@@ -115,11 +116,11 @@ impl TestBackend {
         }
     }
 
-    /// A backend that nobody else uses, to be broken at will.
+    /// Starts a backend that no other test uses, so that a test may break it.
     ///
     /// # Errors
     ///
-    /// When it does not start.
+    /// If it does not start.
     pub fn private(backend: Backend) -> io::Result<Self> {
         let (url, running) = match backend {
             Backend::Embedded => ("embedded:".to_owned(), Running::Elsewhere),
@@ -137,19 +138,19 @@ impl TestBackend {
         Ok(Self { backend, url, running })
     }
 
-    /// Which backend it is.
+    /// Returns the kind of backend.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Where to connect; each connection to `embedded:` is an engine of its own.
+    /// Returns the URL; each connection to `embedded:` is a separate engine.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The server, when this is a private one.
+    /// Returns the server, if this is a private one.
     #[must_use]
     pub fn server(&self) -> Option<&ServerProcess> {
         match &self.running {
@@ -158,7 +159,7 @@ impl TestBackend {
         }
     }
 
-    /// The Sentinel set, when this is a private one.
+    /// Returns the Sentinel set, if this is a private one.
     #[must_use]
     pub fn sentinel(&self) -> Option<&SentinelSet> {
         match &self.running {
@@ -167,7 +168,7 @@ impl TestBackend {
         }
     }
 
-    /// The Cluster, when this is a private one.
+    /// Returns the Cluster, if this is a private one.
     #[must_use]
     pub fn cluster(&self) -> Option<&Cluster> {
         match &self.running {

@@ -1,9 +1,9 @@
-//! What private server to start, and how.
+//! Settings of a private server.
 //!
-//! A builder is data: the same one starts any number of servers, and a [`ServerProcess`] keeps its
-//! own so that it can be started again on the same port with the same files. A port is free only
-//! until somebody else takes it, so starting is tried again on another one, unless the caller
-//! chose the port, as the nodes of a Cluster must.
+//! A builder is data: it can start any number of servers, and a [`ServerProcess`] keeps its own so
+//! that it can be restarted on the same port with the same files. A free port may be taken by
+//! another process before the server binds it, so a start is retried on another port, unless the
+//! caller chose the port, as the nodes of a Cluster must.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,13 +16,13 @@ use crate::process::{Extras, ServerProcess};
 use crate::tls::Tls;
 use crate::valkey::valkey_program;
 
-/// How often a start on another port is tried.
+/// Maximum starts on different ports.
 const START_ATTEMPTS: usize = 5;
-/// Options of every private server of Redis' family: no snapshots, DEBUG allowed.
+/// Options of every private server of the Redis family: no snapshots, DEBUG allowed.
 const PLAIN: [&str; 8] =
     ["--save", "", "--daemonize", "no", "--bind", "127.0.0.1", "--enable-debug-command", "yes"];
 
-/// What to start, and how.
+/// Settings of a private server.
 #[derive(Debug, Clone)]
 pub struct ServerBuilder {
     program: PathBuf,
@@ -33,7 +33,7 @@ pub struct ServerBuilder {
     password: Option<String>,
     socket: bool,
     tls: bool,
-    /// How far its clock is off, as libfaketime reads it.
+    /// Offset of its clock, in libfaketime's syntax.
     skew: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Puts the server's wall clock this many seconds ahead, or behind when negative.
+    /// Sets the server's wall clock this many seconds ahead, or behind if negative.
     #[must_use]
     pub fn skew_seconds(mut self, seconds: i64) -> Self {
         self.skew = Some(format!("{seconds:+}s"));
@@ -113,14 +113,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Takes this port instead of a free one; the start then fails when it is taken.
+    /// Uses this port instead of a free one; the start fails if it is taken.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Wants this password of everybody; [`ServerProcess::connect`] gives it.
+    /// Requires this password of all clients; [`ServerProcess::connect`] sends it.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -135,14 +135,14 @@ impl ServerBuilder {
         self.args(["--user", name, "on", &password].into_iter().chain(rules))
     }
 
-    /// Listens on a unix socket as well; [`ServerProcess::socket`] is its path.
+    /// Also listens on a unix socket; [`ServerProcess::socket`] is its path.
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.socket = true;
         self
     }
 
-    /// Listens with TLS on another port as well, with a certificate of its own authority;
+    /// Also listens with TLS on another port, with a certificate from a private authority;
     /// [`ServerProcess::tls`] has what a client needs.
     #[must_use]
     pub fn tls(mut self) -> Self {
@@ -154,7 +154,7 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// When the program is missing, ends early or does not answer in time; the message carries the
+    /// If the program is missing, exits early or does not answer in time; the message contains the
     /// end of its log.
     pub fn start(&self) -> io::Result<ServerProcess> {
         let mut last = io::Error::other("not tried");
@@ -174,7 +174,7 @@ impl ServerBuilder {
         Err(last)
     }
 
-    /// Starts the server without waiting for it, so that several can start side by side.
+    /// Starts the server without waiting for it, so that several can start in parallel.
     pub(crate) fn launch(&self) -> io::Result<ServerProcess> {
         let port = self.port.map_or_else(free_port, Ok)?;
         let temporary = tempfile::Builder::new().prefix("seawall-test-").tempdir()?;
@@ -194,15 +194,15 @@ impl ServerBuilder {
         ServerProcess::spawn(builder, port, dir, temporary, extras)
     }
 
-    /// The program itself, once, with its output appended to `log`.
+    /// Starts the program once, with its output appended to `log`.
     pub(crate) fn spawn(&self, port: u16, dir: &Path, log: &Path) -> io::Result<Daemon> {
         let mut command = Command::new(&self.program);
         // Redis sorts words by the rules of the locale; tests expect the order of the bytes.
         command.env("LC_ALL", "C");
         if let Some(skew) = &self.skew {
-            // The wrapper `faketime` would be a process of its own, with the server as its child. The
-            // C library comes second, for its allocator: jemalloc reads the clock before libfaketime
-            // is ready.
+            // The wrapper `faketime` would be a separate process, with the server as its child. The
+            // C library comes second, for its allocator: jemalloc reads the clock before
+            // libfaketime is ready.
             command.env("LD_PRELOAD", format!("{}:libc.so.6", faketime()?.display()));
             command.env("FAKETIME", skew);
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
@@ -212,7 +212,7 @@ impl ServerBuilder {
     }
 }
 
-/// Where libfaketime is, which Debian keeps in a folder of the machine's architecture.
+/// Returns the path of libfaketime, which Debian keeps in a folder of the machine's architecture.
 fn faketime() -> io::Result<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib")?;
     let mut files = folders.flatten().map(|folder| folder.path().join("faketime/libfaketime.so.1"));

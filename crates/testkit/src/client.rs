@@ -1,7 +1,7 @@
-//! A blocking RESP client that hides nothing: it sends what it is told and hands back each reply
-//! as it came, pushes included.
+//! A blocking RESP client that hides nothing: it sends what it is given and returns each reply as
+//! received, pushes included.
 //!
-//! Every read has a time limit, so that a server that forgets to answer fails a test instead of
+//! Every read has a time limit, so that a server that does not answer fails a test instead of
 //! hanging it.
 
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::reply::{Reply, parse};
 
-/// How long a read waits unless [`Client::set_timeout`] says otherwise.
+/// Read timeout, unless [`Client::set_timeout`] changes it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a server listens.
@@ -36,7 +36,7 @@ enum Stream {
 pub struct Client {
     stream: Stream,
     received: Vec<u8>,
-    /// Bytes of `received` that were handed out already.
+    /// Bytes of `received` that were already returned.
     taken: usize,
     timeout: Duration,
 }
@@ -46,7 +46,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When nobody listens there.
+    /// If no server listens there.
     pub fn connect(address: &Address) -> io::Result<Self> {
         let stream = match address {
             Address::Tcp(port) => {
@@ -66,7 +66,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the system refuses the limit, as it does for zero.
+    /// If the system refuses the limit, as it does for zero.
     pub fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.timeout = timeout;
         self.apply_timeout(timeout)
@@ -76,7 +76,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection ends, the time is up, or the reply is no RESP.
+    /// If the connection ends, the time is up, or the reply is not RESP.
     pub fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Reply> {
         self.send(args)?;
         self.read()
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub fn send<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<()> {
         let mut wire = Vec::new();
         encode(&mut wire, args);
@@ -97,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
@@ -110,8 +110,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `TimedOut` when the time is up, `UnexpectedEof` when the server closed the connection,
-    /// `InvalidData` when the bytes are no RESP.
+    /// `TimedOut` if the time is up, `UnexpectedEof` if the server closed the connection,
+    /// `InvalidData` if the bytes are not RESP.
     pub fn read(&mut self) -> io::Result<Reply> {
         loop {
             if let Some(reply) = self.buffered()? {
@@ -126,11 +126,11 @@ impl Client {
         }
     }
 
-    /// Waits at most `limit` for one reply; `None` when none came.
+    /// Waits at most `limit` for one reply. Returns `None` if none came.
     ///
     /// # Errors
     ///
-    /// As [`Client::read`], time-outs excepted.
+    /// As [`Client::read`], except time-outs.
     pub fn read_within(&mut self, limit: Duration) -> io::Result<Option<Reply>> {
         self.apply_timeout(limit)?;
         let outcome = self.read();
@@ -142,11 +142,11 @@ impl Client {
         }
     }
 
-    /// A reply that has arrived already, without waiting; `None` when there is none.
+    /// Returns a reply that has already arrived, without waiting, or `None`.
     ///
     /// # Errors
     ///
-    /// As [`Client::read`], time-outs excepted.
+    /// As [`Client::read`], except time-outs.
     pub fn read_now(&mut self) -> io::Result<Option<Reply>> {
         if let Some(reply) = self.buffered()? {
             return Ok(Some(reply));
@@ -162,7 +162,7 @@ impl Client {
         }
     }
 
-    /// A reply that has been received already.
+    /// Returns a reply that is already buffered.
     fn buffered(&mut self) -> io::Result<Option<Reply>> {
         let rest = &self.received[self.taken..];
         let parsed = parse(rest).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
@@ -187,7 +187,7 @@ impl Client {
                 self.received.extend_from_slice(&chunk[..count]);
                 Ok(count)
             }
-            // A time limit on a socket shows as either kind, depending on the system.
+            // Depending on the system, a socket time limit shows as either kind.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::Error::new(io::ErrorKind::TimedOut, "no reply came in time"))
             }

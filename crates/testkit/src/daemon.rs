@@ -1,8 +1,8 @@
-//! A child process that serves: started with its output in a file, ended by its id and never
-//! outlived by this value.
+//! A child process that serves: started with its output in a file, ended by its process id when the
+//! value is dropped.
 //!
-//! What is common to every private server, whatever it speaks. Nothing else is ever signalled than
-//! the child that was started here. When a server counts as ready is for its owner to say.
+//! The common part of all private servers, whatever protocol they speak. Only the child that was
+//! started here is ever signalled. The owner decides when a server counts as ready.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at a process that is starting or stopping.
+/// Pause between two checks of a process that is starting or stopping.
 pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(5);
-/// Where Debian puts servers, which is not on everybody's search path.
+/// Where Debian puts servers; not on every user's search path.
 const SERVERS: &str = "/usr/sbin";
 
-/// A running program that ends with this value.
+/// A running program. Dropping it ends the process.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
@@ -33,22 +33,22 @@ impl Daemon {
         Ok(Self { child, log: log.to_owned() })
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// Returns the output so far.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
     }
 
-    /// How the process ended, when it has.
+    /// Returns the exit status if the process has exited.
     pub(crate) fn exited(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// An error when the process has ended: `AddrInUse` when somebody else had its port.
+    /// Returns an error if the process has exited: `AddrInUse` if another process had its port.
     pub(crate) fn check_alive(&mut self) -> io::Result<()> {
         let Some(status) = self.exited()? else { return Ok(()) };
         let log = self.log();
@@ -57,13 +57,13 @@ impl Daemon {
         Err(io::Error::new(kind, format!("ended with {status}: {log}")))
     }
 
-    /// Ends the process at once, as a crash would; SIGKILL ends a stopped process too.
+    /// Kills the process at once, as a crash would; SIGKILL ends a stopped process too.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
     }
 
-    /// Asks the process to end (SIGTERM) and waits at most `limit` for it.
+    /// Asks the process to exit (SIGTERM) and waits at most `limit` for it.
     pub(crate) fn terminate(&mut self, limit: Duration) -> io::Result<ExitStatus> {
         self.signal("TERM")?;
         let deadline = Instant::now() + limit;
@@ -88,12 +88,12 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended already; either way there is nothing left to do.
+        // It may have exited already; either way there is nothing left to do.
         let _ = self.kill();
     }
 }
 
-/// Where a server's program is: on the search path, or else where Debian puts servers.
+/// Returns the path of a server's program: on the search path, or else where Debian puts servers.
 pub(crate) fn server_program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) {
@@ -102,7 +102,7 @@ pub(crate) fn server_program(name: &str) -> PathBuf {
     Path::new(SERVERS).join(name)
 }
 
-/// What to say about a program that does not start.
+/// Returns the error for a program that does not start.
 pub(crate) fn missing(program: &OsStr, error: &io::Error) -> io::Error {
     let program = program.display();
     let hint = "run `cargo xtask test`, which installs and builds what is missing";

@@ -1,14 +1,14 @@
-//! A plain blocking HTTP/1.1 client that hides nothing: one kept-alive connection, status, headers
-//! and the body's bytes as they came.
+//! A plain blocking HTTP/1.1 client that hides nothing: one kept-alive connection, and the status,
+//! headers and body bytes as received.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Maximum time for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Largest body that is read.
+/// Maximum size of a body.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// One kept-alive connection.
@@ -17,23 +17,23 @@ pub struct Http {
     stream: BufReader<TcpStream>,
 }
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Debug, Clone)]
 pub struct HttpAnswer {
     /// The status code.
     pub status: u16,
-    /// Headers by their names in lower case.
+    /// Headers by lower-case name.
     pub headers: HashMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Http {
-    /// Connects.
+    /// Connects to `address`.
     ///
     /// # Errors
     ///
-    /// When nobody listens there.
+    /// If no server listens there.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -41,11 +41,11 @@ impl Http {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Sends a request and waits for its answer. `headers` stand beside host and length.
+    /// Sends a request and waits for its response. `headers` are added to host and length.
     ///
     /// # Errors
     ///
-    /// When the connection ends or what comes back is no HTTP.
+    /// If the connection ends or the response is not HTTP.
     pub fn call(
         &mut self,
         method: &str,

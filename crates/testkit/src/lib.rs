@@ -1,7 +1,8 @@
-//! Tools that Seawall's own tests stand on; never part of the product.
+//! Tools for Seawall's own tests; never part of the product.
 //!
-//! - [`ServerProcess`]: a private `redis-server`, `valkey-server` or `seawall engine` on a free port in a
-//!   temporary folder, with TLS, passwords and a unix socket if wanted, stopped when dropped;
+//! - [`ServerProcess`]: a private `redis-server`, `valkey-server` or `seawall engine` on a free
+//!   port in a temporary folder, optionally with TLS, passwords and a unix socket, stopped when
+//!   dropped;
 //! - [`Cluster`]: a real Redis Cluster whose nodes can be killed, paused, failed over and resharded;
 //! - [`SentinelSet`]: a primary, two replicas and three sentinels;
 //! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
@@ -9,15 +10,15 @@
 //!   empty database on the one that all tests share;
 //! - [`MarketProcess`]: the market of a binary as a child process, and [`Http`], a client of it;
 //! - [`Nginx`]: a private nginx that balances over instances of a service;
-//! - [`FaultProxy`]: a proxy that understands RESP and loses, delays, refuses and counts;
+//! - [`FaultProxy`]: a proxy that understands RESP and can drop, delay, refuse and count commands;
 //! - [`Client`] and [`Reply`]: a plain blocking RESP2/RESP3 client that hides nothing, so that a
-//!   test sees the very types and bytes that a server sent;
+//!   test sees the exact types and bytes that a server sent;
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
 //!   any server;
-//! - [`differential`]: random commands to two servers, replies compared;
-//! - [`seed()`]: where a random test begins, the same for every run of one commit.
+//! - [`differential`]: sends random commands to two servers and compares the replies;
+//! - [`seed()`]: the seed of a random test, the same for every run of one commit.
 //!
-//! Real Redis is the oracle of this project: whatever is tested here is run against both servers.
+//! Real Redis is the oracle of this project: everything tested here runs against both servers.
 
 pub mod backend;
 mod builder;

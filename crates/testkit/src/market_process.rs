@@ -1,5 +1,5 @@
-//! `seawall serve` as a child process: on a free port, without settings from this environment, ready
-//! when the value exists, gone when it is dropped.
+//! `seawall serve` as a child process: on a free port, without settings from this environment,
+//! ready when the value exists, killed when it is dropped.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::daemon::POLL_PAUSE;
 
-/// How long it may take to end.
+/// Maximum time for shutting down.
 const END_LIMIT: Duration = Duration::from_secs(30);
-/// What the variables of its settings begin with.
+/// Prefix of the environment variables of its settings.
 const SETTING: &str = "SEAWALL_";
 
-/// A running market that ends with this value.
+/// A running market. Dropping it kills the process.
 #[derive(Debug)]
 pub struct MarketProcess {
     child: Child,
@@ -23,7 +23,7 @@ pub struct MarketProcess {
 }
 
 impl MarketProcess {
-    /// `program serve` with its data in `data`, not yet started.
+    /// Returns the command `program serve` with its data in `data`, not yet started.
     #[must_use]
     pub fn command(program: impl Into<PathBuf>, data: &Path) -> Command {
         let mut command = Command::new(program.into());
@@ -36,11 +36,11 @@ impl MarketProcess {
         command
     }
 
-    /// Starts a [`command`](Self::command) on a free port and waits until it says where it is.
+    /// Starts a [`command`](Self::command) on a free port and waits until it prints its address.
     ///
     /// # Errors
     ///
-    /// When it ends instead, with what it said.
+    /// If it exits instead, with its output.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         let log = tempfile::NamedTempFile::new()?;
         command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(log.reopen()?);
@@ -54,34 +54,34 @@ impl MarketProcess {
         if let Some(address) = address {
             return Ok(Self { child, address });
         }
-        // It has ended, or does not say what it should.
+        // It has exited, or printed something unexpected.
         let _ = child.kill();
         let _ = child.wait();
         let said = std::fs::read_to_string(log.path()).unwrap_or_default();
         Err(io::Error::other(format!("it does not say where the page is ({page:?}), but: {said}")))
     }
 
-    /// Where it listens.
+    /// Returns its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process, as a crash would.
     ///
     /// # Errors
     ///
-    /// When it has ended already.
+    /// If it has exited already.
     pub fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
     }
 
-    /// Asks it to end; its exit code.
+    /// Asks the process to exit and returns its exit code.
     ///
     /// # Errors
     ///
-    /// When it does not end.
+    /// If it does not exit.
     pub fn terminate(mut self) -> io::Result<Option<i32>> {
         let pid = self.child.id().to_string();
         if !Command::new("kill").args(["-TERM", &pid]).status()?.success() {
@@ -102,7 +102,7 @@ impl MarketProcess {
 
 impl Drop for MarketProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

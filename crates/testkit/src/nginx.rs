@@ -1,10 +1,10 @@
 //! A private nginx that balances over instances of a service, as in front of the market.
 //!
-//! What breaks behind a balancer and not in front of a single instance can be tested only with one:
-//! a session that lives in one process, an address that the proxy hides, a request that is sent
-//! twice. It is a real nginx with the settings that matter: connections to the instances are kept;
-//! a request goes to the next instance when one is gone, but never a second time when it may have
-//! been carried out and is not safe to repeat. It runs as one process, so that one id ends all of it.
+//! Faults that occur only behind a load balancer can be tested only with one: a session that lives
+//! in one process, an address that the proxy hides, a request that is sent twice. It is a real
+//! nginx with the settings that matter: connections to the instances are kept alive; a request goes
+//! to the next instance if one is gone, but never a second time if it may have been executed and is
+//! not safe to repeat. It runs as one process, so that killing one process id ends all of it.
 //!
 //! Deliberately absent: TLS and caching.
 
@@ -23,18 +23,18 @@ use crate::daemon::{Daemon, POLL_PAUSE, server_program};
 use crate::port::free_port;
 use crate::rng::random_word;
 
-/// How often a start on another port is tried.
+/// Maximum starts on different ports.
 const START_ATTEMPTS: usize = 5;
-/// How long it may take until it answers.
+/// Maximum time until it answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long an answer of its own may take.
+/// Maximum time for an answer of nginx itself.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// How long it may take to end when it is asked to.
+/// Maximum time for a requested shutdown.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
-/// Folders that nginx writes bodies to; it wants all of them, used or not.
+/// Folders that nginx writes bodies to; it requires all of them, used or not.
 const BODIES: [&str; 5] = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
 
-/// A running nginx that ends with this value.
+/// A running nginx. Dropping it ends the process.
 ///
 /// ```no_run
 /// use seawall_testkit::Nginx;
@@ -48,17 +48,17 @@ const BODIES: [&str; 5] = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
 pub struct Nginx {
     daemon: Daemon,
     port: u16,
-    /// After the daemon, so that it is removed when nobody writes to it any more.
+    /// After the daemon, so that it is removed when no process writes to it any more.
     _temporary: TempDir,
 }
 
 impl Nginx {
-    /// Starts one in front of `upstreams`, which need not be there yet, and waits until it answers.
+    /// Starts nginx in front of `upstreams`, which need not run yet, and waits until it answers.
     ///
     /// # Errors
     ///
-    /// When there are no upstreams, or the program is missing, ends early or does not answer in
-    /// time; the message carries its log.
+    /// If there are no upstreams, or the program is missing, exits early or does not answer in
+    /// time; the message contains its log.
     pub fn start(upstreams: &[SocketAddr]) -> io::Result<Self> {
         if upstreams.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "nothing to balance over"));
@@ -88,19 +88,19 @@ impl Nginx {
         Ok(nginx)
     }
 
-    /// Where requests go: `http://127.0.0.1:PORT`.
+    /// Returns the base URL: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Where to connect.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// What it printed so far, such as what it thinks of its upstreams.
+    /// Returns its output so far, such as errors of its upstreams.
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
@@ -128,14 +128,14 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // What does not listen is killed with the daemon.
+        // A process that does not react is killed with the daemon.
         if matches!(self.daemon.exited(), Ok(None)) {
             let _ = self.daemon.terminate(STOP_LIMIT);
         }
     }
 }
 
-/// What is said on the path that only our nginx has.
+/// Returns the answer on the path that only our nginx has.
 fn greeting(address: SocketAddr, token: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;

@@ -1,5 +1,5 @@
-//! One node of a [`crate::Cluster`] or of a [`crate::SentinelSet`]: a process that a test can kill,
-//! pause and bring back through a shared reference, since tests hold such sets in an `Arc`.
+//! One node of a [`crate::Cluster`] or a [`crate::SentinelSet`]: a process that a test can kill,
+//! pause and restart through a shared reference, because tests hold such sets in an `Arc`.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,28 +9,28 @@ use crate::client::{Address, Client};
 use crate::process::ServerProcess;
 use crate::proxy::FaultProxy;
 
-/// How long a question to a node may take; a paused one never answers.
+/// Maximum time for an answer of a node; a paused node never answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// How long replicas may be behind.
+/// Maximum replication lag.
 const REPLICATION_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a test did to a node.
+/// State of a node, as set by the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeState {
     /// It runs.
     Running,
-    /// It was stopped with SIGSTOP: it holds its connections and answers nothing.
+    /// It was stopped with SIGSTOP: it keeps its connections and answers nothing.
     Paused,
     /// It was killed.
     Dead,
 }
 
-/// What a node says it is.
+/// Role that a node reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It takes writes.
+    /// It accepts writes.
     Primary,
-    /// It copies another node.
+    /// It replicates another node.
     Replica,
 }
 
@@ -39,7 +39,7 @@ pub enum Role {
 pub struct Node {
     id: String,
     port: u16,
-    /// Before the server, so that it ends first and nobody waits for what it holds.
+    /// Before the server, so that it is dropped first and no thread waits for what it holds.
     proxy: Option<FaultProxy>,
     inner: Mutex<Inner>,
 }
@@ -51,76 +51,76 @@ struct Inner {
 }
 
 impl Node {
-    /// A node whose clients are sent to `proxy`, when there is one.
+    /// Creates a node whose clients connect to `proxy`, if there is one.
     pub(crate) fn new(id: String, server: ServerProcess, proxy: Option<FaultProxy>) -> Self {
         let port = server.port();
         Self { id, port, proxy, inner: Mutex::new(Inner { server, state: NodeState::Running }) }
     }
 
-    /// The proxy in front of it, when the set was started with proxies.
+    /// Returns the proxy in front of it, if the set was started with proxies.
     #[must_use]
     pub fn proxy(&self) -> Option<&FaultProxy> {
         self.proxy.as_ref()
     }
 
-    /// The port under which the set knows the node: its proxy's, or its own.
+    /// Returns the port under which the set knows the node: its proxy's, or its own.
     #[must_use]
     pub fn announced_port(&self) -> u16 {
         self.proxy.as_ref().map_or(self.port, FaultProxy::port)
     }
 
-    /// Its name within the set; in a Cluster the 40 digits of its id.
+    /// Returns its name within the set; in a Cluster its id of 40 digits.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The TCP port of the process itself, which stays the same when it is restarted.
+    /// Returns the TCP port of the process itself; a restart does not change it.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of this node alone, through its proxy when it has one.
+    /// Returns the URL of this node alone, through its proxy if it has one.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.announced_port())
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.inner().server.pid()
     }
 
-    /// What was done to it.
+    /// Returns its state.
     #[must_use]
     pub fn state(&self) -> NodeState {
         self.inner().state
     }
 
-    /// What it printed so far.
+    /// Returns its output so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.inner().server.log()
     }
 
-    /// Opens a connection to the process itself, past the proxy.
+    /// Opens a connection to the process itself, bypassing the proxy.
     ///
     /// # Errors
     ///
-    /// When the node is gone.
+    /// If the node is gone.
     pub fn connect(&self) -> io::Result<Client> {
         let mut client = Client::connect(&Address::Tcp(self.port))?;
         client.set_timeout(ANSWER_LIMIT)?;
         Ok(client)
     }
 
-    /// Asks the node itself what it is.
+    /// Asks the node for its role.
     ///
     /// # Errors
     ///
-    /// When it does not answer.
+    /// If it does not answer.
     pub fn role(&self) -> io::Result<Role> {
         let reply = self.connect()?.call(&["ROLE"])?;
         match reply.items().first().map(crate::Reply::text).as_deref() {
@@ -130,16 +130,16 @@ impl Node {
         }
     }
 
-    /// Waits until this many replicas have everything that it has executed so far.
+    /// Waits until this many replicas have everything that the node has executed so far.
     ///
     /// # Errors
     ///
-    /// `TimedOut` when they are fewer.
+    /// `TimedOut` if fewer have.
     pub fn await_replicas(&self, count: usize) -> io::Result<()> {
         let mut client = self.connect()?;
         client.set_timeout(REPLICATION_LIMIT * 2)?;
-        // Redis: WAIT speaks of what was executed until the last command of its own connection, and
-        // of nothing on a new one.
+        // Redis: WAIT refers to what was executed up to the last command of its own connection, and
+        // to nothing on a new one.
         order(&mut client, &["PING"])?;
         let limit = REPLICATION_LIMIT.as_millis().to_string();
         let reached = order(&mut client, &["WAIT", &count.to_string(), &limit])?;
@@ -151,11 +151,11 @@ impl Node {
         Err(io::Error::new(io::ErrorKind::TimedOut, message))
     }
 
-    /// Ends the process at once, as a crash would.
+    /// Kills the process, as a crash would.
     ///
     /// # Errors
     ///
-    /// When it ended before.
+    /// If it ended before.
     pub fn kill(&self) -> io::Result<()> {
         let mut inner = self.inner();
         inner.server.kill()?;
@@ -163,11 +163,11 @@ impl Node {
         Ok(())
     }
 
-    /// Stops the process where it is (SIGSTOP), as a long pause of its machine would.
+    /// Stops the process (SIGSTOP), as a long pause of its machine would.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If it is gone.
     pub fn pause(&self) -> io::Result<()> {
         let mut inner = self.inner();
         inner.server.signal("STOP")?;
@@ -175,11 +175,11 @@ impl Node {
         Ok(())
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// If it is gone.
     pub fn resume(&self) -> io::Result<()> {
         let mut inner = self.inner();
         inner.server.signal("CONT")?;
@@ -187,11 +187,11 @@ impl Node {
         Ok(())
     }
 
-    /// Ends the process, if it still runs, and starts it again on its port, with its files.
+    /// Kills the process if it still runs, and restarts it on its port, with its files.
     ///
     /// # Errors
     ///
-    /// When it does not come up.
+    /// If it does not come up.
     pub fn restart(&self) -> io::Result<()> {
         let mut inner = self.inner();
         inner.server.restart()?;
@@ -207,20 +207,20 @@ impl Node {
         self.state() == NodeState::Running
     }
 
-    /// Whether it copies a primary and has its link up.
+    /// Returns `true` if it replicates a primary and the link is up.
     pub(crate) fn follows(&self) -> io::Result<bool> {
         let reply = self.connect()?.call(&["ROLE"])?;
         Ok(reply.items().get(3).is_some_and(|state| state.text() == "connected"))
     }
 
-    /// Whom it copies, when it is a replica.
+    /// Returns the port of its primary, if it is a replica.
     pub(crate) fn primary_port(&self) -> io::Result<Option<u16>> {
         let reply = self.connect()?.call(&["ROLE"])?;
         Ok(reply.items().get(2).and_then(crate::Reply::as_int).and_then(|p| p.try_into().ok()))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // A test that panicked while it held the lock left a process behind that is still ours.
+        // A test that panicked while holding the lock left a process that is still ours.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

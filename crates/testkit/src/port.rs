@@ -1,35 +1,35 @@
 //! Free TCP ports on the loopback interface.
 //!
-//! They are drawn from below the range from which systems serve outgoing connections: a port in
-//! that range can be taken by anybody's connection at any moment, also while a server that owns it
-//! is being restarted, and a connection to it can even meet itself.
+//! They are drawn from below the range that systems use for outgoing connections: a port in that
+//! range can be taken by any connection at any moment, even while the server that owns it is being
+//! restarted, and a connection to it can even connect to itself.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 
-/// Ports to draw from; Linux takes outgoing ones from 32768 on, other systems from 49152 on.
+/// Ports to draw from; Linux uses outgoing ports from 32768 on, other systems from 49152 on.
 const RANGE: std::ops::Range<u16> = 10_000..32_000;
-/// Draws until giving up.
+/// Maximum draws before giving up.
 const MAX_DRAWS: usize = 10_000;
 
-/// A TCP port on 127.0.0.1 that was free a moment ago.
+/// Returns a TCP port on 127.0.0.1 that was free a moment ago.
 ///
-/// Another process may take it before the caller does; whoever starts a server on it must be
-/// ready to try again with another one, as [`crate::ServerBuilder::start`] does.
+/// Another process may take it before the caller does; a caller that starts a server on it must be
+/// ready to retry with another port, as [`crate::ServerBuilder::start`] does.
 ///
 /// # Errors
 ///
-/// When the system has no port left.
+/// If the system has no port left.
 pub fn free_port() -> io::Result<u16> {
     free_ports(1).map(|ports| ports[0])
 }
 
-/// `count` different ports as [`free_port`] finds them.
+/// Returns `count` different ports, as [`free_port`] does.
 ///
 /// # Errors
 ///
-/// When there are not that many.
+/// If there are not that many.
 pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
     let random = RandomState::new();
     let span = u64::from(RANGE.end - RANGE.start);

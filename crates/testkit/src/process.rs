@@ -1,8 +1,8 @@
-//! A server of our own for one test: started on a free port in a temporary folder, ready when the
-//! value exists, gone when it is dropped.
+//! A private server for one test: started on a free port in a temporary folder, ready when the
+//! value exists, stopped when it is dropped.
 //!
-//! `redis-server` and `seawall engine` take the same route, so that a test names only which of the
-//! two it wants. A server is believed to be ours only when it reports our child's process id.
+//! `redis-server` and `seawall engine` are started the same way, so a test only names which of the
+//! two it wants. A server is accepted as ours only if it reports our child's process id.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::client::{Address, Client};
 use crate::daemon::{Daemon, POLL_PAUSE};
 use crate::tls::Tls;
 
-/// How long a server may take until it answers.
+/// Maximum time until a server answers.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// A running server that ends with this value.
+/// A running server. Dropping it stops the process.
 #[derive(Debug)]
 pub struct ServerProcess {
     builder: ServerBuilder,
@@ -32,7 +32,7 @@ pub struct ServerProcess {
     _temporary: TempDir,
 }
 
-/// Further ways in, and what they ask for.
+/// Additional ways to connect, and their credentials.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     pub(crate) password: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct Extras {
 }
 
 impl ServerProcess {
-    /// A private `redis-server` with nothing special.
+    /// Starts a private `redis-server` with default settings.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl ServerProcess {
         ServerBuilder::redis().start()
     }
 
-    /// A private `valkey-server` with nothing special.
+    /// Starts a private `valkey-server` with default settings.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl ServerProcess {
         ServerBuilder::valkey()?.start()
     }
 
-    /// A private engine of the binary at `program`, in memory only.
+    /// Starts a private engine of the binary at `program`, in memory only.
     ///
     /// # Errors
     ///
@@ -80,53 +80,53 @@ impl ServerProcess {
         Ok(Self { builder, daemon, port, dir, log, extras, _temporary: temporary })
     }
 
-    /// The TCP port.
+    /// Returns the TCP port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where to connect.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> Address {
         Address::Tcp(self.port)
     }
 
-    /// The URL of its TCP port.
+    /// Returns the URL of its TCP port.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.daemon.pid()
     }
 
-    /// The folder in which the server keeps its files.
+    /// Returns the folder of the server's files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The unix socket, when it was asked for.
+    /// Returns the unix socket, if requested.
     #[must_use]
     pub fn socket(&self) -> Option<&Path> {
         self.extras.socket.as_deref()
     }
 
-    /// How to connect with TLS, when it was asked for.
+    /// Returns how to connect with TLS, if requested.
     #[must_use]
     pub fn tls(&self) -> Option<&Tls> {
         self.extras.tls.as_ref()
     }
 
-    /// Opens a connection, and gives the password that [`ServerBuilder::password`] set.
+    /// Opens a connection, and sends the password that [`ServerBuilder::password`] set.
     ///
     /// # Errors
     ///
-    /// When the server is gone.
+    /// If the server is gone.
     pub fn connect(&self) -> io::Result<Client> {
         let mut client = Client::connect(&self.address())?;
         if let Some(password) = &self.extras.password {
@@ -135,31 +135,31 @@ impl ServerProcess {
         Ok(client)
     }
 
-    /// What the server printed so far.
+    /// Returns the server's output so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
     }
 
-    /// How the process ended, when it has.
+    /// Returns the exit status if the process has exited.
     ///
     /// # Errors
     ///
-    /// When the system cannot tell.
+    /// If the system cannot tell.
     pub fn exited(&mut self) -> io::Result<Option<ExitStatus>> {
         self.daemon.exited()
     }
 
-    /// Ends the server at once, as a crash would.
+    /// Kills the server, as a crash would.
     ///
     /// # Errors
     ///
-    /// When it ended before.
+    /// If it ended before.
     pub fn kill(&mut self) -> io::Result<()> {
         self.daemon.kill()
     }
 
-    /// Ends the server, if it still runs, and starts it again on the same port with its files.
+    /// Kills the server if it still runs, and restarts it on the same port with its files.
     ///
     /// # Errors
     ///
@@ -175,11 +175,11 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Asks the server to end (SIGTERM) and waits at most `limit` for it.
+    /// Asks the server to exit (SIGTERM) and waits at most `limit` for it.
     ///
     /// # Errors
     ///
-    /// `TimedOut` when it is still there afterwards.
+    /// `TimedOut` if it still runs afterwards.
     pub fn terminate(&mut self, limit: Duration) -> io::Result<ExitStatus> {
         self.daemon.terminate(limit)
     }
@@ -188,7 +188,7 @@ impl ServerProcess {
     ///
     /// # Errors
     ///
-    /// When the process is gone.
+    /// If the process is gone.
     pub fn signal(&self, name: &str) -> io::Result<()> {
         self.daemon.signal(name)
     }
@@ -212,19 +212,19 @@ impl ServerProcess {
         }
     }
 
-    /// Who answers on the port, or `None` while nobody does.
+    /// Identifies the server that answers on the port; `None` while none does.
     fn identity(&self) -> Option<Identity> {
         let mut client = self.connect().ok()?;
         client.set_timeout(Duration::from_secs(1)).ok()?;
         let text = client.call(&["INFO"]).ok()?.text();
-        // A server that reads its files answers INFO, and little else.
+        // A server that is loading its files answers INFO and little else.
         if text.starts_with("LOADING") || text.contains("loading:1") {
             return None;
         }
         let id = text.lines().find_map(|line| line.strip_prefix("process_id:"));
         match id {
             Some(id) if id.trim() != self.pid().to_string() => Some(Identity::Foreign),
-            // A server that wants a password says NOAUTH: it is up.
+            // A server that requires a password answers NOAUTH: it is up.
             _ => Some(Identity::Ours),
         }
     }

@@ -1,15 +1,16 @@
-//! One reply of a server, in either protocol, exactly as it came.
+//! One reply of a server, in either protocol, exactly as received.
 //!
-//! The types of RESP2 and RESP3 stay apart (`$-1`, `*-1` and `_` are three values, a map is not an
-//! array), and numbers that are written as text keep their text: a test that compares replies must
-//! see every difference a client could see. Convenience that blurs types is absent on purpose.
+//! The types of RESP2 and RESP3 stay separate (`$-1`, `*-1` and `_` are three values, a map is not
+//! an array), and numbers that are written as text keep their text: a test that compares replies
+//! must see every difference that a client could see. Deliberately absent: conveniences that blur
+//! types.
 
 use std::fmt;
 
-/// Deepest nesting that [`parse`] follows; deeper input is refused.
+/// Maximum nesting that [`parse`] follows; deeper input is refused.
 const MAX_DEPTH: usize = 128;
 
-/// A reply as it came over the wire.
+/// A reply as received.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reply {
     /// `+OK`
@@ -24,7 +25,7 @@ pub enum Reply {
     NilBulk,
     /// `*-1`, the missing array of RESP2
     NilArray,
-    /// `_`, the missing anything of RESP3
+    /// `_`, the missing value of RESP3
     Null,
     /// `*`
     Array(Vec<Reply>),
@@ -32,7 +33,7 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// `~`
     Set(Vec<Reply>),
-    /// `>`, sent without having been asked for
+    /// `>`, sent without a request
     Push(Vec<Reply>),
     /// `,` with the number as text
     Double(Vec<u8>),
@@ -42,31 +43,31 @@ pub enum Reply {
     BigNumber(Vec<u8>),
     /// `=`, the three letters of the format and the text after them
     Verbatim([u8; 3], Vec<u8>),
-    /// `!`, an error as long as it likes
+    /// `!`, an error of any length
     BulkError(Vec<u8>),
-    /// `|`, facts about the reply that follows it
+    /// `|`, attributes of the reply that follows it
     Attribute(Vec<(Reply, Reply)>),
 }
 
 impl Reply {
-    /// A bulk string.
+    /// Creates a bulk string.
     pub fn bulk(bytes: impl AsRef<[u8]>) -> Self {
         Self::Bulk(bytes.as_ref().to_vec())
     }
 
-    /// Whether this is an error of either kind.
+    /// Returns `true` for an error of either kind.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_) | Self::BulkError(_))
     }
 
-    /// Whether this is one of the three ways to say "nothing".
+    /// Returns `true` for one of the three null values.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::NilBulk | Self::NilArray | Self::Null)
     }
 
-    /// The integer, when this is one.
+    /// Returns the integer, if this is one.
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         match self {
@@ -75,7 +76,7 @@ impl Reply {
         }
     }
 
-    /// The bytes of a string, status, error, verbatim text or number written as text.
+    /// Returns the bytes of a string, status, error, verbatim text or number written as text.
     #[must_use]
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
@@ -90,13 +91,13 @@ impl Reply {
         }
     }
 
-    /// The text of [`Reply::as_bytes`], with what is not UTF-8 replaced; empty for other types.
+    /// Returns the text of [`Reply::as_bytes`], with invalid UTF-8 replaced; empty for other types.
     #[must_use]
     pub fn text(&self) -> String {
         self.as_bytes().map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default()
     }
 
-    /// The elements of an array, set or push; empty for other types.
+    /// Returns the elements of an array, set or push; empty for other types.
     #[must_use]
     pub fn items(&self) -> &[Reply] {
         match self {
@@ -140,7 +141,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Inside an array an error or status has no line end of its own, so it is quoted: `-"ERR x"`.
+/// Inside an array an error or status does not end at a line end, so it is quoted: `-"ERR x"`.
 fn write_element(f: &mut fmt::Formatter<'_>, item: &Reply) -> fmt::Result {
     match item {
         Reply::Simple(b) => write!(f, "+\"{}\"", Escaped(b)),
@@ -205,12 +206,12 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// Reads one reply from the front of `input`: the reply and its length, or `None` when more bytes
-/// are needed.
+/// Reads one reply from the front of `input`. Returns the reply and its length, or `None` if more
+/// bytes are needed.
 ///
 /// # Errors
 ///
-/// When the bytes can be no reply.
+/// If the bytes cannot be a reply.
 pub fn parse(input: &[u8]) -> Result<Option<(Reply, usize)>, ProtocolError> {
     let mut reader = Reader { input, at: 0 };
     Ok(reader.reply(0)?.map(|reply| (reply, reader.at)))
@@ -223,7 +224,7 @@ struct Reader<'a> {
 
 type Partial<T> = Result<Option<T>, ProtocolError>;
 
-/// `?` for the two ways in which a reply is not there: broken, or not here yet.
+/// `?` for the two ways in which a reply is not available: malformed, or incomplete.
 macro_rules! ready {
     ($e:expr) => {
         match $e? {

@@ -1,5 +1,5 @@
-//! A small seeded generator: the same seed must give the same commands on every machine. And its
-//! opposite, words that nobody else has.
+//! A small seeded generator, which gives the same commands for the same seed on every machine, and
+//! random words that are unique.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -20,24 +20,24 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `limit`, which must not be zero.
+    /// Returns a number below `limit`, which must not be zero.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         // The bias of the remainder is far below anything that matters for tests.
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
 
-    /// True in `percent` of all calls.
+    /// Returns `true` in `percent` of all calls.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`, which must not be empty.
+    /// Returns one of `choices`, which must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 }
 
-/// 16 hexadecimal digits that nobody else has, for names and passwords of servers and databases.
+/// Returns 16 unique hexadecimal digits, for names and passwords of servers and databases.
 pub(crate) fn random_word() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }

@@ -1,22 +1,23 @@
-//! The seed of a test that draws at random and compares with an oracle.
+//! The seed of a random test that compares with an oracle.
 
 use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 
-/// A seed for this run, printed: `SEAWALL_SEED` if it is given, otherwise one that belongs to the files
-/// of the last commit.
+/// Returns and prints the seed of this run: `SEAWALL_SEED` if it is set, otherwise one derived from
+/// the files of the last commit.
 ///
-/// Why not a new one for each run: a run that finds something new would fail whoever lands a change at
-/// that moment, and say nothing about the change. With the seed of the commit, every run of one commit
-/// does the same, so that nobody sees in CI what its author could not see before, while every commit
-/// explores new ground. It is taken from the tree, not from the commit's own name: a message that is
-/// reworded or a merge without changes leaves the files, and so the run, as they were.
+/// A new seed for each run would be worse: a run that finds something new would fail the author of
+/// an unrelated change, and say nothing about that change. With the seed of the commit, every run
+/// of one commit does the same, so CI never shows what the author could not have seen before, while
+/// every commit explores new ground. The seed comes from the tree, not from the commit's id: a
+/// reworded message or a merge without changes leaves the files, and therefore the run, as they
+/// were.
 ///
 /// Without git or a repository, as in an unpacked archive, each run has a new seed.
 ///
 /// # Panics
 ///
-/// When `SEAWALL_SEED` is no number.
+/// If `SEAWALL_SEED` is not a number.
 #[must_use]
 #[expect(clippy::print_stdout, reason = "the seed repeats a run")]
 pub fn seed() -> u64 {
@@ -29,14 +30,14 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// The seed of the last commit of the repository around the current folder, which is that of the crate
-/// whose test runs.
+/// Returns the seed of the last commit of the repository around the current folder, which is that
+/// of the crate whose test runs.
 fn of_last_commit() -> Option<u64> {
     let tree = Command::new("git").args(["rev-parse", "--verify", "HEAD^{tree}"]).output().ok()?;
     tree.status.success().then(|| of_object(&tree.stdout)).flatten()
 }
 
-/// The first 64 bits of a name that git gave: a cryptographic hash, so they are as mixed as any others.
+/// Returns the first 64 bits of a git object id: a cryptographic hash, so they are well mixed.
 fn of_object(name: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(name.get(..16)?).ok()?;
     u64::from_str_radix(digits, 16).ok()

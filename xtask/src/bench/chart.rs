@@ -1,4 +1,4 @@
-//! The picture of the page: CPU time per operation as a ratio, one pair of bars a workload.
+//! The chart of the page: CPU time per operation as a ratio, one pair of bars per workload.
 
 use std::error::Error;
 use std::path::Path;

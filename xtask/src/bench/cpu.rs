@@ -1,4 +1,4 @@
-//! What a process has cost so far, from /proc.
+//! CPU time and memory of a process, from /proc.
 
 use std::fs;
 

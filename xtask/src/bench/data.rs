@@ -1,8 +1,8 @@
-//! `cargo xtask bench data`: the data plane beside bare commands, on one redis-server and on a Cluster
-//! of three primaries.
+//! `cargo xtask bench data`: compares the data plane with bare commands, on one redis-server and on
+//! a Cluster of three primaries.
 //!
-//! The measuring is done by the package `seawall-bench`, in a release build; its list of subjects is
-//! the only one. Here its figures become docs/benchmarks-data.md and a picture.
+//! The package `seawall-bench` measures, in a release build; it has the only list of subjects. This
+//! module turns its figures into docs/benchmarks-data.md and a chart.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +15,7 @@ use super::ratios::{Report, draw, measure, table};
 use crate::outcome::{Context, Outcome};
 use crate::shell::{root, target};
 
-/// What `seawall-bench` prints.
+/// Output of `seawall-bench`.
 #[derive(Deserialize)]
 struct Results {
     comparisons: Vec<Report>,

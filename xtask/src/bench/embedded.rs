@@ -3,10 +3,10 @@
 use crate::outcome::{Failure, Outcome};
 use crate::shell::{cargo, step};
 
-/// What the example prints before its figure.
+/// Label in front of the figure in the example's output.
 const LABEL: &str = "redis-rs, one GET at a time:";
 
-/// Nanoseconds for one GET, as the server's example measures it.
+/// Returns the nanoseconds for one GET, as the server's example measures it.
 pub(super) fn measure() -> Outcome<f64> {
     let example = ["--package", "seawall-server", "--example", "in_process_latency"];
     let mut command = cargo(&["run", "--profile", "dist", "--quiet"]);

@@ -1,4 +1,4 @@
-//! Speed: every workload against every server, rounds interleaved.
+//! Speed: every workload on every server, with interleaved rounds.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) const PIPELINES: [u32; 2] = [1, 16];
 /// How much work a run does.
 pub(super) struct Scale {
     pub(super) rounds: usize,
-    /// Operations a run without pipelining; with it, five times as many.
+    /// Operations per run without pipelining; five times as many with it.
     pub(super) operations: u64,
     /// Elements for the memory figures.
     pub(super) elements: u64,
@@ -30,14 +30,14 @@ impl Scale {
         Self { rounds: 1, operations: 20_000, elements: 100_000 }
     }
 
-    /// LRANGE moves a hundred elements an operation, so it gets fewer of them.
+    /// LRANGE moves a hundred elements per operation, so it gets fewer operations.
     pub(super) fn operations_of(&self, workload: &str, pipeline: u32) -> u64 {
         let base = if pipeline == 1 { self.operations } else { self.operations * 5 };
         if workload == "lrange_100" { base / 5 } else { base }
     }
 }
 
-/// One workload at one depth: per server, operations a second and CPU nanoseconds an operation.
+/// One workload at one depth: per server, operations per second and CPU nanoseconds per operation.
 pub(super) struct Row {
     pub(super) workload: &'static str,
     pub(super) pipeline: u32,
@@ -74,7 +74,8 @@ pub(super) fn measure(binary: &Path, scale: &Scale, only: &[String]) -> Outcome<
         for (at, workload) in chosen.iter().enumerate() {
             for (depth, &pipeline) in PIPELINES.iter().enumerate() {
                 for turn in 0..SERVERS {
-                    // Nobody always goes first, while the machine is still cold.
+                    // The order rotates, so that no server always runs first, while the machine is
+                    // still cold.
                     let server = (turn + round) % SERVERS;
                     progress.set_message(format!("{} -P {pipeline}", workload.name));
                     let figures = sample(&servers[server], workload, pipeline, scale)?;
@@ -112,7 +113,7 @@ fn sample(
     let before = cpu::time_ns(server.pid())?;
     let text = output(&mut workload.command(server.port(), count, pipeline, &sha))?;
     let spent = cpu::time_ns(server.pid())?.saturating_sub(before);
-    // LRANGE's own filling is part of its output and cheap beside it; the last line is the test.
+    // LRANGE's own setup is part of its output and cheap beside it; the last line is the test.
     let last = text.lines().rev().find(|line| line.starts_with('"'));
     let per_second = last
         .and_then(|line| line.split(',').nth(1))

@@ -1,8 +1,8 @@
-//! `cargo xtask bench market`: the service beside axum alone, on one redis-server, by wrk.
+//! `cargo xtask bench market`: compares the service with bare axum, on one redis-server, with wrk.
 //!
-//! Both sides take turns against the same load; the bare side once more, as its own control. The
-//! market writes what it sold into SQLite while it sells, on the same two cores; before the next turn
-//! begins, all of it is there.
+//! Both sides take turns under the same load; the bare side runs twice, as its own control. The
+//! market writes its orders into SQLite while it sells, on the same two cores; all of them are
+//! written before the next turn begins.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,15 +22,15 @@ use super::wrk::{self, Turn};
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{bar, dist_binary, root, target};
 
-/// Users who buy, and sales in which each of them does; together more than is sold in all rounds.
+/// Buyers, and sales in which each of them buys; together more than is sold in all rounds.
 const USERS: u64 = 5_000;
 const SALES: u64 = 120;
-/// Sales lie in so many shards; one order in each shows that those before it are written.
+/// Number of shards of the sales; one more order in each shows that the earlier ones are written.
 const SHARDS: usize = 16;
 /// Seconds of a turn, and of the peak.
 const TURN: u32 = 2;
 const PEAK: u32 = 5;
-/// How long orders may take to be written.
+/// Maximum time for writing the orders.
 const DRAIN_LIMIT: Duration = Duration::from_secs(600);
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
@@ -74,7 +74,7 @@ pub(super) fn run(quick: bool, rounds: usize) -> Outcome {
         |_| wrk::turn(bare.address, "/shop", TURN, None),
         || Ok(()),
     )?;
-    // The market ends connections that were idle while shops were read.
+    // The market closes connections that were idle while shops were read.
     let crowd = Crowd::gather(&mut Client::connect(market.address)?, data.path())?;
     let order = compare(
         ("an order in a flash sale", "axum alone, one EVALSHA", 0.7),
@@ -122,7 +122,7 @@ fn page(rounds: usize) -> String {
     )
 }
 
-/// What became of one subject.
+/// Result of one subject.
 struct Compared {
     report: Report,
     /// Requests that our side has sent.
@@ -140,7 +140,7 @@ fn compare(
     let (mut our_at, mut their_at) = (0, 0);
     let (mut ours_all, mut theirs_all, mut ratios, mut controls) = (vec![], vec![], vec![], vec![]);
     for _ in 0..rounds {
-        // Between two of theirs: a machine that becomes slower meanwhile does so for both.
+        // Between two turns of theirs: if the machine slows down meanwhile, it affects both.
         let first = sound(theirs(their_at)?)?;
         their_at += first.requests + 1_000;
         let turn = sound(ours(our_at)?)?;
@@ -167,7 +167,7 @@ fn compare(
     Ok(Compared { report, used: our_at })
 }
 
-/// A turn in which next to everything went well.
+/// Accepts a turn only if nearly all its requests succeeded.
 fn sound(turn: Turn) -> Outcome<Turn> {
     if turn.refused * 100 <= turn.requests {
         return Ok(turn);
@@ -175,9 +175,9 @@ fn sound(turn: Turn) -> Outcome<Turn> {
     Err(Failure::new(format!("{} of {} requests were refused", turn.refused, turn.requests)))
 }
 
-/// Those who buy, and what they buy.
+/// The buyers and what they buy.
 struct Crowd {
-    /// Files with a line for each.
+    /// Files with one line each.
     tokens: String,
     sales: String,
     last_token: String,
@@ -216,7 +216,8 @@ impl Crowd {
 
     /// Waits until everything that was ordered before is in the database.
     fn written(&self, client: &mut Client) -> Outcome<usize> {
-        // The orders of one shard are written in order, so one more of each shows that all are there.
+        // The orders of one shard are written in order, so one more order in each shows that all
+        // are written.
         let began = Instant::now();
         let mut waiting = Vec::new();
         let mut shards = std::collections::HashSet::new();
@@ -239,7 +240,7 @@ impl Crowd {
     }
 }
 
-/// Speaks the market's API.
+/// A client of the market's API.
 struct Client {
     http: Http,
 }
@@ -295,20 +296,20 @@ impl Client {
     }
 }
 
-/// A server that ends with this value.
+/// A server process that is killed when the value is dropped.
 struct MarketProcess {
     child: Child,
     address: SocketAddr,
 }
 
 impl MarketProcess {
-    /// Starts a server that prints where it listens.
+    /// Starts a server that prints its address.
     fn start(command: &mut Command, address: impl Fn(&str) -> Option<String>) -> Outcome<Self> {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().ok_or_else(|| Failure::new("it is piped"))?;
         let mut lines = BufReader::new(out).lines().map_while(Result::ok);
         let found = lines.find_map(|line| address(&line)?.parse().ok());
-        // What it prints later is read and forgotten.
+        // Later output is read and discarded.
         std::thread::spawn(move || lines.for_each(drop));
         match found {
             Some(address) => Ok(MarketProcess { child, address }),

@@ -1,4 +1,4 @@
-//! Memory: how much a server grows for each element of each type.
+//! Memory: how much a server grows per element of each type.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::load::Scale;
 use crate::outcome::{Failure, Outcome};
 use crate::shell::bar;
 
-/// Bytes for one element.
+/// Bytes per element.
 pub(super) struct Row {
     pub(super) kind: &'static str,
     pub(super) redis: f64,
@@ -18,7 +18,7 @@ pub(super) struct Row {
 
 type MakeCommand = fn(u64) -> Vec<String>;
 
-/// What is stored; values are 16 bytes, as a counter, a token or an id would be.
+/// What is stored; values are 16 bytes, like a counter, a token or an id.
 const KINDS: [(&str, MakeCommand); 7] = [
     ("string", |n| words(&["SET", &format!("key:{n:08}"), &value(n)])),
     ("string with lifetime", |n| words(&["SET", &format!("key:{n:08}"), &value(n), "EX", "86400"])),
@@ -40,7 +40,7 @@ fn value(n: u64) -> String {
     format!("value-{n:010}")
 }
 
-/// Measures every kind on a fresh server of each sort.
+/// Measures every kind on a fresh server of each type.
 pub(super) fn measure(binary: &Path, scale: &Scale) -> Outcome<Vec<Row>> {
     let engine = ServerBuilder::seawall(binary).args(["--appendonly", "no"]);
     let progress = bar("memory", KINDS.len() as u64);

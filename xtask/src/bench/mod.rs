@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: the product beside what it stands on, in one run, on one machine.
+//! `cargo xtask bench`: compares the product with what it is built on, in one run, on one machine.
 //!
-//! `engine`: the engine beside redis-server.
+//! `engine`: the engine compared with redis-server.
 //!
-//! Throughput on a shared machine is noisy and redis-benchmark costs more than the server it
+//! Throughput on a shared machine is noisy, and redis-benchmark costs more than the server it
 //! drives, so the figure that counts is the server's own CPU time per operation. Rounds are
-//! interleaved, and a second redis-server is measured like everybody else: its ratio to the first
-//! one says how much of a difference is noise.
+//! interleaved, and a second redis-server is measured like the others: its ratio to the first one
+//! shows how much of a difference is noise.
 
 mod chart;
 mod cpu;
@@ -26,7 +26,7 @@ use crate::outcome::Outcome;
 use crate::shell::dist_binary;
 use load::Scale;
 
-/// What `cargo xtask bench` can be told.
+/// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -35,45 +35,45 @@ pub(crate) struct Options {
 
 #[derive(Subcommand)]
 enum Subject {
-    /// The engine against redis-server: speed, CPU time, memory; writes docs/benchmarks.md
+    /// Compare the engine with redis-server: speed, CPU time, memory; writes docs/benchmarks.md
     Engine {
-        /// A short run, to see that it works; writes under target/bench instead
+        /// Short run, to check that it works; writes under target/bench instead
         #[arg(long)]
         quick: bool,
-        /// Rounds of every workload
+        /// Rounds per workload
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         /// Measure this binary instead of building one
         #[arg(long)]
         binary: Option<std::path::PathBuf>,
-        /// Only workloads with these names
+        /// Run only workloads with these names
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
-    /// The toolkit against the bare libraries; writes docs/benchmarks-toolkit.md
+    /// Compare the toolkit with the bare libraries; writes docs/benchmarks-toolkit.md
     Toolkit {
-        /// A short run, to see that it works; writes under target/bench instead
+        /// Short run, to check that it works; writes under target/bench instead
         #[arg(long)]
         quick: bool,
-        /// Rounds of every subject
+        /// Rounds per subject
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },
-    /// The market against bare axum handlers, by wrk; writes docs/benchmarks-market.md
+    /// Compare the market with bare axum handlers, with wrk; writes docs/benchmarks-market.md
     Market {
-        /// A short run, to see that it works; writes under target/bench instead
+        /// Short run, to check that it works; writes under target/bench instead
         #[arg(long)]
         quick: bool,
-        /// Rounds of every subject
+        /// Rounds per subject
         #[arg(long, default_value_t = 9)]
         rounds: usize,
     },
-    /// The data plane against bare commands; writes docs/benchmarks-data.md
+    /// Compare the data plane with bare commands; writes docs/benchmarks-data.md
     Data {
-        /// A short run, to see that it works; writes under target/bench instead
+        /// Short run, to check that it works; writes under target/bench instead
         #[arg(long)]
         quick: bool,
-        /// Rounds of every subject
+        /// Rounds per subject
         #[arg(long, default_value_t = 15)]
         rounds: usize,
     },

@@ -1,7 +1,8 @@
--- Requests of `cargo xtask bench market`: every user buys every voucher once, in a fixed order;
--- beside the market there are as many vouchers as it takes.
+-- Requests of `cargo xtask bench market`: every user buys every voucher once, in a fixed order. For
+-- the bare server there are as many vouchers as it takes.
 --
--- Arguments: `market` or `bare`; a file with one token a line; one with the vouchers; where to go on.
+-- Arguments: `market` or `bare`; a file with one token per line; one with the vouchers; the
+-- position at which to continue.
 
 local tokens, vouchers, market, at = {}, {}, true, 0
 

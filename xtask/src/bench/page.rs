@@ -1,4 +1,4 @@
-//! Writes docs/benchmarks.md and its picture.
+//! Writes docs/benchmarks.md and its chart.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,7 +10,7 @@ use super::{chart, memory};
 use crate::outcome::{Context, Outcome};
 use crate::shell::{root, target};
 
-/// Everything a run measured.
+/// All results of a run.
 pub(super) struct Results {
     pub(super) speed: Vec<Row>,
     pub(super) memory: Vec<memory::Row>,
@@ -18,7 +18,7 @@ pub(super) struct Results {
     pub(super) scale: Scale,
 }
 
-/// Most microseconds that an embedded GET may take.
+/// Maximum microseconds of an embedded GET.
 const EMBEDDED_LIMIT_US: f64 = 2.0;
 
 /// Writes the page and prints it; a quick run leaves the documentation alone.
@@ -126,7 +126,7 @@ fn geometric_mean(ratios: impl Iterator<Item = f64>) -> f64 {
     if logs.is_empty() { f64::NAN } else { (logs.iter().sum::<f64>() / logs.len() as f64).exp() }
 }
 
-/// Where the figures come from; without it they mean nothing.
+/// Describes the machine: figures from an unknown machine mean nothing.
 pub(super) fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

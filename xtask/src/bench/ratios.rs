@@ -1,4 +1,4 @@
-//! What `seawall-bench` compares, as a table and a picture of ratios.
+//! Shows the comparisons of `seawall-bench` as a table and a chart of ratios.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -20,12 +20,12 @@ pub(super) struct Report {
     pub(super) theirs: f64,
     pub(super) ratio: f64,
     pub(super) control: f64,
-    /// The least ratio, where there is one.
+    /// The minimum ratio, if there is one.
     #[serde(default)]
     pub(super) goal: Option<f64>,
 }
 
-/// Builds `seawall-bench`, lets it measure a page on a server, and gives what it printed.
+/// Builds `seawall-bench`, runs it for a page on a server, and returns its output.
 pub(super) fn measure(
     page: &str,
     url: &str,
@@ -46,7 +46,7 @@ pub(super) fn measure(
     Err(Failure::new(String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The one in the middle, or the mean of the two.
+/// Returns the median.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -57,7 +57,7 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The table of all comparisons.
+/// Writes the table of all comparisons.
 pub(super) fn table(out: &mut String, reports: &[Report]) {
     out.push_str(
         "| what | against | ours, per second | theirs, per second | ratio | control | goal |\n\

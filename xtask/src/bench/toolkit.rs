@@ -1,7 +1,7 @@
-//! `cargo xtask bench toolkit`: the toolkit beside the bare libraries, on one redis-server.
+//! `cargo xtask bench toolkit`: compares the toolkit with the bare libraries, on one redis-server.
 //!
-//! The measuring is done by the package `seawall-bench`, in a release build; here its figures become
-//! docs/benchmarks-toolkit.md and a picture.
+//! The package `seawall-bench` measures, in a release build; this module turns its figures into
+//! docs/benchmarks-toolkit.md and a chart.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,7 +14,7 @@ use super::ratios::{Report, draw, measure, table};
 use crate::outcome::{Context, Outcome};
 use crate::shell::{root, target};
 
-/// What `seawall-bench` prints.
+/// Output of `seawall-bench`.
 #[derive(Deserialize)]
 struct Results {
     reports: Vec<Report>,
@@ -30,8 +30,8 @@ struct HandOver {
     p99_millis: f64,
 }
 
-/// The least throughput ratio of each subject, in the order of the reports; none for the last, which
-/// does less than ours.
+/// The minimum throughput ratio of each subject, in the order of the reports; none for the last,
+/// because the other side does less than ours.
 const GOALS: [Option<f64>; 5] = [Some(1.0 / 1.5), Some(0.9), Some(0.8), Some(0.9), None];
 
 /// Measures and writes the page; a quick run leaves the documentation alone.

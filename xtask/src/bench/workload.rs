@@ -1,4 +1,4 @@
-//! What is measured: one command each, as redis-benchmark sends it.
+//! The workloads: one command each, as redis-benchmark sends it.
 
 use std::process::Command;
 
@@ -6,23 +6,23 @@ use std::process::Command;
 pub(super) struct Workload {
     pub(super) name: &'static str,
     kind: Kind,
-    /// What to run before, without measuring, so that there is something to work on.
+    /// Command to run first, without measuring, so that there is data to work on.
     pub(super) fill: Option<&'static str>,
 }
 
 enum Kind {
     /// One of redis-benchmark's own tests.
     BuiltIn(&'static str),
-    /// A command of our own; `__rand_int__` becomes a number.
+    /// A custom command; `__rand_int__` becomes a number.
     Custom(&'static [&'static str]),
     /// `EVALSHA` of [`SCRIPT`].
     Script,
 }
 
-/// What the script workload runs.
+/// The script of the script workload.
 pub(super) const SCRIPT: &str = "return redis.call('GET', KEYS[1])";
 
-/// Everything that is measured, in the order of the page.
+/// All workloads, in the order of the page.
 pub(super) const WORKLOADS: [Workload; 14] = [
     built_in("ping", "ping_mbulk", None),
     built_in("set", "set", None),
@@ -57,7 +57,7 @@ const fn built_in(name: &'static str, test: &'static str, fill: Option<&'static 
     Workload { name, kind: Kind::BuiltIn(test), fill }
 }
 
-/// How redis-benchmark is called; these words are shown on the page.
+/// Arguments of redis-benchmark; they are shown on the page.
 pub(super) const COMMON: [&str; 6] = ["-c", "50", "-r", "100000", "-d", "100"];
 
 impl Workload {

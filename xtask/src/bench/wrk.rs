@@ -1,4 +1,4 @@
-//! One turn of `wrk` against a server, and what it counted.
+//! Runs one turn of `wrk` against a server and parses its counts.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -6,24 +6,24 @@ use std::process::Command;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::setup;
 
-/// Connections that send at the same time, from one thread: this machine has two cores for everybody.
+/// Concurrent connections, from one thread: this machine has two cores for all processes.
 const CONNECTIONS: &str = "64";
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     pub(super) requests: u64,
     pub(super) per_second: f64,
-    /// Answers that were no success.
+    /// Responses that were not a success.
     pub(super) refused: u64,
 }
 
-/// Installs wrk where it is missing.
+/// Installs wrk if it is missing.
 pub(super) fn ready() -> Outcome {
     setup::install(&[("wrk", "wrk")])
 }
 
-/// Sends requests for so many seconds; `script` is a file and its arguments.
+/// Sends requests for this many seconds; `script` is a file and its arguments.
 pub(super) fn turn(
     address: SocketAddr,
     path: &str,

@@ -1,9 +1,9 @@
-//! `cargo xtask mutants`: plants every bug of `mutants/*.patch`, one at a time, in a scratch work tree,
-//! and fails unless its checker turns red.
+//! `cargo xtask mutants`: plants every bug of `mutants/*.patch`, one at a time, in a scratch work
+//! tree, and fails unless its checker fails.
 //!
-//! Production code has no switch for a fault. A checker is proven by a change of the source instead: the
-//! patch breaks one promise, and the ordinary test of that promise must fail and say what the patch's
-//! header expects. A patch that no longer applies or no longer compiles is a failure too.
+//! Production code has no switches for faults. A checker is proven by a source change instead: the
+//! patch breaks one promise, and the ordinary test of that promise must fail and print what the
+//! patch's header expects. A patch that no longer applies or no longer compiles is a failure too.
 
 mod page;
 mod patch;
@@ -20,21 +20,21 @@ use tree::Tree;
 use crate::outcome::{Failure, Outcome};
 use crate::shell::{bar, root, run_logged};
 
-/// What `cargo xtask mutants` can be told.
+/// Options of `cargo xtask mutants`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Only mutants whose name contains one of these
+    /// Run only mutants whose name contains one of these
     names: Vec<String>,
-    /// Only list them, with their checkers
+    /// List the mutants and their checkers without running them
     #[arg(long)]
     list: bool,
 }
 
-/// What became of one mutant.
+/// Outcome of one mutant.
 enum Verdict {
     /// Its checker failed as expected.
     Caught,
-    /// Anything else, in a sentence.
+    /// Anything else, described in a sentence.
     Escaped(String),
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn run_all() -> Outcome {
     run(&Options { names: Vec::new(), list: false })
 }
 
-/// Runs the mutants that are named, or all of them.
+/// Runs the named mutants, or all of them.
 pub(crate) fn run(options: &Options) -> Outcome {
     let chosen = |mutant: &Mutant| {
         options.names.is_empty() || options.names.iter().any(|name| mutant.name.contains(name))
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     )))
 }
 
-/// Checks each of them; the sentences about those that escaped.
+/// Checks each mutant. Returns a sentence about each one that escaped.
 fn check_all(mutants: &[Mutant]) -> Outcome<Vec<String>> {
     let tree = Tree::check_out()?;
     let progress = bar("mutants", mutants.len() as u64);
@@ -115,7 +115,8 @@ fn check(tree: &Tree, mutant: &Mutant) -> Outcome<Verdict> {
     Ok(judge(green, &lines, &mutant.says))
 }
 
-/// A checker that did not run, or failed for another reason, has caught nothing.
+/// Judges a checker's output. A checker that did not run, or failed for another reason, has caught
+/// nothing.
 fn judge(green: bool, lines: &[String], says: &str) -> Verdict {
     let ran = lines.iter().any(|line| line.starts_with("running 1 test"));
     let said = lines.iter().any(|line| line.contains(says));
@@ -140,8 +141,8 @@ enum Step {
 }
 
 impl Checker {
-    /// The words behind `cargo`. With `--workspace`, dependencies keep the features that `cargo xtask
-    /// test` has built them with.
+    /// Returns the arguments of `cargo`. With `--workspace`, dependencies keep the features with
+    /// which `cargo xtask test` has built them.
     fn words(&self, step: Step) -> Vec<&str> {
         let mut words = match self.target.as_str() {
             "lib" => vec!["test", "--package", &self.package, "--lib"],

@@ -7,7 +7,7 @@ use super::patch::Mutant;
 use crate::outcome::Outcome;
 use crate::shell::root;
 
-/// Where the page is.
+/// Path of the page.
 const PAGE: &str = "docs/mutants.md";
 
 /// Writes the page.
@@ -52,7 +52,7 @@ mod tests {
         assert!(page == text(&all()), "`cargo xtask docs` writes {PAGE} anew");
     }
 
-    /// The whole run takes long; that a change of the code broke a patch is told at once.
+    /// The whole run takes long; this test reports at once that a code change broke a patch.
     #[test]
     fn every_patch_applies_to_the_code_as_it_is() {
         for Mutant { name, path, .. } in all() {

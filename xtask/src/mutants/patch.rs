@@ -9,8 +9,8 @@
 //! diff --git a/crates/… b/crates/…
 //! ```
 //!
-//! `says` is text that the failing test prints, so that a test which fails for another reason does not
-//! count.
+//! `says` is text that the failing test prints, so that a test that fails for another reason does
+//! not count.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! A second work tree of the last commit, where planted bugs are applied one after the other.
+//! A second work tree of the last commit, in which planted bugs are applied one after another.
 //!
-//! It shares the target folder with the project, so that dependencies are built once. Cargo names what it
-//! builds by a package's place inside its workspace and takes the library of one tree for that of the
-//! other; a setting of the profile that differs keeps the project's own crates apart.
+//! It shares the target directory with the project, so that dependencies are built once. Cargo
+//! names build products by a package's place inside its workspace and would confuse the libraries
+//! of the two trees; a differing profile setting keeps the project's own crates apart.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use super::patch::Mutant;
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{cargo, root, target};
 
-/// Any number that nobody else builds with.
+/// An arbitrary number that no other build uses.
 const CODEGEN_UNITS: u32 = 203;
 
 /// The scratch work tree.
 pub(super) struct Tree {
     folder: PathBuf,
-    /// What keeps its crates apart from the project's.
+    /// Settings that keep its crates apart from the project's.
     apart: Vec<String>,
 }
 
 impl Tree {
-    /// Checks the last commit out, into the place where the last run left its tree.
+    /// Checks out the last commit, in the directory that the last run used.
     pub(super) fn check_out() -> Outcome<Self> {
         let tree = Tree { folder: target().join("mutants"), apart: apart()? };
         if tree.folder.join(".git").exists() {
@@ -31,7 +31,7 @@ impl Tree {
             tree.reset()?;
             run(tree.git().args(["checkout", "--quiet", "--detach", head.trim()]))?;
         } else {
-            // A folder that was deleted by hand is still in git's list.
+            // A directory that was deleted by hand is still in git's list.
             run(git_in(root()).args(["worktree", "prune"]))?;
             let mut add = git_in(root());
             add.args(["worktree", "add", "--quiet", "--detach"]).arg(&tree.folder).arg("HEAD");
@@ -40,7 +40,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Plants a bug, and no other.
+    /// Plants a bug and removes all others.
     pub(super) fn plant(&self, mutant: &Mutant) -> Outcome {
         self.reset()?;
         run(self.git().arg("apply").arg(&mutant.path)).map(drop).map_err(|error| {
@@ -51,8 +51,8 @@ impl Tree {
         })
     }
 
-    /// Takes all bugs out. Files that did not change keep their times, so that cargo builds only what
-    /// a patch touched.
+    /// Removes all bugs. Unchanged files keep their times, so that cargo builds only what a patch
+    /// touched.
     pub(super) fn reset(&self) -> Outcome {
         run(self.git().args(["checkout", "--quiet", "--", "."])).map(drop)
     }

@@ -1,13 +1,14 @@
-//! `cargo xtask redis-suite PATH`: how far the engine passes Redis' own Tcl test suite.
+//! `cargo xtask redis-suite PATH`: measures how much of Redis' own Tcl test suite the engine
+//! passes.
 //!
-//! The suite is read from a checkout that the caller names; it is neither vendored nor altered. It
-//! runs in a scratch copy, in external mode, unit by unit, against a server of our own on a free
-//! port, a new one for each unit. A unit that crashes, hangs or stops in the middle is reported, and
-//! the next one runs.
+//! The suite is read from a checkout that the caller names; it is neither vendored nor modified. It
+//! runs in a scratch copy, in external mode, unit by unit, against a private server on a free port,
+//! a new one for each unit. A unit that crashes, hangs or stops in the middle is reported, and the
+//! next one runs.
 //!
 //! A stopped unit leaves no trace of the tests that never ran, so counting failures alone would
-//! flatter it. `--server redis` runs the same units against redis-server and keeps the names of
-//! the tests that pass there; once they are known, the score is out of those.
+//! overrate it. `--server redis` runs the same units against redis-server and stores the names of
+//! the tests that pass there; once they are known, the score is relative to them.
 
 mod results;
 mod scratch;
@@ -25,27 +26,27 @@ use crate::shell::{bar, installed, release_binary, target};
 use results::{Baseline, UnitResult};
 use scratch::Scratch;
 
-/// What `cargo xtask redis-suite` can be told.
+/// Options of `cargo xtask redis-suite`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// A checkout of Redis 7.0, for example from `git clone --branch 7.0.15`
+    /// Checkout of Redis 7.0, for example from `git clone --branch 7.0.15`
     path: PathBuf,
-    /// Only these units, such as `string,list-3`; all by default
+    /// Run only these units, such as `string,list-3` [default: all]
     #[arg(long, value_delimiter = ',')]
     units: Vec<String>,
-    /// Which server to test
+    /// Server to test
     #[arg(long, value_enum, default_value = "seawall")]
     server: Subject,
     /// Test this binary instead of building one
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Tags that the suite should run or, with a minus, leave out
+    /// Tags that the suite runs or, with a minus, leaves out
     #[arg(long, default_value = "-slow -needs:debug", allow_hyphen_values = true)]
     tags: String,
     /// Seconds without progress after which a unit counts as hung
     #[arg(long, default_value_t = 60)]
     timeout: u64,
-    /// End with an error when fewer tests than this percentage pass
+    /// Fail if less than this percentage of the tests pass
     #[arg(long)]
     require: Option<f64>,
 }
@@ -65,10 +66,10 @@ impl Subject {
     }
 }
 
-/// Longest that a unit may take in all, however busy it looks.
+/// Maximum total time of a unit, however active it looks.
 const UNIT_LIMIT: Duration = Duration::from_secs(900);
 
-/// Names of missing tests that are printed for a unit; all verdicts are in its log.
+/// Maximum names of missing tests printed per unit; all verdicts are in its log.
 const SHOWN_NAMES: usize = 12;
 
 /// Runs the suite and prints the score.
@@ -90,7 +91,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let mut results = Vec::new();
     for unit in units {
         progress.set_message(unit.path);
-        // A test that fails in the middle leaves its settings behind, so nobody inherits a server.
+        // A test that fails in the middle leaves its settings behind, so each unit gets a new
+        // server.
         let server = builder.start()?;
         let result = run_unit(unit.name, unit.path, options, &scratch, &server)?;
         progress.suspend(|| print_unit(&result, &baseline));
@@ -129,7 +131,8 @@ fn run_unit(
     Ok(result)
 }
 
-/// Where the suite looks for a port for itself; two runs on one machine must not meet there.
+/// Returns the port at which the suite starts its own search; two runs on one machine must not
+/// collide there.
 fn base_port() -> u32 {
     22_000 + std::process::id() % 200 * 40
 }

@@ -1,4 +1,4 @@
-//! What the suite printed, as counts and names.
+//! Parses the output of the suite into counts and names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::outcome::{Context, Outcome};
 
-/// Longest part of a failure that is shown.
+/// Maximum characters of a failure that are shown.
 const SHOWN_CHARS: usize = 300;
 
 /// One unit's run.
@@ -16,16 +16,16 @@ pub(super) struct UnitResult {
     pub(super) unit: &'static str,
     pub(super) passed: Vec<String>,
     pub(super) failed: Vec<String>,
-    /// Why the unit did not reach its end.
+    /// Reason why the unit did not finish.
     pub(super) interrupted: Option<String>,
     pub(super) elapsed: Duration,
 }
 
-/// How often each test of each unit passes on redis-server; a name may stand for several tests.
+/// How often each test of each unit passes on redis-server; several tests may share a name.
 pub(super) struct Baseline(BTreeMap<String, BTreeMap<String, usize>>);
 
 impl Baseline {
-    /// Reads what an earlier run kept; empty when there was none.
+    /// Reads the baseline of an earlier run; empty if there was none.
     pub(super) fn load(file: &Path) -> Self {
         let mut units: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
         for line in fs::read_to_string(file).unwrap_or_default().lines() {
@@ -42,7 +42,7 @@ impl Baseline {
 }
 
 impl UnitResult {
-    /// Tests passed, and out of how many: those of redis-server when they are known.
+    /// Returns the number of passed tests and the total: that of redis-server if known.
     pub(super) fn score(&self, baseline: &Baseline) -> (usize, usize) {
         match baseline.0.get(self.unit) {
             Some(tests) => {
@@ -57,7 +57,8 @@ impl UnitResult {
         }
     }
 
-    /// Tests that pass on redis-server and neither passed nor were reported as failed here.
+    /// Returns the tests that pass on redis-server but were reported neither as passed nor as
+    /// failed here.
     pub(super) fn never_passed(&self, baseline: &Baseline) -> Vec<String> {
         let Some(tests) = baseline.0.get(self.unit) else { return Vec::new() };
         let reported = |name: &str| {
@@ -79,7 +80,7 @@ impl UnitResult {
     }
 }
 
-/// Finds the verdicts in the lines of one unit.
+/// Parses the verdicts in the lines of one unit.
 pub(super) fn read(unit: &'static str, lines: &[String], elapsed: Duration) -> UnitResult {
     let mut result =
         UnitResult { unit, passed: Vec::new(), failed: Vec::new(), interrupted: None, elapsed };
@@ -106,7 +107,7 @@ pub(super) fn read(unit: &'static str, lines: &[String], elapsed: Duration) -> U
     result
 }
 
-/// `name (12 ms)` without the time.
+/// Removes the time from `name (12 ms)`.
 fn without_time(text: &str) -> String {
     match text.rsplit_once(" (") {
         Some((name, time)) if time.ends_with(" ms)") => name.to_owned(),
@@ -125,7 +126,7 @@ fn without_colours(line: &str) -> String {
     out
 }
 
-/// Keeps the names of the tests that passed; units that did not run this time keep theirs.
+/// Stores the names of the tests that passed; units that did not run this time keep theirs.
 pub(super) fn keep(file: &Path, results: &[UnitResult]) -> Outcome {
     let mut text = String::new();
     let ran = |unit: &str| results.iter().any(|result| result.unit == unit);

@@ -1,4 +1,4 @@
-//! A scratch copy of the suite, with the programs it expects where it expects them.
+//! A scratch copy of the suite, with the programs that it expects in their places.
 //!
 //! In external mode the suite still calls `src/redis-cli` and `src/redis-benchmark`, and writes
 //! below `tests/tmp`; a copy keeps all of that out of the caller's checkout.
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::outcome::{Context, Failure, Outcome};
 
-/// The copy; gone when dropped.
+/// The copy. Dropping it removes it.
 pub(super) struct Scratch {
     folder: TempDir,
 }
@@ -51,7 +51,8 @@ impl Scratch {
         let (reader, writer) = std::io::pipe()?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = Running(command.spawn().context("cannot start tclsh")?);
-        // The command still holds the writing ends; without them the pipe ends with the child.
+        // The command still holds the writing ends; once they are released, the pipe ends with the
+        // child.
         command.stdout(Stdio::null()).stderr(Stdio::null());
 
         let lines = follow(reader);
@@ -73,7 +74,7 @@ impl Scratch {
     }
 }
 
-/// A child that does not outlive its value.
+/// A child process that is killed when the value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -83,7 +84,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads lines on a thread of their own, so that the reader can stop waiting.
+/// Reads lines on a separate thread, so that the receiver can stop waiting.
 fn follow(source: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

@@ -1,14 +1,14 @@
 //! The units of Redis 7.0's suite that make sense for one server.
 //!
-//! Left out: replication, Cluster and Sentinel, persistence by RDB files and modules, which are
-//! other products' jobs or need servers that the suite starts itself.
+//! Left out: replication, Cluster and Sentinel, persistence with RDB files, and modules. They are
+//! not features of the engine, or need servers that the suite starts itself.
 
 use crate::outcome::{Failure, Outcome};
 
 /// A file of the suite.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit {
-    /// How people say it.
+    /// Its short name.
     pub(super) name: &'static str,
     /// Its path below `tests/`, without the ending.
     pub(super) path: &'static str,
@@ -54,7 +54,7 @@ const fn unit(name: &'static str, path: &'static str) -> Unit {
     Unit { name, path }
 }
 
-/// The units with these names, or all when none is named.
+/// Returns the units with these names, or all units if none is given.
 pub(super) fn select(names: &[String]) -> Outcome<Vec<Unit>> {
     if names.is_empty() {
         return Ok(UNITS.to_vec());

@@ -22,14 +22,14 @@ use super::{
 };
 use crate::Failure;
 
-/// The settings, checked.
+/// The checked settings.
 struct Plan {
     kind: Option<Kind>,
     thresholds: Thresholds,
     separator: u8,
 }
 
-/// How it ended, and what is to be said about that.
+/// How the scan ended, and what to report about it.
 struct Ended {
     word: &'static str,
     complaint: Option<String>,
@@ -75,7 +75,7 @@ fn plan(args: &BigArgs) -> Result<Plan, String> {
     Ok(Plan { kind, thresholds: text::thresholds(&args.threshold)?, separator })
 }
 
-/// Looks for big keys and says what it found.
+/// Finds big keys and prints them.
 pub(super) async fn run(args: &BigArgs) -> Result<(), Failure> {
     let plan = plan(args).map_err(Failure::Usage)?;
     let log = match &args.log {
@@ -152,7 +152,7 @@ fn read(args: &BigArgs, plan: &Plan, path: &Path) -> Result<(Report, Ended), Fai
     let file = File::open(path).map_err(fail)?;
     let length = file.metadata().map_err(fail)?.len();
     let stop = Arc::new(AtomicBool::new(false));
-    // Without it Ctrl-C ends the program at once, which is what it does anyway.
+    // If this fails, Ctrl-C ends the program at once, as it does by default.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop));
     let mut survey = RdbSurvey::new()
         .thresholds(plan.thresholds.clone())

@@ -1,4 +1,4 @@
-//! Which Redis is meant, and how to get there.
+//! Determines which Redis to use, and connects to it.
 
 use std::{
     fs,
@@ -11,15 +11,15 @@ use seawall::Seawall;
 use super::args::Target;
 use crate::{Failure, terminal};
 
-/// Surveys may wait longer than a service would.
+/// Scans may wait longer than a service would.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connects to what the command line, the environment or the data folder name.
+/// Connects to the Redis named by the command line, the environment or the data directory.
 pub(super) async fn connect(target: &Target) -> Result<Seawall, Failure> {
     connect_as(target, "").await
 }
 
-/// The same with the prefix of a service's own handle, where its keys are to be found.
+/// Like [`connect`], with the key prefix of a service's own handle.
 pub(super) async fn connect_as(target: &Target, prefix: &str) -> Result<Seawall, Failure> {
     let url = url(target)?;
     let mut builder = Seawall::builder(&url).response_timeout(PATIENCE).prefix(prefix);
@@ -62,7 +62,7 @@ fn url(target: &Target) -> Result<String, Failure> {
     Ok(format!("unix:{}", socket.display()))
 }
 
-/// An engine inside this process would be empty, or locked by the one that serves.
+/// Refuses an embedded engine: it would be empty, or locked by the process that serves.
 fn known(url: &str) -> Result<String, Failure> {
     if url.starts_with("embedded:") {
         return Err(Failure::Usage(

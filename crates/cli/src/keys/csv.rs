@@ -1,10 +1,10 @@
-//! Findings as comma-separated values, as RFC 4180 has them.
+//! Findings as comma-separated values (RFC 4180).
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use seawall::survey::{Finding, Report};
 
-/// A field, quoted where it must be.
+/// Formats a field, quoted if necessary.
 pub(super) fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) || text.starts_with([' ', '=', '+', '-', '@']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -13,7 +13,7 @@ pub(super) fn field(text: &str) -> String {
     }
 }
 
-/// Every key that the report names, the largest first.
+/// Formats every key of the report, the largest first.
 pub(super) fn report(report: &Report) -> String {
     let all = report.largest.iter().chain(&report.longest).chain(&report.flagged);
     let named: BTreeMap<_, &Finding> =

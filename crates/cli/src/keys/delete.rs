@@ -10,7 +10,7 @@ use seawall::survey::{Kind, key_of_text, key_text};
 use super::{args::DeleteArgs, connect::connect, ended, interrupted, progress, text::grouped};
 use crate::{Failure, terminal};
 
-/// Deletes what the command line names.
+/// Deletes the keys named on the command line.
 pub(super) async fn run(args: &DeleteArgs) -> Result<(), Failure> {
     let kind = match args.kind.as_deref() {
         None => None,
@@ -45,7 +45,7 @@ pub(super) async fn run(args: &DeleteArgs) -> Result<(), Failure> {
     done
 }
 
-/// The keys that were named, byte for byte.
+/// Returns the named keys, byte for byte.
 fn keys(args: &DeleteArgs) -> Result<Vec<Vec<u8>>, Failure> {
     let read = |text: &OsString| {
         key_of_text(text.as_encoded_bytes()).map_err(|error| {
@@ -134,7 +134,7 @@ async fn by_name(
     Ok(())
 }
 
-/// Asks whoever sits there.
+/// Asks the user for confirmation.
 fn confirmed(keys: u64) -> Result<bool, Failure> {
     let fail = |error: io::Error| Failure::Work(format!("cannot ask: {error}"));
     write!(io::stderr(), "Delete {} keys? [y/N] ", grouped(keys)).map_err(fail)?;

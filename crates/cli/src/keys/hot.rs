@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Failure, terminal};
 
-/// Looks for hot keys and says what it found.
+/// Finds hot keys and prints them.
 pub(super) async fn run(args: &HotArgs) -> Result<(), Failure> {
     let listen = bounds(args.monitor, args.lines)?;
     let seawall = connect_as(&args.target, &args.prefix).await?;
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &HotArgs) -> Result<(), Failure> {
     super::ended(end)
 }
 
-/// The bounds of `--monitor`.
+/// Returns the limits of `--monitor`.
 pub(super) fn bounds(seconds: Option<u64>, lines: u64) -> Result<Option<Listen>, Failure> {
     let Some(seconds) = seconds else { return Ok(None) };
     let most = MAX_LISTEN.as_secs();

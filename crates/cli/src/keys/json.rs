@@ -1,4 +1,4 @@
-//! Reports as JSON: everything that was found.
+//! Reports as JSON, with all findings.
 
 use seawall::survey::{Finding, IDLE_DAYS, Report, Totals};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ fn totals(totals: &Totals) -> Value {
     })
 }
 
-/// One key. Its name loses nothing: other bytes than text are written `\xNN`.
+/// Formats one key. Its name loses nothing: bytes that are not text are written `\xNN`.
 pub(super) fn finding(found: &Finding) -> Value {
     json!({
         "key": found.key_text(),
@@ -31,7 +31,7 @@ pub(super) fn finding(found: &Finding) -> Value {
     })
 }
 
-/// The whole report; `end` says whether that is everything.
+/// Formats the whole report; `end` says whether it is complete.
 pub(super) fn report(report: &Report, end: &str) -> String {
     let findings = |found: &[Finding]| found.iter().map(finding).collect::<Vec<_>>();
     let asked: Vec<_> = report

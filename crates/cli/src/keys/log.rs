@@ -1,4 +1,4 @@
-//! `--log`: what is above a threshold, as rows of `big_key_log`.
+//! `--log`: stores keys above a threshold as rows of `big_key_log`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use seawall_market::{big_keys::BigKeyLog, config::Sources};
 
 use crate::{Failure, terminal};
 
-/// Opens the log before the survey: what is wrong with it should not show after an hour.
+/// Opens the log before the scan, so that a mistake in it does not show only after an hour.
 pub(super) async fn open(url: &str) -> Result<BigKeyLog, Failure> {
     // As for `serve`: a password comes from the environment, never from the command line.
     let sources = Sources::new().environment(std::env::vars_os().filter_map(crate::serve::text));

@@ -1,4 +1,4 @@
-//! `seawall keys`: what is in a Redis, and getting rid of it gently.
+//! `seawall keys`: shows what a Redis holds, and deletes keys without blocking it.
 //!
 //! | Command | |
 //! | --- | --- |
@@ -8,8 +8,8 @@
 //! | `keys delete` | deletion in slices |
 //!
 //! Findings go to stdout or `--out`; everything about the work itself goes to stderr, so that the
-//! output can be piped. Exit codes as everywhere: 2 for a wrong command line, 1 when a server could
-//! not be reached or the work did not come to its end (what was found so far is printed first).
+//! output can be piped. Exit codes as everywhere: 2 for a wrong command line, 1 if a server could
+//! not be reached or the work was not finished (findings so far are printed first).
 
 pub(crate) mod args;
 mod big;
@@ -32,7 +32,7 @@ use tokio::runtime::Runtime;
 use self::args::{KeysArgs, KeysCommand};
 use crate::{Failure, terminal};
 
-/// Does what the command line asks for.
+/// Runs the requested command.
 pub(crate) fn run(args: &KeysArgs) -> Result<(), Failure> {
     let runtime =
         Runtime::new().map_err(|error| Failure::Work(format!("cannot start threads: {error}")))?;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &KeysArgs) -> Result<(), Failure> {
     }
 }
 
-/// Hands over what was found.
+/// Writes the findings to the file or to stdout.
 fn deliver(text: &str, out: Option<&Path>) -> Result<(), Failure> {
     match out {
         None => {
@@ -61,7 +61,7 @@ fn deliver(text: &str, out: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// What did not come to its end is a failure, after its findings.
+/// Turns unfinished work into a failure, after its findings were printed.
 fn ended(end: End) -> Result<(), Failure> {
     match end {
         End::Complete => Ok(()),
@@ -70,7 +70,7 @@ fn ended(end: End) -> Result<(), Failure> {
     }
 }
 
-/// Ready when somebody presses Ctrl-C; never when that cannot be heard.
+/// Completes when the user presses Ctrl-C; never if the signal cannot be caught.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! The line that moves; nothing at all when stderr is no terminal.
+//! Progress bars; hidden if stderr is not a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Failure, terminal};
 
-/// Looks at slots and nodes and says what it found.
+/// Measures slots and nodes and prints the result.
 pub(super) async fn run(args: &SkewArgs) -> Result<(), Failure> {
     let listen = hot::bounds(args.monitor, args.lines)?;
     let seawall = connect(&args.target).await?;

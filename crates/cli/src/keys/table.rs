@@ -1,4 +1,4 @@
-//! Reports for people.
+//! Human-readable reports.
 
 use std::fmt::Write as _;
 
@@ -6,12 +6,13 @@ use seawall::survey::{Finding, IDLE_DAYS, Report, Totals};
 
 use super::text::{bytes, grouped, span};
 
-/// Prefixes that are shown; JSON has all of them.
+/// Number of prefixes shown; JSON has all of them.
 const PREFIXES: usize = 15;
 /// Width of the longest bar of a histogram.
 const BAR: u64 = 40;
 
-/// Lines of cells under a heading, as wide as they need to be; the last column is never padded.
+/// Formats rows of cells under a heading, in columns as wide as needed; the last column is never
+/// padded.
 pub(super) fn aligned(rows: &[Vec<String>], right: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -97,7 +98,7 @@ fn histogram(totals: &Totals) -> String {
     aligned(&rows, &[0, 1])
 }
 
-/// The whole report.
+/// Formats the whole report.
 pub(super) fn report(report: &Report, end: &str) -> String {
     let mut text = String::new();
     let totals = &report.totals;

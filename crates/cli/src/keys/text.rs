@@ -1,4 +1,4 @@
-//! Numbers as people read and write them.
+//! Formats and parses numbers for people.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) fn span(time: Duration) -> String {
     }
 }
 
-/// A whole number with an optional `kb`, `mb` or `gb`.
+/// Parses a whole number with an optional `kb`, `mb` or `gb`.
 fn size(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     let units = [("kb", 10), ("mb", 20), ("gb", 30), ("k", 10), ("m", 20), ("g", 30), ("b", 0)];
@@ -53,7 +53,7 @@ fn size(text: &str) -> Option<u64> {
 /// Applies rules such as `hash.members=500,5000`.
 ///
 /// # Errors
-/// A sentence that names the rule and what is allowed.
+/// A sentence that names the rule and the allowed values.
 pub(super) fn thresholds(rules: &[String]) -> Result<Thresholds, String> {
     let mut thresholds = Thresholds::default();
     for rule in rules {

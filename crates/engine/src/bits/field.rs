@@ -10,7 +10,7 @@ pub(crate) struct Field {
     width: u32,
 }
 
-/// What becomes of a value that does not fit.
+/// What happens to a value that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overflow {
     Wrap,

@@ -1,8 +1,8 @@
 //! Bitmap commands: strings addressed by the bit.
 //!
 //! The arithmetic is in [`crate::bits`]; this file reads arguments in Redis' order (so that of two
-//! mistakes the same one is reported), grows strings and tells what changed. BITFIELD, which is a
-//! small language of its own, is in `bitmap/field.rs`.
+//! mistakes the same one is reported), grows strings and reports changes. BITFIELD, which is a
+//! small language in itself, is in `bitmap/field.rs`.
 
 mod field;
 
@@ -51,7 +51,7 @@ pub(super) fn getbit(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done 
 
 /// BITCOUNT key [start end [BYTE|BIT]]
 pub(super) fn bitcount(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> Done {
-    // Redis: a missing key answers before the range is even looked at.
+    // Redis: a missing key answers before the range is even checked.
     let Some(string) = cx.str(args[1])? else {
         out.int(0);
         return Ok(());

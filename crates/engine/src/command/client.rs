@@ -39,7 +39,8 @@ pub(super) fn client_setname(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> 
     Ok(())
 }
 
-/// What the client's library calls itself; newer clients send it and expect it to be taken.
+/// CLIENT SETINFO: the name of the client's library; newer clients send it and expect it to be
+/// accepted.
 pub(super) fn client_setinfo(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     let what = if is(a[2], "lib-name") {
         "lib-name"
@@ -138,7 +139,7 @@ pub(super) fn client_list(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Don
         [word, rest @ ..] if is(word, "id") && !rest.is_empty() => {
             let mut wanted = Vec::new();
             for id in rest {
-                // Redis: any number will do; those that nobody has are left out.
+                // Redis: any number is accepted; ids that no client has are left out.
                 wanted.push(args::int(id).map_err(|_| Error::fixed("ERR Invalid client ID"))?);
             }
             ids = Some(wanted);

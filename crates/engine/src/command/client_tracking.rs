@@ -63,7 +63,7 @@ fn find_client(cx: &Ctx<'_>, id: i64) -> Result<Redirect, Error> {
         .ok_or(Error::fixed("ERR The client ID you want redirect to does not exist"))
 }
 
-/// Checks that the options go together and with what the session does already.
+/// Checks that the options are compatible with each other and with the session's state.
 fn start(cx: &mut Ctx<'_>, mut options: TrackingState, prefixes: &[&[u8]]) -> Done {
     if !options.broadcast && !prefixes.is_empty() {
         return Err(Error::fixed("ERR PREFIX option requires BCAST mode to be enabled"));

@@ -1,4 +1,4 @@
-//! CLUSTER and its relatives: this engine is one node without a cluster and says so.
+//! CLUSTER and its relatives: this engine is a single node without a cluster and reports that.
 
 use crate::ctx::Ctx;
 use crate::error::{Done, Error};

@@ -1,4 +1,4 @@
-//! docs/compatibility.md, made from the command table.
+//! docs/compatibility.md, generated from the command table.
 
 use std::fmt::Write;
 

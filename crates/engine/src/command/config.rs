@@ -73,7 +73,7 @@ pub(super) fn config_set(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done
         }
     }
     if cx.engine.settings.maxmemory > 0 {
-        // A lower bound holds at once, not only when somebody writes.
+        // A lower limit takes effect at once, not only with the next write.
         cx.engine.make_room();
     }
     let slowlog_len = cx.engine.settings.slowlog_max_len;

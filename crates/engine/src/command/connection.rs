@@ -10,7 +10,7 @@ use crate::session::ReplyMode;
 use super::client;
 use super::keys::db_number;
 
-/// The Redis version whose behaviour this is.
+/// The Redis version whose behaviour the engine implements.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) fn ping(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {

@@ -1,4 +1,4 @@
-//! What SCAN, SSCAN, HSCAN and ZSCAN have in common: the cursor, the options, the empty answer.
+//! Common parts of SCAN, SSCAN, HSCAN and ZSCAN: the cursor, the options, the empty answer.
 
 use crate::{
     args,
@@ -7,7 +7,7 @@ use crate::{
     resp::Reply,
 };
 
-/// How many elements a call looks at unless told.
+/// Default number of elements that a call looks at.
 const DEFAULT_COUNT: usize = 10;
 
 /// The options behind a cursor.
@@ -19,7 +19,7 @@ pub(super) struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
 }
 
-/// Whose options they are.
+/// The kind of collection that is scanned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scanned {
     /// The keyspace: TYPE is an option.

@@ -1,4 +1,4 @@
-//! DEBUG: what tests and operators need to look inside or to stand still.
+//! DEBUG: inspects the engine or stops it, for tests and operators.
 
 use crate::args::{self, is};
 use crate::ctx::Ctx;
@@ -52,7 +52,7 @@ pub(super) fn debug(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     )))
 }
 
-/// Nothing runs until the time is over, as if the server hung.
+/// Stops all execution until the time is over, as if the server hung.
 fn sleep(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
     let seconds = number::parse_f64_lenient(a[2]).unwrap_or(0.0);
     let millis = (seconds.clamp(0.0, 1e9) * 1000.0) as i64;

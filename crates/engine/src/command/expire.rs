@@ -1,4 +1,4 @@
-//! Lifetimes: setting, asking, taking away.
+//! Lifetimes: setting, reading, removing.
 
 use crate::args::{self, is};
 use crate::ctx::{Caller, Ctx};
@@ -68,7 +68,7 @@ impl Lifetime {
 fn deadline(n: i64, unit: Unit, now: i64) -> Option<i64> {
     let millis = if unit.is_seconds() { n.checked_mul(1000)? } else { n };
     let at = if unit.is_relative() { millis.checked_add(now)? } else { millis };
-    // NEVER is no time.
+    // NEVER is not a time.
     Some(at.min(NEVER - 1))
 }
 
@@ -186,7 +186,7 @@ pub(super) fn pttl(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn expiretime(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    // Rounded without adding first: the last moment there is leaves no room for it.
+    // Rounded without adding first: the greatest time leaves no room for an addition.
     ask(cx, a[1], out, |at, _| at / 1000 + i64::from(at % 1000 >= 500))
 }
 

@@ -54,7 +54,8 @@ fn sort_keys(args: &[&[u8]], found: &mut Vec<FoundKey>) {
 
 fn by_spec(spec: &KeySpec, args: &[&[u8]], found: &mut Vec<FoundKey>) -> Option<()> {
     let first = match spec.begin {
-        // Redis: a place behind the end is an error even where the command does without, as PFMERGE does.
+        // Redis: an index past the end is an error even if the command does not need the key, as
+        // with PFMERGE.
         Begin::Index(at) if at >= args.len() => return None,
         Begin::Index(at) => at,
         Begin::Keyword(word, from) => match behind_word(args, word, from) {
@@ -94,10 +95,10 @@ fn by_spec(spec: &KeySpec, args: &[&[u8]], found: &mut Vec<FoundKey>) -> Option<
     Some(())
 }
 
-/// The keys of a command that counts them, where the count is no number or does not fit.
+/// Finds the keys of a command that counts them, if the count is not a number or does not fit.
 ///
-/// Redis: an older function looks then, which reads the count with `atoi`, knows nothing about what
-/// happens to a key, and puts the one that is stored to last.
+/// Redis: an older function is used then, which reads the count with `atoi`, knows nothing about
+/// what happens to a key, and puts the destination key last.
 fn by_loose_count(specs: &[KeySpec], args: &[&[u8]]) -> Option<Vec<FoundKey>> {
     let counted = specs.iter().find(|spec| matches!(spec.find, Find::Counted))?;
     let Begin::Index(at) = counted.begin else { return None };

@@ -157,7 +157,8 @@ fn sparse_max_bytes(cx: &Ctx<'_>) -> usize {
     usize::try_from(cx.engine.settings.hll_sparse_max_bytes).unwrap_or(usize::MAX)
 }
 
-/// Makes an empty sketch if the key is absent, else checks that it holds one; whether it was made.
+/// Creates an empty sketch if the key is absent, else checks that it holds one. Returns `true` if
+/// it was created.
 fn make_if_absent(cx: &mut Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
     if let Some(entry) = cx.peek(key) {
         let string = entry.str().ok_or(Error::WRONG_TYPE)?;
@@ -181,7 +182,7 @@ fn edit(
     Ok(edited.expect("the caller has checked that the key exists")?)
 }
 
-/// Turns the sketch under a key dense; whether it was sparse.
+/// Makes the sketch under a key dense. Returns `true` if it was sparse.
 fn turn_dense(cx: &mut Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
     let mut converted = false;
     edit(cx, key, |sketch| {
@@ -192,7 +193,7 @@ fn turn_dense(cx: &mut Ctx<'_>, key: &[u8]) -> Result<bool, Error> {
     Ok(converted)
 }
 
-/// Takes the sketches of all keys that exist into a union; whether one of them is dense.
+/// Merges the sketches of all existing keys into a union. Returns `true` if one of them is dense.
 fn merge_all(cx: &mut Ctx<'_>, keys: &[&[u8]], union: &mut Union) -> Result<bool, Error> {
     let mut any_dense = false;
     for key in keys {

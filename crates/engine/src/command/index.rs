@@ -1,4 +1,4 @@
-//! From a request's first words to its command.
+//! Finds the command of a request by its first words.
 //!
 //! Names are looked up by hash of their lower-case form; every command and subcommand has a number,
 //! by which statistics are kept.

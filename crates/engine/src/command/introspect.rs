@@ -108,7 +108,8 @@ fn inner<'a, 'b>(cx: &Ctx<'_>, a: &'a [&'b [u8]]) -> Result<(CommandRef, &'a [&'
 
 const NO_KEYS_FOUND: Error = Error::fixed("ERR Invalid arguments specified for command");
 
-/// The keys of the request that follows; it must have some unless its command may do without.
+/// Returns the keys of the request that follows; it must have some unless its command can run
+/// without keys.
 fn inner_keys(command: CommandRef, args: &[&[u8]]) -> Result<Vec<FoundKey>, Error> {
     let keys = find_keys(command, args).unwrap_or_default();
     if keys.is_empty() && !command.has(flag::NO_MANDATORY_KEYS) {
@@ -234,7 +235,7 @@ fn is_movable(spec: &Command) -> bool {
     spec.keys.iter().any(|key| !is_simple(key))
 }
 
-/// First key, last key and step, as Redis told them before there were key specifications.
+/// First key, last key and step, as Redis reported them before there were key specifications.
 fn old_key_range(spec: &Command) -> (i64, i64, i64) {
     let mut first = i64::MAX;
     let mut last = 0;

@@ -1,7 +1,7 @@
 //! Lists: pushing, popping, reading and editing by index or by value.
 //!
-//! `moves.rs` has what takes from one key and maybe gives to another, waiting or not; `pos.rs` the
-//! search.
+//! `moves.rs` has the commands that take from one key and may push to another, blocking or not;
+//! `pos.rs` has the search.
 
 mod moves;
 mod pos;
@@ -54,7 +54,7 @@ fn push_existing(cx: &mut Ctx<'_>, args: &[&[u8]], end: End, out: &mut Reply) ->
     push(cx, args, end, out)
 }
 
-/// Tells that something was added at an end.
+/// Reports that elements were added at an end.
 fn pushed(cx: &mut Ctx<'_>, key: &[u8], end: End) {
     cx.touched(key);
     cx.notify(Classes::LIST, if end == End::Head { "lpush" } else { "rpush" }, key);
@@ -118,7 +118,7 @@ fn reply_popped(list: &mut List, end: End, count: usize, out: &mut Reply) -> usi
     count
 }
 
-/// Tells that something was taken from an end, and removes the key if nothing is left.
+/// Reports that elements were taken from an end, and removes the key if nothing is left.
 fn removed(cx: &mut Ctx<'_>, key: &[u8], end: End) {
     cx.notify(Classes::LIST, if end == End::Head { "lpop" } else { "rpop" }, key);
     cx.drop_if_empty::<List>(key);

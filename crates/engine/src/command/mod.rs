@@ -45,7 +45,8 @@ use crate::ctx::Ctx;
 use crate::error::{Done, Error};
 use crate::resp::Reply;
 
-/// Stands in the table for commands that are only their subcommands; the index never picks it.
+/// Placeholder in the table for commands that consist only of subcommands; the index never picks
+/// it.
 fn no_subcommand(_: &mut Ctx<'_>, args: &[&[u8]], _: &mut Reply) -> Done {
     Err(Error::arity(&String::from_utf8_lossy(args[0])))
 }

@@ -50,7 +50,7 @@ pub(super) fn object_idletime(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) ->
 }
 
 pub(super) fn object_freq(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
-    // Redis looks for the key first.
+    // Redis looks up the key first.
     if cx.peek(a[2]).is_some() && !cx.engine.settings.maxmemory_policy.is_lfu() {
         return Err(Error::fixed(
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::{error::Error, rng::Rng};
 
-/// Above this share of the whole, choosing from a list of all is cheaper than drawing and
-/// forgetting what was drawn before.
+/// Above this share of the whole, choosing from a list of all is cheaper than drawing and rejecting
+/// repetitions.
 const LIST_ALL_ABOVE: usize = 3;
 
 /// The most elements that a negative count may ask for.

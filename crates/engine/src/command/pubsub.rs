@@ -151,7 +151,7 @@ fn reply_counts(channels: &pubsub::Channels, names: &[&[u8]], out: &mut Reply) {
     }
 }
 
-/// Redis checks the number of patterns in the handler, with other words than the table's.
+/// Redis checks the number of patterns in the handler, with another message than the table's.
 fn too_many(sub: &[u8]) -> Error {
     let sub = printable(sub, 128);
     Error::new(format!(

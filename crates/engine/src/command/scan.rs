@@ -110,7 +110,7 @@ pub(super) fn keys(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn randomkey(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
-    // Limit: so many keys whose time has passed are met before any key is good enough.
+    // Limit: after this many expired keys, any key is returned.
     const TRIES: usize = 100;
     let now = cx.now;
     for _ in 0..TRIES {

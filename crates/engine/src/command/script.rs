@@ -82,8 +82,8 @@ pub(super) fn key_count(a: &[&[u8]], not_a_number: Error) -> Result<usize, Error
     usize::try_from(count).map_err(|_| Error::fixed("ERR Number of keys can't be negative"))
 }
 
-/// What a script may do, by its flags and by how it is called; without flags
-/// (`None`) nothing is known before it does it.
+/// Decides what a script may do, by its flags and by how it is called; without flags (`None`)
+/// nothing is known before it runs.
 pub(super) fn leave_to_run(
     cx: &mut Ctx<'_>,
     flags: Option<ScriptFlags>,

@@ -66,7 +66,7 @@ pub(super) fn swapdb(cx: &mut Ctx<'_>, a: &[&[u8]], out: &mut Reply) -> Done {
 }
 
 pub(super) fn time(cx: &mut Ctx<'_>, _: &[&[u8]], out: &mut Reply) -> Done {
-    // Inside a script time stands still; the microseconds are those of its batch.
+    // Time stands still inside a script: the microseconds are those of its batch.
     let micros = cx.engine.now_us;
     out.array(2);
     out.bulk_int(micros / 1_000_000);

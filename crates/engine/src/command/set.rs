@@ -1,4 +1,4 @@
-//! Sets: members in and out, one or several at random.
+//! Sets: adding and removing members, one or several at random.
 //!
 //! `set/algebra.rs` has intersections, unions and differences.
 

@@ -1,8 +1,8 @@
 //! SORT: the elements of a list, set or sorted set, ordered by themselves or by other keys.
 //!
 //! `BY weight_*` looks up a weight for each element and `GET object_*->field` replaces elements by
-//! what other keys hold. What STORE leaves is logged as the resulting list, not as the request,
-//! because ties and sets have no order that another process would repeat.
+//! what other keys hold. STORE is logged as the resulting list, not as the request, because ties
+//! and sets have no order that another process would reproduce.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -137,7 +137,7 @@ fn run(cx: &mut Ctx<'_>, key: &[u8], mut request: Request<'_>, out: &mut Reply) 
         None => Found { elements: Vec::new(), is_set: false },
         Some(value) => Found::load(value, &request).ok_or(Error::WRONG_TYPE)?,
     };
-    // A set has no order of its own; where the outcome is kept or scripted it gets one.
+    // A set is unordered; if the result is stored or used by a script, it is sorted.
     let must_be_stable = request.store.is_some() || cx.caller == Caller::Script;
     if found.is_set && request.order == Order::Native && must_be_stable {
         request.order = Order::Text { by: None };

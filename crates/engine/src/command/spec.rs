@@ -162,7 +162,7 @@ impl Group {
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) name: &'static str,
-    /// Arguments with the name; negative: at least so many.
+    /// Number of arguments, the name included; negative: minimum number.
     pub(crate) arity: i32,
     pub(crate) flags: u64,
     pub(crate) keys: &'static [KeySpec],

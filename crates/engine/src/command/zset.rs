@@ -89,7 +89,7 @@ fn reply_members<'a>(
     }
 }
 
-/// Whether a out shows scores.
+/// Whether a reply shows scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scores {
     With,

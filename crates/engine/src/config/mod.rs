@@ -11,14 +11,14 @@ pub(crate) use params::{Change, PARAMS, Param, find};
 use crate::evict::Policy;
 use crate::notify::Classes;
 
-/// Bounds of a client class' output buffer: bytes at once, or bytes for so many seconds.
+/// Limits of a client class' output buffer: bytes at once, or bytes for a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// Closes the client at once; 0 is none.
+    /// Closes the client at once; 0 for no limit.
     pub hard_bytes: u64,
-    /// Closes the client when exceeded for `soft_seconds`; 0 is none.
+    /// Closes the client if exceeded for `soft_seconds`; 0 for no limit.
     pub soft_bytes: u64,
-    /// How long the soft bound may be exceeded.
+    /// How long the soft limit may be exceeded.
     pub soft_seconds: u64,
 }
 

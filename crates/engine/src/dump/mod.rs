@@ -1,15 +1,16 @@
 //! The state as commands: what log rewrites and snapshots consist of.
 //!
 //! Keys are walked in the order of (database, position in the table), which never changes while a
-//! key lives, so a walk can stop anywhere and go on later while commands run in between. The host
-//! decides what becomes of those commands; for that it asks where their keys stand
+//! key exists, so a walk can stop anywhere and continue later while commands run in between. The
+//! host decides what happens to those commands; for that it asks where their keys are
 //! ([`Engine::place`]) and which ones they touch ([`Engine::reach`]).
 //!
-//! Large keys are left out of that walk and dumped in slices of their own ([`part`]).
+//! Large keys are left out of that walk and dumped in separate slices ([`part`]).
 //!
 //! Invariants: a slice ends between two positions, never inside one; every command is of bounded
-//! length however large the key, except for a string's in [`Engine::dump_slice`]; running the commands on an empty database gives the same values,
-//! lifetimes included. Access times and counters of use are not kept.
+//! length however large the key, except for a string's in [`Engine::dump_slice`]; running the
+//! commands on an empty database gives the same values, lifetimes included. Access times and use
+//! counters are not kept.
 
 mod collection;
 mod part;
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Where a key stands, or would stand.
+    /// Returns where a key is, or would be.
     pub fn place(&self, db: u32, key: &[u8]) -> Cursor {
         let position = self.dbs.get(db as usize).map_or(0, |db| db.table.position_of(key));
         Cursor { db, position }

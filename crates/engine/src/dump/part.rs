@@ -9,12 +9,12 @@
 //! | stream                | the oldest entries                        | what it deletes is noted; see `stream` |
 //! | string                | all of it, at once: the buffer is shared  | nothing; see [`Frozen`]         |
 //!
-//! The engine is past *all* changes when the host looks at some of them. That is why elements are
-//! written as they are and not by repeating the change ([`Engine::catch_up`]): done once more, or a
-//! little early, it does no harm. A change that names no elements (by rank, or a new value) begins the
-//! key anew.
+//! The engine has already executed *all* changes when the host processes some of them. That is why
+//! elements are written as they are and not by repeating the change ([`Engine::catch_up`]): writing
+//! an element twice, or a little early, does no harm. A change that names no elements (by rank, or
+//! a new value) restarts the key's dump.
 //!
-//! Limit: a key that had to be begun anew too often is dumped in one slice.
+//! Limit: a key whose dump had to be restarted too often is dumped in one slice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,12 +34,12 @@ use crate::value::{Kind, Value};
 
 /// Keys of more bytes are dumped in parts.
 const LARGE_KEY_BYTES: usize = 1 << 20;
-/// How often a key is begun anew before it is dumped in one slice.
+/// How often a key's dump is restarted before it is dumped in one slice.
 const MOST_RESTARTS: u32 = 16;
 /// Bytes of a frozen string in one operation.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// How far the dump of a large key is.
+/// Progress of the dump of a large key.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Its database.
@@ -52,7 +52,7 @@ pub struct Part {
     behind: u64,
     /// Elements that were changed since the last slice.
     named: HashSet<Box<[u8]>>,
-    /// How far a stream is.
+    /// Progress of a stream.
     front: Front,
     restarts: u32,
 }
@@ -66,7 +66,7 @@ impl Part {
         Part { db, key, done: 0, behind: 0, named, front, restarts: 0 }
     }
 
-    /// Begins anew: what is dumped of it is deleted.
+    /// Restarts the dump: what is dumped of the key is deleted.
     pub fn restart(&mut self, out: &mut Effects) {
         out.push(self.db, &[b"DEL", &*self.key]);
         self.done = 0;
@@ -83,11 +83,11 @@ pub enum Slice {
     More,
     /// All of it is dumped.
     Done,
-    /// All of it, to be written behind what was dumped before, and in front of everything later.
+    /// All of it, to be written after what was dumped before, and before everything later.
     Frozen(Frozen),
 }
 
-/// A large string as it was at one moment; nobody has to hold the engine to write it.
+/// A large string as it was at one moment; it is written without locking the engine.
 #[derive(Debug)]
 pub struct Frozen {
     db: u32,
@@ -160,7 +160,7 @@ impl Engine {
                     });
                 }
                 Value::Stream(stream) => {
-                    // Any number but 0: it is begun.
+                    // Any number but 0: the dump has begun.
                     u64::from(!part.front.dump(stream, (db, key), enough, out))
                 }
                 Value::Int(_) | Value::Embedded | Value::Raw(_) => {
@@ -178,8 +178,8 @@ impl Engine {
         }
     }
 
-    /// Follows an operation that changed a key of which a part is dumped; no when the key is to be
-    /// begun anew.
+    /// Processes an operation that changed a partly dumped key. Returns `false` if its dump must be
+    /// restarted.
     pub fn follow(&self, part: &mut Part, operation: &Operation<'_>, out: &mut Effects) -> bool {
         let Some(entry) = self.entry(part.db, &part.key) else { return false };
         let args: Vec<&[u8]> = operation.args().collect();
@@ -220,8 +220,8 @@ impl Engine {
         true
     }
 
-    /// Writes elements that were changed and are dumped already, as they are now; no when the key is
-    /// to be begun anew. To be called behind operations that were followed.
+    /// Writes changed elements that are already dumped, as they are now. Returns `false` if the
+    /// dump must be restarted. Must be called after operations that were followed.
     pub fn catch_up(&self, part: &mut Part, out: &mut Effects) -> bool {
         let Some(entry) = self.entry(part.db, &part.key) else { return false };
         let (db, key) = (part.db, &*part.key);

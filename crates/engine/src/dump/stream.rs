@@ -1,16 +1,16 @@
 //! Streams as commands: entries, groups, consumers and what they have pending.
 //!
 //! Groups may have entries pending that the stream no longer holds, and a claim of such an entry
-//! forgets it. So those entries are added, too, as placeholders in their places, and taken out
-//! again once they are claimed: from the front by trimming, which leaves no trace, from the middle
-//! by deleting, which is how they went. The counters are set last.
+//! forgets it. So those entries are added, too, as placeholders in their places, and removed again
+//! once they are claimed: from the front by trimming, which leaves no trace, from the middle by
+//! deleting, as they were removed originally. The counters are set last.
 //!
-//! A large stream is dumped in slices, from its oldest entry on ([`Front`]). New entries come behind
-//! what is dumped, and what goes meanwhile stays in the file until the end, where it is taken out with
-//! the placeholders: a group may have it pending.
+//! A large stream is dumped in slices, from its oldest entry on ([`Front`]). New entries come after
+//! what is dumped. Entries removed meanwhile stay in the file until the end, where they are removed
+//! with the placeholders: a group may have them pending.
 //!
-//! Limits: when a consumer was last seen is not kept, as no command sets it. Groups are dumped in one
-//! slice with all that they have pending.
+//! Limits: the time when a consumer was last seen is not kept, as no command sets it. Groups are
+//! dumped in one slice with all their pending entries.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::value::stream::{Group, Stream, StreamId};
 /// Redis: a stream cannot be made empty, so the entry that makes it has this id at least.
 const FIRST: StreamId = StreamId::new(0, 1);
 
-/// How far the dump of a stream is.
+/// Progress of the dump of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Front {
     /// Everything in front of this id is in the file.
@@ -45,7 +45,7 @@ impl Front {
         }
     }
 
-    /// Dumps more, until `out` has `enough` bytes; whether that was the rest.
+    /// Dumps more, until `out` has `enough` bytes. Returns `true` if that was the rest.
     pub(super) fn dump(
         &mut self,
         stream: &Stream,
@@ -83,7 +83,8 @@ impl Front {
         }
     }
 
-    /// The id up to which entries of about so many bytes lie; the largest id when there are no more.
+    /// Returns the last id of a slice of about `budget_bytes`, or the largest id if there are no
+    /// more entries.
     fn last_of_slice(&self, stream: &Stream, budget_bytes: usize) -> StreamId {
         let mut bytes = 0usize;
         for entry in stream.log.range(self.next, StreamId::MAX) {

@@ -1,4 +1,5 @@
-//! Who is told when a key changes: watchers, waiters, trackers, listeners to keyspace events.
+//! Notifies the sessions affected by a key change: watchers, waiters, trackers, listeners to
+//! keyspace events.
 
 use crate::command::index::CommandRef;
 use crate::command::spec::flag;
@@ -34,13 +35,13 @@ impl Engine {
         }
     }
 
-    /// Deletes a key whose time has passed, with all that belongs to it.
+    /// Deletes an expired key, with everything that belongs to it.
     pub(crate) fn expire_key(&mut self, db: u32, key: &[u8]) {
         self.dbs[db as usize].remove(key);
         self.expired(db, key);
     }
 
-    /// Tells of a key whose time has passed and that is gone.
+    /// Reports that an expired key was removed.
     pub(crate) fn expired(&mut self, db: u32, key: &[u8]) {
         self.stats.expired_keys += 1;
         self.log_removal(db, key);
@@ -48,14 +49,14 @@ impl Engine {
         self.key_changed(db, key, None);
     }
 
-    /// The log learns that a key is gone without a command having said so.
+    /// Logs the removal of a key that no command removed.
     pub(crate) fn log_removal(&mut self, db: u32, key: &[u8]) {
         if self.logging {
             self.effects.push(db, &[b"DEL".as_slice(), key]);
         }
     }
 
-    /// All keys of a database are about to go: watchers of those that exist are told.
+    /// Called before all keys of a database are removed: notifies watchers of those that exist.
     pub(crate) fn db_cleared(&mut self, db: u32) {
         let now = self.now_ms();
         let mut broken = Vec::new();
@@ -71,8 +72,8 @@ impl Engine {
         self.waiting.signal_db(db);
     }
 
-    /// Two databases are about to change places: a watched key that is in either of them will have
-    /// another value.
+    /// Called before two databases are swapped: a watched key in either of them will have another
+    /// value.
     pub(crate) fn dbs_swapped(&mut self, first: u32, second: u32) {
         let now = self.now_ms();
         let alive = |db: u32, key: &[u8]| {
@@ -213,7 +214,7 @@ impl Engine {
 
     // ---- MONITOR -------------------------------------------------------------------------------
 
-    /// Shows a command to those who watch all commands.
+    /// Sends a command to all sessions in MONITOR mode.
     pub(crate) fn tell_monitors(
         &mut self,
         session: usize,

@@ -1,15 +1,15 @@
-//! What clients cost: their buffers count as memory, and those who hold too much of it go.
+//! Memory of clients: their buffers count as memory, and the largest clients are evicted.
 //!
-//! `client_bytes` is the sum over all sessions of what each held when it was last looked at
-//! (`counted`). A session is looked at whenever its input or output changes here, and when the host
-//! says how much it could not send yet. It is part of `used_memory`, so `maxmemory` sees it, as in
-//! Redis.
+//! `client_bytes` is the sum over all sessions of what each held when it was last measured
+//! (`counted`). A session is measured whenever its input or output changes here, and when the host
+//! reports how much it could not send yet. It is part of `used_memory`, so `maxmemory` includes it,
+//! as in Redis.
 
 use super::{Engine, HostRequest};
 use crate::resp::Output;
 use crate::script::LogLevel;
 
-/// Redis: a smaller bound of `maxmemory-clients` would let nobody in to change it.
+/// Redis: with a smaller `maxmemory-clients`, no client could connect to change it.
 const LEAST_CLIENT_MEMORY: usize = 128 << 10;
 /// Redis' order of the classes of `client-output-buffer-limit`.
 const NORMAL: usize = 0;
@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// Removes a session and what it counted for.
+    /// Removes a session and its share of the sum.
     pub(crate) fn forget_session(&mut self, session: usize) {
         if self.sessions.contains(session) {
             self.client_bytes -= self.sessions.remove(session).counted;
@@ -48,8 +48,9 @@ impl Engine {
         self.touch_session(session);
     }
 
-    /// Ends a session whose unread output is above its hard bound; says whether it did. Asked after
-    /// each reply, so that a batch of requests cannot pass the bound by more than one reply.
+    /// Ends a session whose unread output is above its hard limit. Returns `true` if it did. Called
+    /// after each reply, so that a batch of requests cannot exceed the limit by more than one
+    /// reply.
     pub(crate) fn limit_output(&mut self, session: usize) -> bool {
         let Some(state) = self.sessions.get(session) else { return true };
         let class = if state.all_subscriptions() > 0 { SUBSCRIBER } else { NORMAL };
@@ -62,11 +63,11 @@ impl Engine {
         true
     }
 
-    /// What all clients together may hold; `None` without a bound.
+    /// Returns the limit for all clients together; `None` if there is none.
     fn client_memory_bound(&self) -> Option<usize> {
         let bound = match self.settings.maxmemory_clients {
             0 => return None,
-            // Redis: a share of no bound is no bound.
+            // Redis: a percentage of no limit is no limit.
             percent if percent < 0 && self.settings.maxmemory == 0 => return None,
             percent if percent < 0 => {
                 (self.settings.maxmemory as f64 * percent.unsigned_abs() as f64 / 100.0) as usize
@@ -82,8 +83,8 @@ impl Engine {
         if self.client_bytes <= bound {
             return;
         }
-        // What a client that ends holds is free once the host has dropped it, and is on nobody else's
-        // account until then.
+        // The memory of an ending client is freed once the host has dropped it; until then it still
+        // counts for that client.
         let ending = self.sessions.iter().filter(|(_, state)| state.doomed);
         let mut gone: usize = ending.map(|(_, state)| state.counted).sum();
         while self.client_bytes.saturating_sub(gone) > bound {

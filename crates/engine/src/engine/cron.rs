@@ -1,4 +1,4 @@
-//! What time demands: time-outs, expiry, the end of pauses, room for new data.
+//! Periodic work: time-outs, expiry, the end of pauses, eviction.
 
 use crate::evict::{self, Policy};
 use crate::keyspace::Entry;
@@ -7,17 +7,17 @@ use crate::value::table::Item;
 
 use super::Engine;
 
-/// Between two looks at everything.
+/// Interval of the periodic work.
 const CRON_MS: i64 = 100;
 /// Segments of a database looked at in one round of expiry.
 const EXPIRE_SEGMENTS: usize = 4096;
-/// Segments after which the clock is looked at.
+/// Segments after which the clock is read.
 const EXPIRE_AT_ONCE: usize = 64;
-/// Time that expiry may take in one round, in all databases; what is due and left follows with the next.
+/// Maximum time of expiry per round, in all databases; the rest follows in the next round.
 const EXPIRE_NANOS: u64 = 5_000_000;
 
 impl Engine {
-    /// Does what is due. Returns a script that is to be driven.
+    /// Does what is due. Returns a script that must be driven.
     pub(crate) fn tick(&mut self) -> Option<Box<ScriptJob>> {
         let now = self.now_ms();
         if self.script.is_none() {
@@ -54,8 +54,8 @@ impl Engine {
         }
     }
 
-    /// Removes keys whose time has passed, within a bound of time for all databases together: where one
-    /// ends it, the next round begins behind that one.
+    /// Removes expired keys, within a time limit for all databases together. The next round begins
+    /// after the database where this one stopped.
     fn expire_slices(&mut self, now: i64) {
         let until = self.clock.monotonic_nanos().saturating_add(EXPIRE_NANOS);
         let count = self.dbs.len();
@@ -69,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// Removes keys of one database whose time has passed, within a bound of work and of time.
+    /// Removes expired keys of one database, within limits of work and time.
     fn expire_slice(&mut self, db: u32, now: i64, until: u64) {
         for _ in 0..EXPIRE_SEGMENTS / EXPIRE_AT_ONCE {
             let state = &mut self.dbs[db as usize];
@@ -92,13 +92,14 @@ impl Engine {
 
     // ---- eviction ------------------------------------------------------------------------------
 
-    /// Evicts until memory is below the bound; `false` when it cannot be.
+    /// Evicts keys until memory is below the limit. Returns `false` if that is not possible.
     pub(crate) fn make_room(&mut self) -> bool {
         let bound = usize::try_from(self.settings.maxmemory).unwrap_or(usize::MAX);
         if self.script.is_some() {
             return self.used_memory() <= bound;
         }
-        // Limit: one command pays for so many evictions at most; the rest follows with the next.
+        // Limit: one command makes at most this many evictions; the rest follows with the next
+        // command.
         const AT_ONCE: usize = 10_000;
         for _ in 0..AT_ONCE {
             if self.used_memory() <= bound {

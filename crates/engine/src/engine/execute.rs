@@ -1,4 +1,4 @@
-//! The way of one request: find the command, check what must hold, queue or run it.
+//! Executes one request: finds the command, checks the preconditions, queues or runs it.
 
 use crate::command::index::CommandRef;
 use crate::command::spec::flag;
@@ -15,12 +15,12 @@ const NO_DEBUG: &str = "ERR DEBUG command not allowed. If the enable-debug-comma
                         \"local\", you can run it from a local connection, otherwise you need to \
                         set this option in the configuration file, and then restart the server.";
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Flow {
     /// The reply is written, or the session waits.
     Done,
-    /// A script is to be run; its reply completes the request.
+    /// A script must be run; its reply completes the request.
     Script(Box<ScriptJob>),
 }
 
@@ -32,7 +32,7 @@ impl Engine {
         let start = out.len();
         let dirty = self.dirty;
         let flow = self.execute_into(session, args, &mut out);
-        // What waits for a script is acknowledged with its reply.
+        // A request that waits for a script is acknowledged with the script's reply.
         let told = match &flow {
             Flow::Done if self.dirty != dirty => Told::Change,
             Flow::Script(_) if out.len() > start => Told::Part,
@@ -42,7 +42,7 @@ impl Engine {
         flow
     }
 
-    /// Notes that the reply at the end of a session's output acknowledges a change.
+    /// Records that the reply at the end of a session's output acknowledges a change.
     pub(crate) fn acknowledge(&mut self, session: usize, from: usize, told: Told) {
         if !self.logging {
             return;
@@ -79,7 +79,7 @@ impl Engine {
         }
         let mut reply_at = start;
         if !state.output.is_empty() {
-            // Messages: they share nothing.
+            // Messages share no buffers.
             let pushed = std::mem::take(&mut state.output).into_bytes();
             out.splice_raw(start, &pushed);
             reply_at += pushed.len();
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// What must hold before a command is run or queued.
+    /// Checks the preconditions of running or queuing a command.
     fn admit(&mut self, session: usize, command: CommandRef) -> Result<(), Error> {
         let state = &self.sessions[session];
         if !state.authenticated && !command.has(flag::NO_AUTH) {
@@ -180,7 +180,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers with a refusal; an open transaction is spoiled by it.
+    /// Answers with a refusal, which also aborts an open transaction.
     pub(crate) fn reject(
         &mut self,
         session: usize,
@@ -225,8 +225,8 @@ impl Engine {
         out: &mut Reply,
     ) -> Called {
         let started = self.clock.monotonic_nanos();
-        // Redis: a command is shown behind what it did, a script in front of its commands, and EXEC
-        // behind the whole transaction.
+        // Redis: MONITOR shows a command after its effects, a script before its commands, and EXEC
+        // after the whole transaction.
         let shown = !self.monitors.is_empty() && caller != Caller::Retry;
         if shown && command.has(flag::SKIP_MONITOR) {
             self.tell_monitors(session, command, args, caller);
@@ -297,7 +297,7 @@ impl Engine {
         self.slowlog.add(&redacted(args), slow, self.settings.slowlog_max_len);
     }
 
-    /// A handler may have left more to do than its own reply: a transaction to run, or a script.
+    /// Continues what a handler left to do beyond its own reply: a transaction to run, or a script.
     fn after_call(&mut self, session: usize, out: &mut Reply) -> Flow {
         if let Some(job) = self.scripts.pending.take() {
             return Flow::Script(job);
@@ -333,7 +333,7 @@ impl Engine {
         Flow::Done
     }
 
-    /// Takes the reply of a script and goes on with what it was part of.
+    /// Takes the reply of a script and continues the request that it was part of.
     pub(crate) fn script_replied(&mut self, session: usize, reply: &[u8], wrote: bool) -> Flow {
         let dirty = self.dirty;
         let state = &mut self.sessions[session];
@@ -421,7 +421,7 @@ impl Engine {
     }
 }
 
-/// What a reply tells its client about the data.
+/// What a reply acknowledges to its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Nothing that a log would have to keep.
@@ -432,7 +432,7 @@ pub(crate) enum Told {
     Part,
 }
 
-/// How a call went.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Called {
     /// It waits; no reply was written.
@@ -462,7 +462,7 @@ pub(crate) fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     shown
 }
 
-/// By the full name, because SLOWLOG RESET is no RESET.
+/// By the full name, because SLOWLOG RESET is not RESET.
 fn ends_or_changes_transaction(full_name: &str) -> bool {
     matches!(full_name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }

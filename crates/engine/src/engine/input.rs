@@ -1,4 +1,4 @@
-//! From bytes to requests.
+//! Turns bytes into requests.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ const HTTP_WARNING_EVERY_MS: i64 = 60_000;
 /// An empty input buffer above this capacity is given back to the allocator.
 const KEPT_INPUT: usize = 64 << 10;
 
-/// Whether a request's first word shows that the peer speaks HTTP. A browser can be made to send a
-/// body of anyone's choosing to a loopback port, so nothing behind such a line may run.
+/// Returns `true` if a request's first word shows that the peer speaks HTTP. An attacker can make a
+/// browser send any body to a loopback port, so nothing after such a line may run.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 impl Engine {
-    /// Takes input of a session and runs every request that is whole, as far as it may run now.
-    /// Returns a script that is to be driven; [`Engine::script_done`] goes on from there.
+    /// Takes input of a session and runs every complete request, as far as it may run now. Returns
+    /// a script that must be driven; [`Engine::script_done`] continues from there.
     pub(crate) fn feed(&mut self, id: SessionId, input: &[u8]) -> Option<Box<ScriptJob>> {
         let now_ms = self.now_ms();
         let may_run = self.may_run();
@@ -57,7 +57,8 @@ impl Engine {
         job
     }
 
-    /// Whether requests may run: not while a script does, until it is past its time.
+    /// Returns `true` if requests may run: not while a script does, until it is past its time
+    /// limit.
     fn may_run(&self) -> bool {
         self.script.as_ref().is_none_or(|script| script.busy)
     }
@@ -70,7 +71,7 @@ impl Engine {
         state.input.extend_from_slice(rest);
     }
 
-    /// Ends a session whose unread input is above its bound; says whether it did.
+    /// Ends a session whose unread input is above its limit. Returns `true` if it did.
     fn limit_input(&mut self, session: usize) -> bool {
         let limit = self.settings.client_query_buffer_limit;
         let Some(state) = self.sessions.get_mut(session) else { return false };
@@ -82,7 +83,7 @@ impl Engine {
         true
     }
 
-    /// A large argument of the request in hand that lies in a buffer of its own, by its bytes.
+    /// Returns the buffer of a large argument of the current request, found by its bytes.
     #[inline]
     pub(crate) fn arrived(&self, bytes: &[u8]) -> Option<Arc<Vec<u8>>> {
         self.large_args.iter().find(|large| std::ptr::eq(large.as_slice(), bytes)).cloned()
@@ -93,7 +94,7 @@ impl Engine {
         let mut used = 0;
         while used < buf.len() {
             let may_run = self.may_run();
-            // Whoever waits for a script's reply has nothing else answered before it.
+            // A session that waits for its script's reply gets no other reply before it.
             let own_script = self.script.as_ref().is_some_and(|script| script.session == session);
             let Some(state) = self.sessions.get_mut(session) else { return (buf.len(), None) };
             if state.close_after_flush {
@@ -188,8 +189,8 @@ impl Engine {
         }
     }
 
-    /// Puts a session with waiting input in front of the queue: its script is a request like any other,
-    /// behind which the session goes on before those that wait for their turn.
+    /// Puts a session with waiting input in front of the queue: its script is a request like any
+    /// other, after which the session continues before those that wait for their turn.
     pub(crate) fn make_runnable_first(&mut self, session: usize) {
         let Some(state) = self.sessions.get_mut(session) else { return };
         if state.input.is_empty() {
@@ -201,7 +202,7 @@ impl Engine {
         self.runnable.push_front(session);
     }
 
-    /// Runs input that waited, of all sessions that can go on.
+    /// Runs the waiting input of all sessions that can continue.
     pub(crate) fn run_runnable(&mut self) -> Option<Box<ScriptJob>> {
         while self.may_run() {
             let session = self.runnable.pop_front()?;

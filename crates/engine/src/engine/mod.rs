@@ -2,12 +2,12 @@
 //!
 //! It has no sockets, no threads, no clock and no unseeded randomness. Hosts open sessions, feed
 //! them bytes and drain their output (through [`crate::Core`], which also drives scripts); time
-//! comes from the clock they gave. Whatever a command does to other sessions (a message, a blocked
-//! pop that can go on, an invalidation) is in their output when the call returns, and they are in
-//! the list of touched sessions.
+//! comes from the clock they pass in. Whatever a command does to other sessions (a message, a
+//! blocked pop that can continue, an invalidation) is in their output when the call returns, and
+//! they are in the list of touched sessions.
 //!
-//! Reading order: [`execute`] is the way of one request, [`input`] takes requests out of bytes,
-//! [`wake`] serves those who wait, [`cron`] does what time demands, [`change`] tells of changes.
+//! Reading order: [`execute`] runs one request, [`input`] parses requests from bytes, [`wake`]
+//! serves blocked sessions, [`cron`] does the periodic work, [`change`] notifies of changes.
 
 mod change;
 mod clients;
@@ -41,7 +41,7 @@ use crate::stats::Stats;
 use crate::tracking::Tracking;
 use crate::wait::{Waiting, Watches};
 
-/// What an engine starts with.
+/// Start options of an engine.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Seeds hash tables and every random choice; the same seed and input give the same output.
@@ -52,7 +52,7 @@ pub struct Options {
     pub logging: bool,
 }
 
-/// Something that only the host can do; the session that asked waits for [`Engine::answer`].
+/// A request that only the host can fulfil; the session that asked waits for [`Engine::answer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostRequest {
@@ -66,9 +66,9 @@ pub enum HostRequest {
     Rewrite(SessionId),
     /// DEBUG RELOAD and DEBUG LOADAOF: write everything out and read it again, then answer.
     Reload(SessionId),
-    /// SHUTDOWN: end the process; an answer means that it could not be done.
+    /// SHUTDOWN: end the process; an answer means that it failed.
     Shutdown {
-        /// Who asked.
+        /// The session that asked.
         session: SessionId,
         /// `Some(true)` for SAVE, `Some(false)` for NOSAVE.
         save: Option<bool>,
@@ -110,13 +110,13 @@ pub struct HostInfo {
     pub longest_turn_usec: u64,
     pub longest_turn_duty: &'static str,
     pub longest_turn_unix: i64,
-    /// The figures above were reset; the host begins them anew.
+    /// The figures above were reset; the host restarts them.
     pub longest_turn_reset: bool,
     pub used_cpu_sys_micros: u64,
     pub used_cpu_user_micros: u64,
 }
 
-/// A pause that CLIENT PAUSE asked for.
+/// A pause requested by CLIENT PAUSE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pause {
     pub(crate) until_ms: i64,
@@ -136,7 +136,7 @@ pub struct Engine {
     pub(crate) next_client_id: u64,
     /// Bytes that all sessions hold; see `clients.rs`.
     pub(crate) client_bytes: usize,
-    /// Large arguments of the request in hand, which values can keep as they are.
+    /// Large arguments of the current request, which values can keep without copying.
     pub(crate) large_args: Vec<Arc<Vec<u8>>>,
     pub(crate) touched: Vec<SessionId>,
     pub(crate) runnable: std::collections::VecDeque<usize>,
@@ -151,9 +151,9 @@ pub struct Engine {
     pub(crate) dirty_at_save: u64,
     pub(crate) logging: bool,
     pub(crate) effects: Effects,
-    /// Effects from before the script that runs now; those may be written already.
+    /// Effects from before the running script; they may be written already.
     pub(crate) sealed: Effects,
-    /// The log cannot take writes: the text that refuses them.
+    /// The log cannot accept writes: the text that refuses them.
     pub(crate) refuse_writes: Option<String>,
     pub(crate) scripts: ScriptStore,
     pub(crate) script: Option<ScriptRun>,
@@ -167,9 +167,9 @@ pub struct Engine {
     pub(crate) last_cron_ms: i64,
     /// The database that expiry begins with.
     pub(crate) expire_first: usize,
-    /// When the operator was last told of a client that speaks HTTP.
+    /// When the operator was last warned of a client that speaks HTTP.
     pub(crate) http_warned_ms: Option<i64>,
-    /// DEBUG PAUSE-CRON: the regular work is left undone.
+    /// DEBUG PAUSE-CRON: the periodic work is not done.
     pub(crate) cron_paused: bool,
 }
 
@@ -246,7 +246,7 @@ impl Engine {
         self.monitors.retain(|s| *s != id.0);
         self.touched.retain(|s| *s != id);
         self.runnable.retain(|s| *s != id.0);
-        // A script goes on without its caller, as in Redis; its reply has nowhere to go.
+        // A script continues without its caller, as in Redis; its reply is dropped.
         if let Some(script) = &mut self.script
             && script.session == id.0
         {
@@ -259,17 +259,17 @@ impl Engine {
         self.forget_session(id.0);
     }
 
-    /// What is to be sent to a session; the host drains it.
+    /// Returns the pending output of a session; the host drains it.
     pub fn output(&mut self, id: SessionId) -> Option<&mut Output> {
         self.sessions.get_mut(id.0).map(|session| &mut session.output)
     }
 
-    /// Takes what is to be sent to a session, in one piece.
+    /// Takes the pending output of a session, in one piece.
     pub fn take_output(&mut self, id: SessionId) -> Option<Vec<u8>> {
         self.output(id).map(|output| std::mem::take(output).into_bytes())
     }
 
-    /// Moves to `into` which parts of the session's output acknowledge changes; the host asks when it
+    /// Moves the acknowledgements in the session's output to `into`; the host calls it when it
     /// takes the output.
     pub fn take_acks(&mut self, id: SessionId, into: &mut Vec<Ack>) {
         if let Some(session) = self.sessions.get_mut(id.0) {
@@ -277,7 +277,7 @@ impl Engine {
         }
     }
 
-    /// Drops what a session was to be sent.
+    /// Drops the pending output of a session.
     pub fn drop_output(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(id.0) {
             session.output = Output::default();
@@ -286,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Sessions with new output, or that are to be closed, since the last call.
+    /// Moves the sessions with new output, or that must be closed, since the last call to `into`.
     pub fn take_touched(&mut self, into: &mut Vec<SessionId>) {
         for id in self.touched.drain(..) {
             if let Some(session) = self.sessions.get_mut(id.0) {
@@ -296,13 +296,13 @@ impl Engine {
         }
     }
 
-    /// Whether a session is to be closed once its output is flushed.
+    /// Returns `true` if a session must be closed once its output is flushed.
     #[must_use]
     pub fn wants_close(&self, id: SessionId) -> bool {
         self.sessions.get(id.0).is_none_or(|session| session.close_after_flush)
     }
 
-    /// Whether more input is of use now; otherwise the host may stop reading for a while.
+    /// Returns `true` if more input is useful now; otherwise the host may stop reading for a while.
     #[must_use]
     pub fn wants_input(&self, id: SessionId) -> bool {
         const ENOUGH: usize = 1 << 20;
@@ -311,15 +311,15 @@ impl Engine {
             .is_some_and(|session| session.blocked.is_none() || session.input.len() < ENOUGH)
     }
 
-    /// When [`crate::Core::tick`] has something to do, in Unix milliseconds.
+    /// Returns when [`crate::Core::tick`] has work to do, in Unix milliseconds.
     #[must_use]
     pub fn next_deadline(&self) -> Option<i64> {
         let pause = self.pause.map(|pause| pause.until_ms);
         [self.waiting.next_deadline(), pause, self.asleep_until].into_iter().flatten().min()
     }
 
-    /// Moves the operations for the log to `into` and returns how many there were. What a script
-    /// does is given out only when it has ended, so that it stays whole.
+    /// Moves the operations for the log to `into` and returns their number. The operations of a
+    /// script are returned only when it has ended, so that they stay together.
     pub fn take_effects(&mut self, into: &mut Vec<u8>) -> u64 {
         let from = if self.script.is_some() { &mut self.sealed } else { &mut self.effects };
         let operations = from.operations();
@@ -328,12 +328,13 @@ impl Engine {
         operations
     }
 
-    /// What the host has to do.
+    /// Moves the requests to the host to `into`.
     pub fn take_requests(&mut self, into: &mut Vec<HostRequest>) {
         into.append(&mut self.requests);
     }
 
-    /// Large values that were removed; the host drops them where nobody waits.
+    /// Takes large values that were removed; the host drops them on a thread that no client waits
+    /// for.
     #[must_use]
     pub fn take_garbage(&mut self) -> Vec<Garbage> {
         self.garbage.take()
@@ -358,22 +359,23 @@ impl Engine {
         &self.settings
     }
 
-    /// What only the host knows, for INFO; the host keeps it up to date.
+    /// Returns the facts that only the host knows, for INFO; the host keeps them up to date.
     pub fn host_info(&mut self) -> &mut HostInfo {
         &mut self.host
     }
 
-    /// Refuses writes with this text (the log failed), or takes them again.
+    /// Refuses writes with this text (the log failed), or accepts them again.
     pub fn refuse_writes(&mut self, text: Option<String>) {
         self.refuse_writes = text;
     }
 
-    /// Counts a connection that the host turned away.
+    /// Counts a connection that the host rejected.
     pub fn count_rejected_connection(&mut self) {
         self.stats.rejected_connections += 1;
     }
 
-    /// Tells how many bytes of a session's output wait in the host; they count as the client's memory.
+    /// Sets how many bytes of a session's output wait in the host; they count as the client's
+    /// memory.
     pub fn set_unsent(&mut self, id: SessionId, bytes: usize) {
         if let Some(session) = self.sessions.get_mut(id.0) {
             session.unsent = bytes;
@@ -381,7 +383,7 @@ impl Engine {
         }
     }
 
-    /// Whether a session is to be closed now, whatever it was still to be sent.
+    /// Returns `true` if a session must be closed now, even with unsent output.
     #[must_use]
     pub fn wants_drop(&self, id: SessionId) -> bool {
         self.sessions.get(id.0).is_some_and(|session| session.doomed)
@@ -393,25 +395,25 @@ impl Engine {
         self.used_memory() as u64
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Whether a session listens to channels, for the output limits of its class.
+    /// Returns `true` if a session is subscribed to channels, for the output limits of its class.
     #[must_use]
     pub fn is_subscriber(&self, id: SessionId) -> bool {
         self.sessions.get(id.0).is_some_and(|session| session.all_subscriptions() > 0)
     }
 
-    /// When the session last sent something, in Unix milliseconds.
+    /// Returns when the session last sent something, in Unix milliseconds.
     #[must_use]
     pub fn last_active_ms(&self, id: SessionId) -> Option<i64> {
         self.sessions.get(id.0).map(|session| session.last_ms)
     }
 
-    /// Whether the session waits for data or replicas, which does not count as idling.
+    /// Returns `true` if the session waits for data or replicas, which does not count as idle.
     #[must_use]
     pub fn is_blocked(&self, id: SessionId) -> bool {
         self.sessions.get(id.0).is_some_and(|session| session.blocked.is_some())
@@ -421,7 +423,7 @@ impl Engine {
         self.now_us / 1000
     }
 
-    /// Takes the time from the clock, once a batch.
+    /// Reads the clock, once per batch.
     pub(crate) fn refresh_time(&mut self) {
         self.now_us = self.clock.unix_micros();
     }

@@ -1,7 +1,8 @@
-//! Running logged operations at start.
+//! Runs logged operations at start.
 //!
-//! While a log is replayed nothing expires by itself (the log carries its own deletions), nothing
-//! is logged again, nobody is told of changes, and nothing counts in the statistics.
+//! While a log is replayed nothing expires automatically (the log contains its own deletions),
+//! nothing is logged again, no session is notified of changes, and nothing counts in the
+//! statistics.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ impl Engine {
     /// Runs one operation of the log.
     ///
     /// # Errors
-    /// What the command answered, if it refused: a log that this engine wrote never does.
+    /// The command's reply, if it refused: a log that this engine wrote never does.
     pub fn replay(&mut self, by: &Replay, operation: &Operation<'_>) -> Result<(), String> {
         let args: Vec<&[u8]> = operation.args().collect();
         let command = self.index.resolve(&args).map_err(|error| error.text().to_owned())?;
@@ -60,8 +61,8 @@ impl Engine {
         }
     }
 
-    /// Loads a library again: its code only registers functions, so an interpreter of its own,
-    /// without any engine behind it, does.
+    /// Loads a library again: its code only registers functions, so a separate interpreter without
+    /// an engine is enough.
     fn replay_library(&mut self, job: ScriptJob) -> Result<(), String> {
         self.script = None;
         let ended = run(&mut Vm::new(), &job, &(Arc::new(Nobody) as Arc<dyn ScriptHost>));
@@ -72,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Ends a replay; from now on changes are kept for the log if `logging` says so.
+    /// Ends a replay; from now on changes are recorded for the log if `logging` says so.
     pub fn end_replay(&mut self, replay: Replay, logging: Logging) {
         self.close(replay.session);
         self.host.loading = false;
@@ -87,7 +88,7 @@ impl Engine {
         self.now_us / 1_000_000
     }
 
-    /// Says whether changes are kept for a log from now on.
+    /// Sets whether changes are recorded for a log from now on.
     pub fn set_logging(&mut self, logging: Logging) {
         self.logging = logging == Logging::On;
         if !self.logging {
@@ -95,32 +96,33 @@ impl Engine {
         }
     }
 
-    /// Whether a script is half way through its writes: the state is then between two records.
+    /// Returns `true` if a script is half way through its writes: the state is then between two
+    /// records.
     #[must_use]
     pub fn is_scripting(&self) -> bool {
         self.script.is_some()
     }
 
-    /// Forgets all keys, to read them again (DEBUG RELOAD).
+    /// Removes all keys, to load them again (DEBUG RELOAD).
     pub fn forget_everything(&mut self) {
         for db in &mut self.dbs {
             db.empty_out(self.rng.next_u64());
         }
     }
 
-    /// Changes since the last snapshot.
+    /// Returns the number of changes since the last snapshot.
     #[must_use]
     pub fn changes_since_save(&self) -> u64 {
         self.dirty.saturating_sub(self.dirty_at_save)
     }
 
-    /// Notes that a snapshot holds everything up to now.
+    /// Records that a snapshot holds everything up to now.
     pub fn saved(&mut self) {
         self.dirty_at_save = self.dirty;
     }
 }
 
-/// A replay under way, to be given to [`Engine::end_replay`].
+/// A running replay, to be passed to [`Engine::end_replay`].
 #[derive(Debug)]
 #[must_use = "the engine is loading until the replay is ended"]
 pub struct Replay {
@@ -129,11 +131,11 @@ pub struct Replay {
     dirty: u64,
 }
 
-/// Whether changes are kept for a log.
+/// Whether changes are recorded for a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logging {
-    /// They are, and the host drains them with [`Engine::take_effects`].
+    /// They are recorded, and the host drains them with [`Engine::take_effects`].
     On,
-    /// They are not.
+    /// They are not recorded.
     Off,
 }

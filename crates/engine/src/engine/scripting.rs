@@ -1,7 +1,7 @@
-//! Scripts, as the engine sees them: what begins one, what each of its commands may do, how it
-//! ends. The code itself runs elsewhere; see [`crate::script`].
+//! Scripts as seen by the engine: how one begins, what each of its commands may do, how it ends.
+//! The code itself runs elsewhere; see [`crate::script`].
 //!
-//! Invariant: what a script logged is given out in one piece, after it has ended.
+//! Invariant: the effects of a script are passed to the log in one piece, after it has ended.
 
 use crate::command::index::CommandRef;
 use crate::command::spec::flag;
@@ -22,12 +22,12 @@ const LOADING_LIMIT_NANOS: u64 = 500_000_000;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Leave {
     pub(crate) read_only: bool,
-    /// Memory is above its limit and the script may not write then.
+    /// Memory is above its limit, and the script may not write then.
     pub(crate) out_of_memory: bool,
 }
 
 impl Ctx<'_> {
-    /// Hands out a job; its reply will be the reply of this command.
+    /// Creates a job; its reply will be the reply of this command.
     pub(crate) fn start_script(&mut self, work: Work, request: Request, leave: Leave) {
         let kind = match &work {
             Work::Eval { .. } | Work::Compile { .. } => RunKind::Script,
@@ -69,7 +69,7 @@ impl Ctx<'_> {
 }
 
 impl Engine {
-    /// Sets what was logged so far aside; it may be written while the script runs.
+    /// Sets aside the effects logged so far; they may be written while the script runs.
     fn seal_effects(&mut self) {
         if self.sealed.is_empty() {
             std::mem::swap(&mut self.sealed, &mut self.effects);
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Puts what is left of the sealed effects in front of the others again.
+    /// Puts the remaining sealed effects in front of the others again.
     fn unseal_effects(&mut self) {
         if self.sealed.is_empty() {
             return;
@@ -87,7 +87,7 @@ impl Engine {
         std::mem::swap(&mut self.sealed, &mut self.effects);
     }
 
-    /// Runs one command of the script that runs now and appends its reply.
+    /// Runs one command of the running script and appends its reply.
     pub(crate) fn script_call(&mut self, protocol: Protocol, args: &[&[u8]], reply: &mut Vec<u8>) {
         let Some(session) = self.script.as_ref().map(|script| script.session) else {
             reply.extend_from_slice(b"-ERR No script is running\r\n");
@@ -112,7 +112,7 @@ impl Engine {
         *reply = out.into_bytes();
     }
 
-    /// The command that a script asks for, if it may run it.
+    /// Returns the command that a script calls, if it may run it.
     fn script_command(
         &mut self,
         args: &[&[u8]],
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Asked from time to time by a running script; says whether it is past its time now, and
+    /// Called periodically by a running script. Returns whether it is past its time limit now, and
     /// whether it has to stop.
     pub(crate) fn script_tick(&mut self) -> (Pace, Tick) {
         let nanos = self.clock.monotonic_nanos();
@@ -170,7 +170,7 @@ impl Engine {
         if script.killed {
             return (Pace::Quiet, Tick::Kill);
         }
-        // Redis: a limit of zero means that nobody is ever told.
+        // Redis: a limit of zero means that other clients never get the BUSY error.
         let limit_nanos = u64::try_from(limit_ms).unwrap_or(0).saturating_mul(1_000_000);
         if limit_nanos == 0 || elapsed < limit_nanos {
             return (Pace::Quiet, Tick::Continue);
@@ -178,7 +178,7 @@ impl Engine {
         let entered = !script.busy;
         script.busy = true;
         if entered {
-            // Nothing that runs now can begin a script: all are told that one is running.
+            // Nothing that runs now can begin a script: all clients get the BUSY error.
             let job = self.run_runnable();
             debug_assert!(job.is_none(), "a script began inside another");
         }
@@ -186,8 +186,8 @@ impl Engine {
         (Pace::Busy, if stop { Tick::Kill } else { Tick::Continue })
     }
 
-    /// Ends a running script at its next step, because the host is ending. Says whether it has
-    /// changed data: that is half of what it meant to do, and the host must not keep it.
+    /// Aborts a running script at its next step, because the host is ending. Returns `true` if it
+    /// has changed data: its writes are incomplete, and the host must not keep them.
     pub fn abort_script(&mut self) -> bool {
         self.script.as_mut().is_some_and(|script| {
             script.killed = true;
@@ -203,7 +203,7 @@ impl Engine {
         });
     }
 
-    /// Ends a script: its reply is given to the session, and everyone goes on.
+    /// Ends a script: passes its reply to the session, and lets all sessions continue.
     pub(crate) fn script_done(&mut self, finished: &Finished) -> Option<Box<ScriptJob>> {
         let session = finished.job.session;
         let script = self.script.take();
@@ -226,7 +226,7 @@ impl Engine {
         self.run_runnable()
     }
 
-    /// Remembers what a job has brought; returns the reply.
+    /// Stores the result of a job and returns the reply.
     pub(crate) fn conclude(&mut self, finished: &Finished) -> Vec<u8> {
         let job = &finished.job;
         match (&job.work, &finished.ended) {
@@ -273,14 +273,14 @@ impl Engine {
         }
         self.dirty += 1;
         if self.logging {
-            // Loading it once more must be right: a rewrite of the log may repeat it.
+            // Loading it again must succeed: a rewrite of the log may repeat it.
             let args: [&[u8]; 4] = [b"FUNCTION", b"LOAD", b"REPLACE", &source];
             self.effects.push(0, &args);
         }
         bulk(name)
     }
 
-    /// An error reply of our own, counted.
+    /// Returns an error reply of the engine itself, and counts it.
     fn refusal(&mut self, command: CommandRef, text: &str) -> Vec<u8> {
         self.stats.count_error(text);
         self.stats.commands[command.id as usize].failed += 1;
@@ -311,7 +311,7 @@ impl Engine {
     }
 }
 
-/// Whether others are to be served while the script runs.
+/// Whether other sessions must be served while the script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     Quiet,
@@ -331,7 +331,7 @@ fn bulk(data: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Commands that are no writes but whose effects others would see.
+/// Returns `true` for commands that are not writes but whose effects other clients would see.
 fn may_replicate(command: CommandRef) -> bool {
     matches!(command.name, "publish" | "spublish" | "pfcount")
 }

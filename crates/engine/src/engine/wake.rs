@@ -8,7 +8,7 @@ use super::Engine;
 use super::execute::Told;
 
 impl Engine {
-    /// Lets a session wait.
+    /// Blocks a session.
     pub(crate) fn block(&mut self, session: usize, blocked: Blocked) {
         if let Wait::Keys { db, keys } = &blocked.wait {
             self.waiting.add_keys(session, *db, keys);
@@ -20,7 +20,7 @@ impl Engine {
         self.sessions[session].blocked = Some(Box::new(blocked));
     }
 
-    /// Takes a session out of all waiting; what it waited with is returned.
+    /// Ends all waiting of a session and returns what it waited with.
     pub(crate) fn unblock(&mut self, session: usize) -> Option<Box<Blocked>> {
         let blocked = self.sessions.get_mut(session)?.blocked.take()?;
         if let Wait::Keys { db, keys } = &blocked.wait {
@@ -33,7 +33,7 @@ impl Engine {
         Some(blocked)
     }
 
-    /// Serves those who wait for keys that were written to, first come first.
+    /// Serves sessions that wait for keys that were written to, in the order of their arrival.
     pub(crate) fn serve_ready(&mut self) {
         while let Some(key) = self.waiting.take_ready() {
             let waiters = self.waiting.waiters(&key);
@@ -41,7 +41,7 @@ impl Engine {
             self.waiting.serving = Some(key);
             for session in waiters {
                 self.retry(session);
-                // The rest need not try once somebody took the last element.
+                // The rest need not try once a session has taken the last element.
                 if there && !self.serving_exists() {
                     break;
                 }
@@ -55,7 +55,7 @@ impl Engine {
         key.is_some_and(|(db, key)| self.dbs[*db as usize].get(key).is_some())
     }
 
-    /// Tries a blocked command again; the session goes on waiting if it still would.
+    /// Retries a blocked command; the session goes on waiting if it still has to.
     fn retry(&mut self, session: usize) {
         let Some(state) = self.sessions.get_mut(session) else { return };
         let Some(blocked) = state.blocked.take() else { return };
@@ -67,7 +67,7 @@ impl Engine {
         let state = &mut self.sessions[session];
         let mut reply_at = start;
         if !state.output.is_empty() {
-            // Messages: they share nothing.
+            // Messages share no buffers.
             let pushed = std::mem::take(&mut state.output).into_bytes();
             out.splice_raw(start, &pushed);
             reply_at += pushed.len();
@@ -99,7 +99,7 @@ impl Engine {
         self.make_runnable(session);
     }
 
-    /// Lets everyone who was paused run the request that was held back.
+    /// Lets all paused sessions run the request that was held back.
     pub(crate) fn end_pause(&mut self) {
         let mut held: Vec<(u64, usize)> = self
             .sessions
@@ -112,7 +112,7 @@ impl Engine {
         held.sort_unstable();
         for (_, session) in held {
             let Some(blocked) = self.unblock(session) else { continue };
-            // The request goes back in front of what came behind it.
+            // The request goes back in front of later input.
             let mut input = Vec::new();
             let mut request = Reply::default();
             request.array(blocked.args.len());
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Writes to a session outside of any request of its own.
+    /// Writes to a session outside of its own requests.
     pub(crate) fn reply_to(&mut self, session: usize, write: impl FnOnce(&mut Reply)) {
         let Some(state) = self.sessions.get_mut(session) else { return };
         let mut out = Reply::onto(std::mem::take(&mut state.output), state.protocol);
@@ -135,7 +135,7 @@ impl Engine {
         self.touch_session(session);
     }
 
-    /// Tells the host to look at a session.
+    /// Adds a session to those that the host must check.
     #[inline]
     pub(crate) fn touch_session(&mut self, session: usize) {
         self.recount(session);

@@ -43,7 +43,7 @@ pub(super) fn set(bytes: &mut [u8], index: usize, value: u8) {
     }
 }
 
-/// Raises a register to `rank` if it is lower; whether it was.
+/// Raises a register to `rank` if it is lower. Returns `true` if it was.
 pub(super) fn raise(bytes: &mut [u8], index: usize, rank: u8) -> bool {
     let (at, shift) = position(index);
     let current = (pair(bytes, at) >> shift) as u8 & MASK;

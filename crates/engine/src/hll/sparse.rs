@@ -30,7 +30,7 @@ enum Run {
     Value { value: u8, length: usize },
 }
 
-/// What became of a register.
+/// Outcome of raising a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raised {
     Unchanged,

@@ -27,7 +27,7 @@ pub(super) struct Exact {
     pub(super) sticky: bool,
 }
 
-/// What became of an exact value.
+/// Result of rounding an exact value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounded {
     /// `mantissa × 2^exponent`; `inexact` if bits were lost. The top bit of the precision is

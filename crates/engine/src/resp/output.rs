@@ -1,4 +1,4 @@
-//! Bytes on their way to a client: replies, with large values by reference.
+//! Pending output of a client: replies, with large values by reference.
 //!
 //! A large string is not copied into a reply. The output notes where among its own bytes the value
 //! belongs, and shares the value's buffer with the keyspace until it has been sent:
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a session is to be sent; the host drains it from the front.
+/// Pending output of a session; the host drains it from the front.
 #[derive(Debug, Default, Clone)]
 pub struct Output {
     own: Vec<u8>,
@@ -56,7 +56,7 @@ impl Output {
         self.own.len() == self.sent && self.pieces.is_none()
     }
 
-    /// Memory that it holds; what it shares counts in full.
+    /// Returns the memory it holds; shared buffers count in full.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.own.capacity() + self.shared()
@@ -66,7 +66,7 @@ impl Output {
         self.pieces.as_ref().map_or(0, |pieces| pieces.bytes)
     }
 
-    /// Forgets everything, and gives memory back beyond what is worth keeping.
+    /// Drops everything, and releases memory beyond `kept_bytes`.
     pub fn clear(&mut self, kept_bytes: usize) {
         self.pieces = None;
         self.sent = 0;
@@ -77,7 +77,7 @@ impl Output {
         }
     }
 
-    /// The next bytes to send, as far as they lie together; empty at the end.
+    /// Returns the next contiguous bytes to send; empty at the end.
     #[must_use]
     pub fn front(&self) -> &[u8] {
         if self.pieces.is_none() {
@@ -96,10 +96,10 @@ impl Output {
         own.zip(shared).flat_map(|(own, shared)| [own, shared]).filter(|slice| !slice.is_empty())
     }
 
-    /// Notes that the first `count` bytes have left.
+    /// Records that the first `count` bytes were sent.
     ///
     /// # Panics
-    /// When there were not so many.
+    /// If there were fewer bytes.
     pub fn advance(&mut self, mut count: usize) {
         while let Some(pieces) = &mut self.pieces
             && let Some(piece) = pieces.list.front_mut()
@@ -114,7 +114,7 @@ impl Output {
             if self.sent < piece.at || !piece.range.is_empty() {
                 return;
             }
-            // Given up as soon as it has left: its value may be edited in place again.
+            // Released as soon as it is sent: its value may be edited in place again.
             pieces.list.pop_front();
             if pieces.list.is_empty() {
                 self.pieces = None;
@@ -214,7 +214,7 @@ impl Output {
         }
     }
 
-    /// Takes back everything behind a position.
+    /// Removes everything after a position.
     pub(super) fn truncate(&mut self, position: usize) {
         self.own.truncate(position);
         let Some(pieces) = &mut self.pieces else { return };

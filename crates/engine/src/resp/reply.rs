@@ -1,9 +1,9 @@
 //! The reply writer: appends RESP2 or RESP3 to one buffer.
 //!
 //! Handlers describe what they answer (a map, a set, a double, nothing) and the writer chooses the
-//! bytes for the session's protocol, so that no handler asks which one it speaks unless Redis
-//! itself answers with a different shape. Aggregates whose length is known only at the end are
-//! opened with [`Reply::defer`] and closed with the real count.
+//! bytes for the session's protocol, so that no handler checks the protocol unless Redis itself
+//! answers with a different shape. Aggregates whose length is known only at the end are opened with
+//! [`Reply::defer`] and closed with the real count.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Reply {
         Reply { out: Output::default(), protocol }
     }
 
-    /// Goes on writing behind what `out` already holds.
+    /// Continues to write after what `out` already holds.
     pub(crate) fn onto(out: impl Into<Output>, protocol: Protocol) -> Reply {
         Reply { out: out.into(), protocol }
     }
@@ -45,7 +45,7 @@ impl Reply {
         self.out
     }
 
-    /// Everything in one piece, for those who do not send it on.
+    /// Returns everything in one piece, for callers that do not forward it.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.out.into_bytes()
     }
@@ -78,7 +78,7 @@ impl Reply {
         self.out.own()
     }
 
-    /// Takes back all that was written behind a position.
+    /// Removes everything that was written after a position.
     pub(crate) fn truncate(&mut self, position: usize) {
         self.out.truncate(position);
     }

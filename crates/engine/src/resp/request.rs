@@ -1,16 +1,16 @@
 //! The request parser: RESP arrays of bulk strings, and inline commands as typed into telnet.
 //!
 //! It keeps ranges, not copies: a complete request borrows from the buffer it arrived in. A request
-//! that arrives in pieces is resumed where parsing stopped, not begun again, so that a slow sender
+//! that arrives in pieces is resumed where parsing stopped, not restarted, so that a slow sender
 //! costs no more than a fast one. Positions are relative to the first byte of the request, which
 //! lets the host move the unread tail to another buffer between calls.
 //!
-//! A large argument that is not whole yet gets a buffer of its own, which a string value can keep as
-//! it is. From then on the request is *detached*: what was read of it is taken out of the input, and
-//! its other arguments are copied.
+//! A large argument that is incomplete gets a separate buffer, which a string value can keep
+//! without copying. From then on the request is *detached*: the bytes read so far are removed from
+//! the input, and its other arguments are copied.
 //!
-//! Invariant: what a header merely claims takes no memory; an argument gets room for at most sixteen
-//! times what has arrived of it.
+//! Invariant: a length in a header alone takes no memory; an argument gets room for at most sixteen
+//! times the bytes that have arrived of it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::value::LARGE_STRING;
 
-/// What one look at the buffer gave.
+/// Result of parsing the buffer once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// A whole request that takes this many bytes; its arguments are in the parser.
@@ -97,13 +97,13 @@ impl Parser {
         Parsed::Complete(self.at)
     }
 
-    /// How many bytes of an incomplete request are not needed any more; to be asked, and to be taken
-    /// out of the input, after `Incomplete`.
+    /// Returns how many bytes of an incomplete request are not needed any more. Must be called
+    /// after `Incomplete`, and the bytes removed from the input.
     pub(crate) fn taken(&mut self) -> usize {
         if self.detached { std::mem::take(&mut self.at) } else { 0 }
     }
 
-    /// Whether some arguments lie in buffers of their own.
+    /// Returns `true` if some arguments have separate buffers.
     #[inline]
     pub(crate) fn is_detached(&self) -> bool {
         self.detached
@@ -121,7 +121,7 @@ impl Parser {
         whole.sum::<usize>() + self.large.as_ref().map_or(0, Vec::len)
     }
 
-    /// The large arguments of a complete request that lie in buffers of their own.
+    /// Returns the large arguments of a complete request that have separate buffers.
     pub(crate) fn large_args(&self) -> impl Iterator<Item = &Arc<Vec<u8>>> {
         self.args.iter().filter_map(|arg| match arg {
             Arg::Large(bytes) => Some(bytes),
@@ -129,7 +129,7 @@ impl Parser {
         })
     }
 
-    /// Makes the request independent of the buffer, and room for a large argument.
+    /// Makes the request independent of the buffer, and makes room for a large argument.
     fn detach(&mut self, buf: &[u8]) {
         self.detached = true;
         self.large = Some(Vec::new());
@@ -140,7 +140,7 @@ impl Parser {
         }
     }
 
-    /// Moves what has arrived of a large argument to its buffer; says whether it is whole.
+    /// Moves the arrived part of a large argument to its buffer. Returns `true` if it is complete.
     fn gather(&mut self, buf: &[u8], len: usize) -> bool {
         const AHEAD: usize = 64 << 10;
         // Memory that was reserved and not written to is not resident, so that growing in many steps

@@ -1,11 +1,10 @@
 //! How Rust functions raise errors that a script can see.
 //!
-//! A callback of mlua can only fail with an [`mlua::Error`], which reaches Lua
-//! as an opaque userdata. Redis raises plain strings and tables with an `err`
-//! field, and scripts look at both. So every failure travels as a [`Raised`]
-//! inside the mlua error, and whoever catches an error on behalf of the script
-//! (`pcall`, `xpcall`, `coroutine.resume`, the outermost handler) turns it into
-//! the value that Redis would have raised; see `prelude.rs`.
+//! A callback of mlua can only fail with an [`mlua::Error`], which reaches Lua as an opaque
+//! userdata. Redis raises plain strings and tables with an `err` field, and scripts look at both.
+//! So every failure travels as a [`Raised`] inside the mlua error, and the code that catches an
+//! error on behalf of the script (`pcall`, `xpcall`, `coroutine.resume`, the outermost handler)
+//! turns it into the value that Redis would have raised; see `prelude.rs`.
 //!
 //! Invariant: no wrapped error is ever handed to script code as a value.
 

@@ -1,4 +1,4 @@
-//! What the engine and the driver of scripts say to each other.
+//! Messages between the engine and the driver of scripts.
 
 use std::sync::Arc;
 
@@ -36,23 +36,23 @@ impl Request {
     }
 }
 
-/// Something to be run outside the engine.
+/// A job to be run outside the engine.
 #[derive(Debug)]
 pub(crate) struct ScriptJob {
-    /// The session in whose name it runs.
+    /// The session on whose behalf it runs.
     pub(crate) session: usize,
     /// The protocol of the reply.
     pub(crate) protocol: Protocol,
-    /// The command that asked for it.
+    /// The command that requested it.
     pub(crate) command: CommandRef,
     /// Its arguments.
     pub(crate) request: Request,
-    /// Libraries that the interpreter may forget.
+    /// Libraries that the interpreter may drop.
     pub(crate) retired: Vec<LibraryId>,
     pub(crate) work: Work,
 }
 
-/// What is to be done.
+/// Kinds of work.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// EVAL and EVALSHA.
@@ -99,15 +99,15 @@ pub(crate) struct ScriptRun {
     pub(crate) now_ms: i64,
     pub(crate) started_nanos: u64,
     pub(crate) read_only: bool,
-    /// Memory was above its limit at the start, and the script has no leave to write then.
+    /// Memory was above its limit at the start, and the script may not write then.
     pub(crate) out_of_memory: bool,
     /// Whether its writes are logged; `redis.set_repl` changes it.
     pub(crate) logged: bool,
     /// It has changed something and can no longer be killed.
     pub(crate) wrote: bool,
-    /// It is past its time limit: others are told so instead of waiting.
+    /// It is past its time limit: other clients get an error instead of waiting.
     pub(crate) busy: bool,
-    /// Somebody asked to end it.
+    /// A client asked to end it.
     pub(crate) killed: bool,
     /// Its session has gone.
     pub(crate) orphaned: bool,
@@ -121,12 +121,12 @@ pub(crate) enum RunKind {
     Script,
     /// A function, with its name and the request that called it.
     Function(Vec<u8>, Request),
-    /// The code of a library, which must be quick.
+    /// The code of a library, which must run quickly.
     Loading,
 }
 
 impl ScriptRun {
-    /// What everyone else is told while the script is past its time.
+    /// Returns the error that other clients get while the script is past its time limit.
     pub(crate) fn busy_error(&self) -> Error {
         Error::fixed(match self.kind {
             RunKind::Function(..) => {

@@ -41,7 +41,7 @@ pub(crate) use run::{Nobody, run};
 pub(crate) use store::{Library, Script, ScriptStore, Sha, hex_sha1};
 pub(crate) use vm::{Call, RegisteredFunction, Vm};
 
-/// Memory that one interpreter may use; beyond it a script is told "not enough memory".
+/// Maximum memory of one interpreter; beyond it a script fails with "not enough memory".
 ///
 /// Redis has no such bound: there a script takes memory until the system ends the process. This one
 /// holds the largest value a command takes (512 MiB) several times.
@@ -49,7 +49,7 @@ pub(crate) const MAX_LUA_BYTES: usize = 2 << 30;
 /// Length of one string that a library function makes; checked before it is made.
 pub(crate) const MAX_STRING_BYTES: usize = 1 << 30;
 
-/// What the count hook of a running script is told.
+/// Answer to the count hook of a running script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tick {
     /// Go on.

@@ -29,7 +29,7 @@ pub(crate) struct RegisteredFunction {
     pub(crate) flags: ScriptFlags,
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScriptReply {
     /// The reply for the caller.
@@ -305,7 +305,7 @@ fn finish(
     ScriptReply { bytes, counted, compiled: true }
 }
 
-/// Frees what a script left behind, when that is much: the scripts after it need the memory.
+/// Frees a script's leftover memory if it is large: later scripts need it.
 fn tidy(sandbox: &Sandbox) {
     if sandbox.lua.used_memory() > MAX_LUA_BYTES / 4 {
         // A finalizer that fails is the script's own; nothing depends on it.

@@ -2,7 +2,7 @@
 //!
 //! Chunks are bounded (8 KiB unless configured otherwise), so both ends and the middle cost at most
 //! a move of that much, and memory stays near the bytes stored. An index is found by adding up
-//! chunk lengths from the nearer end. An element too large for any chunk gets one of its own.
+//! chunk lengths from the nearer end. An element too large for any chunk gets a separate one.
 //!
 //! Invariants: no chunk is empty; `len` and `chunk_bytes` are exact sums over the chunks.
 
@@ -47,7 +47,7 @@ impl ChunkLimit {
         Self { max_bytes, max_entries: usize::MAX }
     }
 
-    /// Whether a chunk may take another entry of so many bytes.
+    /// Returns `true` if a chunk may take another entry of this many bytes.
     #[inline]
     const fn accepts(&self, chunk: &Packed, entry_bytes: usize) -> bool {
         chunk.byte_len() + entry_bytes <= self.max_bytes && chunk.len() < self.max_entries

@@ -38,8 +38,8 @@ pub(crate) enum Value {
     /// A string that was edited in place.
     #[expect(clippy::box_collection, reason = "a vector would make every value twice as large")]
     Raw(Box<Vec<u8>>),
-    /// A string of [`LARGE_STRING`] bytes or more. Replies may hold it, too; whoever edits it gets a
-    /// copy then.
+    /// A string of [`LARGE_STRING`] bytes or more. Replies may hold it, too; an edit then copies
+    /// it.
     Large(Arc<Vec<u8>>),
     List(Box<List>),
     Set(Box<Set>),
@@ -49,7 +49,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// A string in a buffer of its own.
+    /// A string in a separate buffer.
     pub(crate) fn string(bytes: Vec<u8>) -> Value {
         if bytes.len() < LARGE_STRING {
             Value::Raw(Box::new(bytes))

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Nodes live in two slabs and name each other by index, so there is no pointer chasing over
-//! allocations of their own per member and no `unsafe`. Every child carries the number of entries
-//! below it; ranks are sums of these. Leaves grow in steps of eight entries, so that a tree filled
-//! at random wastes little. A thin node is merged with a neighbour when both fit well in one, and
-//! dropped when it is empty; nothing is ever moved between two nodes that stay, because the pair
-//! of them is more than half full anyway.
+//! separate allocations per member and no `unsafe`. Every child carries the number of entries below
+//! it; ranks are sums of these. Leaves grow in steps of eight entries, so that a tree filled at
+//! random wastes little. A thin node is merged with a neighbour when both fit well in one, and
+//! dropped when it is empty; nothing is ever moved between two nodes that stay, because the pair of
+//! them is more than half full anyway.
 //!
 //! Invariants: all leaves are at the same depth; entries ascend within and across leaves; every
 //! entry below child `i > 0` is at or above `low` of child `i` and below `low` of child `i + 1`

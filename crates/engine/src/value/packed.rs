@@ -309,7 +309,7 @@ impl Packed {
         at
     }
 
-    /// Makes room for so many bytes behind the last entry.
+    /// Makes room for this many bytes behind the last entry.
     ///
     /// It grows by a quarter, not twofold: there are many small collections, and what each of them
     /// has to spare adds up.

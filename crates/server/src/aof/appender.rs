@@ -1,7 +1,7 @@
-//! Appends records to one file, and takes back what a failed write left behind.
+//! Appends records to one file, and removes what a failed write left behind.
 //!
-//! Invariant: between calls the file ends with a whole record, or the appender knows that it does
-//! not ([`Appender::append`] then cuts it before anything else).
+//! Invariant: between calls the file ends with a complete record, or the appender knows that it
+//! does not ([`Appender::append`] then truncates it first).
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::disk::{Disk, DiskFile, write_all_at};
 use super::frame::{Checksum, FileId, HEADER_BYTES, MAX_PAYLOAD_BYTES, header};
 use super::reader::Reader;
 
-/// Memory that is kept for encoding between records.
+/// Encoding memory that is kept between records.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// The end of a log file.
@@ -25,7 +25,7 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Creates an empty log file; it is durable only after a sync of file and directory.
+    /// Creates an empty log file; it is durable only after a sync of the file and the directory.
     pub(crate) fn create(disk: &dyn Disk, name: &str) -> io::Result<Self> {
         let file = disk.create(name)?;
         let id = FileId(disk.fresh_id());
@@ -33,7 +33,7 @@ impl Appender {
         Ok(Self::at(file, Checksum::new(id), 1, HEADER_BYTES as u64))
     }
 
-    /// Goes on behind a log's last good record, cutting off what a load dropped.
+    /// Continues after a log's last good record, and cuts off what a load dropped.
     pub(crate) fn resume(
         file: Arc<dyn DiskFile>,
         end: u64,
@@ -52,17 +52,18 @@ impl Appender {
         Self { file, checksum, next_sequence, size, torn: false, scratch: Vec::new() }
     }
 
-    /// The file, for syncing it elsewhere.
+    /// Returns the file, so that another thread can sync it.
     pub(crate) fn file(&self) -> &Arc<dyn DiskFile> {
         &self.file
     }
 
-    /// Bytes in the file.
+    /// Returns the bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Writes one record. After an error the file is as before, or will be before the next one.
+    /// Writes one record. After an error the file is unchanged, or will be restored before the next
+    /// write.
     pub(crate) fn append(&mut self, payload: &[u8]) -> io::Result<()> {
         if payload.len() > MAX_PAYLOAD_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -85,7 +86,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Forgets all records and begins again under a new id.
+    /// Removes all records and starts over under a new id.
     pub(crate) fn restart(&mut self, disk: &dyn Disk) -> io::Result<()> {
         let id = FileId(disk.fresh_id());
         self.file.truncate(0)?;

@@ -1,7 +1,7 @@
-//! `--check` and `--repair`: what a log holds, and cutting it where it is damaged.
+//! `--check` and `--repair`: reports what a log holds, and truncates it where it is damaged.
 //!
-//! Checking never writes. Repairing keeps what it cuts off in a side file, synced before the log
-//! is touched, so that no repair destroys the only copy of anything.
+//! Checking never writes. Repairing first saves what it cuts off in a side file, synced before the
+//! log is touched, so no repair destroys the only copy of any data.
 
 use std::fmt;
 use std::io;
@@ -13,32 +13,32 @@ use super::disk::{Disk, DiskFile, read_full_at, write_all_at};
 use super::frame::{BadHeader, HEADER_BYTES};
 use super::reader::{Next, Reader, Torn, header_error};
 
-/// What a log turned out to be.
+/// Verdict on a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every byte is accounted for.
+    /// Every byte is valid.
     Whole,
-    /// The end is torn, as a power cut leaves it; a start drops it with a warning.
+    /// The end is torn, as after a power cut; a start drops it with a warning.
     Torn(Torn),
-    /// Damage with valid records behind it; a start is refused.
+    /// Damage with valid records after it; a start is refused.
     Damaged {
-        /// Where the first bad record begins, and how much lies behind.
+        /// Where the first bad record begins, and how many bytes follow.
         cut: Torn,
         /// Where the next good record begins.
         next_valid: u64,
         /// What is wrong.
         reason: &'static str,
     },
-    /// A record verifies and is not a list of operations; a start is refused.
+    /// A record verifies but is not a list of operations; a start is refused.
     Unreadable(Torn),
     /// Both copies of the header are damaged; a start is refused.
     Header(Torn),
 }
 
-/// What [`check`] found.
+/// Result of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The file, as shown to people.
+    /// The file's name for messages.
     pub file: String,
     /// Good records before any damage.
     pub records: u64,
@@ -46,14 +46,14 @@ pub struct Report {
     pub operations: u64,
     /// Bytes of the good part, header included.
     pub bytes: u64,
-    /// Sequence of the last good record.
+    /// Sequence number of the last good record.
     pub last_sequence: u64,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Report {
-    /// Where a repair would cut; `None` when there is nothing to cut.
+    /// Returns where a repair would cut, or `None` if there is nothing to cut.
     pub fn cut(&self) -> Option<Torn> {
         match self.verdict {
             Verdict::Whole => None,
@@ -99,10 +99,10 @@ impl fmt::Display for Report {
     }
 }
 
-/// Verifies the log `name`; `None` when there is no such file.
+/// Verifies the log `name`. Returns `None` if there is no such file.
 ///
 /// # Errors
-/// When it cannot be read, or is not a log at all.
+/// If it cannot be read, or is not a log.
 pub fn check(disk: &dyn Disk, name: &str) -> Result<Option<Report>, LogError> {
     let io = |error| LogError::Io { file: disk.display(name), error };
     let Some(file) = disk.open(name).map_err(io)? else { return Ok(None) };
@@ -155,10 +155,11 @@ pub fn check(disk: &dyn Disk, name: &str) -> Result<Option<Report>, LogError> {
     Ok(Some(report))
 }
 
-/// Cuts a log where [`check`] found it bad; returns the name of the side file that keeps the rest.
+/// Truncates a log where [`check`] found it bad. Returns the name of the side file that keeps the
+/// rest.
 ///
 /// # Errors
-/// When the disk refuses; the log is cut only after the side file is durable.
+/// If the disk refuses; the log is truncated only after the side file is durable.
 pub fn repair(disk: &dyn Disk, name: &str, report: &Report) -> Result<Option<String>, LogError> {
     let Some(cut) = report.cut() else { return Ok(None) };
     let io = |error| LogError::Io { file: disk.display(name), error };

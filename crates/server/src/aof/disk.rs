@@ -1,4 +1,5 @@
-//! The little the log needs from a disk, as a trait, so that power cuts and full disks are tests.
+//! The few disk operations that the log needs, as a trait, so that tests can simulate power cuts
+//! and full disks.
 //!
 //! One [`Disk`] is one directory. Files are written at explicit offsets through a shared reference,
 //! so that a sync can run in another thread while records are appended. [`DirectoryDisk`] is the
@@ -14,78 +15,78 @@ use std::sync::Arc;
 
 /// A directory that holds the log's files.
 pub trait Disk: Send + Sync + Debug {
-    /// Opens an existing file; `None` when there is none.
+    /// Opens an existing file. Returns `None` if there is none.
     ///
     /// # Errors
-    /// When the file exists and cannot be opened for reading and writing.
+    /// If the file exists and cannot be opened for reading and writing.
     fn open(&self, name: &str) -> io::Result<Option<Arc<dyn DiskFile>>>;
 
-    /// Creates an empty file, in place of any of that name.
+    /// Creates an empty file, replacing any file of that name.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the disk refuses.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Puts a file in another's place, at once; durable only after [`Disk::sync_directory`].
+    /// Replaces one file with another atomically; durable only after [`Disk::sync_directory`].
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the disk refuses.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file; a missing one is no error.
+    /// Removes a file; a missing file is not an error.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// If the disk refuses.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Makes created, renamed and removed names durable.
     ///
     /// # Errors
-    /// When the disk reports a failure; the names may then be lost.
+    /// If the disk reports a failure; the names may then be lost.
     fn sync_directory(&self) -> io::Result<()>;
 
-    /// A number that no other file of this log has, so that stale bytes never verify.
+    /// Returns a number that no other file of this log has, so that stale bytes never verify.
     fn fresh_id(&self) -> u128;
 
-    /// What to call a file when speaking to people.
+    /// Returns the file's name for messages.
     fn display(&self, name: &str) -> String;
 }
 
 /// An open file.
 pub trait DiskFile: Send + Sync + Debug {
-    /// Reads at `offset`; 0 means the end.
+    /// Reads at `offset`. Returns 0 at the end of the file.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// If the disk fails.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at `offset` and says how many bytes it took.
+    /// Writes at `offset`. Returns the number of bytes written.
     ///
     /// # Errors
-    /// When the disk fails or is full.
+    /// If the disk fails or is full.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// If the disk fails.
     fn size(&self) -> io::Result<u64>;
 
-    /// Cuts the file.
+    /// Truncates the file.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// If the disk fails.
     fn truncate(&self, size: u64) -> io::Result<()>;
 
     /// Makes everything written before the call durable.
     ///
     /// # Errors
-    /// When it did not: what was written since the last success may be lost, even if a later call
+    /// If it did not: bytes written since the last success may be lost, even if a later call
     /// succeeds, because the system may have dropped the dirty pages.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Writes everything or fails; `written` tells how much of it may be in the file.
+/// Writes everything or fails; after an error an unknown part may be in the file.
 pub(crate) fn write_all_at(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -99,7 +100,7 @@ pub(crate) fn write_all_at(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io
     Ok(())
 }
 
-/// Reads until the buffer is full or the file ends; returns how many bytes there were.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
 pub(crate) fn read_full_at(
     file: &dyn DiskFile,
     buffer: &mut [u8],
@@ -124,17 +125,17 @@ pub struct DirectoryDisk {
 }
 
 impl DirectoryDisk {
-    /// Uses `directory`, which is created when it is missing.
+    /// Uses `directory`, and creates it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// If it cannot be created.
     pub fn new(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
         fs::create_dir_all(&directory)?;
         Ok(Self { directory })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -175,7 +176,7 @@ impl Disk for DirectoryDisk {
     }
 
     fn fresh_id(&self) -> u128 {
-        // Each RandomState carries new keys that come from the system's randomness.
+        // Each RandomState has new keys from the system's random source.
         let half = || u128::from(RandomState::new().hash_one(std::process::id()));
         half() << 64 | half()
     }

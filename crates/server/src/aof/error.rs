@@ -1,8 +1,8 @@
-//! What can go wrong with a log, said so that an operator knows what to do.
+//! Errors of a log, worded so that an operator knows what to do.
 
 use std::io;
 
-/// Why a log could not be opened, read or repaired.
+/// Reason why a log could not be opened, read or repaired.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
@@ -11,7 +11,7 @@ pub enum LogError {
     Io {
         /// The file or directory.
         file: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -23,10 +23,10 @@ pub enum LogError {
     Locked {
         /// The directory.
         directory: String,
-        /// What the holder wrote into the lock file.
+        /// The text that the holder wrote into the lock file.
         holder: String,
     },
-    /// The file is not one of ours.
+    /// The file is not a Seawall log.
     #[error(
         "{file} is not a Seawall log: move it away, or bring a Redis command stream in with \
          --import"
@@ -70,14 +70,14 @@ pub enum LogError {
         /// The file.
         file: String,
     },
-    /// A record verifies and yet holds something the engine cannot run.
+    /// A record verifies but contains something that the engine cannot execute.
     #[error("{file}: the record at offset {offset} cannot be applied: {reason}")]
     Unusable {
         /// The file.
         file: String,
         /// Where the record begins.
         offset: u64,
-        /// What the decoder or the engine said.
+        /// The error of the decoder or the engine.
         reason: String,
     },
 }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A record's checksum covers the file's id, the sequence, the length and the payload. The id is
-//! random, so bytes of an older file, or a record that a client smuggled into a value, never
-//! verify here. Sequences start at 1 and have no gaps, so a lost or repeated record shows. The
-//! header is doubled because all records depend on it: one damaged copy costs nothing.
+//! random, so bytes of an older file, or a record that a client smuggled into a value, never verify
+//! here. Sequences start at 1 and have no gaps, so a lost or repeated record is detected. The
+//! header is stored twice because all records depend on it: one damaged copy does no harm.
 
 use crc32fast::Hasher;
 
@@ -25,18 +25,18 @@ const COPY_BYTES: usize = 36;
 const MAGIC: &[u8; 8] = b"seawall\n";
 const VERSION: u32 = 1;
 
-/// A random number that ties records to their file.
+/// A random number that binds records to their file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileId(pub(crate) u128);
 
-/// Why a header is not usable.
+/// Reason why a header is not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadHeader {
-    /// The file ends within it; nothing was ever recorded.
+    /// The file ends within the header; nothing was ever recorded.
     Short,
-    /// It is a file of another kind.
+    /// The file has another format.
     Foreign,
-    /// It is a log of a later version.
+    /// The log was written by a later version.
     Version(u32),
     /// Both copies are damaged.
     Damaged,
@@ -103,7 +103,7 @@ impl Checksum {
         Self(hasher)
     }
 
-    /// Starts the checksum of a record; the payload follows by `update`.
+    /// Starts the checksum of a record; the payload follows with `update`.
     pub(crate) fn record(&self, sequence: u64, length: u32) -> Hasher {
         let mut hasher = self.0.clone();
         hasher.update(&sequence.to_le_bytes());

@@ -30,7 +30,7 @@ impl SharedSource for EngineSource {
         if engine.is_scripting() {
             return false;
         }
-        // Without a log file effects are kept only while somebody wants them.
+        // Without a log file, effects are recorded only while a job needs them.
         engine.set_logging(Logging::On);
         let mut effects = Vec::new();
         engine.take_effects(&mut effects);
@@ -40,10 +40,11 @@ impl SharedSource for EngineSource {
     }
 }
 
-/// How a job ended, if it has.
+/// Outcome of a job, once it has ended.
 type Outcome = Arc<Mutex<Option<Result<u64, LogError>>>>;
 
-/// A rewrite or snapshot under way on its own thread; dropping it gives up and waits.
+/// A rewrite or snapshot that runs on its own thread. Dropping it aborts the job and waits for the
+/// thread.
 pub(super) struct Job {
     pub(super) target: Target,
     outcome: Outcome,
@@ -52,7 +53,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Starts a job; `None` when another one is under way.
+    /// Starts a job. Returns `None` if another one is running.
     pub(super) fn begin(source: EngineSource, target: Target) -> Result<Option<Self>, LogError> {
         let Some(rewrite) = Rewrite::begin(&source.log, target)? else { return Ok(None) };
         let outcome = Outcome::default();
@@ -71,7 +72,7 @@ impl Job {
         Ok(Some(Self { target, outcome, cancelled, thread: Some(thread) }))
     }
 
-    /// What came of it: the size of the new file; `None` while it runs.
+    /// Returns the outcome, with the size of the new file; `None` while it runs.
     pub(super) fn outcome(&self) -> Option<Result<u64, LogError>> {
         lock(&self.outcome).take()
     }
@@ -81,7 +82,7 @@ impl Drop for Job {
     fn drop(&mut self) {
         self.cancelled.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic in it was a bug of ours and left the old file in place.
+            // A panic in the thread was a bug and left the old file in place.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! The log as the event loop sees it: a [`Journal`] over a directory.
+//! The log as seen by the event loop: a [`Journal`] over a directory.
 //!
-//! It adds to [`Log`] what needs the engine: loading at start, rewrites and snapshots on a thread
-//! of their own, the rules that begin them (growth, `save` points, a failed sync), and the facts
-//! for INFO.
+//! It adds to [`Log`] what needs the engine: loading at start, rewrites and snapshots on their own
+//! thread, the rules that begin them (growth, `save` points, a failed sync), and the facts for
+//! INFO.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -19,27 +19,27 @@ use super::{Clock, Log, LogError, SNAPSHOT_FILE, Target, save_now};
 use crate::journal::{Begun, Journal, JournalError, Listener, OpenJournal};
 use crate::notice::{Level, Notices};
 
-/// How long to wait before what failed is tried again.
+/// Delay before a failed job is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Where a journal lives.
+/// Location of a journal.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Place {
-    /// The directory; it is created when it is missing.
+    /// The directory; created if it is missing.
     pub directory: PathBuf,
-    /// Told how far loading is: bytes read, bytes in all.
+    /// Receives the progress of loading: bytes read, total bytes.
     pub progress: Progress,
 }
 
 impl Place {
-    /// A directory, and nobody who wants to know about progress.
+    /// A directory, without progress reports.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), progress: Arc::new(|_, _| {}) }
     }
 }
 
-/// Gives a server its log; see [`crate::Config::journal`].
+/// Creates a server's log; see [`crate::Config::journal`].
 pub fn open_journal(place: Place) -> OpenJournal {
     Arc::new(move |core, notices| {
         let journal = DiskJournal::open(&place, core, notices)?;
@@ -47,8 +47,8 @@ pub fn open_journal(place: Place) -> OpenJournal {
     })
 }
 
-/// Gives a server its log on a disk of the caller's, such as a simulated one. Nobody else may use the
-/// disk meanwhile.
+/// Creates a server's log on a disk of the caller, such as a simulated one. Nothing else may use
+/// the disk meanwhile.
 pub fn open_journal_on(disk: Arc<dyn Disk>) -> OpenJournal {
     Arc::new(move |core, notices| {
         let progress = Place::new("").progress;
@@ -74,23 +74,23 @@ struct State {
     rewrite_ok: bool,
     save_ok: bool,
     saved_unix: i64,
-    /// A snapshot was made that the engine has not been told of.
+    /// A snapshot was written that the engine has not been told of.
     just_saved: bool,
-    /// A rewrite, or a snapshot, begins when what is under way has ended.
+    /// A rewrite begins when the running job has ended.
     rewrite_scheduled: bool,
     save_scheduled: bool,
-    /// Nothing is begun by itself before this.
+    /// Nothing begins automatically before this time.
     not_before: Option<Instant>,
     rules: Rules,
 }
 
-/// What begins rewrites and snapshots without being asked.
+/// Rules that begin rewrites and snapshots automatically.
 #[derive(Default)]
 struct Rules {
     appendonly: bool,
     growth_percent: u64,
     min_bytes: u64,
-    /// Snapshot after so many seconds with so many changes.
+    /// Snapshot after this many seconds with this many changes.
     save_points: Vec<(i64, u64)>,
 }
 
@@ -115,7 +115,7 @@ impl Rules {
     }
 
     fn wants_save(&self, changes: u64, age_seconds: i64) -> bool {
-        // With a log, snapshots are made only on request.
+        // With a log, snapshots are written only on request.
         !self.appendonly
             && self.save_points.iter().any(|&(age, most)| age_seconds > age && changes >= most)
     }
@@ -177,7 +177,7 @@ impl DiskJournal {
         let mut state = lock(&self.state);
         self.finish_job(&mut state, now_unix);
         if let Some(job) = &state.job {
-            // Redis: the same words for the same situations.
+            // Redis: the same messages for the same situations.
             return Err(JournalError(match (target, job.target) {
                 (Target::Log, Target::Log) => {
                     "Background append only file rewriting already in progress".to_owned()
@@ -202,7 +202,7 @@ impl DiskJournal {
         Ok(())
     }
 
-    /// Takes note of a job that has ended.
+    /// Handles a job that has ended.
     fn finish_job(&self, state: &mut State, now_unix: i64) {
         let Some((target, result)) =
             state.job.as_ref().and_then(|job| Some((job.target, job.outcome()?)))
@@ -364,7 +364,8 @@ impl Journal for DiskJournal {
         let (wanted, had) = (rules.appendonly, self.log.has_file());
         lock(&self.state).rules = rules;
         if wanted && !had {
-            // The log begins with a complete copy of the state; until then nothing is promised.
+            // The log begins with a complete copy of the state; until then durability is not
+            // guaranteed.
             if let Err(error) = self.begin(Target::Log, self.unix_seconds()) {
                 self.notices.tell(Level::Warning, format_args!("cannot begin the log: {error}"));
             }

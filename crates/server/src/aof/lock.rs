@@ -1,7 +1,7 @@
 //! One writer per directory.
 //!
-//! A `LOCK` file is held with the operating system's advisory lock, which dies with the process:
-//! there is no stale lock to clean up after a crash. The file names its holder for people.
+//! A `LOCK` file is held with the operating system's advisory lock, which ends with the process:
+//! there is no stale lock to clean up after a crash. The file names its holder for the operator.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use super::LogError;
 
 const LOCK_FILE: &str = "LOCK";
 
-/// Holds the directory until it is dropped.
+/// Holds the directory until dropped.
 #[derive(Debug)]
 #[must_use = "the directory is free again when this is dropped"]
 pub struct DirectoryLock {
@@ -22,10 +22,10 @@ pub struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Takes the lock of `directory`, which must exist.
+    /// Acquires the lock of `directory`, which must exist.
     ///
     /// # Errors
-    /// [`LogError::Locked`] when another server, or another tool, holds it.
+    /// [`LogError::Locked`] if another server or tool holds it.
     pub fn take(directory: &Path) -> Result<Self, LogError> {
         let path = directory.join(LOCK_FILE);
         let io = |error| LogError::Io { file: path.display().to_string(), error };
@@ -35,7 +35,7 @@ impl DirectoryLock {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                // Limit: the holder's words are shown, so no more than a line of them is read.
+                // Limit: the holder's text is shown, so only one line of it is read.
                 let mut holder = String::new();
                 let _ = file.take(64).read_to_string(&mut holder);
                 return Err(LogError::Locked {

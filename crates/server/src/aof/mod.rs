@@ -1,4 +1,4 @@
-//! The append-only log: what the engine's operations become on a disk.
+//! The append-only log: stores the engine's operations on a disk.
 //!
 //! ```text
 //! stage (memory) ─▶ commit (write) ─▶ sync thread (fdatasync) ─▶ released
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! - [`disk`], [`sim`]: the disk as a trait, the real one and one that can lose power;
-//! - [`frame`], [`reader`], [`check`]: the file's bytes, reading them, judging and repairing them;
+//! - [`frame`], [`reader`], [`check`]: the file format, reading it, checking and repairing it;
 //! - [`writer`], [`shared`], [`sync`]: appending, and what "durable" means under each [`Policy`];
 //! - [`rewrite`], [`job`]: a compact copy of the state while the server runs, without fork;
-//! - [`open`], [`journal`]: loading at start, and the log as the event loop sees it;
-//! - [`transfer`]: leaving to and arriving from a plain Redis command stream.
+//! - [`open`], [`journal`]: loading at start, and the log as seen by the event loop;
+//! - [`transfer`]: export to and import from a plain Redis command stream.
 //!
-//! Invariants: a record is recovered whole or not at all; what was acknowledged under `always` is
-//! in a file that a restart reads; damage in front of valid records is never skipped.
+//! Invariants: a record is recovered completely or not at all; an operation acknowledged under
+//! `always` is in a file that a restart reads; damage in front of valid records is never skipped.
 
 mod appender;
 mod check;

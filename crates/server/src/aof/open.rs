@@ -1,8 +1,8 @@
-//! Opening a data directory: the lock, what is stored, and a log that takes over from there.
+//! Opens a data directory: takes the lock, loads what is stored, and opens the log.
 //!
-//! With `appendonly yes` the log is read, or the snapshot when there is no log yet; in that case a
-//! complete new log is written *before* its name appears, so that no crash leaves an empty one in
-//! front of the snapshot. With `appendonly no` the snapshot is read.
+//! With `appendonly yes` the log is read, or the snapshot if there is no log yet; in that case a
+//! complete new log is written *before* its name appears, so that no crash leaves an empty log that
+//! hides the snapshot. With `appendonly no` the snapshot is read.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,16 +17,16 @@ use super::{
 };
 use crate::notice::{Level, Notices};
 
-/// Told how far loading is: bytes read, bytes in all.
+/// Reports the progress of loading: bytes read, total bytes.
 pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// The sync policy that the settings name.
+/// Returns the sync policy of the settings.
 pub(super) fn policy(settings: &Settings) -> Policy {
     let name = settings.get("appendfsync").unwrap_or_default();
     Policy::from_name(&name).unwrap_or_default()
 }
 
-/// Reads what the directory holds into the engine and opens its log.
+/// Loads the directory's data into the engine and opens its log.
 pub(super) fn open(
     disk: &Arc<dyn Disk>,
     core: &Arc<Core>,
@@ -59,7 +59,7 @@ pub(super) fn open(
     Ok(Arc::into_inner(log).expect("the rewrite has ended and its source is gone"))
 }
 
-/// Replays one file; `None` when it does not exist.
+/// Replays one file. Returns `None` if it does not exist.
 pub(super) fn read(
     disk: &dyn Disk,
     engine: &mut Engine,

@@ -1,14 +1,14 @@
-//! Reads a log as a stream, in bounded memory, and tells a torn end from damage.
+//! Reads a log as a stream, in bounded memory, and distinguishes a torn end from damage.
 //!
-//! A power cut leaves a torn end: everything behind the first bad record is bad too. Damage by a
-//! disk or a person leaves good records behind the bad one, and skipping it would silently lose
-//! acknowledged writes. The two are told apart by searching forward, byte by byte, for a record
+//! A power cut leaves a torn end: everything after the first bad record is bad too. Damage by a
+//! disk or a person leaves good records after the bad one, and skipping it would silently lose
+//! acknowledged writes. The two are distinguished by searching forward, byte by byte, for a record
 //! that verifies; the sequence, which must lie within what the rest of the file can hold, makes
 //! that search cheap.
 //!
-//! Limit: when a power cut persisted later pages of the unsynced end before earlier ones, the
-//! search finds a good record and the log is refused although nothing acknowledged under `always`
-//! is affected; the operator decides with `--check --repair`.
+//! Limit: if a power cut persisted later pages of the unsynced end before earlier ones, the search
+//! finds a good record and the log is refused, although nothing acknowledged under `always` is
+//! affected; the operator decides with `--check --repair`.
 
 use std::io;
 
@@ -18,10 +18,10 @@ use super::LogError;
 use super::disk::{Disk, DiskFile, read_full_at};
 use super::frame::{BadHeader, Checksum, HEADER_BYTES, RECORD_BYTES, RecordHead, parse_header};
 
-/// Bytes read at a time; payloads above it are verified before memory is taken for them.
+/// Bytes per read; larger payloads are verified before memory is allocated for them.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Checksum work of one forward search, as a multiple of the bytes searched. A value can be made
-/// to look like record heads, and each would be verified.
+/// Maximum checksum work of one forward search, as a multiple of the bytes searched. A value can be
+/// crafted to look like record heads, and each would be verified.
 const SEARCH_WORK: u64 = 64;
 
 /// The end of a log that was not written completely.
@@ -29,30 +29,31 @@ const SEARCH_WORK: u64 = 64;
 pub struct Torn {
     /// Where the good part ends.
     pub offset: u64,
-    /// How many bytes follow, which are dropped.
+    /// Number of bytes that follow and are dropped.
     pub bytes: u64,
 }
 
-/// What loading found.
+/// Result of loading a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Loaded {
-    /// Whole records.
+    /// Complete records.
     pub records: u64,
     /// Operations in them.
     pub operations: u64,
-    /// Where the good part ends: appending goes on here. 0 when even the header is missing.
+    /// Where the good part ends and appending continues; 0 if even the header is missing.
     pub end: u64,
-    /// Sequence of the last record; 0 when there is none.
+    /// Sequence number of the last record; 0 if there is none.
     pub last_sequence: u64,
-    /// What was dropped behind `end`, to be reported.
+    /// The torn end that was dropped after `end`, to be reported.
     pub torn: Option<Torn>,
 }
 
-/// Reads the log `name` from `disk`, hands each record's operations to `apply`, and reports
-/// progress as (bytes read, bytes in all) after each.
+/// Reads the log `name` from `disk` and passes each record's operations to `apply`. Reports
+/// progress as (bytes read, total bytes) after each record.
 ///
 /// # Errors
-/// When the file is damaged before valid records, is foreign, cannot be read, or `apply` refuses.
+/// If the file is damaged before valid records, has another format, cannot be read, or `apply`
+/// refuses.
 pub fn load(
     disk: &dyn Disk,
     name: &str,
@@ -102,7 +103,7 @@ pub fn load(
     Ok(Some(loaded))
 }
 
-/// The error for a header that cannot be read.
+/// Returns the error for a header that cannot be read.
 pub(crate) fn header_error(bad: BadHeader, file: String) -> LogError {
     match bad {
         BadHeader::Foreign | BadHeader::Short => LogError::Foreign { file },
@@ -111,14 +112,14 @@ pub(crate) fn header_error(bad: BadHeader, file: String) -> LogError {
     }
 }
 
-/// What stands at the reader's offset.
+/// What the reader finds at its offset.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
-    /// A record that verifies; the reader moved behind it.
+    /// A record that verifies; the reader moved past it.
     Record { sequence: u64, payload: &'a [u8] },
     /// Exactly the end of the file.
     End,
-    /// Something else; the reader stays.
+    /// Anything else; the reader does not move.
     Bad(&'static str),
 }
 
@@ -130,14 +131,14 @@ pub(crate) struct Reader<'a> {
     checksum: Checksum,
     /// Where the next record begins.
     pub(crate) offset: u64,
-    /// The sequence it must have.
+    /// The sequence number that it must have.
     expected: u64,
     window: Window,
     large: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the header; the file's size is taken now and later growth is not seen.
+    /// Reads the header. The file's size is read now; later growth is not seen.
     pub(crate) fn open(file: &'a dyn DiskFile) -> io::Result<Result<Self, BadHeader>> {
         let size = file.size()?;
         let mut window = Window::for_size(size);
@@ -156,7 +157,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// The checksum of this file's records.
+    /// Returns the checksum of this file's records.
     pub(crate) fn checksum(&self) -> &Checksum {
         &self.checksum
     }
@@ -188,7 +189,7 @@ impl<'a> Reader<'a> {
         let payload = if length <= CHUNK_BYTES {
             self.window.get(self.file, start, length)?
         } else {
-            // The checksum was right, so the length is not merely a claim.
+            // The checksum matched, so the length can be trusted.
             self.large.resize(length, 0);
             let got = read_full_at(self.file, &mut self.large, start)?;
             &self.large[..got]
@@ -199,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(Next::Record { sequence: head.sequence, payload })
     }
 
-    /// Searches behind a bad record for one that verifies; returns where it begins.
+    /// Searches after a bad record for one that verifies. Returns its offset.
     pub(crate) fn find_valid(&mut self) -> io::Result<Option<u64>> {
         let mut work = (self.size - self.offset).saturating_mul(SEARCH_WORK);
         let most = self.expected + (self.size - self.offset) / RECORD_BYTES as u64;
@@ -210,7 +211,7 @@ impl<'a> Reader<'a> {
             let plausible =
                 (self.expected..=most).contains(&head.sequence) && u64::from(head.length) <= left;
             if plausible {
-                // Too much that looks like records: refusing is the safe answer.
+                // Too many bytes that look like records: refusing is the safe answer.
                 let Some(rest) = work.checked_sub(u64::from(head.length)) else {
                     return Ok(Some(at));
                 };
@@ -224,7 +225,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The checksum of the record at `at`, in chunks.
+    /// Computes the checksum of the record at `at`, in chunks.
     fn sum(&mut self, at: u64, head: RecordHead) -> io::Result<u32> {
         let mut hasher = self.checksum.record(head.sequence, head.length);
         let start = at + RECORD_BYTES as u64;
@@ -257,12 +258,13 @@ struct Window {
 }
 
 impl Window {
-    /// A window on something of `size` bytes, so that little files take little memory.
+    /// A window for a file of `size` bytes, so that small files take little memory.
     fn for_size(size: u64) -> Self {
         Self { start: 0, bytes: Vec::new(), most: size.min(2 * CHUNK_BYTES as u64) as usize }
     }
 
-    /// Up to `length` bytes at `offset`, fewer only at the end; `length` is at most a chunk.
+    /// Returns up to `length` bytes at `offset`, fewer only at the end; `length` is at most a
+    /// chunk.
     fn get(&mut self, file: &dyn DiskFile, offset: u64, length: usize) -> io::Result<&[u8]> {
         let covered =
             offset >= self.start && offset + length as u64 <= self.start + self.bytes.len() as u64;

@@ -1,8 +1,8 @@
 //! A compact copy of the state while the server runs: log rewrites and snapshots, without fork.
 //!
-//! The keys are walked in a fixed order, in slices; between slices clients go on writing, and
-//! everything they stage is looked at before the next slice. At any moment the new file holds,
-//! for exactly the keys in front of the cursor, their current state:
+//! The keys are walked in a fixed order, in slices. Between slices clients continue to write, and
+//! everything they stage is processed before the next slice. At any moment the new file holds, for
+//! exactly the keys in front of the cursor, their current state:
 //!
 //! | keys of a live operation          | what happens                                      |
 //! |-----------------------------------|---------------------------------------------------|
@@ -12,17 +12,18 @@
 //! | everywhere (FLUSHALL, FUNCTION …) | copied                                            |
 //! | moves keys past it (SWAPDB)       | the rewrite starts over                           |
 //!
-//! A key that is to be dumped once more, or that is large, is put *aside* ([`route`]): it counts as
+//! A key that must be dumped once more, or that is large, is put *aside* ([`route`]): it counts as
 //! not dumped, although the cursor has passed it, until it was dumped by itself. Of a large key the
 //! file holds a part meanwhile, which follows the operations on it (`seawall_engine::Part`).
 //!
-//! The engine is past *all* live operations when some of them are looked at. So keys are dumped only
-//! when none is left: otherwise an operation would be copied behind a dump that has seen it. Both the
-//! operations and the bytes of one look are bounded, because clients wait meanwhile.
+//! The engine has already executed *all* live operations while only some of them are processed. So
+//! keys are dumped only when none is left: otherwise an operation would be copied after a dump that
+//! already includes it. Both the operations and the bytes of one slice are bounded, because clients
+//! wait meanwhile.
 //!
-//! When the cursor is through: sync, then under the log's own lock the last operations, another
-//! sync, rename, sync of the directory. The old log receives everything until then, so a crash at
-//! any point finds one complete file.
+//! When the cursor has reached the end: sync; then, under the log's own lock, the last operations,
+//! another sync, rename, sync of the directory. The old log receives everything until then, so a
+//! crash at any point finds one complete file.
 
 mod route;
 
@@ -40,25 +41,27 @@ use super::shared::{Shared, lock, try_lock};
 use super::writer::Log;
 use super::{LOG_FILE, LogError, SNAPSHOT_FILE};
 
-/// Encoded bytes a slice aims at.
+/// Target size of a slice in encoded bytes.
 const SLICE_BYTES: usize = 64 << 10;
-/// Live operations that are looked at in one slice.
+/// Maximum live operations per slice.
 const SLICE_OPERATIONS: usize = 1000;
-/// So many bytes of operations may be left for the moment when the new file is put in place.
+/// Maximum bytes of operations that may be left for the moment when the new file replaces the old
+/// one.
 const LAST_BYTES: usize = 1 << 20;
-/// How often the end is put off because more than that is left.
+/// Maximum number of times that the end is postponed because more than that is left.
 const MAX_DELAYS: u32 = 16;
-/// The new file is synced whenever it grew by this much, so that the last sync is short and those of
-/// the log do not queue behind a long one.
+/// The new file is synced whenever it grew by this much, so that the last sync is short and syncs
+/// of the log do not queue behind a long one.
 const SYNC_EVERY_BYTES: u64 = 4 << 20;
-/// How often operations like SWAPDB may start a rewrite over; then it is done in one slice.
+/// Maximum number of times that operations like SWAPDB may restart a rewrite; after that it is done
+/// in one slice.
 const MAX_RESTARTS: u32 = 4;
 
 /// What a rewrite needs from the engine.
 pub trait DumpSource {
-    /// Dumps keys from `cursor` on until about `budget_bytes` are encoded; the first slice also
-    /// dumps what belongs to no key. Large keys are listed instead. Returns where to go on, `None` at
-    /// the end.
+    /// Dumps keys from `cursor` on until about `budget_bytes` are encoded. The first slice also
+    /// dumps what belongs to no key. Large keys are listed instead. Returns the next cursor, or
+    /// `None` at the end.
     fn dump_slice(
         &self,
         cursor: Cursor,
@@ -67,24 +70,24 @@ pub trait DumpSource {
         large: &mut Vec<Part>,
     ) -> Option<Cursor>;
 
-    /// Whether a key is dumped in parts.
+    /// Returns `true` if a key is dumped in parts.
     fn is_large(&self, db: u32, key: &[u8]) -> bool;
 
     /// Dumps more of a large key.
     fn dump_part(&self, part: &mut Part, budget_bytes: usize, out: &mut Effects) -> Slice;
 
-    /// Follows an operation on a key that is dumped in part; no when it is to be begun anew.
+    /// Applies an operation to a partly dumped key. Returns `false` if its dump must start over.
     fn follow(&self, part: &mut Part, operation: &Operation<'_>, out: &mut Effects) -> bool;
 
-    /// Brings what is dumped of a key up to date, behind all operations on it; no when it is to be
-    /// begun anew.
+    /// Brings the dumped part of a key up to date, after all operations on it. Returns `false` if
+    /// its dump must start over.
     fn catch_up(&self, part: &mut Part, out: &mut Effects) -> bool;
 
     /// Dumps one key as `DEL` and the commands that rebuild it, if it exists.
     fn dump_key(&self, db: u32, key: &[u8], out: &mut Effects);
 
-    /// Where a key is, or would be; stable while the key lives. It is dumped when this is in front
-    /// of the cursor.
+    /// Returns where a key is, or would be; stable while the key exists. It is dumped if this is in
+    /// front of the cursor.
     fn place(&self, db: u32, key: &[u8]) -> Cursor;
 
     /// Lists the keys of an operation.
@@ -131,17 +134,17 @@ impl DumpSource for Engine {
     }
 }
 
-/// Gives a rewrite its looks at the engine.
+/// Gives a rewrite access to the engine.
 pub trait SharedSource: Send + Sync {
-    /// Locks the engine, stages all its effects, and shows it to `look`. Does nothing and returns
-    /// false while the engine is between two states, inside a script.
+    /// Locks the engine, stages all its effects, and passes it to `look`. Does nothing and returns
+    /// `false` while the engine is inside a script, between two states.
     fn visit(&self, look: &mut dyn FnMut(&dyn DumpSource)) -> bool;
 }
 
 /// What a rewrite produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A new log in the old one's place.
+    /// A new log that replaces the old one.
     Log,
     /// A snapshot beside the log, valid for the moment it finished.
     Snapshot,
@@ -160,24 +163,24 @@ impl Target {
     }
 }
 
-/// How far a rewrite is.
+/// Progress of a rewrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Call again.
     More,
-    /// Call again a little later: a script runs.
+    /// Call again a little later, for example because a script runs.
     Later,
     /// The new file, of this many bytes, is in place.
     Finished(u64),
 }
 
-/// A rewrite under way. Dropping it gives up: the old file stays.
+/// A running rewrite. Dropping it aborts it: the old file stays.
 pub struct Rewrite {
     shared: Arc<Shared>,
     target: Target,
     file: Option<Appender>,
     held: Held,
-    /// Live operations that were not looked at, and how much of the first batch was.
+    /// Live operations that are not processed yet, and how much of the first batch is.
     backlog: VecDeque<Vec<u8>>,
     looked_at: usize,
     restarts: u32,
@@ -187,10 +190,10 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    /// Starts a rewrite; `None` when one is under way.
+    /// Starts a rewrite. Returns `None` if one is running.
     ///
     /// # Errors
-    /// When the new file cannot be created.
+    /// If the new file cannot be created.
     pub fn begin(log: &Log, target: Target) -> Result<Option<Self>, LogError> {
         let shared = Arc::clone(&log.shared);
         let mut staged = lock(&shared.staged);
@@ -216,10 +219,10 @@ impl Rewrite {
         Ok(Some(rewrite))
     }
 
-    /// Does the next slice; blocks for a slice's time in the engine and for the disk outside it.
+    /// Does the next slice. Blocks for a slice's time in the engine, and for the disk outside it.
     ///
     /// # Errors
-    /// When the disk refuses; the old file stays and the rewrite is to be dropped.
+    /// If the disk refuses; the old file stays and the rewrite must be dropped.
     pub fn step(&mut self, source: &dyn SharedSource) -> Result<Step, LogError> {
         let step = if !self.held.is_all() || !self.backlog.is_empty() {
             self.slice(source)
@@ -261,7 +264,7 @@ impl Rewrite {
             file.restart(&*self.shared.disk)?;
         }
         append(file, &out)?;
-        // Nobody holds the engine here.
+        // The engine is not locked here.
         for part in frozen.iter().flat_map(Frozen::parts) {
             append(file, &part)?;
         }
@@ -272,7 +275,7 @@ impl Rewrite {
         Ok(Step::More)
     }
 
-    /// Looks at up to `most` live operations; false when the rewrite must start over.
+    /// Processes up to `most` live operations. Returns `false` if the rewrite must start over.
     fn route(&mut self, engine: &dyn DumpSource, most: usize, out: &mut Effects) -> bool {
         if self.held.is_nothing() {
             self.backlog.clear();
@@ -331,7 +334,7 @@ impl Rewrite {
         }
     }
 
-    /// Syncs the bulk while clients go on.
+    /// Syncs most of the file while clients continue.
     fn settle(&mut self) -> io::Result<Step> {
         let live = self.live();
         let file = self.file.as_mut().expect("a rewrite has its file until it finishes");
@@ -344,14 +347,14 @@ impl Rewrite {
         Ok(Step::More)
     }
 
-    /// The last operations, and the new file takes the old one's place.
+    /// Writes the last operations and replaces the old file with the new one.
     fn finish(&mut self, source: &dyn SharedSource) -> io::Result<Step> {
         let shared = Arc::clone(&self.shared);
         let mut live = Vec::new();
         let mut taken = None;
         let mut busy = false;
         let visited = source.visit(&mut |_| {
-            // The engine does not wait for somebody who writes; this comes again.
+            // The engine must not wait for another writer; this is retried.
             let appender = match (self.target, try_lock(&shared.appender)) {
                 (Target::Snapshot, _) => None,
                 (Target::Log, None) => {
@@ -362,7 +365,7 @@ impl Rewrite {
             };
             live = self.live();
             lock(&shared.staged).live = None;
-            // The engine goes on from here; what it stages now belongs behind the new file's end.
+            // The engine continues from here; what it stages now belongs after the new file's end.
             taken = appender.map(|appender| (appender, shared.take_staged()));
         });
         if !visited || busy {
@@ -383,30 +386,31 @@ impl Rewrite {
         if let Err(error) = placed {
             shared.give_back(chunks.into_iter());
             drop(appender);
-            // A failure is kept for whoever writes next.
+            // A failure is kept and reported to the next writer.
             let _ = shared.flush();
             return Err(error);
         }
         let directory = shared.disk.sync_directory();
         match &directory {
             Ok(()) => shared.replaced(size, position),
-            // A crash may find either file, so neither may be relied on.
+            // A crash may find either file, so neither can be relied on.
             Err(error) => shared.distrust(error),
         }
         let old = appender.replace(file);
         shared.has_file.store(true, Ordering::Release);
         drop(appender);
-        // Freeing a large file's blocks takes time, and nobody waits here.
+        // Freeing a large file's blocks takes time; no client waits for it here.
         drop(old);
         directory?;
-        // What was staged meanwhile was left to us; a failure is kept for whoever writes next.
+        // Operations staged meanwhile were left to this thread; a failure is kept for the next
+        // writer.
         let _ = shared.flush();
         shared.publish();
         shared.notify();
         Ok(Step::Finished(size))
     }
 
-    /// Takes what clients staged since the last look.
+    /// Takes the operations that clients staged since the last call.
     fn live(&self) -> Vec<u8> {
         lock(&self.shared.staged).live.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -433,10 +437,10 @@ impl Drop for Rewrite {
     }
 }
 
-/// Writes the whole state in one go, for SAVE and SHUTDOWN; the caller holds the engine.
+/// Writes the whole state at once, for SAVE and SHUTDOWN. The caller holds the engine's lock.
 ///
 /// # Errors
-/// When the disk refuses; the old snapshot stays.
+/// If the disk refuses; the old snapshot stays.
 pub fn save_now(log: &Log, source: &dyn DumpSource) -> Result<u64, LogError> {
     let disk = &*log.shared.disk;
     let new_name = format!("{SNAPSHOT_FILE}.save");
@@ -477,7 +481,7 @@ fn save_part(file: &mut Appender, source: &dyn DumpSource, part: &mut Part) -> i
     }
 }
 
-/// Puts frozen values where they belong, behind what was dumped before them.
+/// Inserts frozen values where they belong, after what was dumped before them.
 fn thaw(frozen: &mut Vec<Frozen>, out: &mut Effects) {
     for value in frozen.drain(..) {
         for part in value.parts() {

@@ -1,9 +1,9 @@
-//! What the threads around one log share: staged operations, the file, progress, trouble.
+//! State shared by the threads of one log: staged operations, the file, progress, failures.
 //!
-//! Two kinds of trouble, told apart because they end differently:
-//! - *The disk takes no more bytes.* The file is cut back to its last whole record, the operations
-//!   stay in memory (the engine has executed them), writes are refused, and the same operations
-//!   are tried again every [`PROBE_EVERY`] until they fit.
+//! Two kinds of failure, distinguished because they end differently:
+//! - *The disk accepts no more bytes.* The file is truncated to its last complete record, the
+//!   operations stay in memory (the engine has executed them), writes are refused, and the same
+//!   operations are retried every [`PROBE_EVERY`] until they fit.
 //! - *A sync failed.* The system may have dropped the pages, so a second sync proves nothing.
 //!   Nothing more is released until a rewrite has put the whole state into another file.
 //!
@@ -23,13 +23,13 @@ use super::sync::{Due, Progress};
 use super::writer::Clock;
 use crate::journal::{JournalError, Listener};
 
-/// How often a full disk is tried again.
+/// How often a full disk is retried.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
-/// Operations kept in memory while the disk takes none; writes are refused meanwhile, so only
-/// expiry and eviction add to them.
+/// Maximum operations kept in memory while the disk accepts none. Writes are refused meanwhile, so
+/// only expiry and eviction add to them.
 const MAX_STAGED_BYTES: usize = 256 << 20;
 
-/// What the host's threads, the sync thread and a rewrite share.
+/// State shared by the host's threads, the sync thread and a rewrite.
 pub(super) struct Shared {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) clock: Clock,
@@ -41,22 +41,22 @@ pub(super) struct Shared {
     pub(super) committed: AtomicU64,
     pub(super) released: AtomicU64,
     pub(super) size_bytes: AtomicU64,
-    /// Whether there is an appender; known without its lock, which may be held for long.
+    /// Whether there is an appender; readable without its lock, which may be held for long.
     pub(super) has_file: AtomicBool,
     pub(super) refusing: AtomicBool,
     pub(super) trouble: Mutex<Trouble>,
     pub(super) listener: Mutex<Option<Listener>>,
 }
 
-/// Operations on their way to the file.
+/// Operations that are not in the file yet.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    /// Each becomes one record.
+    /// Each chunk becomes one record.
     pub(super) chunks: Vec<Vec<u8>>,
     pub(super) bytes: usize,
-    /// Position behind the last staged operation.
+    /// Position after the last staged operation.
     pub(super) position: u64,
-    /// What was staged since a rewrite last looked; `None` when none runs.
+    /// Operations staged since a rewrite last took them; `None` if no rewrite runs.
     pub(super) live: Option<Vec<u8>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Staged {
 pub(super) enum Trouble {
     #[default]
     None,
-    /// The disk takes no bytes; tried again at this time.
+    /// The disk accepts no bytes; retried at this time.
     Full { reason: String, probe_at: Duration },
     /// The file cannot be trusted any more.
     Failed { reason: String },
@@ -75,8 +75,8 @@ impl Shared {
         (self.clock)()
     }
 
-    /// Writes all staged chunks, unless somebody else is at the file: then that one does it, or the
-    /// sync thread. So no caller waits for a disk that another one keeps busy.
+    /// Writes all staged chunks, unless another thread has the file: then that thread or the sync
+    /// thread writes them. So no caller waits for a disk that another thread keeps busy.
     pub(super) fn flush(&self) -> Result<(), JournalError> {
         loop {
             let Some(appender) = try_lock(&self.appender) else {
@@ -86,7 +86,7 @@ impl Shared {
                 return Ok(());
             };
             self.write_staged(appender)?;
-            // Whoever came meanwhile has left it to us.
+            // Threads that came meanwhile have left their chunks to this one.
             if !self.is_behind() {
                 return Ok(());
             }
@@ -98,7 +98,7 @@ impl Shared {
         self.write_staged(lock(&self.appender))
     }
 
-    /// Whether something is staged that is not in the file.
+    /// Returns `true` if something is staged that is not in the file.
     fn is_behind(&self) -> bool {
         lock(&self.staged).position > self.committed.load(Ordering::Acquire)
             && !self.refusing.load(Ordering::Acquire)
@@ -141,14 +141,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes all chunks and the position behind them.
+    /// Takes all chunks and the position after them.
     pub(super) fn take_staged(&self) -> (Vec<Vec<u8>>, u64) {
         let mut staged = lock(&self.staged);
         staged.bytes = 0;
         (mem::take(&mut staged.chunks), staged.position)
     }
 
-    /// Puts chunks back in front of what was staged meanwhile.
+    /// Puts chunks back in front of those staged meanwhile.
     pub(super) fn give_back(&self, chunks: impl Iterator<Item = Vec<u8>>) {
         let mut staged = lock(&self.staged);
         let later = mem::take(&mut staged.chunks);
@@ -156,7 +156,7 @@ impl Shared {
         staged.bytes = staged.chunks.iter().map(Vec::len).sum();
     }
 
-    /// The disk took no more: refuse writes and try again later.
+    /// Handles a write that the disk refused: writes are refused and retried later.
     fn stumble(&self, error: &io::Error) -> JournalError {
         let staged = lock(&self.staged);
         let hopeless = staged.bytes > MAX_STAGED_BYTES
@@ -170,7 +170,7 @@ impl Shared {
         })
     }
 
-    /// The file cannot be trusted any more; the caller may hold the appender.
+    /// Marks the file as not trustworthy any more. The caller may hold the appender.
     pub(super) fn distrust(&self, error: &io::Error) {
         self.enter(Trouble::Failed { reason: describe(error) });
     }
@@ -186,7 +186,8 @@ impl Shared {
         }
         self.refusing.store(true, Ordering::Release);
         drop(current);
-        // Under the lock that the sync thread decides under, so that it does not miss this.
+        // Under the lock that the sync thread holds while it decides, so that it does not miss
+        // this.
         let progress = lock(&self.progress);
         self.wake.notify_all();
         drop(progress);
@@ -194,7 +195,8 @@ impl Shared {
         error
     }
 
-    /// Why the disk is not even tried now; a due probe passes. The caller holds the appender.
+    /// Returns why the disk is not even tried now; a due probe passes. The caller holds the
+    /// appender.
     pub(super) fn refusal(&self) -> Option<JournalError> {
         if !self.refusing.load(Ordering::Acquire) {
             return None;
@@ -205,8 +207,8 @@ impl Shared {
             Trouble::Failed { .. } => {
                 let error = trouble.to_error();
                 drop(trouble);
-                // Only a rewrite helps, and it takes the whole state from the engine. Nothing that
-                // belongs behind its end is here, because it holds the appender from then on.
+                // Only a rewrite helps, and it takes the whole state from the engine. No staged
+                // operation belongs after its end, because it holds the appender from then on.
                 self.take_staged();
                 error
             }
@@ -214,10 +216,10 @@ impl Shared {
         }
     }
 
-    /// Tries a full disk again when it is time.
+    /// Retries a full disk when it is time.
     pub(super) fn probe(&self) {
         if self.probe_at().is_some_and(|at| self.now() >= at) {
-            // A success ends the trouble, a failure sets the next probe.
+            // A success ends the failure, a failure sets the next probe.
             let _ = self.flush();
         }
     }
@@ -232,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// The disk takes bytes again.
+    /// Records that the disk accepts bytes again.
     pub(super) fn recovered(&self) {
         let mut trouble = lock(&self.trouble);
         if matches!(*trouble, Trouble::Full { .. }) {
@@ -243,7 +245,8 @@ impl Shared {
         self.notify();
     }
 
-    /// Another file, durable up to `position`, took the log's place; the caller holds the appender.
+    /// Records that another file, durable up to `position`, replaced the log. The caller holds the
+    /// appender.
     pub(super) fn replaced(&self, size_bytes: u64, position: u64) {
         self.size_bytes.store(size_bytes, Ordering::Relaxed);
         self.committed.store(position, Ordering::Release);
@@ -253,7 +256,7 @@ impl Shared {
         self.refusing.store(false, Ordering::Release);
     }
 
-    /// Raises `released` to what the policy allows and tells the listener if it grew.
+    /// Raises `released` to what the policy allows, and calls the listener if it grew.
     pub(super) fn publish(&self) {
         let released = lock(&self.progress).released(self.now());
         if self.released.fetch_max(released, Ordering::AcqRel) < released {
@@ -274,7 +277,7 @@ impl Shared {
             let mut progress = lock(&self.progress);
             if mem::take(&mut progress.behind) {
                 drop(progress);
-                // A failure is kept for whoever writes next.
+                // A failure is kept and reported to the next writer.
                 let _ = self.flush_for_sure();
                 continue;
             }
@@ -306,14 +309,15 @@ impl Shared {
         }
     }
 
-    /// One sync of the current file, with the lock released while it runs.
+    /// Runs one sync of the current file, with the lock released meanwhile.
     pub(super) fn sync<'a>(
         &'a self,
         mut progress: MutexGuard<'a, Progress>,
     ) -> MutexGuard<'a, Progress> {
         let generation = progress.generation;
         drop(progress);
-        // The appender's lock comes before the progress, so the file is looked up without it.
+        // The appender's lock comes before the progress lock, so the file is looked up without the
+        // latter.
         let file = lock(&self.appender).as_ref().map(|appender| Arc::clone(appender.file()));
         progress = lock(&self.progress);
         let Some(file) = file else { return progress };
@@ -351,13 +355,13 @@ impl Trouble {
     }
 }
 
-/// The system's words alone, as Redis has them, without the number that Rust adds.
+/// Returns the system's message alone, as Redis shows it, without the number that Rust adds.
 fn describe(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
 }
 
-/// Takes a lock if nobody holds it.
+/// Takes a lock if it is free.
 pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -366,7 +370,7 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Takes a lock whose holder may have panicked; what it guards is consistent between statements.
+/// Takes a lock whose holder may have panicked; the guarded data is consistent between statements.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
 //! A disk that can lose power, fill up and fail, for tests and simulations.
 //!
-//! It knows synced bytes from unsynced ones and synced names from unsynced ones. A
+//! It distinguishes synced bytes from unsynced ones, and synced names from unsynced ones. A
 //! [`SimDisk::power_cut`] keeps what was synced, a random part of what was not, and sometimes
-//! garbage behind it, as a real disk may. Everything random comes from the seed.
+//! garbage after it, as a real disk may. All randomness comes from the seed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,7 +46,7 @@ struct State {
 struct Inode {
     data: Vec<u8>,
     synced: Vec<u8>,
-    /// Whether `data` begins with `synced`: true unless synced bytes were cut or overwritten.
+    /// Whether `data` no longer begins with `synced`: set if synced bytes were cut or overwritten.
     diverged: bool,
     /// A sync failed: dirty pages are gone although the file still reads well.
     lost_from: Option<usize>,
@@ -59,24 +59,24 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Replaces the faults; counts go on.
+    /// Replaces the faults; the counts continue.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
 
-    /// How many writes and file syncs were asked for so far.
+    /// Returns how many writes and file syncs were requested so far.
     pub fn counts(&self) -> (u64, u64) {
         let state = self.state();
         (state.writes, state.syncs)
     }
 
-    /// The bytes of a file as they read now.
+    /// Returns the bytes of a file as they read now.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state();
         Some(state.inodes[*state.names.get(name)?].data.clone())
     }
 
-    /// Puts a file there, durably.
+    /// Creates a file, durably.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state();
         let inode = Inode { data: bytes.to_vec(), synced: bytes.to_vec(), ..Inode::default() };
@@ -86,7 +86,7 @@ impl SimDisk {
         state.durable_names.insert(name.to_owned(), number);
     }
 
-    /// What a restart finds after the power went away now. The old disk stays as it is.
+    /// Returns the disk that a restart finds after a power cut now. This disk is not changed.
     pub fn power_cut(&self, seed: u64) -> Self {
         let old = self.state();
         let cut = Self::new(seed);
@@ -139,7 +139,7 @@ impl State {
         let kept = base + self.below(unsynced as u64 + 1) as usize;
         let mut data = inode.data[..kept].to_vec();
         let garbage = self.below(64) as usize;
-        // Garbage stands where unsynced bytes were, or where blocks were allocated for them.
+        // Garbage appears where unsynced bytes were, or where blocks were allocated for them.
         if inode.data.len() > base || inode.diverged {
             match self.below(3) {
                 0 => data.resize(kept + garbage, 0),
@@ -250,7 +250,7 @@ impl DiskFile for SimFile {
         let end = (from + taken).max(inode.data.len());
         inode.data.resize(end, 0);
         inode.data[from..from + taken].copy_from_slice(&bytes[..taken]);
-        // As systems do it: a short write first, and the error when not a byte more fits.
+        // As real systems do: a short write first, and the error when no more byte fits.
         if fails || (taken == 0 && !bytes.is_empty()) {
             return Err(io::ErrorKind::StorageFull.into());
         }

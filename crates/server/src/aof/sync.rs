@@ -2,18 +2,20 @@
 //!
 //! Positions flow `written → in flight → synced`; `released` follows from the policy:
 //!
-//! - `always`: what is synced. While one sync runs, others gather for the next: a group commit.
-//! - `everysec`: what is written, as long as the oldest unsynced operation is younger than
-//!   [`EVERYSEC_BOUND`]. A sync starts at half of it, so it must take longer than the other half
-//!   before acknowledging waits. So a power cut never loses more than a second of what was said.
-//! - `no`: what is written; the system syncs when it likes.
+//! - `always`: the synced position. While one sync runs, other operations gather for the next: a
+//!   group commit.
+//! - `everysec`: the written position, as long as the oldest unsynced operation is younger than
+//!   [`EVERYSEC_BOUND`]. A sync starts at half of it, so acknowledgements wait only if the sync
+//!   takes longer than the other half. So a power cut never loses more than one second of
+//!   acknowledged writes.
+//! - `no`: the written position; the operating system decides when to sync.
 //!
-//! The machine holds no clock, lock or file, so tests drive it by hand. Invariant: after a failed
-//! sync nothing is released until another file holds everything.
+//! The state machine has no clock, lock or file, so tests drive it by hand. Invariant: after a
+//! failed sync nothing is released until another file holds everything.
 
 use std::time::Duration;
 
-/// How much time a power cut may cost under `everysec`.
+/// Maximum time of writes that a power cut may lose under `everysec`.
 pub(crate) const EVERYSEC_BOUND: Duration = Duration::from_secs(1);
 const EVERYSEC_START: Duration = Duration::from_millis(500);
 
@@ -22,20 +24,20 @@ const EVERYSEC_START: Duration = Duration::from_millis(500);
 pub enum Policy {
     /// Before each reply; many replies share a sync.
     Always,
-    /// So often that a power cut loses at most one second.
+    /// Often enough that a power cut loses at most one second.
     #[default]
     EverySecond,
-    /// When the operating system likes.
+    /// When the operating system decides to.
     No,
 }
 
 impl Policy {
-    /// The policy that `appendfsync` names.
+    /// Returns the policy with this `appendfsync` name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Always, Self::EverySecond, Self::No].into_iter().find(|p| p.name() == name)
     }
 
-    /// Its name for `appendfsync`.
+    /// Returns its name for `appendfsync`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Always => "always",
@@ -57,16 +59,16 @@ pub(crate) enum Due {
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) policy: Policy,
-    /// Counts log files, so that a sync that outlives its file is recognised.
+    /// Counts log files, so that a sync that outlives its file is recognized.
     pub(crate) generation: u64,
     pub(crate) closing: bool,
-    /// Somebody found the file busy and left what was staged to the sync thread.
+    /// A thread found the file busy and left the staged operations to the sync thread.
     pub(crate) behind: bool,
     written: u64,
     synced: u64,
-    /// When the oldest operation was written that no sync covers yet.
+    /// Time at which the oldest operation was written that no sync covers yet.
     oldest: Option<Duration>,
-    /// The same for what the running sync covers.
+    /// The same for the operations that the running sync covers.
     in_flight: Option<Duration>,
     failed: bool,
 }
@@ -86,7 +88,8 @@ impl Progress {
         }
     }
 
-    /// Operations up to `position` are in the file; returns whether the sync thread should know.
+    /// Records that operations up to `position` are in the file. Returns `true` if the sync thread
+    /// must be notified.
     pub(crate) fn wrote(&mut self, position: u64, now: Duration) -> bool {
         self.written = self.written.max(position);
         let first = self.oldest.is_none();
@@ -94,7 +97,7 @@ impl Progress {
         first
     }
 
-    /// When to sync next.
+    /// Returns when to sync next.
     pub(crate) fn due(&self, now: Duration) -> Due {
         let Some(oldest) = self.oldest else { return Due::WhenWritten };
         if self.failed {
@@ -109,24 +112,24 @@ impl Progress {
         if now >= start { Due::Now } else { Due::At(start) }
     }
 
-    /// Begins a sync; returns the position it will cover.
+    /// Begins a sync. Returns the position that it will cover.
     pub(crate) fn begin(&mut self) -> u64 {
         self.in_flight = self.oldest.take();
         self.written
     }
 
-    /// A sync of this file ended well.
+    /// Records that a sync of this file succeeded.
     pub(crate) fn synced(&mut self, position: u64) {
         self.in_flight = None;
         self.synced = self.synced.max(position);
     }
 
-    /// A sync of this file failed, for good.
+    /// Records that a sync of this file failed, for good.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// Another file, durable up to `position`, took this one's place.
+    /// Records that another file, durable up to `position`, replaced this one.
     pub(crate) fn replaced(&mut self, position: u64) {
         let (policy, closing, behind) = (self.policy, self.closing, self.behind);
         let generation = self.generation + 1;
@@ -134,7 +137,7 @@ impl Progress {
         (self.written, self.synced) = (position, position);
     }
 
-    /// The position up to which replies may be delivered.
+    /// Returns the position up to which replies may be delivered.
     pub(crate) fn released(&self, now: Duration) -> u64 {
         if self.failed {
             return self.synced;

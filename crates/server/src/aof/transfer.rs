@@ -1,9 +1,10 @@
-//! Leaving and arriving: a plain Redis command stream out of a log, and commands out of a stream.
+//! Export and import: writes a log as a plain Redis command stream, and reads commands from a
+//! stream.
 //!
-//! The export is what `redis-cli --pipe` takes: RESP arrays with a SELECT whenever the database
+//! The export is what `redis-cli --pipe` accepts: RESP arrays with a SELECT whenever the database
 //! changes. The import reads the same, Redis' own append-only files (annotations included, an RDB
-//! preamble not) and hand-written lines as one would type them. Sizes are claims until the bytes
-//! are there: memory grows with what was read, within Redis' own limits.
+//! preamble not) and hand-typed lines. Sizes are not trusted until the bytes arrive: memory grows
+//! with the bytes read, within Redis' own limits.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -18,19 +19,20 @@ const MAX_BULK_BYTES: u64 = 512 << 20;
 /// Redis: an inline request is at most this long.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// What an export contained.
+/// Contents of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exported {
-    /// Commands written, without the SELECTs between them.
+    /// Commands written, not counting the SELECTs between them.
     pub operations: u64,
-    /// A torn end that was left out.
+    /// The torn end that was left out.
     pub torn: Option<Torn>,
 }
 
-/// Writes what `disk` holds as a Redis command stream: the log, or the snapshot without one.
+/// Writes the contents of `disk` as a Redis command stream: the log, or the snapshot if there is no
+/// log.
 ///
 /// # Errors
-/// When both are missing, the file is damaged, or `out` cannot be written.
+/// If both are missing, the file is damaged, or `out` cannot be written.
 pub fn export(disk: &dyn Disk, out: &mut impl Write) -> Result<Exported, LogError> {
     match export_file(disk, LOG_FILE, out)? {
         Some(exported) => Ok(exported),
@@ -90,7 +92,7 @@ fn write_command<'a>(
     Ok(())
 }
 
-/// Why a stream could not be read as commands.
+/// Reason why a stream could not be read as commands.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -99,7 +101,7 @@ pub enum ImportError {
     Io {
         /// How far reading got.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -119,7 +121,7 @@ pub enum ImportError {
     Snapshot,
 }
 
-/// Reads commands one after the other.
+/// Reads commands one after another.
 #[derive(Debug)]
 pub struct Commands<R> {
     input: R,
@@ -133,15 +135,15 @@ impl<R: BufRead> Commands<R> {
         Self { input, offset: 0, line: Vec::new() }
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next command's arguments, never none; `None` at the end.
+    /// Returns the next command's arguments, at least one; `None` at the end.
     ///
     /// # Errors
-    /// When the stream cannot be read or is not made of commands.
+    /// If the stream cannot be read or does not consist of commands.
     pub fn next_command(&mut self) -> Result<Option<Vec<Vec<u8>>>, ImportError> {
         loop {
             let start = self.offset;
@@ -194,7 +196,7 @@ impl<R: BufRead> Commands<R> {
         Ok(args)
     }
 
-    /// Reads a line without its end; false at the end of the stream.
+    /// Reads a line without its end. Returns `false` at the end of the stream.
     fn read_line(&mut self, start: u64) -> Result<bool, ImportError> {
         self.line.clear();
         let limited = (&mut self.input).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);

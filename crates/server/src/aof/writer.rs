@@ -1,11 +1,11 @@
-//! The log as its host sees it: stage, commit, released.
+//! The log as seen by its host: stage, commit, released.
 //!
 //! ```text
 //! host threads          stage ──▶ chunks ──▶ commit: one record a chunk ──▶ file
 //! sync thread                                      fdatasync ──▶ released ──▶ listener
 //! ```
 //!
-//! What goes wrong with disks is handled in [`super::shared`].
+//! Disk failures are handled in [`super::shared`].
 
 use std::fmt;
 use std::io;
@@ -22,18 +22,18 @@ use super::sync::{Due, Policy, Progress};
 use super::{LOG_FILE, LogError};
 use crate::journal::{JournalError, Listener};
 
-/// A chunk, and so a record, ends once it is this long.
+/// A chunk, and therefore a record, ends once it has this length.
 const CHUNK_BYTES: usize = 64 << 20;
 
-/// Monotonic time since some start; injected so that simulations control it.
+/// Monotonic time since an arbitrary start; injected so that simulations control it.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// How a log behaves.
+/// Options of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// When it is synced.
     pub policy: Policy,
-    /// Whether a thread syncs by itself; without one, [`Log::turn`] must be called.
+    /// Whether a thread syncs automatically; otherwise [`Log::turn`] must be called.
     pub background: bool,
 }
 
@@ -56,10 +56,10 @@ impl fmt::Debug for Log {
 }
 
 impl Log {
-    /// Opens the log behind what [`super::load`] read, or a new one when there was nothing.
+    /// Opens the log after what [`super::load`] read, or a new one if there was nothing.
     ///
     /// # Errors
-    /// When the file cannot be cut, created or synced.
+    /// If the file cannot be truncated, created or synced.
     pub fn open(
         disk: Arc<dyn Disk>,
         loaded: Option<Loaded>,
@@ -78,7 +78,7 @@ impl Log {
         Ok(Self::start(disk, Some(appender), options, clock))
     }
 
-    /// A log that keeps nothing, until a rewrite gives it a file; snapshots work.
+    /// A log that stores nothing until a rewrite creates its file; snapshots work.
     pub fn without_file(disk: Arc<dyn Disk>, options: Options, clock: Clock) -> Self {
         Self::start(disk, None, options, clock)
     }
@@ -112,7 +112,7 @@ impl Log {
         Self { shared, thread: Mutex::new(thread) }
     }
 
-    /// Copies operations to the staging buffer; returns the position behind them.
+    /// Copies operations to the staging buffer. Returns the position after them.
     pub fn stage(&self, operations: &[u8]) -> u64 {
         let mut staged = lock(&self.shared.staged);
         if operations.is_empty() {
@@ -132,10 +132,10 @@ impl Log {
         staged.position
     }
 
-    /// Writes everything staged up to `position` at least.
+    /// Writes everything staged, at least up to `position`.
     ///
     /// # Errors
-    /// When the log refuses writes, now or since earlier.
+    /// If the log refuses writes, because of a failure now or earlier.
     pub fn commit(&self, position: u64) -> Result<(), JournalError> {
         if self.shared.committed.load(Ordering::Acquire) >= position {
             return Ok(());
@@ -143,12 +143,12 @@ impl Log {
         self.shared.flush()
     }
 
-    /// The position up to which replies may be delivered. Never shrinks.
+    /// Returns the position up to which replies may be delivered. Never decreases.
     pub fn released(&self) -> u64 {
         self.shared.released.load(Ordering::Acquire)
     }
 
-    /// Why writes are refused; `None` while all is well.
+    /// Returns why writes are refused, or `None` if they are not.
     pub fn failure(&self) -> Option<JournalError> {
         if !self.shared.refusing.load(Ordering::Acquire) {
             return None;
@@ -156,23 +156,23 @@ impl Log {
         lock(&self.shared.trouble).to_error()
     }
 
-    /// Whether only a rewrite can help: a sync failed.
+    /// Returns `true` if only a rewrite can help: a sync failed.
     pub fn needs_rewrite(&self) -> bool {
         matches!(*lock(&self.shared.trouble), Trouble::Failed { .. })
     }
 
-    /// Sets who is told when `released` grew or the log failed or recovered. It must only wake
-    /// somebody: calling the log from it may lock up.
+    /// Sets the listener that is called when `released` grew or the log failed or recovered. It may
+    /// only wake threads or tasks: calling the log from it may deadlock.
     pub fn listen(&self, listener: Listener) {
         *lock(&self.shared.listener) = Some(listener);
     }
 
-    /// Bytes in the log's file; 0 without one.
+    /// Returns the bytes in the log's file; 0 if there is none.
     pub fn size_bytes(&self) -> u64 {
         self.shared.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether operations are logged, to a file.
+    /// Returns `true` if operations are logged to a file.
     pub fn has_file(&self) -> bool {
         self.shared.has_file.load(Ordering::Acquire)
     }
@@ -184,7 +184,7 @@ impl Log {
         let Some(mut file) = appender.take() else { return };
         self.shared.has_file.store(false, Ordering::Release);
         for chunk in chunks {
-            // Nobody relies on this file any more.
+            // No reader relies on this file any more.
             let _ = file.append(&chunk);
         }
         let _ = file.file().sync();
@@ -201,10 +201,10 @@ impl Log {
         self.shared.publish();
     }
 
-    /// Does by hand what the sync thread would do now; for hosts without threads.
+    /// Does once what the sync thread would do now; for hosts without threads.
     pub fn turn(&self) {
         if std::mem::take(&mut lock(&self.shared.progress).behind) {
-            // A failure is kept for whoever writes next.
+            // A failure is kept and reported to the next writer.
             let _ = self.shared.flush_for_sure();
         }
         let mut progress = lock(&self.shared.progress);
@@ -216,10 +216,10 @@ impl Log {
         self.shared.publish();
     }
 
-    /// Writes and syncs everything staged and ends the sync thread.
+    /// Writes and syncs everything staged, and ends the sync thread.
     ///
     /// # Errors
-    /// When something could not be made durable.
+    /// If something could not be made durable.
     pub fn close(&self) -> Result<(), JournalError> {
         let written = self.shared.flush_for_sure();
         lock(&self.shared.progress).closing = true;
@@ -238,12 +238,12 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // Whoever wants to know whether this worked calls `close` first.
+        // A caller that needs the result calls `close` first.
         let _ = self.close();
     }
 }
 
-/// A new log whose name appears only once its header is durable.
+/// Creates a log whose name appears only once its header is durable.
 fn create(disk: &dyn Disk) -> io::Result<Appender> {
     let new_name = format!("{LOG_FILE}.rewrite");
     let appender = Appender::create(disk, &new_name)?;

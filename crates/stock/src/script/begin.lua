@@ -1,14 +1,16 @@
--- Begins to gather units of several shards under a reference whose home is here.
+-- Begins to gather units from several shards for a reference whose home is this shard.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 most units to take here, 5 ms that the gathering may take, 6 and on the shards
---       that may be asked for a part
--- Returns {BEGUN, attempt, units taken here}, or IS with the record that decided before.
+-- ARGV  3 reference, 4 maximum units to take here, 5 ms that the gathering may take, 6 and on the
+--       shards that may be asked for a part
+-- Returns {BEGUN, attempt, units taken here}, or IS with the record if the reference is already
+-- decided.
 --
--- Attempts are numbered by the clock, in µs: one that lost its record, as with a rebuild, is never
--- taken for a later one, nor is what was said about it.
+-- Attempts are numbered by the clock, in µs. An attempt that lost its record, as in a rebuild, is
+-- never confused with a later one, nor is a verdict about it.
 --
--- Atomic, because a new attempt must end the one before it together with what that one took here.
+-- Atomic, because a new attempt must end the previous one together with the units that it took
+-- here.
 sweep(16)
 local field = 'h:' .. ARGV[3]
 local r = read(field)

@@ -1,10 +1,11 @@
--- Ends gatherings whose home is here: a shard that they may have parts at is rebuilt.
+-- Ends gatherings whose home is this shard, because a shard at which they may have parts is
+-- rebuilt.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
 -- ARGV  3 and on: references
--- Returns {OK, how many were ended}.
+-- Returns {OK, number of gatherings ended}.
 --
--- Atomic, because a gathering is either committed, and its parts can be read in its record, or ended.
+-- Atomic, because a gathering is either committed, and its record lists its parts, or ended.
 local ended = 0
 for i = 3, #ARGV do
   local field = 'h:' .. ARGV[i]

@@ -1,9 +1,9 @@
--- Makes a gathering a hold, or a sale.
+-- Turns a gathering into a hold or a sale.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 attempt, 5 ms that the hold lasts, 6 its parts elsewhere, 7 H to hold, S to sell,
---       8 and on the shards that have no part: see answered() in shard.lua
--- Returns NEW or IS with the record, or {NONE} when the attempt is over.
+-- ARGV  3 reference, 4 attempt, 5 ms that the hold lasts, 6 its parts elsewhere, 7 H to hold, S to
+--       sell, 8 and on the shards that have no part: see answered() in shard.lua
+-- Returns NEW or IS with the record, or {NONE} if the attempt is over.
 --
 -- Atomic, because this one step decides about the units of all shards.
 local field = 'h:' .. ARGV[3]

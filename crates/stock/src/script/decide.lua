@@ -1,11 +1,12 @@
 -- Decides about a hold at its home.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 what it becomes: S sold, R released, B taken back, N gathered in vain; ? looks
---       5 attempt, which N must name
--- Returns DONE or IS with the record as it is now, or {NONE}; {NONE, BEFORE} for an attempt from before
--- this shard was rebuilt, which knew of everything that counts. Releasing what nobody holds is noted, so
--- that a hold that arrives later finds it released.
+-- ARGV  3 reference, 4 the new state: S sold, R released, B taken back, N gathered in vain;
+--       ? only reads
+--       5 attempt; required for N
+-- Returns DONE or IS with the record as it is now, or {NONE}. Returns {NONE, BEFORE} for an attempt
+-- from before the rebuild of this shard: the rebuild has included everything that counts. Releasing
+-- an unknown reference is recorded, so that a hold that arrives later finds it released.
 --
 -- Atomic, because a hold is sold, released or expires, and never two of these.
 local field, to = 'h:' .. ARGV[3], ARGV[4]

@@ -1,11 +1,11 @@
--- Founds an inventory's layout, or an empty shard, unless it is there.
+-- Creates an inventory's layout, or an empty shard, unless it exists.
 --
 -- KEYS  1 layout or shard
 -- ARGV  1 LAYOUT | SHARD | MADE, 2 the layout
--- Returns {layout, 1 when its shards were made}, or the shard's epoch.
+-- Returns {layout, 1 if its shards were created}, or the shard's epoch.
 --
--- Atomic, because of two who found it only one may decide where the shards lie. A shard is made
--- together with its layout and never again: one that is missing later was lost.
+-- Atomic, because only one of two concurrent creators may decide where the shards lie. A shard is
+-- created together with its layout and never again: a shard that is missing later was lost.
 if ARGV[1] == 'SHARD' then
   local t = redis.call('TIME')
   if redis.call('HSETNX', KEYS[1], 'epoch', string.format('%.0f', t[1] * 1000)) == 1 then

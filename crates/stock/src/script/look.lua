@@ -1,10 +1,10 @@
--- Lets return what is due, and says how the shard stands.
+-- Handles what is due, and returns the levels of the shard.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 most records to look at, 4 ms until the same parts are named again; 0 to name none
--- Returns {LEVELS, received, held, sold, left, what may be due beyond that: HOLDS that have ended, OTHER
--- or NOTHING, units of parts whose home does not know them, then "attempt home reference" of parts whose
--- home is to be asked, and "! reference" of holds whose parts are to be told…}.
+-- ARGV  3 maximum records to handle, 4 ms until the same parts are named again; 0 to name none
+-- Returns {LEVELS, received, held, sold, left, what may still be due: HOLDS that have ended, OTHER
+-- or NOTHING, units of parts whose home does not know them, then "attempt home reference" for each
+-- part whose home must be asked, and "! reference" for each hold whose parts must be told…}.
 --
 -- Atomic, because the four numbers must be from one moment.
 local holds, more = sweep(tonumber(ARGV[3]))

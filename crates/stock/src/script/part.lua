@@ -1,10 +1,10 @@
 -- Takes a part for a hold whose home is another shard.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 shard of the home, 5 attempt, 6 most units, 7 ms until the home is asked
--- Returns {PART, units}; 0 when there is nothing, or when the attempt is over.
+-- ARGV  3 reference, 4 shard of the home, 5 attempt, 6 maximum units, 7 ms until the home is asked
+-- Returns {PART, units}; 0 if nothing is left, or if the attempt is over.
 --
--- Atomic, because a part must be taken once for each attempt, however late or often this arrives.
+-- Atomic, because a part must be taken once per attempt, however late or often this call arrives.
 sweep(16)
 local field, attempt = 'p:' .. ARGV[3], tonumber(ARGV[5])
 local r = read(field)

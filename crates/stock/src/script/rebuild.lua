@@ -1,16 +1,16 @@
--- Puts a shard together anew from a ledger.
+-- Rebuilds a shard from a ledger.
 --
--- KEYS  1 to 5 as in shard.lua, 6 to 9 those that take the place of 2 to 5
+-- KEYS  1 to 5 as in shard.lua, 6 to 9 the keys that replace 2 to 5
 -- ARGV  1 step, then
 --       BEGIN:  nothing; from now on all movements are refused
---       ADD:    2 epoch, then field, record and ms of each record; ms 0: it is a part that asks its home,
---               or a hold whose parts are told; ms -1: it is no record, but belongs to one
+--       ADD:    2 epoch, then field, record and due ms of each record; ms 0: a part that asks its
+--               home, or a hold whose parts are told; ms -1: not a record, but belongs to one
 --       FINISH: 2 epoch, 3 received, 4 held, 5 sold
---       ABORT:  2 epoch; what was there is used again; if nothing was, the shard is lost as before
--- Returns {OK, epoch}, or {EPOCH, epoch} when another rebuild came in between.
+--       ABORT:  2 epoch; the old data is used again; if there was none, the shard is lost as before
+-- Returns {OK, epoch}, or {EPOCH, epoch} if another rebuild came in between.
 --
--- Atomic, because the shard must change from the old state to the new one in one step. The new epoch
--- is what refuses movements that were sent before it.
+-- Atomic, because the shard must change from the old state to the new one in one step. The new
+-- epoch makes the shard refuse movements that were sent before it.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
@@ -29,7 +29,7 @@ if ARGV[1] == 'ADD' then
     elseif ARGV[i + 2] == '0' then
       redis.call('ZADD', KEYS[8], string.format('%.0f', now), ARGV[i])
     else
-      -- A hold ends, anything else is forgotten.
+      -- A hold ends; any other record is forgotten.
       local held = string.sub(ARGV[i + 1], 1, 1) == 'H'
       redis.call('ZADD', held and KEYS[7] or KEYS[9], ARGV[i + 2], ARGV[i])
     end

@@ -1,12 +1,12 @@
--- Receives units of a receipt, up to a number.
+-- Brings this shard up to a number of units of a receipt.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 receipt, 4 units that this shard has of it afterwards, 5 units of the whole receipt, 6 this
---       shard's share of it, 7 units that a shard can have received at most
--- Returns {ADDED, units added}, {DIFFERS, units} when the receipt came with another number before, or
--- {TOO_MANY, units} when the shard could not have the whole share: nothing was added.
+-- ARGV  3 receipt, 4 units of the receipt that this shard has afterwards, 5 units of the whole
+--       receipt, 6 this shard's share of it, 7 maximum units that a shard can have received
+-- Returns {ADDED, units added}, {DIFFERS, units} if the receipt had another number before, or
+-- {TOO_MANY, units} if the shard cannot take the whole share: nothing was added.
 --
--- Atomic, because what is added and what is noted must agree: whoever repeats adds nothing.
+-- Atomic, because the units added and the record must agree: a repetition adds nothing.
 sweep(16)
 local field, total = 'r:' .. ARGV[3], tonumber(ARGV[5])
 local r = read(field) or {units = 0, attempt = total, rest = '-'}

@@ -1,14 +1,14 @@
--- Tells a sale of a unit that a database knows to be somebody's.
+-- Records a unit that a user has according to a database.
 --
 -- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}
 -- ARGV  1 user, 2 reference
 -- Returns DONE, ALREADY, OVER (it was given back), or UNKNOWN (no such sale).
 --
--- Atomic, because a receipt, its buyer and the numbers of the sale belong together, and what was given
--- back meanwhile must not come back to life.
+-- Atomic, because a receipt, its buyer and the numbers of the sale belong together, and a unit that
+-- was given back meanwhile must not be revived.
 local sale = redis.call('HMGET', KEYS[1], 'state', 'gone')
 if sale[1] ~= 'open' then return 'UNKNOWN' end
--- All keys are looked at before the first is changed.
+-- All keys are read before the first is changed.
 local receipt = redis.call('HGET', KEYS[3], ARGV[2])
 local has = redis.call('HGET', KEYS[2], ARGV[1])
 if receipt then

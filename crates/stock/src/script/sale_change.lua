@@ -1,16 +1,16 @@
--- Ends a flash sale now, adds units to it, corrects its units, or looks at it.
+-- Ends a flash sale now, adds units to it, corrects its units, or reads it.
 --
 -- KEYS  1 sale
 -- ARGV  1 CLOSE | TOP_UP | CORRECT | LOOK
---       TOP_UP:  2 reference, 3 units, 4 units that a sale can have received at most
---       CORRECT: 2 units left, then received, left, taken and back as they were seen; a confirmation
---                moves no unit
--- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY, MOVED (the
--- sale is not as it was seen: nothing was corrected), TOO_MANY (nothing was added) or UNKNOWN (then nothing
--- follows).
+--       TOP_UP:  2 reference, 3 units, 4 maximum units that a sale can have received
+--       CORRECT: 2 units left, then received, left, taken and back as they were seen;
+--                a confirmation moves no unit
+-- Returns {word, received, left, taken, back, confirmed, begin, end, now}: DONE, ALREADY, MOVED
+-- (the sale has changed since it was seen: nothing was corrected), TOO_MANY (nothing was added) or
+-- UNKNOWN (then nothing follows).
 --
--- Atomic, because a top-up is counted once whatever is repeated, a correction counts only for what it
--- was reckoned from, and the numbers of one look belong together.
+-- Atomic, because a top-up is counted once however often it is repeated, a correction is valid only
+-- for the numbers it was computed from, and the numbers of one read belong together.
 if redis.call('HGET', KEYS[1], 'state') ~= 'open' then return {'UNKNOWN'} end
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -25,7 +25,7 @@ elseif ARGV[1] == 'TOP_UP' then
   if redis.call('HEXISTS', KEYS[1], 'top-up:' .. ARGV[2]) == 1 then
     word = 'ALREADY'
   elseif redis.call('HGET', KEYS[1], 'received') + ARGV[3] > tonumber(ARGV[4]) then
-    -- Looked at before it is noted: a repetition must not be taken for one that was counted.
+    -- Checked before it is recorded: a repetition must not be taken for a top-up that was counted.
     word = 'TOO_MANY'
   else
     redis.call('HSET', KEYS[1], 'top-up:' .. ARGV[2], ARGV[3])

@@ -1,19 +1,19 @@
 -- Confirms reservations, gives their units back, or takes their units out of the sale.
 --
--- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}, and where orders can be
---       found: 4 those that wait
--- ARGV  1 what they become: C confirmed, B given back, V void (given back, and there is no unit),
---       then references
--- Returns a word for each: DONE; ALREADY; NONE (nobody has it; when given back it is noted, so that a
--- reservation that arrives later is refused); OVER (confirming what was given back); UNKNOWN (no such
--- sale).
+-- KEYS  1 sale, 2 buyers {user: reference}, 3 receipts {reference: receipt}, and if orders are
+--       findable: 4 the waiting orders
+-- ARGV  1 new state: C confirmed, B given back, V void (given back, but there is no unit), then
+--       references
+-- Returns a word for each: DONE; ALREADY; NONE (no unit is reserved under it; giving it back is
+-- recorded, so that a reservation that arrives later is refused); OVER (confirming what was given
+-- back); UNKNOWN (no such sale).
 --
 -- Atomic, because the unit must go back exactly once, together with the user's right to buy again.
--- Many are confirmed at once: what can be read or written for all of them is one command.
+-- Many are confirmed at once: reads and writes for all of them are combined into one command each.
 local sale = redis.call('HMGET', KEYS[1], 'state', 'gone')
 local to = ARGV[1]
 local after = to == 'C' and 'C' or 'B'
--- All keys are looked at before the first is changed.
+-- All keys are read before the first is changed.
 redis.call('HLEN', KEYS[2])
 local found = redis.call('HMGET', KEYS[3], unpack(ARGV, 2))
 if KEYS[4] then redis.call('HDEL', KEYS[4], unpack(ARGV, 2)) end
@@ -30,7 +30,7 @@ for i, receipt in ipairs(found) do
 end
 local written = {}
 local function write(reference, receipt)
-  -- Named twice, it is the second time what the first made of it.
+  -- A reference that is listed twice finds, the second time, the result of the first.
   receipts[reference] = receipt
   written[#written + 1] = reference
   written[#written + 1] = receipt

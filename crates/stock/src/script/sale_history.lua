@@ -1,8 +1,8 @@
--- Begins the scripts of a sale that ask in which history of the data their server is: its replication id,
--- which a server draws anew when it starts and when it becomes a primary.
+-- Common head of the scripts of a sale that ask in which history of the data their server is: its
+-- replication id, which a server draws anew when it starts and when it becomes a primary.
 --
--- history() is that id; else nil and why not: of a replica nothing can be said, and some servers do not
--- show it.
+-- history() returns that id, or nil and an error: on a replica the history is not known, and some
+-- servers do not show the id.
 local function history()
   local text = redis.call('INFO', 'replication')
   if not string.find(text, 'role:master', 1, true) then

@@ -1,9 +1,10 @@
--- Says in which term a server is, and whether a sale was compared in it; vouches for the sale.
+-- Returns the term (the epoch) of a server and whether a sale was verified in it; marks the sale as
+-- verified.
 --
 -- Begins with sale_history.lua.
 -- KEYS  1 sale
 -- ARGV  1 LOOK | VOUCH, 2 VOUCH: the term in which the comparison began
--- Returns {term, 1 when the sale is open and was compared in it, else 0}.
+-- Returns {term, 1 if the sale is open and was verified in it, else 0}.
 --
 -- Atomic, because a term that is over by now must not replace the present one.
 local term, unknown = history()

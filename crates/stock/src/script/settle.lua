@@ -1,18 +1,19 @@
--- Carries out at a part what was decided at its home.
+-- Carries out at a part what its home has decided.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
--- ARGV  3 reference, 4 attempt, 5 verdict: S sold, R goes back, K keep on, A astray: its home does not
---       know it, 6 ms until the home is asked again, for K and A, 7 for S: units to take of what is left
---       if the part is missing, 8 the home
--- Returns {OK, units moved, or for A units that were not known to be astray}, or {MISSING} when a part
--- that is sold is not here.
+-- ARGV  3 reference, 4 attempt, 5 verdict: S sold, R returns, K keep waiting, A astray: its home
+--       does not know it, 6 ms until the home is asked again, for K and A, 7 for S: units to take
+--       from what is left if the part is missing, 8 the home
+-- Returns {OK, units moved; for A: units that were not known to be astray}, or {MISSING} if a sold
+-- part is not here.
 --
 -- Atomic, because the units of a part must move exactly once; a verdict about another attempt moves
 -- nothing.
 local field, attempt, verdict = 'p:' .. ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local r = read(field)
 if verdict == 'S' and not (r and r.attempt == attempt and (r.s == 'H' or r.s == 'S')) then
-  -- It was lost, with a fail-over. Units are alike: others take its place, as long as there are any.
+  -- The part was lost in a fail-over. Units are interchangeable: others take its place if there are
+  -- enough.
   local units = tonumber(ARGV[7])
   if units == 0 or left < units or (r and (r.attempt >= attempt or r.s == 'H')) then
     return {'MISSING'}
@@ -22,7 +23,7 @@ if verdict == 'S' and not (r and r.attempt == attempt and (r.s == 'H' or r.s == 
   return {'OK', whole(units)}
 end
 if not r or r.attempt < attempt then
-  -- The part may still be on its way: it will find that it is too late.
+  -- The part may still be in flight: it will find that it is too late.
   if verdict == 'R' then
     if r and r.s == 'H' then move('held', 'left', r.units) end
     finish(field, {s = 'R', units = 0, ends = 0, attempt = attempt, rest = '-'}, 'R')

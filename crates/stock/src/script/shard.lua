@@ -1,19 +1,20 @@
--- Begins every script on a shard of an inventory: what they share.
+-- Common head of every script on a shard of an inventory.
 --
--- KEYS  1 shard {epoch, phase, received, held, sold, left}, 2 records by reference,
---       3 when holds end, 4 parts of holds whose home is another shard, by the time at which their
---       home is to be asked, 5 when finished records are forgotten
+-- KEYS  1 shard {epoch, phase, received, held, sold, left}, 2 records by reference, 3 end times of
+--       holds, 4 parts of holds whose home is another shard, by the time at which their home must
+--       be asked, 5 times at which finished records are forgotten
 -- ARGV  1 epoch that the caller knows, 2 ms that a finished record is kept
--- Returns {LOST}, {EPOCH, epoch} or {REBUILDING} when nothing may be moved.
+-- Returns {LOST}, {EPOCH, epoch} or {REBUILDING} if nothing may be moved.
 --
--- A record is "STATE units ms attempt rest". States: G gathering, H held, S sold, R released,
--- X expired, N gathered in vain, B taken back, I received. Its field begins with h: at the home of a
--- hold (rest: its parts, "shard:units,…"; "-" or "+" without any), p: for a part (rest: the home), r:
--- for a receipt. Beside them are w:REFERENCE at a home, the shards that may have a part and have not
--- answered yet what became of it ("shard:attempt,…"; none where rest is "-"), and u:REFERENCE, the
--- units of a part whose home does not know it. A home forgets nothing while a shard has not answered.
+-- A record is "STATE units ms attempt rest". States: G gathering, H held, S sold, R released, X
+-- expired, N gathered in vain, B taken back, I received. The field begins with h: at the home of a
+-- hold (rest: its parts, "shard:units,…"; "-" or "+" if it has none), p: for a part (rest: the
+-- home), r: for a receipt. Two more fields exist: w:REFERENCE at a home lists the shards that may
+-- have a part and have not acknowledged the outcome yet ("shard:attempt,…"; absent if rest is "-");
+-- u:REFERENCE holds the units of a part whose home does not know it. A home forgets nothing while a
+-- shard has not answered.
 --
--- Atomic, because received = held + sold + left must hold whenever anybody looks.
+-- Atomic, because received = held + sold + left must hold at any time.
 local shard, records, due, parts, done = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -46,12 +47,12 @@ local function move(from, to, units)
   if to == 'left' then left = left + units end
 end
 
--- The shards that a home waits for, or false.
+-- Returns the shards that a home waits for, or false.
 local function waits(field, r)
   return r.rest ~= '-' and redis.call('HGET', records, 'w:' .. string.sub(field, 3))
 end
 
--- Notes the shards that a home waits for: {{shard, attempt}, …}.
+-- Records the shards that a home waits for: {{shard, attempt}, …}.
 local function await(field, r, shards)
   local name = 'w:' .. string.sub(field, 3)
   if #shards == 0 then
@@ -65,7 +66,7 @@ local function await(field, r, shards)
   if r.rest == '-' then r.rest = '+' end
 end
 
--- The shards that a home waits for, as a list.
+-- Returns the shards that a home waits for, as a list.
 local function awaited(field, r)
   local shards = {}
   for shard, attempt in string.gmatch(waits(field, r) or '', '(%d+):(%d+)') do
@@ -74,7 +75,7 @@ local function awaited(field, r)
   return shards
 end
 
--- Waits for these shards too.
+-- Adds shards to those that a home waits for.
 local function await_also(field, r, more)
   local shards, known = awaited(field, r), {}
   for _, one in ipairs(shards) do known[one[1]] = true end
@@ -84,20 +85,20 @@ local function await_also(field, r, more)
   await(field, r, shards)
 end
 
--- The shards of "shard:units,…".
+-- Returns the shards of "shard:units,…".
 local function shards_of(rest)
   local shards = {}
   for one in string.gmatch(rest, '(%d+):%d+') do shards[#shards + 1] = one end
   return shards
 end
 
--- Whether a hold has a part at this shard.
+-- Returns true if a hold has a part at this shard.
 local function is_part(r, shard)
   return string.find(',' .. r.rest, ',' .. shard .. ':', 1, true) ~= nil
 end
 
--- What a shard must have been told before its home stops waiting for it: S, R, or nil while that is
--- not decided.
+-- Returns the verdict that a shard must have been told before its home stops waiting for it: S, R,
+-- or nil while undecided.
 local function verdict_for(r, shard)
   if r.s == 'G' then return nil end
   if not is_part(r, shard) then return 'R' end
@@ -105,8 +106,9 @@ local function verdict_for(r, shard)
   return r.s == 'S' and 'S' or 'R'
 end
 
--- Shards that have answered, from this argument on: their number and what they were told ("2S"), with
--- "?" behind it for one that the present attempt did not ask, which an earlier one may have asked.
+-- Removes the shards that have answered, listed from this argument on: number and verdict ("2S"),
+-- followed by "?" if the present attempt did not ask the shard; an earlier attempt may have asked
+-- it.
 local function answered(field, r, from)
   local told = {}
   for i = from, #ARGV do
@@ -124,7 +126,7 @@ local function answered(field, r, from)
   return rest
 end
 
--- A part is settled: whatever its home knew, it is not astray any more.
+-- A part is settled: whatever its home knew, it is no longer astray.
 local function found(field)
   local name = 'u:' .. string.sub(field, 3)
   local units = redis.call('HGET', records, name)
@@ -133,7 +135,8 @@ local function found(field)
   redis.call('HINCRBY', shard, 'astray', '-' .. units)
 end
 
--- Ends a record in this state. It is remembered for a while, from when all parts have answered.
+-- Ends a record in this state. It is remembered for a while, counted from when all parts have
+-- answered.
 local function finish(field, r, s)
   r.s, r.ends = s, now + ARGV[2]
   write(field, r)
@@ -149,7 +152,7 @@ local function finish(field, r, s)
   redis.call('ZADD', done, whole(r.ends), field)
 end
 
--- A hold or a gathering that ends by itself at r.ends.
+-- Writes a hold or a gathering that expires at r.ends.
 local function lasts(field, r)
   write(field, r)
   redis.call('ZREM', done, field)
@@ -161,7 +164,8 @@ local function expire(field, r)
   finish(field, r, r.s == 'G' and 'N' or 'X')
 end
 
--- Up to so many holds that have ended go back; how many were looked at. All of them were, if fewer.
+-- Expires at most `most` holds that have ended. Returns the number handled; if it is less than
+-- `most`, none is left.
 local function ends(most)
   local fields = redis.call('ZRANGEBYSCORE', due, '-inf', whole(now), 'LIMIT', 0, most)
   for _, field in ipairs(fields) do
@@ -169,7 +173,7 @@ local function ends(most)
     if r and (r.s == 'H' or r.s == 'G') then
       expire(field, r)
     else
-      -- Earlier versions had finished records here too, due when they are forgotten.
+      -- Earlier versions kept finished records here too, due when they are forgotten.
       redis.call('ZREM', due, field)
       if r then redis.call('ZADD', done, whole(r.ends or 0), field) end
     end
@@ -177,8 +181,9 @@ local function ends(most)
   return #fields
 end
 
--- What is due, a few at a time. Units that go back come before records that are forgotten, or a unit
--- would wait behind them. Whether more holds may have ended, and whether more of anything may be due.
+-- Handles what is due, a few records at a time. Units return before records are forgotten, or a
+-- unit would wait behind them. Returns whether more holds may have ended, and whether more of
+-- anything may be due.
 local function sweep(most)
   local looked = ends(most)
   if looked == most then return true, true end

@@ -1,11 +1,12 @@
--- Notes at the home of a hold which shards have answered what became of it, and says who has not.
+-- Records at the home of a hold which shards have acknowledged its outcome, and returns the others.
 --
 -- KEYS, ARGV 1 to 2: see shard.lua
 -- ARGV  3 reference, 4 attempt, 5 and on: see answered() in shard.lua
--- Returns IS with the record, then the shards that it waits for ("shard:attempt,…" or "-") and the ms for
--- which none of them can have forgotten it; or {NONE}.
+-- Returns IS with the record, then the shards that it waits for ("shard:attempt,…" or "-") and the
+-- ms for which none of them can have forgotten it; or {NONE}.
 --
--- Atomic, because what is forgotten after a while and what waits for an answer must be the same record.
+-- Atomic, because the record that is forgotten later and the record that waits for an answer must
+-- be the same.
 local field = 'h:' .. ARGV[3]
 local r = read(field)
 if not r then return {'NONE'} end

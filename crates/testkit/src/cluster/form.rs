@@ -1,12 +1,12 @@
-//! How a Cluster comes to life: each node starts with a `nodes.conf` that already names all the
-//! others, their roles and their slots.
+//! Starts a Cluster: each node starts with a `nodes.conf` that already names all the others, their
+//! roles and their slots.
 //!
 //! Introducing the nodes to each other (`CLUSTER MEET`) would cost rounds of gossip; with the files
 //! written beforehand there is nothing to agree on. What would remain is the two seconds that a
-//! primary waits after its start before it takes writes. A replica does not wait: so the nodes start
-//! with their roles swapped, and as soon as the replicas-to-be-primaries are in service they take
-//! over (`CLUSTER FAILOVER TAKEOVER`). Without replicas there is nobody to swap with, and the two
-//! seconds are waited for.
+//! primary waits after its start before it accepts writes. A replica does not wait: so the nodes
+//! start with their roles swapped, and as soon as the future primaries are in service they take
+//! over (`CLUSTER FAILOVER TAKEOVER`). Without replicas there is no node to swap with, and the two
+//! seconds are spent waiting.
 
 use std::fs;
 use std::io;
@@ -20,12 +20,12 @@ use crate::node::{Node, order};
 use crate::port::free_ports;
 use crate::proxy::FaultProxy;
 
-/// How often a start with other ports is tried.
+/// Maximum starts with different ports.
 const START_ATTEMPTS: usize = 5;
-/// Pause between two looks at a node that shall take over.
+/// Pause between two checks of a node that is to take over.
 const SWAP_PAUSE: Duration = Duration::from_millis(3);
 
-/// What Cluster to start; [`Cluster::start`] takes the default one.
+/// Settings of a Cluster; [`Cluster::start`] uses the defaults.
 #[derive(Debug, Clone)]
 pub struct ClusterBuilder {
     primaries: usize,
@@ -33,7 +33,7 @@ pub struct ClusterBuilder {
     node_timeout: Duration,
     proxied: bool,
     args: Vec<String>,
-    /// Which node has a clock that is off, and by how many seconds.
+    /// A node whose clock is off, and by how many seconds.
     skewed: Option<(usize, i64)>,
 }
 
@@ -57,35 +57,35 @@ struct Plan {
     port: u16,
     bus: u16,
     proxy: Option<FaultProxy>,
-    /// Which part of the slots it serves or copies.
+    /// The part of the slots that it serves or replicates.
     share: usize,
-    /// Whom it copies at first; none for a primary.
+    /// The node that it replicates at first; `None` for a primary.
     primary: Option<usize>,
 }
 
 impl Plan {
-    /// The port under which the others know it.
+    /// Returns the port under which the other nodes know it.
     fn announced(&self) -> u16 {
         self.proxy.as_ref().map_or(self.port, FaultProxy::port)
     }
 }
 
 impl ClusterBuilder {
-    /// How many nodes serve slots; at least one, and three for automatic fail-over.
+    /// Sets the number of nodes that serve slots: at least one, and three for automatic fail-over.
     #[must_use]
     pub fn primaries(mut self, count: usize) -> Self {
         self.primaries = count.max(1);
         self
     }
 
-    /// How many copies each primary has.
+    /// Sets the number of replicas per primary.
     #[must_use]
     pub fn replicas_each(mut self, count: usize) -> Self {
         self.replicas_each = count;
         self
     }
 
-    /// After how much silence a node counts as down; 1.5 s unless told otherwise.
+    /// Sets the silence after which a node counts as down. Default: 1.5 seconds.
     #[must_use]
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
@@ -93,8 +93,8 @@ impl ClusterBuilder {
     }
 
     /// Puts a [`FaultProxy`] in front of every node and announces it in the node's place, so that
-    /// clients and replicas come through it; see [`Node::proxy`]. What the nodes tell each other
-    /// goes its own way.
+    /// clients and replicas connect through it; see [`Node::proxy`]. The cluster bus does not go
+    /// through it.
     #[must_use]
     pub fn proxied(mut self) -> Self {
         self.proxied = true;
@@ -108,18 +108,18 @@ impl ClusterBuilder {
         self
     }
 
-    /// Puts the clock of one node, counted from 0, this many seconds ahead, or behind when negative.
+    /// Sets the clock of one node, counted from 0, this many seconds ahead, or behind if negative.
     #[must_use]
     pub fn skewed(mut self, node: usize, seconds: i64) -> Self {
         self.skewed = Some((node, seconds));
         self
     }
 
-    /// Starts the nodes and waits until the Cluster takes writes and every replica follows.
+    /// Starts the nodes and waits until the Cluster accepts writes and every replica follows.
     ///
     /// # Errors
     ///
-    /// When a node does not start or they do not find together in time.
+    /// If a node does not start or the nodes do not agree in time.
     pub fn start(&self) -> io::Result<Cluster> {
         let mut last = io::Error::other("not tried");
         for _ in 0..START_ATTEMPTS {
@@ -166,7 +166,7 @@ impl ClusterBuilder {
         Ok(cluster)
     }
 
-    /// Makes the first nodes what they are meant to be: primaries.
+    /// Makes the first nodes the primaries, as intended.
     fn swap_roles(&self, cluster: &Cluster) -> io::Result<()> {
         let mut last_epoch = 0;
         for node in &cluster.nodes[..self.primaries] {
@@ -174,9 +174,9 @@ impl ClusterBuilder {
             let deadline = Instant::now() + SETTLE_LIMIT;
             loop {
                 let info = order(&mut client, &["CLUSTER", "INFO"])?.text();
-                // Redis: a takeover asks nobody. Without knowing the one before, it would get the
-                // same epoch, and a primary that sleeps through the repair of that could win its
-                // slots back from its successor.
+                // Redis: a takeover does not ask other nodes. If this node did not know the
+                // previous takeover, it would get the same epoch, and a primary that sleeps through
+                // the repair of that could win its slots back from its successor.
                 let knows = epoch(&info, "cluster_current_epoch") >= last_epoch;
                 if knows && info.contains("cluster_state:ok") {
                     break;
@@ -197,7 +197,7 @@ impl ClusterBuilder {
     fn plans(&self) -> io::Result<Vec<Plan>> {
         let count = self.primaries * (1 + self.replicas_each);
         let ports = free_ports(count * 2)?;
-        // The first `primaries` nodes shall become primaries; the second ones begin as such.
+        // The first `primaries` nodes will become primaries; the second ones start as such.
         let first_primary = if self.replicas_each > 0 { self.primaries } else { 0 };
         let plan = |at: usize| -> io::Result<Plan> {
             let share = at % self.primaries;
@@ -205,7 +205,7 @@ impl ClusterBuilder {
             let port = ports[at * 2];
             let proxy = self.proxied.then(|| FaultProxy::start(port)).transpose()?;
             Ok(Plan {
-                // An id says at a glance which node a log speaks of.
+                // The id shows at a glance which node a log line is about.
                 id: format!("{:02x}{port:038x}", at + 1),
                 port,
                 bus: ports[at * 2 + 1],
@@ -217,7 +217,7 @@ impl ClusterBuilder {
         (0..count).map(plan).collect()
     }
 
-    /// The `nodes.conf` of the node `own`.
+    /// Returns the `nodes.conf` of the node `own`.
     fn config(&self, plans: &[Plan], own: usize) -> String {
         let mut text = String::new();
         for (at, plan) in plans.iter().enumerate() {
@@ -255,7 +255,7 @@ impl ClusterBuilder {
             ("--cluster-node-timeout", &timeout),
             // A replica may take over however old its data is: the tests want a fail-over.
             ("--cluster-replica-validity-factor", "0"),
-            // When one primary is down, the others go on serving their slots.
+            // If one primary is down, the others continue to serve their slots.
             ("--cluster-require-full-coverage", "no"),
             // Redis: 7.0 waits five seconds for more replicas before it sends them the data.
             ("--repl-diskless-sync-delay", "0"),
@@ -264,13 +264,13 @@ impl ClusterBuilder {
     }
 }
 
-/// An epoch in the answer to `CLUSTER INFO`.
+/// Returns an epoch from the answer to `CLUSTER INFO`.
 fn epoch(info: &str, name: &str) -> u64 {
     let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
 }
 
-/// The first slot of the share `at` of `count`.
+/// Returns the first slot of share `at` of `count`.
 fn first_slot(at: usize, count: usize) -> usize {
     usize::from(SLOTS) * at / count
 }

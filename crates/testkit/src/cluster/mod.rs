@@ -1,9 +1,8 @@
 //! A real Redis Cluster of private `redis-server` processes for one test.
 //!
-//! All operations take a shared reference, so that one task can break what others use. Who is a
-//! primary is never remembered here: it is asked of the nodes each time, because fail-overs change
-//! it behind everybody's back. [`Cluster::settle`] is how a test waits until the running nodes are
-//! of one mind again.
+//! All operations take a shared reference, so that one task can break what others use. Roles are
+//! never remembered here: the nodes are asked each time, because fail-overs change them at any
+//! moment. [`Cluster::settle`] waits until the running nodes agree again.
 
 mod form;
 mod reshape;
@@ -23,10 +22,10 @@ pub use reshape::MovingSlot;
 pub use slot::{SLOTS, slot_of};
 use view::Seen;
 
-/// How long the nodes may take to be of one mind.
+/// Maximum time until the nodes agree.
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 
-/// A Cluster that ends with this value.
+/// A Cluster. Dropping it stops all its processes.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -34,7 +33,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Three primaries with a replica each, ready to take writes.
+    /// Starts three primaries with a replica each, ready to accept writes.
     ///
     /// # Errors
     ///
@@ -43,7 +42,7 @@ impl Cluster {
         Self::builder().start()
     }
 
-    /// `primaries` nodes that serve slots, and `replicas_each` copies of each.
+    /// Starts `primaries` nodes that serve slots, and `replicas_each` replicas of each.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ impl Cluster {
         Self::builder().primaries(primaries).replicas_each(replicas_each).start()
     }
 
-    /// A Cluster with options.
+    /// Returns a builder of a Cluster.
     #[must_use]
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder::default()
@@ -66,43 +65,43 @@ impl Cluster {
         format!("redis-cluster://{}", seeds.join(","))
     }
 
-    /// All nodes, running or not; at first the primaries, then the replicas.
+    /// Returns all nodes, running or not; at first the primaries, then the replicas.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The nodes that serve slots now.
+    /// Returns the nodes that serve slots now.
     ///
     /// # Errors
     ///
-    /// When no node answers.
+    /// If no node answers.
     pub fn primaries(&self) -> io::Result<Vec<&Node>> {
         let view = self.view()?;
         Ok(self.pick(&view, |seen| !seen.slots.is_empty()))
     }
 
-    /// The node that serves `key` now.
+    /// Returns the node that serves `key` now.
     ///
     /// # Errors
     ///
-    /// When no node answers or nobody serves it.
+    /// If no node answers or none serves it.
     pub fn primary_of(&self, key: &[u8]) -> io::Result<&Node> {
         self.primary_of_slot(slot_of(key))
     }
 
-    /// The node that serves `slot` now.
+    /// Returns the node that serves `slot` now.
     ///
     /// # Errors
     ///
-    /// When no node answers or nobody serves it.
+    /// If no node answers or none serves it.
     pub fn primary_of_slot(&self, slot: u16) -> io::Result<&Node> {
         let view = self.view()?;
         let found = self.pick(&view, |seen| seen.serves(slot)).first().copied();
         found.ok_or_else(|| io::Error::other(format!("nobody serves slot {slot}")))
     }
 
-    /// The nodes that copy the one that serves `key`.
+    /// Returns the replicas of the node that serves `key`.
     ///
     /// # Errors
     ///
@@ -111,28 +110,28 @@ impl Cluster {
         self.replicas(self.primary_of(key)?)
     }
 
-    /// The nodes that copy `primary`.
+    /// Returns the replicas of `primary`.
     ///
     /// # Errors
     ///
-    /// When no node answers.
+    /// If no node answers.
     pub fn replicas(&self, primary: &Node) -> io::Result<Vec<&Node>> {
         let view = self.view()?;
         Ok(self.pick(&view, |seen| seen.primary.as_deref() == Some(primary.id())))
     }
 
-    /// Waits until every running node serves, all agree on who has which slot and who copies whom,
-    /// none doubts another running one, every slot has a running owner, and every running replica
+    /// Waits until every running node serves, all agree on the slots and roles of all nodes, none
+    /// doubts another running node, every slot has a running owner, and every running replica
     /// follows its primary.
     ///
     /// # Errors
     ///
-    /// `TimedOut` with what was last seen.
+    /// `TimedOut` with the last doubt.
     pub fn settle(&self, limit: Duration) -> io::Result<()> {
         settle("the Cluster", limit, || self.doubt())
     }
 
-    /// What keeps the Cluster from being settled.
+    /// Returns what keeps the Cluster from being settled.
     fn doubt(&self) -> io::Result<Option<String>> {
         let mut agreed: Option<Vec<Seen>> = None;
         for node in self.running() {
@@ -155,14 +154,15 @@ impl Cluster {
         Ok(None)
     }
 
-    /// The running nodes with what they serve or copy, in one order, without what each node sees
-    /// differently.
+    /// Returns the running nodes with what they serve or replicate, in one order, without the
+    /// details that each node sees differently.
     fn roles(&self, seen: Vec<Seen>) -> Vec<Seen> {
         let runs = |seen: &Seen| self.running().any(|node| node.id() == seen.id);
         let mut roles: Vec<Seen> = seen
             .into_iter()
             .filter(runs)
-            // A replica's epoch is its primary's, and may be an old one until it speaks again.
+            // A replica's epoch is its primary's, and may be outdated until it sends the next
+            // message.
             .map(|seen| Seen {
                 epoch: if seen.primary.is_none() { seen.epoch } else { String::new() },
                 flags: Vec::new(),
@@ -173,7 +173,7 @@ impl Cluster {
         roles
     }
 
-    /// What `node`, which sees the others as `seen`, is still missing.
+    /// Returns what `node`, which sees the others as `seen`, is still missing.
     fn doubt_of(&self, node: &Node, seen: &[Seen]) -> Option<String> {
         let port = node.port();
         let mut served = 0;
@@ -216,7 +216,8 @@ impl Cluster {
         self.nodes.iter().filter(|node| node.is_running())
     }
 
-    /// What the first running node that answers sees; a primary if possible, for it never lags.
+    /// Returns the view of the first running node that answers; preferably a primary, which never
+    /// lags.
     fn view(&self) -> io::Result<Vec<Seen>> {
         let mut last = io::Error::other("no node runs");
         for node in self.running() {

@@ -1,7 +1,7 @@
-//! Changes of a Cluster that an operator makes: a planned fail-over, a slot that moves.
+//! Changes that an operator makes to a Cluster: a planned fail-over, a slot move.
 //!
-//! A move can be held half-way: then the old owner answers `ASK` for keys that have gone, and the
-//! new owner serves them only after `ASKING`, which is the state that clients get wrong.
+//! A move can be stopped half-way: then the old owner answers `ASK` for keys that have moved, and
+//! the new owner serves them only after `ASKING`, which is the state that clients get wrong.
 
 use std::io;
 use std::thread;
@@ -11,18 +11,18 @@ use super::{Cluster, SETTLE_LIMIT, slot_of};
 use crate::node::{Node, Role, order};
 use crate::settle::POLL_PAUSE;
 
-/// Keys taken at once from a slot that moves.
+/// Keys per MIGRATE.
 const MIGRATE_BATCH: &str = "100";
-/// How long one MIGRATE may take.
+/// Maximum time of one MIGRATE.
 const MIGRATE_LIMIT_MS: &str = "5000";
 
 impl Cluster {
-    /// Makes a replica of `primary` take over in an orderly way, without losing a write, and waits
-    /// until all agree; the new primary.
+    /// Makes a replica of `primary` take over in an orderly way, without losing a write, waits
+    /// until all nodes agree, and returns the new primary.
     ///
     /// # Errors
     ///
-    /// When `primary` has no running replica, or it takes too long.
+    /// If `primary` has no running replica, or it takes too long.
     pub fn failover(&self, primary: &Node) -> io::Result<&Node> {
         let replicas = self.replicas(primary)?;
         let heir = replicas.into_iter().find(|replica| replica.is_running());
@@ -34,11 +34,11 @@ impl Cluster {
     }
 
     /// Waits until another running node serves the slots of `lost`, which was killed or paused, and
-    /// the Cluster is settled; the node that took over.
+    /// the Cluster has settled. Returns the node that took over.
     ///
     /// # Errors
     ///
-    /// `TimedOut` when nobody took over.
+    /// `TimedOut` if no node took over.
     pub fn await_failover(&self, lost: &Node, slot: u16) -> io::Result<&Node> {
         let deadline = Instant::now() + SETTLE_LIMIT;
         loop {
@@ -60,7 +60,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// When a step is refused.
+    /// If a step is refused.
     pub fn move_slot(&self, slot: u16, to: &Node) -> io::Result<()> {
         if self.primary_of_slot(slot)?.id() == to.id() {
             return Ok(());
@@ -70,12 +70,12 @@ impl Cluster {
         moving.finish()
     }
 
-    /// Opens a move of `slot` to `to` without moving a key: the old owner now answers `ASK` for
-    /// keys that it does not have.
+    /// Begins to move `slot` to `to` without moving a key: the old owner now answers `ASK` for keys
+    /// that it does not have.
     ///
     /// # Errors
     ///
-    /// When a step is refused.
+    /// If a step is refused.
     pub fn begin_move<'a>(&'a self, slot: u16, to: &'a Node) -> io::Result<MovingSlot<'a>> {
         let from = self.primary_of_slot(slot)?;
         let number = slot.to_string();
@@ -107,19 +107,19 @@ pub struct MovingSlot<'a> {
 }
 
 impl<'a> MovingSlot<'a> {
-    /// The slot.
+    /// Returns the slot.
     #[must_use]
     pub fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// The owner until the move is finished.
+    /// Returns the owner until the move is finished.
     #[must_use]
     pub fn from(&self) -> &'a Node {
         self.from
     }
 
-    /// The owner after it.
+    /// Returns the owner after the move.
     #[must_use]
     pub fn to(&self) -> &'a Node {
         self.to
@@ -129,7 +129,7 @@ impl<'a> MovingSlot<'a> {
     ///
     /// # Errors
     ///
-    /// When the key is of another slot or the move is refused.
+    /// If the key belongs to another slot or the move is refused.
     pub fn move_key(&self, key: &[u8]) -> io::Result<()> {
         if slot_of(key) != self.slot {
             return Err(io::Error::other("the key belongs to another slot"));
@@ -141,11 +141,11 @@ impl<'a> MovingSlot<'a> {
     ///
     /// # Errors
     ///
-    /// When the move is refused.
+    /// If the move is refused.
     pub fn move_keys(&self) -> io::Result<()> {
         let number = self.slot.to_string();
         let mut client = self.from.connect()?;
-        // Each round takes keys away, so there are no more rounds than keys.
+        // Each round removes keys, so there are no more rounds than keys.
         loop {
             let command = ["CLUSTER", "GETKEYSINSLOT", &number, MIGRATE_BATCH];
             let reply = order(&mut client, &command)?;
@@ -162,16 +162,16 @@ impl<'a> MovingSlot<'a> {
     ///
     /// # Errors
     ///
-    /// When the old owner still has keys of the slot.
+    /// If the old owner still has keys of the slot.
     pub fn finish(self) -> io::Result<()> {
         self.assign(self.to)
     }
 
-    /// Gives the move up; keys that were moved stay with the new owner, out of reach.
+    /// Abandons the move; keys that were moved stay with the new owner, out of reach.
     ///
     /// # Errors
     ///
-    /// When a step is refused.
+    /// If a step is refused.
     pub fn abandon(self) -> io::Result<()> {
         let number = self.slot.to_string();
         for node in [self.from, self.to] {
@@ -182,7 +182,7 @@ impl<'a> MovingSlot<'a> {
 
     fn assign(&self, owner: &Node) -> io::Result<()> {
         let number = self.slot.to_string();
-        // Redis: the new owner must know first, else the slot is without one for a moment.
+        // Redis: the new owner must know first, else the slot has no owner for a moment.
         let others = self.cluster.primaries()?;
         let others = others.into_iter().filter(|node| node.id() != owner.id() && node.is_running());
         for node in std::iter::once(owner).chain(others) {

@@ -1,12 +1,12 @@
-//! Which slot of a Cluster a key belongs to.
+//! Computes the slot of a key.
 //!
-//! Written from the specification and not shared with the engine, so that the tests have a second
-//! opinion.
+//! Written from the specification and not shared with the engine, so that the tests have an
+//! independent implementation.
 
-/// How many slots a Cluster has.
+/// Number of slots of a Cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of `key`: CRC16 of the key, or of its hash tag when it has one that is not empty.
+/// Returns the slot of `key`: CRC16 of the key, or of its hash tag if it has one that is not empty.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS

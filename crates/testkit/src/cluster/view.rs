@@ -1,4 +1,4 @@
-//! What one node of a Cluster says about all of them: `CLUSTER NODES`, read.
+//! Parses `CLUSTER NODES`: what one node says about all of them.
 
 use std::ops::RangeInclusive;
 
@@ -9,9 +9,9 @@ pub(crate) struct Seen {
     pub(crate) id: String,
     /// Such as `myself`, `master`, `slave`, `fail?`, `fail`, `handshake`.
     pub(crate) flags: Vec<String>,
-    /// Whom it copies, when it is a replica.
+    /// The id of its primary, if it is a replica.
     pub(crate) primary: Option<String>,
-    /// The number under which it claims its slots; the higher one wins.
+    /// The epoch under which it claims its slots; the higher one wins.
     pub(crate) epoch: String,
     /// The slots it serves.
     pub(crate) slots: Vec<RangeInclusive<u16>>,
@@ -22,7 +22,7 @@ impl Seen {
         self.flags.iter().any(|own| own == flag)
     }
 
-    /// Whether it is suspected, known to be down, or not yet known well.
+    /// Returns `true` if it is suspected, known to be down, or not fully known yet.
     pub(crate) fn is_doubtful(&self) -> bool {
         ["fail?", "fail", "handshake", "noaddr"].iter().any(|flag| self.is(flag))
     }
@@ -32,7 +32,7 @@ impl Seen {
     }
 }
 
-/// Reads the answer to `CLUSTER NODES`; lines that make no sense are left out.
+/// Parses the answer to `CLUSTER NODES`; malformed lines are left out.
 pub(crate) fn read(text: &str) -> Vec<Seen> {
     text.lines().filter_map(line).collect()
 }
@@ -52,7 +52,7 @@ fn line(line: &str) -> Option<Seen> {
     })
 }
 
-/// `7`, `0-5460`, but not `[7->-id]`, a slot on the move.
+/// Parses `7` and `0-5460`, but not `[7->-id]`, a slot that is being moved.
 fn range(word: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = word.split_once('-').unwrap_or((word, word));
     Some(first.parse().ok()?..=last.parse().ok()?)

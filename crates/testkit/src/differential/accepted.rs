@@ -1,4 +1,4 @@
-//! The differences that are meant: read from `accepted.txt`, each with its reason.
+//! The intended differences: read from `accepted.txt`, each with its reason.
 
 /// One accepted difference.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Rule {
     }
 }
 
-/// The ways in which a command that is not there shows.
+/// Returns the rules for a command that does not exist, in all the ways in which that shows.
 fn without(line: &str) -> Vec<Rule> {
     let Some((name, why)) = line.split_once(" | ") else {
         panic!("accepted.txt: a command and a reason, split by `|`, in: {line}")
@@ -44,7 +44,7 @@ fn without(line: &str) -> Vec<Rule> {
         .collect()
 }
 
-/// All of them.
+/// All accepted differences.
 #[derive(Debug, Clone)]
 pub(super) struct Accepted {
     pub(super) rules: Vec<Rule>,
@@ -70,7 +70,7 @@ impl Accepted {
         Self { rules: rules.collect() }
     }
 
-    /// The rule that covers a difference.
+    /// Returns the rule that covers a difference.
     pub(super) fn find(&self, command: &str, redis: &str, ours: &str) -> Option<usize> {
         let command = command.to_ascii_uppercase();
         self.rules.iter().position(|rule| {

@@ -1,9 +1,9 @@
-//! Whether two replies are the same, apart from what no two servers can have in common.
+//! Compares two replies, apart from what no two servers can have in common.
 
 use crate::reply::Reply;
 
-/// How far apart two clocks may be, in milliseconds or seconds: as long as a busy machine may let one
-/// of the servers wait, and less than the lifetimes that are drawn differ by.
+/// Maximum distance between two clocks, in milliseconds or seconds: as long as a busy machine may
+/// delay one of the servers, and less than the difference between the lifetimes that are drawn.
 const CLOCK_SLACK: u64 = 60_000;
 
 /// How the replies to one command are compared.
@@ -34,7 +34,7 @@ impl Policy {
         })
     }
 
-    /// Whether the two replies are the same under this policy.
+    /// Returns `true` if the two replies are the same under this policy.
     pub(super) fn same(self, left: &Reply, right: &Reply) -> bool {
         if left == right {
             return true;
@@ -47,7 +47,7 @@ impl Policy {
             Self::Unordered => sorted(left, 1) == sorted(right, 1),
             Self::Pairs => sorted(left, 2) == sorted(right, 2),
             Self::Near => near(left, right),
-            // Whether the elements are there is checked by `picked`.
+            // `picked` checks whether the elements exist.
             Self::Shape | Self::Pick => same_type(left, right),
             Self::Scan => scans(left, right, 1),
             Self::ScanPairs => scans(left, right, 2),
@@ -59,7 +59,8 @@ fn same_type(left: &Reply, right: &Reply) -> bool {
     std::mem::discriminant(left) == std::mem::discriminant(right)
 }
 
-/// Whether two random picks are as many, and ours comes from what was there just before.
+/// Returns `true` if two random picks have the same length, and ours comes from what existed just
+/// before.
 pub(super) fn picked(redis: &Reply, ours: &Reply, there: &Reply) -> bool {
     let (mut theirs, mut mine, mut choices) = (Vec::new(), Vec::new(), Vec::new());
     flatten(redis, &mut theirs);
@@ -68,7 +69,7 @@ pub(super) fn picked(redis: &Reply, ours: &Reply, there: &Reply) -> bool {
     theirs.len() == mine.len() && mine.iter().all(|word| choices.contains(word))
 }
 
-/// The strings in a reply, numbers as their text.
+/// Collects the strings in a reply, numbers as their text.
 fn flatten<'a>(reply: &'a Reply, out: &mut Vec<&'a [u8]>) {
     if let Reply::Map(pairs) = reply {
         for (key, value) in pairs {
@@ -82,7 +83,7 @@ fn flatten<'a>(reply: &'a Reply, out: &mut Vec<&'a [u8]>) {
     }
 }
 
-/// The type of a collection and its elements in groups of `size`, in an order of our own.
+/// Returns a collection with its elements in groups of `size`, in a canonical order.
 ///
 /// A script returns a collection wrapped in whatever its body builds, so inner ones are sorted too.
 fn sorted(reply: &Reply, size: usize) -> Reply {
@@ -104,12 +105,12 @@ fn sorted(reply: &Reply, size: usize) -> Reply {
     }
 }
 
-/// Whether two replies are the same but for readings of a clock: an integer that is the whole reply, and
-/// those that streams show among others.
+/// Returns `true` if two replies are the same except for clock readings: an integer that is the
+/// whole reply, and those that streams show among others.
 fn near(left: &Reply, right: &Reply) -> bool {
     match (left, right) {
         (Reply::Int(a), Reply::Int(b)) => {
-            // Special answers such as -1 and -2 are no clock readings.
+            // Special answers such as -1 and -2 are not clock readings.
             a == b || (*a >= 0 && *b >= 0 && a.abs_diff(*b) <= CLOCK_SLACK)
         }
         (Reply::Array(a), Reply::Array(b)) => {
@@ -126,24 +127,25 @@ fn near(left: &Reply, right: &Reply) -> bool {
     }
 }
 
-/// The same; an integer that is no clock reading must be equal.
+/// Like [`near`], but an integer that is not a clock reading must be equal.
 fn near_if(is_clock: bool, left: &Reply, right: &Reply) -> bool {
     let plain = matches!(left, Reply::Int(_)) && !is_clock;
     if plain { left == right } else { near(left, right) }
 }
 
-/// Whether a value after this word is a time or a duration.
+/// Returns `true` if a value after this word is a time or a duration.
 fn names_a_clock(word: &Reply) -> bool {
     matches!(word.as_bytes(), Some(b"idle" | b"seen-time"))
 }
 
-/// Whether the integer at a place of an array of XPENDING or XINFO is a time or a duration.
+/// Returns `true` if the integer at this position of an array of XPENDING or XINFO is a time or a
+/// duration.
 fn is_clock(items: &[Reply], at: usize) -> bool {
     let text = |item: &Reply| item.as_bytes().is_some();
     match items {
         // id, consumer, idle time or time of delivery, number of deliveries
         [id, consumer, Reply::Int(_), Reply::Int(_)] if text(id) && text(consumer) => at == 2,
-        // The same of one consumer.
+        // The same for one consumer.
         [id, Reply::Int(_), Reply::Int(_)] if text(id) => at == 1,
         _ => at > 0 && names_a_clock(&items[at - 1]),
     }

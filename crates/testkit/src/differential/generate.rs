@@ -1,23 +1,23 @@
 //! Random dialogues from a seed.
 //!
 //! A dialogue is an *episode*: it begins with an empty server and new connections, so that it can
-//! be played again alone, which is what makes shrinking possible. Half of all draws are uniform
-//! over the command table, so that no command is rare; the other half stays with the types, where
-//! the depth is.
+//! be replayed alone, which makes shrinking possible. Half of all draws are uniform over the
+//! command table, so that no command is rare; the other half stays with the data types, where the
+//! depth is.
 
 use super::compare::Policy;
 use super::grammar::{Grammar, Line, Node};
 use super::{scripts, slots};
 use crate::rng::Rng;
 
-/// Connections 0 and 1 get exactly one reply to each command; the others may get any number.
+/// Connections 0 and 1 get exactly one reply per command; the others may get any number.
 pub(super) const ORDINARY: usize = 2;
 /// Connections of an episode with several clients.
 pub(super) const CONNECTIONS: usize = 4;
 
-/// Share of episodes with several connections, in percent.
+/// Percentage of episodes with several connections.
 const MULTI_PERCENT: usize = 20;
-/// Share of commands that are damaged on purpose, in percent.
+/// Percentage of commands that are damaged on purpose.
 const MUTATION_PERCENT: usize = 14;
 
 /// One command of an episode.
@@ -28,11 +28,11 @@ pub(super) struct Step {
     pub(super) policy: Policy,
 }
 
-/// A dialogue that starts from nothing.
+/// A dialogue that starts with an empty server.
 #[derive(Debug, Clone)]
 pub(super) struct Episode {
     pub(super) steps: Vec<Step>,
-    /// Whether more than connection 0 takes part.
+    /// Whether connections other than 0 take part.
     pub(super) multi: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Episode {
 pub(super) struct Generator {
     grammar: Grammar,
     rng: Rng,
-    /// Whether the command that is being built carries another one that must stay as it is.
+    /// Whether the command that is being built contains another one that must stay as it is.
     carries_fixed: bool,
 }
 
@@ -49,7 +49,7 @@ impl Generator {
         Self { grammar: Grammar::load(), rng: Rng::new(seed), carries_fixed: false }
     }
 
-    /// Every command that is drawn.
+    /// Returns every command that is drawn.
     pub(super) fn names(&self) -> &[String] {
         &self.grammar.names
     }
@@ -69,7 +69,7 @@ impl Generator {
         Episode { steps, multi }
     }
 
-    /// MULTI, a few commands, EXEC.
+    /// Draws MULTI, a few commands, EXEC.
     fn transaction(&mut self, connection: usize, steps: &mut Vec<Step>) {
         let mut push = |words: &[&str]| {
             let args = words.iter().map(|word| word.as_bytes().to_vec()).collect();
@@ -81,7 +81,7 @@ impl Generator {
         push(&["MULTI"]);
         for _ in 0..1 + self.rng.below(5) {
             let line = self.line();
-            // A command that ends the block would leave a blocking one after it to block.
+            // After a command that ends the block, a blocking one would really block.
             let ends = matches!(&line.nodes[0], Node::Word(w) if w == "EXEC" || w == "DISCARD");
             let drains = line.flags.drain && !line.flags.blocking;
             if !line.flags.plain && !line.flags.destroy && !drains && !ends {
@@ -93,12 +93,12 @@ impl Generator {
         steps.push(Step { connection, args: vec![end], policy: Policy::Exact });
     }
 
-    /// One draw from the table, with what must surround it.
+    /// Draws one command from the table, with the commands that must surround it.
     fn unit(&mut self, connection: usize, multi: bool, steps: &mut Vec<Step>) {
         let line = self.line();
         let drains = connection >= ORDINARY;
-        // Commands that answer once may go anywhere, but those that are random or change the
-        // protocol stay where one reply belongs to one command.
+        // Commands that answer once may go to any connection, but random ones and those that change
+        // the protocol stay on connections with one reply per command.
         let connection = match (line.flags.drain, drains) {
             (false, true) if line.policy != Policy::Exact || line.flags.plain => 0,
             (true, false) if multi => ORDINARY + self.rng.below(CONNECTIONS - ORDINARY),
@@ -112,7 +112,7 @@ impl Generator {
                 push(args, line.policy);
                 push(vec![b"EXEC".to_vec()], Policy::Exact);
             } else if args[0] != b"QUIT" {
-                // Alone it is a wrong number of arguments, or one reply.
+                // Alone it has a wrong number of arguments, or one reply.
                 push(args[..1].to_vec(), Policy::Exact);
             }
             return;
@@ -147,7 +147,7 @@ impl Generator {
         self.rng.pick(&self.grammar.commands[name]).clone()
     }
 
-    /// The words of a command, damaged now and then.
+    /// Returns the words of a command, sometimes damaged.
     fn command(&mut self, line: &Line) -> Vec<Vec<u8>> {
         let mut args = Vec::new();
         let outer = std::mem::replace(&mut self.carries_fixed, false);
@@ -196,7 +196,7 @@ impl Generator {
         }
     }
 
-    /// A body with keys and arguments, or one that runs a command of its own.
+    /// Adds a body with keys and arguments, or one that runs a command.
     fn script(&mut self, out: &mut Vec<Vec<u8>>) {
         if self.rng.chance(40) {
             out.push(scripts::body(&mut self.rng));
@@ -210,7 +210,7 @@ impl Generator {
         out.extend(nested);
     }
 
-    /// A command whose reply is the same on both servers, to the letter.
+    /// Returns a command whose reply is identical on both servers.
     fn nested(&mut self) -> Vec<Vec<u8>> {
         loop {
             let line = self.line();

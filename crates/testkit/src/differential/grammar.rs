@@ -1,5 +1,5 @@
-//! Reads `commands.txt`: which commands there are, what their arguments look like, and how their
-//! replies are compared.
+//! Reads `commands.txt`: the commands, the shape of their arguments, and how their replies are
+//! compared.
 
 use std::collections::BTreeMap;
 

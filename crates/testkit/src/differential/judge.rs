@@ -1,4 +1,4 @@
-//! Which parts of two replies differ, and how commands are shown to people.
+//! Finds the parts of two replies that differ, and formats commands for reports.
 
 use super::compare::{Policy, picked};
 use super::generate::{CONNECTIONS, Step};
@@ -17,12 +17,12 @@ pub(super) struct Mismatch {
 #[derive(Default)]
 pub(super) struct Judge {
     queued: [Vec<(String, Policy)>; CONNECTIONS],
-    /// Our reply to the command before, from which a random pick is made.
+    /// Our reply to the previous command, from which a random pick is made.
     before: [Option<Reply>; CONNECTIONS],
 }
 
 impl Judge {
-    /// What differs between the two replies to `step`.
+    /// Returns what differs between the two replies to `step`.
     pub(super) fn mismatches(&mut self, step: &Step, redis: &Reply, ours: &Reply) -> Vec<Mismatch> {
         let before = self.before[step.connection].replace(ours.clone());
         let queued = &mut self.queued[step.connection];
@@ -51,9 +51,9 @@ impl Judge {
     }
 }
 
-/// What differs between everything that came on one connection after `step`.
+/// Returns what differs between everything that arrived on one connection after `step`.
 ///
-/// Several messages that came together may do so in any order: patterns live in a hash table.
+/// Messages that arrive together may be in any order: patterns are kept in a hash table.
 pub(super) fn event_mismatches(
     step: &Step,
     redis: &[Option<Reply>],
@@ -90,7 +90,7 @@ pub(super) fn command_name(step: &Step) -> String {
     String::from_utf8_lossy(&step.args[0]).to_ascii_uppercase()
 }
 
-/// The command as a person would type it.
+/// Formats the command as a person would type it.
 pub(super) fn shown(step: &Step) -> String {
     let word = |arg: &Vec<u8>| {
         let plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'\'');
@@ -107,7 +107,7 @@ pub(super) fn shown(step: &Step) -> String {
     }
 }
 
-/// A shown command without its connection.
+/// Removes the connection from a formatted command.
 pub(super) fn bare(command: &str) -> &str {
     match command.strip_prefix('@').and_then(|rest| rest.split_once(' ')) {
         Some((_, rest)) => rest,
@@ -115,7 +115,7 @@ pub(super) fn bare(command: &str) -> &str {
     }
 }
 
-/// The first words, which tell one kind of difference from another.
+/// Returns the first words, which distinguish kinds of differences.
 pub(super) fn kind_of(text: &str) -> String {
     bare(text).split_whitespace().take(2).collect::<Vec<_>>().join(" ").to_ascii_uppercase()
 }

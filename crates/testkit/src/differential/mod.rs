@@ -1,15 +1,16 @@
-//! Random commands to two servers, replies compared.
+//! Sends random commands to two servers and compares the replies.
 //!
-//! `redis-server` is one of the two, and right by definition. From a seed come episodes of commands
-//! over a few keys, so that types collide: right and wrong arguments, transactions, scripts,
-//! streams with groups, blocking commands, pub/sub and both protocols; `commands.txt` is the list.
-//! After each episode the whole data set is compared as well, encodings and lifetimes included.
+//! `redis-server` is one of the two, and right by definition. A seed determines episodes of
+//! commands over a few keys, so that types collide: right and wrong arguments, transactions,
+//! scripts, streams with groups, blocking commands, pub/sub and both protocols; `commands.txt` is
+//! the list. After each episode the whole data set is compared as well, encodings and lifetimes
+//! included.
 //!
-//! [`damaged_bytes`] does the same one layer below, with broken requests.
+//! [`damaged_bytes`] does the same one layer below, with malformed requests.
 //!
-//! A difference is shrunk to the few commands that are needed for it. What must differ (random
-//! picks, hash order, clocks) is named per command in `commands.txt`; what is meant to differ is
-//! listed with its reason in `accepted.txt`.
+//! A difference is shrunk to the few commands that cause it. Unavoidable differences (random picks,
+//! hash order, clocks) are named per command in `commands.txt`; intended differences are listed
+//! with their reasons in `accepted.txt`.
 //!
 //! ```no_run
 //! use seawall_testkit::ServerBuilder;

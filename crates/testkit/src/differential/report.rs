@@ -1,4 +1,4 @@
-//! What a differential run found.
+//! Result of a differential run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fmt;
 /// One difference, shrunk.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The episode, counted from 0: with the seed it names the dialogue.
+    /// The episode, counted from 0: it identifies the dialogue together with the seed.
     pub episode: u64,
-    /// The commands that lead to the difference, one a line, as `redis-cli` takes them.
+    /// The commands that cause the difference, one per line, as `redis-cli` accepts them.
     pub commands: Vec<String>,
-    /// What redis-server answered to the last one.
+    /// Reply of redis-server to the last command.
     pub redis: String,
-    /// What the other server answered.
+    /// Reply of the other server.
     pub ours: String,
 }
 
@@ -27,7 +27,7 @@ pub struct Report {
     pub episodes: u64,
     /// How often each command was sent.
     pub draws: BTreeMap<String, u64>,
-    /// Differences that are not accepted, at most one for each command and kind of reply.
+    /// Differences that are not accepted, at most one per command and kind of reply.
     pub found: Vec<Found>,
     /// Further differences of the same commands and kinds.
     pub repeated: u64,

@@ -1,4 +1,4 @@
-//! Plays episodes on both servers and compares.
+//! Plays episodes on both servers and compares them.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -16,17 +16,16 @@ use super::side::{Events, PATIENCE, Side};
 use super::slots;
 use crate::builder::ServerBuilder;
 
-/// Commands sent before their replies are read; small enough never to fill a socket.
+/// Commands sent before their replies are read; few enough never to fill a socket.
 const BATCH: usize = 16;
-/// How long one reply may take while shrinking, where a piece that was left out may leave a command
-/// blocked.
+/// Maximum time for a reply while shrinking, where a removed command may leave another one blocked.
 const SHRINK_PATIENCE: Duration = Duration::from_millis(500);
-/// Which part of the patience a message is worth that only one server has sent.
+/// Fraction of the patience to wait for a message that only one server has sent.
 const LATE_SHARE: u32 = 20;
-/// How often it is looked for.
+/// Interval of checks for it.
 const LATE_STEP: Duration = Duration::from_millis(1);
 
-/// How long and from where.
+/// Seed and limits of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The same seed gives the same commands.
@@ -37,27 +36,27 @@ pub struct Limits {
     pub differences: usize,
 }
 
-/// Two servers that should be the same.
+/// Two servers that should behave the same.
 pub struct Differential {
     redis: Side,
     ours: Side,
     accepted: Accepted,
     used: BTreeMap<usize, u64>,
     patience: Duration,
-    /// Whether an accepted difference makes all that follows in this episode differ.
+    /// Whether an accepted difference affects all that follows in this episode.
     tainted: bool,
 }
 
-/// What one episode showed first.
+/// The first difference of an episode.
 struct Difference {
-    /// The step that differed; the number of steps when only the data differed.
+    /// The step that differed; the number of steps if only the data differed.
     at: usize,
     command: String,
     redis: String,
     ours: String,
 }
 
-/// How often each command is drawn among `commands`, without any server.
+/// Returns how often each command is drawn among `commands`, without any server.
 #[must_use]
 pub fn draws(seed: u64, commands: u64) -> BTreeMap<String, u64> {
     let mut generator = Generator::new(seed);
@@ -80,7 +79,7 @@ impl Differential {
     ///
     /// # Errors
     ///
-    /// When one does not start.
+    /// If one does not start.
     pub fn new(redis: ServerBuilder, ours: ServerBuilder) -> io::Result<Self> {
         Ok(Self {
             redis: Side::new(redis)?,
@@ -97,11 +96,11 @@ impl Differential {
         self.accepted.add(rules);
     }
 
-    /// Plays episodes until a limit is reached; `progress` hears the number of commands so far.
+    /// Plays episodes until a limit is reached; `progress` gets the number of commands so far.
     ///
     /// # Errors
     ///
-    /// When redis-server itself fails, or a server cannot be started again.
+    /// If redis-server itself fails, or a server cannot be restarted.
     pub fn run(&mut self, limits: Limits, mut progress: impl FnMut(u64)) -> io::Result<Report> {
         let mut generator = Generator::new(limits.seed);
         let mut report = Report { seed: limits.seed, ..Report::default() };
@@ -132,7 +131,7 @@ impl Differential {
 
     fn shrunk(&mut self, episode: &Episode, first: Difference, number: u64) -> io::Result<Found> {
         let end = (first.at + 1).min(episode.steps.len());
-        // When only the data differs, no step is the one that differs.
+        // If only the data differs, there is no differing step to keep.
         let kept = usize::from(first.at < episode.steps.len());
         let command = first.command.clone();
         let mut last = first;
@@ -153,7 +152,7 @@ impl Differential {
         Ok(Found { episode: number, commands, redis: last.redis, ours: last.ours })
     }
 
-    /// Plays one episode from an empty server; the first difference that is not accepted.
+    /// Plays one episode from an empty server. Returns the first difference that is not accepted.
     fn play(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
         self.tainted = false;
         self.redis.reset().map_err(|e| oracle(&e, "reset"))?;
@@ -177,7 +176,7 @@ impl Differential {
                 for step in steps {
                     crate::client::encode(&mut wire, &step.args);
                 }
-                // A server that is gone shows when its replies are read.
+                // A server that is gone is noticed when its replies are read.
                 let client = side.connection(0)?;
                 client.set_timeout(self.patience)?;
                 let _ = client.send_raw(&wire);
@@ -231,7 +230,8 @@ impl Differential {
             for number in ORDINARY..CONNECTIONS {
                 let (mut redis, mut ours) = self.drain(number, step)?;
                 if command_name(step) == "QUIT" && step.connection == number && !redis.is_empty() {
-                    // Both hang up after the reply, but not at one moment: do it for them.
+                    // Both close the connection after the reply, but not at the same moment: close
+                    // it here.
                     redis.retain(Option::is_some);
                     ours.retain(Option::is_some);
                     self.redis.hang_up(number);
@@ -247,9 +247,10 @@ impl Differential {
         Ok(None)
     }
 
-    /// What has come on a connection from either server.
+    /// Returns what arrived on a connection from both servers.
     ///
-    /// What only one of them has sent may still be under way from the other: that is waited for.
+    /// A message that only one of them has sent may still be in flight from the other, so this
+    /// waits for it.
     fn drain(&mut self, number: usize, step: &Step) -> io::Result<(Events, Events)> {
         let failed = |error: io::Error| oracle(&error, &shown(step));
         let mut redis = self.redis.drain(number).map_err(failed)?;
@@ -263,7 +264,7 @@ impl Differential {
         Ok((redis, ours))
     }
 
-    /// Compares what the two servers hold now.
+    /// Compares the data of the two servers.
     fn compare_data(&mut self, episode: &Episode) -> io::Result<Option<Difference>> {
         let end = episode.steps.len();
         for key in slots::all_keys() {
@@ -309,14 +310,14 @@ impl Differential {
         Ok(None)
     }
 
-    /// The first mismatch that is not accepted.
+    /// Returns the first mismatch that is not accepted.
     fn not_accepted(&mut self, at: usize, mismatches: Vec<Mismatch>) -> Option<Difference> {
         mismatches.into_iter().find_map(|mismatch| {
             let Mismatch { command, redis, ours } = mismatch;
             let (redis, ours) = (redis.to_string(), ours.to_string());
             if let Some(rule) = self.accepted.find(bare(&command), &redis, &ours) {
                 *self.used.entry(rule).or_default() += 1;
-                // A command that only one of them queued decides about the whole transaction.
+                // If only one of them queued a command, the whole transaction differs.
                 self.tainted |= redis == "+QUEUED";
                 return None;
             }
@@ -324,7 +325,7 @@ impl Differential {
         })
     }
 
-    /// Our server gave no reply: it crashed, hangs, or speaks nonsense.
+    /// Reports that our server gave no reply: it crashed, hangs, or sent malformed bytes.
     fn broken(
         &mut self,
         episode: &Episode,
@@ -340,7 +341,7 @@ impl Differential {
     }
 }
 
-/// Redis is right by definition, so when it fails the run is over.
+/// Redis is right by definition, so if it fails the run is over.
 fn oracle(error: &io::Error, while_playing: &str) -> io::Error {
     let message = format!("redis-server itself failed at `{while_playing}`: {error}");
     io::Error::new(error.kind(), message)

@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 
-/// Bodies that look at KEYS and ARGV only.
+/// Bodies that use KEYS and ARGV only.
 pub(super) const BODIES: [&str; 26] = [
     "return 1",
     "return {1, 2, {3, 'four', {5}}}",

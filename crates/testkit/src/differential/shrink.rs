@@ -1,14 +1,14 @@
-//! From a long dialogue with a difference to a short one.
+//! Shrinks a long dialogue with a difference to a short one.
 
 use super::generate::{Episode, Step};
 
-/// Most replays that one difference is worth.
+/// Maximum replays per difference.
 const MAX_REPLAYS: usize = 250;
 
-/// Removes steps while `differs` still says that what is left shows the difference.
+/// Removes steps while `differs` returns `true` for the rest.
 ///
-/// Pieces get smaller from halves to single steps, as in delta debugging; the last `kept` steps
-/// stay.
+/// The removed pieces get smaller, from halves to single steps, as in delta debugging; the last
+/// `kept` steps stay.
 pub(super) fn shrink(
     mut episode: Episode,
     kept: usize,

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::process::ServerProcess;
 use crate::reply::Reply;
 
-/// How long one reply may take; a busy machine may keep a server from running for seconds.
+/// Maximum time for a reply; a busy machine may keep a server from running for seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings that episodes change, with Redis' defaults.
@@ -30,7 +30,7 @@ const DEFAULTS: [&str; 14] = [
     "-2",
 ];
 
-/// Replies and messages in the order of their arrival; `None` at the end when the connection was closed.
+/// Replies and messages in the order of arrival; a final `None` if the connection was closed.
 pub(super) type Events = Vec<Option<Reply>>;
 
 /// A server under comparison.
@@ -50,26 +50,26 @@ impl Side {
         Ok(Self { builder, server, control, connections })
     }
 
-    /// Starts the server again, after a crash or a hang.
+    /// Restarts the server after a crash or a hang.
     pub(super) fn restart(&mut self) -> io::Result<()> {
-        // The old one is dropped, and so ended, first: both might want the same files.
+        // The old server is dropped, and so stopped, first: both might use the same files.
         *self = Self::new(self.builder.clone())?;
         Ok(())
     }
 
-    /// What the server printed, for a report about its end.
+    /// Returns the server's output, for a report about its end.
     pub(super) fn log(&self) -> String {
         self.server.log()
     }
 
-    /// Forgets everything: connections, data, scripts, settings.
+    /// Resets everything: connections, data, scripts, settings.
     pub(super) fn reset(&mut self) -> io::Result<()> {
         let used = self.connections.iter().any(Option::is_some);
         for connection in &mut self.connections {
             *connection = None;
         }
         if used {
-            // A waiting client must be gone before the next episode pushes something for it.
+            // A blocked client must be gone before the next episode pushes something for it.
             for kind in ["normal", "pubsub"] {
                 self.control.call(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])?;
             }
@@ -82,10 +82,10 @@ impl Side {
         Ok(())
     }
 
-    /// The connection with this number, opened when it is first used or was closed.
+    /// Returns the connection with this number, opened if it is new or was closed.
     ///
-    /// A new one is asked for a sign of life: until the server has accepted it, its commands come
-    /// after those of others that were sent later.
+    /// A new connection is probed first: until the server has accepted it, its commands run after
+    /// those that other connections sent later.
     pub(super) fn connection(&mut self, number: usize) -> io::Result<&mut Client> {
         let slot = &mut self.connections[number];
         match slot {
@@ -103,10 +103,10 @@ impl Side {
         &mut self.control
     }
 
-    /// Returns when the server has sent what it owes to everybody.
+    /// Waits until the server has sent all pending output to all clients.
     ///
-    /// It serves its clients in turn and writes before it sleeps, so that a second answer proves
-    /// that everything from before the first one is written.
+    /// It serves its clients in turn and writes before it sleeps, so a second answer proves that
+    /// everything from before the first one is written.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         for _ in 0..2 {
             self.control.call(&["PING"])?;
@@ -114,12 +114,12 @@ impl Side {
         Ok(())
     }
 
-    /// Forgets a connection that said good-bye.
+    /// Drops a connection that was closed.
     pub(super) fn hang_up(&mut self, number: usize) {
         self.connections[number] = None;
     }
 
-    /// All that has arrived on a connection.
+    /// Returns everything that has arrived on a connection.
     pub(super) fn drain(&mut self, number: usize) -> io::Result<Events> {
         let Some(client) = &mut self.connections[number] else { return Ok(Vec::new()) };
         let mut replies = Vec::new();

@@ -1,5 +1,5 @@
-//! The values behind `<slot>`: few keys, so that types collide; mostly sensible arguments, often
-//! enough a strange one.
+//! The values of `<slot>`: few keys, so that types collide; mostly sensible arguments, sometimes a
+//! strange one.
 
 use crate::rng::Rng;
 
@@ -11,22 +11,22 @@ const KEYS: [&str; 19] = [
     "g1", "p1", "p2",
 ];
 
-/// Keys of their own for ranges by name: a sorted set whose scores are all equal, and a string.
+/// Separate keys for ranges by name: a sorted set whose scores are all equal, and a string.
 const LEX_KEYS: [&str; 2] = ["y1", "y2"];
 
-/// Every key that a generated command can name.
+/// Returns every key that a generated command can name.
 pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
     KEYS.into_iter().chain(LEX_KEYS)
 }
 
-/// A key for any command.
+/// Returns a key for any command.
 pub(super) fn any_key(rng: &mut Rng) -> &'static str {
     rng.pick::<&str>(&KEYS)
 }
 
 /// Words that are wrong in most places, and dangerous in none that may be mutated: none is a small
-/// positive number, which could become a short lifetime, and none has a zero byte behind another word
-/// of the lists below, which would leave the order of a sorted set of both to chance.
+/// positive number, which could become a short lifetime, and none is another word of the lists
+/// below followed by a zero byte, which would make the order of a sorted set of both random.
 pub(super) const STRANGE: [&[u8]; 16] = [
     b"",
     b"abc",
@@ -46,14 +46,14 @@ pub(super) const STRANGE: [&[u8]; 16] = [
     b"COUNT",
 ];
 
-/// Bytes that `DUMP` of Redis 7.0 gives for "hello", the integer 1, and a list.
+/// Output of `DUMP` in Redis 7.0 for "hello", the integer 1, and a list.
 const PAYLOADS: [&[u8]; 3] = [
     b"\x00\x05hello\x0a\x00\x63\x72\x8a\x76\x65\x34\x20\x0b",
     b"\x00\x05hellO\x0a\x00\x63\x72\x8a\x76\x65\x34\x20\x0b",
     b"\x00",
 ];
 
-/// Fills one slot; a slot may give several words.
+/// Fills one slot; a slot may produce several words.
 pub(super) fn fill(slot: &str, rng: &mut Rng, out: &mut Vec<Vec<u8>>) {
     if let Some(kind) = slot.strip_prefix("nkeys:") {
         return numbered_keys(kind, rng, out);
@@ -121,7 +121,7 @@ fn pick(rng: &mut Rng, choices: &[&str]) -> Vec<u8> {
     rng.pick(choices).as_bytes().to_vec()
 }
 
-/// A key that usually holds the right type.
+/// Returns a key that usually holds the right type.
 fn key(kind: &str, rng: &mut Rng) -> Vec<u8> {
     if rng.chance(8) {
         return any_key(rng).as_bytes().to_vec();
@@ -139,7 +139,7 @@ fn key(kind: &str, rng: &mut Rng) -> Vec<u8> {
     pick(rng, names)
 }
 
-/// A count of keys and the keys; the count is wrong now and then.
+/// Adds a count of keys and the keys; the count is sometimes wrong.
 fn numbered_keys(kind: &str, rng: &mut Rng, out: &mut Vec<Vec<u8>>) {
     let keys = 1 + rng.below(3);
     let shown = match rng.below(20) {
@@ -244,10 +244,10 @@ fn count(rng: &mut Rng) -> Vec<u8> {
     pick(rng, &["-1", "-2", "x", "100", "9223372036854775807", "-9223372036854775808", ""])
 }
 
-/// A lifetime in seconds, or in a unit smaller by some powers of ten.
+/// Returns a lifetime in seconds, or in a unit smaller by some powers of ten.
 ///
-/// Two are hardly ever equal: whether the second of two equal ones is longer (`EXPIRE key 1000 GT`)
-/// depends on the millisecond. They also differ by far more than clocks do.
+/// Two lifetimes are hardly ever equal: whether the second of two equal ones is longer (`EXPIRE key
+/// 1000 GT`) depends on the millisecond. They also differ by far more than clocks do.
 fn lifetime(rng: &mut Rng, powers: u32) -> Vec<u8> {
     const STEP_S: u64 = 200_000;
     const STEPS: usize = 40_000;
@@ -260,13 +260,13 @@ fn lifetime(rng: &mut Rng, powers: u32) -> Vec<u8> {
     pick(rng, &["0", "-1", "x", "9223372036854775807", "1.5", ""])
 }
 
-/// A time to expire at, gone by now and then: such a key is deleted at once.
+/// Returns an expiry time, sometimes in the past: such a key is deleted at once.
 fn future(rng: &mut Rng, base: u64) -> Vec<u8> {
     if rng.chance(10) { b"1".to_vec() } else { ahead(rng, base) }
 }
 
-/// The same, never gone by. SET keeps a key that has expired until somebody looks, and a server that
-/// looks by itself does so when it has time.
+/// Like [`future`], but never in the past. SET keeps an expired key until a client accesses it, and
+/// a server that expires keys actively does so when it has time.
 fn ahead(rng: &mut Rng, base: u64) -> Vec<u8> {
     match rng.below(9) {
         0 => b"0".to_vec(),
@@ -287,7 +287,7 @@ fn stream_id(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Ids that grow more often than not, so that entries get in.
+/// Returns ids that mostly increase, so that entries are accepted.
 fn new_stream_id(rng: &mut Rng) -> Vec<u8> {
     match rng.below(12) {
         0 => b"0-0".to_vec(),
@@ -297,7 +297,7 @@ fn new_stream_id(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Settings that change how values are kept; every episode starts with the defaults.
+/// Adds settings that change how values are encoded; every episode starts with the defaults.
 fn config(rng: &mut Rng, out: &mut Vec<Vec<u8>>) {
     let name = pick(
         rng,
@@ -319,7 +319,7 @@ fn sha(rng: &mut Rng) -> Vec<u8> {
     pick(
         rng,
         &[
-            // `return 1`, in both cases, and two that are no script.
+            // `return 1`, in both cases, and two that are not a script.
             "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
             "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
             "ffffffffffffffffffffffffffffffffffffffff",

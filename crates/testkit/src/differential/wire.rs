@@ -1,9 +1,9 @@
-//! Damaged bytes to two servers, answers compared.
+//! Sends damaged bytes to two servers and compares the answers.
 //!
-//! Commands are encoded correctly and then damaged in a few places: lengths that lie, bytes that
-//! are missing, doubled or changed, endings cut off. Both servers get the same bytes on a new
-//! connection and must say the same before they or we hang up. The commands are harmless, so that
-//! no damage can turn one into something that stops a server.
+//! Commands are encoded correctly and then damaged in a few places: wrong lengths, bytes that are
+//! missing, doubled or changed, truncated endings. Both servers get the same bytes on a new
+//! connection and must send the same before either side closes it. The commands are harmless, so
+//! that no damage can turn one into something that stops a server.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,7 +16,7 @@ use crate::process::ServerProcess;
 use crate::reply::Escaped;
 use crate::rng::Rng;
 
-/// How long a server may take to answer and hang up.
+/// Maximum time for a server to answer and close the connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const COMMANDS: [&[&str]; 8] = [
@@ -30,11 +30,11 @@ const COMMANDS: [&[&str]; 8] = [
     &["GETRANGE", "k", "0", "-1"],
 ];
 
-/// Sends `rounds` damaged dialogues to both servers; the first few that differ.
+/// Sends `rounds` damaged dialogues to both servers. Returns the first few that differ.
 ///
 /// # Errors
 ///
-/// When a server cannot be started or reached.
+/// If a server cannot be started or reached.
 pub fn damaged_bytes(
     redis: &ServerBuilder,
     ours: &ServerBuilder,
@@ -67,20 +67,20 @@ pub fn damaged_bytes(
     Ok(found)
 }
 
-/// Everything a server says to `wire` until the connection ends.
+/// Returns everything that a server sends for `wire` until the connection ends.
 fn answer(server: &ServerProcess, wire: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(wire)?;
     match stream.shutdown(Shutdown::Write) {
-        // The server was quicker and has hung up; what it said is there to be read.
+        // The server was faster and has closed the connection; its answer can still be read.
         Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
         outcome => outcome?,
     }
     let mut said = Vec::new();
     match stream.read_to_end(&mut said) {
         Ok(_) => Ok(said),
-        // A server that hangs up with unread input resets the connection; what it said counts.
+        // A server that closes with unread input resets the connection; its answer counts.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(said),
         Err(error) => Err(error),
     }
@@ -100,7 +100,8 @@ fn damaged(rng: &mut Rng) -> Vec<u8> {
     for _ in 0..rng.below(4) {
         damage(&mut wire, rng);
     }
-    // Redis: 7.0 looks for the end of a header as in a C string, so after a NUL it waits for ever.
+    // Redis: 7.0 searches for the end of a header as in a C string, so after a NUL it waits for
+    // ever.
     wire.retain(|&byte| byte != 0);
     wire
 }

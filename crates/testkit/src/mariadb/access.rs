@@ -1,8 +1,7 @@
-//! Who and where to ask: a database server's URL taken apart, and questions by the `mariadb`
-//! program.
+//! Access to a database server: parses its URL, and runs queries with the `mariadb` program.
 //!
 //! The program instead of a driver, because the tests of the product bring the driver, and what
-//! prepares and checks them should not share its mistakes. A question costs about 20 ms.
+//! prepares and checks them should not share its mistakes. A query costs about 20 ms.
 
 use std::io;
 use std::process::Command;
@@ -10,18 +9,18 @@ use std::process::Command;
 use crate::daemon::missing;
 use crate::rng::random_word;
 
-/// Seconds that a question may take as a whole; a paused server never answers.
+/// Maximum seconds for a query; a paused server never answers.
 const ANSWER_SECONDS: &str = "60";
-/// Seconds until a connection is there; the server's first word counts.
+/// Maximum seconds for connecting, until the server's first message.
 const CONNECT_SECONDS: &str = "5";
-/// Seconds that a question waits for what others hold.
+/// Seconds that a query waits for locks.
 const LOCK_SECONDS: u32 = 10;
-/// What `timeout` returns when it had to end its program.
+/// Exit code of `timeout` when it had to end its program.
 const TIMED_OUT: i32 = 124;
-/// What `timeout` returns when there is no such program.
+/// Exit code of `timeout` when there is no such program.
 const NO_PROGRAM: i32 = 127;
 
-/// How to log in to a server.
+/// Credentials and address of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     pub(crate) user: String,
@@ -31,10 +30,10 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Takes `mysql://user:password@host:port/` apart, with nothing encoded in it.
+    /// Parses `mysql://user:password@host:port/`, without percent-encoding.
     pub(crate) fn parse(url: &str) -> io::Result<Self> {
         Self::parts(url).ok_or_else(|| {
-            // Not the URL itself, which may carry a password.
+            // Not the URL itself, which may contain a password.
             let message = "not of the form mysql://user:password@host:port/";
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })
@@ -53,14 +52,14 @@ impl Access {
         })
     }
 
-    /// The URL of `database`, or of the server when that is empty.
+    /// Returns the URL of `database`, or of the server if that is empty.
     pub(crate) fn url(&self, database: &str) -> String {
         let Self { user, password, host, port } = self;
         format!("mysql://{user}:{password}@{host}:{port}/{database}")
     }
 
-    /// Runs statements in `database`, or in none when that is empty; the rows, a line each with tabs
-    /// between the fields.
+    /// Runs statements in `database`, or in none if that is empty. Returns the rows, one per line,
+    /// with tabs between the fields.
     pub(crate) fn query(&self, database: &str, sql: &str) -> io::Result<String> {
         let mut command = Command::new("timeout");
         command
@@ -73,7 +72,7 @@ impl Access {
             .arg(format!("--user={}", self.user))
             .arg(format!("--database={database}"))
             .arg(format!("--execute={sql}"))
-            // Not an argument: those are for everybody to see.
+            // Not an argument: arguments are visible to all users.
             .env("MYSQL_PWD", &self.password);
         let output = command.output().map_err(|error| missing(command.get_program(), &error))?;
         if output.status.success() {
@@ -93,7 +92,7 @@ impl Access {
         }
     }
 
-    /// A new empty database; its name.
+    /// Creates an empty database and returns its name.
     pub(crate) fn create_database(&self) -> io::Result<String> {
         let name = format!("seawall_{}", random_word());
         self.query("", &format!("CREATE DATABASE {name} CHARACTER SET utf8mb4"))?;
@@ -105,7 +104,7 @@ impl Access {
     }
 }
 
-/// What an error of the program is, by its number.
+/// Maps an error of the program, by its number.
 fn kind_of(text: &str) -> io::ErrorKind {
     let number = text.split("ERROR ").nth(1).and_then(|rest| rest.split(' ').next());
     match number {

@@ -1,9 +1,9 @@
-//! What private MariaDB server to start: a fresh folder, installed and served on a free port.
+//! Settings of a private MariaDB server: a fresh folder, installed and served on a free port.
 //!
-//! Everything is small and nothing is forced to the disk, because tests end processes and never
-//! the machine: what the server wrote stays with the system when it is killed. That makes
-//! installing and creating tables several times quicker; [`MariaDbBuilder::durable`] is for what
-//! measures, or proves an order of writes.
+//! Everything is small and nothing is synced to disk, because tests kill processes and never the
+//! machine: what the server wrote stays with the system when it is killed. That makes installing
+//! and creating tables several times faster; [`MariaDbBuilder::durable`] is for tests that measure,
+//! or prove an order of writes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -18,7 +18,7 @@ use crate::mariadb::access::Access;
 use crate::port::free_port;
 use crate::rng::random_word;
 
-/// How often a start on another port is tried.
+/// Maximum starts on different ports.
 const START_ATTEMPTS: usize = 5;
 /// The user that tests log in as.
 const USER: &str = "seawall";
@@ -26,15 +26,15 @@ const USER: &str = "seawall";
 const PLAIN: [&str; 7] = [
     "--innodb-buffer-pool-size=64M",
     "--innodb-log-file-size=16M",
-    // A machine gives only so many rings, and many servers run side by side.
+    // The number of io_uring instances of a machine is limited, and many servers run in parallel.
     "--innodb-use-native-aio=0",
     "--performance-schema=off",
     "--character-set-server=utf8mb4",
     "--skip-log-bin",
     "--skip-name-resolve",
 ];
-/// Options of serving alone. Tests cut many connections, for which no host is to be locked out;
-/// and what is dropped next need not be tidied up.
+/// Options of serving only. Tests cut many connections, and no host may be blocked for that; and
+/// what is dropped next need not be purged.
 const SERVING: [&str; 5] = [
     "--bind-address=127.0.0.1",
     "--max-connections=500",
@@ -46,7 +46,7 @@ const QUICK: [&str; 3] =
     ["--debug-no-sync", "--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=2"];
 const DURABLE: [&str; 1] = ["--innodb-flush-log-at-trx-commit=1"];
 
-/// What to start, and how.
+/// Settings of a private MariaDB server.
 #[derive(Debug, Clone, Default)]
 pub struct MariaDbBuilder {
     durable: bool,
@@ -54,7 +54,7 @@ pub struct MariaDbBuilder {
 }
 
 impl MariaDbBuilder {
-    /// Forces each commit to the disk before it is confirmed, as a server in production does.
+    /// Syncs each commit to disk before it is confirmed, as a server in production does.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
@@ -72,7 +72,7 @@ impl MariaDbBuilder {
     ///
     /// # Errors
     ///
-    /// When a program is missing, ends early or does not answer in time; the message carries its
+    /// If a program is missing, exits early or does not answer in time; the message contains its
     /// log.
     pub fn start(&self) -> io::Result<MariaDb> {
         let temporary = tempfile::Builder::new().prefix("seawall-mariadb-").tempdir()?;
@@ -103,7 +103,7 @@ impl MariaDbBuilder {
         Err(last)
     }
 
-    /// The program itself, once, on the data in `dir`.
+    /// Starts the program once, on the data in `dir`.
     pub(crate) fn spawn(&self, dir: &Path, port: u16) -> io::Result<Daemon> {
         let mut command = Command::new(server_program("mariadbd"));
         common(&mut command, dir)?;
@@ -116,7 +116,7 @@ impl MariaDbBuilder {
     }
 }
 
-/// Makes the tables that the server itself needs; nothing of it has to survive the machine.
+/// Creates the server's system tables; they need not survive a machine crash.
 fn install(dir: &Path) -> io::Result<()> {
     let mut command = Command::new("mariadb-install-db");
     common(&mut command, dir)?;
@@ -133,7 +133,7 @@ fn common(command: &mut Command, dir: &Path) -> io::Result<()> {
     command.arg("--no-defaults").arg(option("datadir", &dir.join("data"))).args(PLAIN);
     // Temporary tables are named by process id, which servers in other containers share.
     command.env("TMPDIR", dir);
-    // It serves as root only when told to; everybody else serves as themselves.
+    // It runs as root only when told to; any other user runs it as itself.
     if fs::metadata(dir)?.uid() == 0 {
         command.arg("--user=root");
     }

@@ -1,10 +1,10 @@
-//! An empty database for one test, on the server that all tests share; gone with this value.
+//! An empty database for one test, on the server that all tests share; dropped with this value.
 
 use std::io;
 
 use crate::mariadb::MariaDb;
 
-/// A database that nobody else uses.
+/// A database that no other test uses.
 ///
 /// ```no_run
 /// use seawall_testkit::TestDatabase;
@@ -23,11 +23,11 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// A new one on [`MariaDb::shared`].
+    /// Creates one on [`MariaDb::shared`].
     ///
     /// # Errors
     ///
-    /// When the server does not start or refuses.
+    /// If the server does not start or refuses.
     pub fn create() -> io::Result<Self> {
         let server = MariaDb::shared()?;
         let name = server.access().create_database()?;
@@ -35,25 +35,25 @@ impl TestDatabase {
         Ok(Self { server, name, url })
     }
 
-    /// Where to connect.
+    /// Returns its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its name on the server.
+    /// Returns its name on the server.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The server it is on; one of its own unless one was started for all tests.
+    /// Returns its server: the one started for all tests, or else a private one.
     #[must_use]
     pub fn server(&self) -> &MariaDb {
         &self.server
     }
 
-    /// As [`MariaDb::query`], in this database.
+    /// Like [`MariaDb::query`], in this database.
     ///
     /// # Errors
     ///
@@ -65,8 +65,8 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        // A server of its own ends with this value anyway, and may be paused. On the shared one
-        // a database that stays behind, because a transaction is still open, harms nobody.
+        // A private server ends with this value anyway, and may be paused. On the shared one a
+        // database that stays behind, because a transaction is still open, does no harm.
         if self.server.is_shared() {
             let _ = self.server.access().drop_database(&self.name);
         }

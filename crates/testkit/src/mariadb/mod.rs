@@ -1,10 +1,10 @@
-//! A MariaDB server of our own: started on a free port in a temporary folder, ready when the value
-//! exists, gone when it is dropped.
+//! A private MariaDB server: started on a free port in a temporary folder, ready when the value
+//! exists, stopped when it is dropped.
 //!
-//! Tests that only need tables take a [`TestDatabase`] on the server that `cargo xtask test` started
-//! for all of them; tests that break things start a [`MariaDb`]. A server is believed to be ours
-//! when it takes the random password that only ours knows. It can be killed, paused and brought
-//! back through a shared reference, since tests hold it in an `Arc`.
+//! Tests that only need tables use a [`TestDatabase`] on the server that `cargo xtask test` started
+//! for all of them; tests that break things start a [`MariaDb`]. A server is accepted as ours if it
+//! takes the random password that only ours knows. It can be killed, paused and restarted through a
+//! shared reference, because tests hold it in an `Arc`.
 //!
 //! Deliberately absent: replication. The toolkit talks to one database.
 
@@ -29,14 +29,14 @@ pub use database::TestDatabase;
 
 /// The environment variable with the URL of the server that all tests share.
 pub const MARIADB_VARIABLE: &str = "SEAWALL_TEST_MARIADB";
-/// How long a server may take until it answers; also after a crash, when it repairs its files.
+/// Maximum time until a server answers; also after a crash, when it repairs its files.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a server may take for its first word to a connection.
+/// Maximum time for a server's first message on a connection.
 const GREETING_LIMIT: Duration = Duration::from_secs(1);
-/// How long a server may take to end when it is asked to.
+/// Maximum time for a requested shutdown.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// A server that runs for as long as this value lives, or is shared by all tests.
+/// A server that runs while this value lives, or the one that all tests share.
 ///
 /// ```no_run
 /// use seawall_testkit::MariaDb;
@@ -53,7 +53,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct MariaDb {
     access: Access,
-    /// `None` for the one that all tests share.
+    /// `None` for the server that all tests share.
     process: Option<Mutex<Process>>,
 }
 
@@ -62,12 +62,12 @@ struct Process {
     builder: MariaDbBuilder,
     daemon: Daemon,
     state: NodeState,
-    /// After the daemon, so that it is removed when nobody writes to it any more.
+    /// After the daemon, so that it is removed when no process writes to it any more.
     temporary: TempDir,
 }
 
 impl MariaDb {
-    /// A private server with nothing special.
+    /// Starts a private server with default settings.
     ///
     /// # Errors
     ///
@@ -76,17 +76,17 @@ impl MariaDb {
         Self::builder().start()
     }
 
-    /// A private server with options.
+    /// Returns a builder of a private server.
     #[must_use]
     pub fn builder() -> MariaDbBuilder {
         MariaDbBuilder::default()
     }
 
-    /// The server that all tests share, or one of its own when none was started for them.
+    /// Returns the server that all tests share, or starts one if none was started for them.
     ///
     /// # Errors
     ///
-    /// When it does not start, or the environment names it by something that is no URL.
+    /// If it does not start, or the URL in the environment is malformed.
     pub fn shared() -> io::Result<Self> {
         match std::env::var(MARIADB_VARIABLE).ok().filter(|url| !url.is_empty()) {
             Some(url) => Ok(Self { access: Access::parse(&url)?, process: None }),
@@ -104,45 +104,46 @@ impl MariaDb {
         Self { access, process: Some(Mutex::new(process)) }
     }
 
-    /// The URL of the server, without a database: `mysql://seawall:PASSWORD@127.0.0.1:PORT/`.
+    /// Returns the URL of the server, without a database:
+    /// `mysql://seawall:PASSWORD@127.0.0.1:PORT/`.
     #[must_use]
     pub fn url(&self) -> String {
         self.access.url("")
     }
 
-    /// The TCP port, which stays the same when the server is restarted.
+    /// Returns the TCP port; a restart does not change it.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.access.port
     }
 
-    /// Makes an empty database with a name of its own; its URL.
+    /// Creates an empty database with a unique name and returns its URL.
     ///
     /// # Errors
     ///
-    /// When the server does not answer.
+    /// If the server does not answer.
     pub fn database(&self) -> io::Result<String> {
         self.access.create_database().map(|name| self.access.url(&name))
     }
 
-    /// Runs statements by the `mariadb` program, outside of any database; the rows, a line each
-    /// with tabs between the fields.
+    /// Runs statements with the `mariadb` program, outside of any database. Returns the rows, one
+    /// per line, with tabs between the fields.
     ///
     /// # Errors
     ///
-    /// What the server says; `NotConnected` when there is none, `PermissionDenied` when it wants
-    /// another password, `TimedOut` when it answers nothing.
+    /// The server's error; `NotConnected` if there is no server, `PermissionDenied` if it requires
+    /// another password, `TimedOut` if it does not answer.
     pub fn query(&self, sql: &str) -> io::Result<String> {
         self.access.query("", sql)
     }
 
-    /// What was done to it; a shared server always runs.
+    /// Returns its state; a shared server always runs.
     #[must_use]
     pub fn state(&self) -> NodeState {
         self.process().map_or(NodeState::Running, |process| process.state)
     }
 
-    /// The process id, or an error when it is a shared server.
+    /// Returns the process id.
     ///
     /// # Errors
     ///
@@ -151,35 +152,35 @@ impl MariaDb {
         self.process().map(|process| process.daemon.pid())
     }
 
-    /// What it printed so far; nothing for a shared server.
+    /// Returns its output so far; nothing for a shared server.
     #[must_use]
     pub fn log(&self) -> String {
         self.process().map(|process| process.daemon.log()).unwrap_or_default()
     }
 
-    /// Stops the process where it is (SIGSTOP): it holds its connections and answers nothing.
+    /// Stops the process (SIGSTOP): it keeps its connections and answers nothing.
     ///
     /// # Errors
     ///
-    /// When it was killed; `Unsupported` on a shared server, as for the others below.
+    /// If it was killed; `Unsupported` on a shared server, as for the others below.
     pub fn pause(&self) -> io::Result<()> {
         self.process()?.signal("STOP", NodeState::Paused)
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     ///
     /// # Errors
     ///
-    /// When it was killed.
+    /// If it was killed.
     pub fn resume(&self) -> io::Result<()> {
         self.process()?.signal("CONT", NodeState::Running)
     }
 
-    /// Ends the process at once, as a crash would (SIGKILL).
+    /// Kills the process (SIGKILL), as a crash would.
     ///
     /// # Errors
     ///
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn kill(&self) -> io::Result<()> {
         let mut process = self.process()?;
         process.daemon.kill()?;
@@ -187,11 +188,11 @@ impl MariaDb {
         Ok(())
     }
 
-    /// Ends the process, if it still runs, and starts it again on its port, with its data.
+    /// Kills the process if it still runs, and restarts it on its port, with its data.
     ///
     /// # Errors
     ///
-    /// When it does not come up; its port may have been taken in the meantime.
+    /// If it does not come up; its port may have been taken meanwhile.
     pub fn restart(&self) -> io::Result<()> {
         let mut process = self.process()?;
         process.daemon.kill()?;
@@ -215,7 +216,7 @@ impl MariaDb {
             let message = "all tests share this server; MariaDb::start gives one of one's own";
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         };
-        // A test that panicked while it held the lock left a process behind that is still ours.
+        // A test that panicked while holding the lock left a process that is still ours.
         Ok(process.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -223,7 +224,7 @@ impl MariaDb {
         let deadline = Instant::now() + START_LIMIT;
         loop {
             daemon.check_alive()?;
-            // The program is asked only when somebody is there, since starting it is the dear part.
+            // The program is called only if a server answers, because starting it is expensive.
             if greets(access.port) {
                 match access.query("", "SELECT 1") {
                     Ok(_) => return Ok(daemon),
@@ -245,7 +246,7 @@ impl MariaDb {
 
 impl Process {
     fn signal(&mut self, name: &str, state: NodeState) -> io::Result<()> {
-        // Its id may be somebody else's by now.
+        // Its process id may belong to another process by now.
         if self.state == NodeState::Dead {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the server was killed"));
         }
@@ -257,14 +258,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Only a running one can hear; what does not listen is killed with the daemon.
+        // Only a running process can react; one that does not is killed with the daemon.
         if self.state == NodeState::Running && matches!(self.daemon.exited(), Ok(None)) {
             let _ = self.daemon.terminate(STOP_LIMIT);
         }
     }
 }
 
-/// Whether somebody speaks first on this port, as a database does.
+/// Returns `true` if a server speaks first on this port, as a database does.
 fn greets(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let read = stream.set_read_timeout(Some(GREETING_LIMIT));

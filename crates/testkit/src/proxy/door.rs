@@ -1,5 +1,5 @@
-//! The listening side: while it is closed nobody listens on the port, so that those who connect are
-//! refused by the system itself.
+//! The listening side. While the door is closed no socket listens on the port, so the system itself
+//! refuses connections.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -12,14 +12,14 @@ use super::link::Link;
 use super::shared::{Door, Shared};
 use crate::port::free_port;
 
-/// How often another port is tried at the start, or the own one when the door opens again.
+/// Maximum attempts: with other ports at the start, with the same port when the door opens again.
 const BIND_ATTEMPTS: usize = 50;
-/// Pause before the own port is tried again.
+/// Pause before the same port is tried again.
 const BIND_PAUSE: Duration = Duration::from_millis(20);
-/// How long the door may take to open or close.
+/// Maximum time for the door to open or close.
 const DOOR_LIMIT: Duration = Duration::from_secs(5);
 
-/// A listener on a free port, and that port.
+/// Returns a listener on a free port, and that port.
 pub(super) fn listen() -> io::Result<(TcpListener, u16)> {
     let mut last = io::Error::other("not tried");
     for _ in 0..BIND_ATTEMPTS {
@@ -32,7 +32,7 @@ pub(super) fn listen() -> io::Result<(TcpListener, u16)> {
     Err(last)
 }
 
-/// Lets clients in, in a thread of its own, until the door is gone.
+/// Accepts clients, on a separate thread, until the proxy ends.
 pub(super) fn attend(
     listener: TcpListener,
     port: u16,
@@ -68,12 +68,12 @@ pub(super) fn attend(
 }
 
 fn admit(client: TcpStream, shared: &Arc<Shared>) {
-    // The one who connects to close the door is not a client.
+    // The connection that wakes the thread to close the door is not a client.
     if shared.door().0 != Door::Open {
         return;
     }
     let id = shared.accepted.fetch_add(1, Ordering::SeqCst);
-    // A server that is away: the client has been reset, which is all it can be told.
+    // The server is unreachable: the client has been reset, which is all it can learn.
     let _ = Link::open(id, client, shared);
 }
 
@@ -87,7 +87,7 @@ fn rebind(port: u16) -> Option<TcpListener> {
     None
 }
 
-/// Asks for the door to be `wanted` and waits until it is.
+/// Requests the door to be `wanted` and waits until it is.
 pub(super) fn turn(shared: &Shared, port: u16, wanted: Door) {
     let was = {
         let mut door = shared.door();
@@ -96,7 +96,7 @@ pub(super) fn turn(shared: &Shared, port: u16, wanted: Door) {
     };
     shared.changed();
     if was == Door::Open && wanted != Door::Open {
-        // The thread sits in accept; a connection wakes it.
+        // The thread blocks in accept; a connection wakes it.
         let _ = TcpStream::connect(("127.0.0.1", port));
     }
     if wanted != Door::Gone {

@@ -1,23 +1,23 @@
-//! Where requests and replies end, found without copying them: the proxy must not become slow
-//! because a value is large.
+//! Finds the ends of requests and replies without copying them: a large value must not slow the
+//! proxy down.
 
 use super::rules::Command;
 
-/// Deepest nesting of a reply that is followed.
+/// Maximum nesting of a reply.
 const MAX_DEPTH: usize = 128;
 
-/// What stands at the front of some bytes.
+/// What is at the front of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Front<T> {
-    /// One whole item and its length.
+    /// One complete item and its length.
     Whole(T, usize),
-    /// The beginning of one.
+    /// The beginning of an item.
     Partial,
-    /// Nothing that the protocol knows.
+    /// Not part of the protocol.
     Foreign,
 }
 
-/// The request at the front of `input`: an array of bulk strings, or a line of words.
+/// Parses the request at the front of `input`: an array of bulk strings, or a line of words.
 pub(super) fn request(input: &[u8]) -> Front<Command> {
     let Some((line, mut at)) = line(input, 0) else { return Front::Partial };
     let Some(count) = line.strip_prefix(b"*") else {
@@ -41,7 +41,7 @@ pub(super) fn request(input: &[u8]) -> Front<Command> {
     Front::Whole(command, at)
 }
 
-/// The length of the reply at the front of `input`.
+/// Returns the length of the reply at the front of `input`.
 pub(super) fn reply(input: &[u8]) -> Front<()> {
     match skip(input, 0, 0) {
         Ok(Some(end)) => Front::Whole((), end),
@@ -52,7 +52,7 @@ pub(super) fn reply(input: &[u8]) -> Front<()> {
 
 struct Foreign;
 
-/// The end of the reply that begins at `at`; `None` when it has not arrived yet.
+/// Returns the end of the reply that begins at `at`; `None` if it has not arrived yet.
 fn skip(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Foreign> {
     let Some((line, mut end)) = line(input, at) else { return Ok(None) };
     let Some((kind, rest)) = line.split_first() else { return Err(Foreign) };
@@ -81,7 +81,7 @@ fn skip(input: &[u8], at: usize, depth: usize) -> Result<Option<usize>, Foreign>
     Ok(Some(end))
 }
 
-/// The line that begins at `at`, and where the next one begins.
+/// Returns the line that begins at `at`, and where the next one begins.
 fn line(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = input.get(at..)?;
     let end = rest.iter().position(|&byte| byte == b'\n')?;

@@ -5,11 +5,12 @@
 //! client ◀── worker (pending, pushes) ◀── queue ◀── reader ◀── server
 //! ```
 //!
-//! The queues carry the time of arrival, so that a delay is a latency and not a lower throughput.
-//! Threads and not tasks: a test may hold its runtime's clock still, and the proxy must go on.
+//! The queues carry the time of arrival, so that a delay adds latency and does not lower
+//! throughput. Threads and not tasks: a test may stop its runtime's clock, and the proxy must
+//! continue.
 //!
-//! Invariant: only the reply worker writes to the client, so answers of the proxy's own stay in
-//! order with those of the server.
+//! Invariant: only the reply worker writes to the client, so the proxy's own answers stay in order
+//! with those of the server.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -31,20 +32,20 @@ use crate::client::Address;
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks that wait in a queue; beyond that the sender is made to wait.
+/// Maximum chunks in a queue; beyond that the sender has to wait.
 const QUEUE_CHUNKS: usize = 256;
-/// How long one write waits before it looks whether the connection was cut.
+/// How long one write blocks before it checks whether the connection was cut.
 const WRITE_PATIENCE: Duration = Duration::from_millis(50);
-/// How long the server may take to let the proxy in; others wait at the door meanwhile.
+/// Maximum time for connecting to the server; other clients wait at the door meanwhile.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Threads of a link.
 const THREADS: usize = 4;
 
 enum Event {
     Bytes(Instant, Vec<u8>),
-    /// The proxy has an answer of its own.
+    /// The proxy has its own answer.
     OwnAnswer(Instant),
-    /// The sender said good-bye.
+    /// The sender closed its side.
     End(Instant),
 }
 
@@ -54,9 +55,10 @@ pub(super) struct Link {
     client: TcpStream,
     server: Socket,
     dead: AtomicBool,
-    /// Bytes were swallowed: what follows cannot be understood any more.
+    /// Bytes were dropped: the rest of the stream cannot be parsed any more.
     pub(super) broken: AtomicBool,
-    /// A replica copies its primary here: after PSYNC there are no requests and replies any more.
+    /// A replica replicates its primary here: after PSYNC there are no requests and replies any
+    /// more.
     opaque: AtomicBool,
     threads: AtomicUsize,
     pending: Mutex<Pending>,
@@ -64,7 +66,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Takes a client's connection on.
+    /// Takes over a client's connection.
     pub(super) fn open(id: u64, client: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         let server = match connect(&shared.upstream) {
             Ok(server) => server,
@@ -99,15 +101,15 @@ impl Link {
 
     /// Resets the client's connection and closes the server's.
     pub(super) fn cut(&self) {
-        // What the client has not received yet is thrown away, and it sees a reset.
+        // Undelivered bytes are discarded, and the client sees a reset.
         reset(&self.client);
         self.end();
     }
 
-    /// Wakes the threads, which then leave.
+    /// Wakes the threads, which then exit.
     fn end(&self) {
         self.dead.store(true, Ordering::SeqCst);
-        // Only the reading half: shutting the other one would be a polite good-bye.
+        // Only the reading half: shutting down the other one would be a clean close.
         let _ = self.client.shutdown(Shutdown::Read);
         let _ = self.server.shutdown(Shutdown::Both);
         self.shared.changed();
@@ -120,7 +122,7 @@ impl Link {
             if link.threads.fetch_sub(1, Ordering::SeqCst) == 1 {
                 link.shared.links().remove(&link.id);
                 let shared = Arc::clone(&link.shared);
-                // The sockets close here, before anybody who waits for it is told.
+                // The sockets close here, before waiting threads are notified.
                 drop(link);
                 shared.changed();
             }
@@ -140,13 +142,13 @@ impl Link {
         self.opaque.load(Ordering::SeqCst)
     }
 
-    /// Moves what arrives into the queue.
+    /// Moves received bytes into the queue.
     fn read(&self, mut from: impl Read, queue: &SyncSender<Event>) {
         let mut chunk = vec![0; CHUNK_BYTES];
         while !self.is_dead() {
             match from.read(&mut chunk) {
                 Ok(0) => {
-                    // Without a receiver nobody is left to be told.
+                    // If the receiver is gone, no thread is left to notify.
                     let _ = queue.send(Event::End(Instant::now()));
                     break;
                 }
@@ -174,12 +176,12 @@ impl Link {
                 break;
             }
         }
-        // The client said good-bye; the server answers what it has and does the same.
+        // The client closed its side; the server sends what it has and does the same.
         let _ = self.server.shutdown(Shutdown::Write);
     }
 
-    /// Waits for the next bytes that are due, and whether they were the last; `None` when the
-    /// connection is gone.
+    /// Waits for the next bytes that are due. Returns them and whether they were the last, or
+    /// `None` if the connection is gone.
     fn next(&self, queue: &Receiver<Event>, direction: Direction) -> Option<(Vec<u8>, bool)> {
         loop {
             let (arrived, bytes, ended) = match queue.recv().ok()? {
@@ -194,7 +196,7 @@ impl Link {
         }
     }
 
-    /// Judges and sends each whole request; false when the connection was cut.
+    /// Judges and sends each complete request. Returns `false` if the connection was cut.
     fn send_requests(&self, buffer: &mut Vec<u8>, own_answers: &SyncSender<Event>) -> bool {
         let mut taken = 0;
         let mut outgoing = Vec::new();
@@ -208,7 +210,7 @@ impl Link {
             let (command, length) = match frame::request(rest) {
                 Front::Whole(command, length) => (command, length),
                 Front::Partial => break,
-                // Let the server complain about it.
+                // The server reports the error.
                 Front::Foreign => (Vec::new(), rest.len()),
             };
             let bytes = &rest[..length];
@@ -222,13 +224,13 @@ impl Link {
             let fate =
                 if command.is_empty() { Fate::Pass } else { self.shared.rules().judge(&command) };
             if fate == Fate::LoseRequest {
-                // What came before it is on its way; then the connection ends.
+                // Earlier requests are sent first; then the connection ends.
                 let _ = self.write(&self.server, &outgoing);
                 self.cut();
                 return false;
             }
             if let Fate::HoldRequest(rule) = fate {
-                // What came before it is on its way.
+                // Earlier requests are sent first.
                 if self.write(&self.server, &std::mem::take(&mut outgoing)).is_err() {
                     return false;
                 }
@@ -266,7 +268,7 @@ impl Link {
         }
     }
 
-    /// Passes each whole reply on or not; false when the connection was cut.
+    /// Forwards or drops each complete reply. Returns `false` if the connection was cut.
     fn send_replies(&self, buffer: &mut Vec<u8>) -> bool {
         let mut taken = 0;
         let mut outgoing = Vec::new();
@@ -347,18 +349,18 @@ fn connect(upstream: &Address) -> io::Result<Socket> {
     }
 }
 
-/// Whether a command turns its connection into a copy of the data.
+/// Returns `true` if a command turns its connection into a replication stream.
 fn is_copying(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"PSYNC") || name.eq_ignore_ascii_case(b"SYNC")
 }
 
-/// Whether a write only took longer than its patience.
+/// Returns `true` if a write only exceeded its time limit.
 fn is_patience(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// Makes the end of `stream` a reset instead of a good-bye.
+/// Makes `stream` end with a reset instead of a clean close.
 pub(super) fn reset(stream: &TcpStream) {
     // A socket that is gone already needs no reset.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));

@@ -1,8 +1,8 @@
-//! A TCP proxy in front of one server that breaks things on purpose and understands RESP.
+//! A TCP proxy in front of one server that injects faults and understands RESP.
 //!
-//! It knows where a request and a reply end and which belong together, so that it can lose exactly
-//! one of them: "the third DEL arrives, its reply does not". Rules can be changed while it runs, and
-//! what reached the server is counted. Pipelining, blocking commands and subscriptions in both
+//! It finds the end of each request and reply and matches them, so it can drop exactly one of them:
+//! "the third DEL arrives, its reply does not". Rules can be changed while it runs, and commands
+//! that reached the server are counted. Pipelining, blocking commands and subscriptions in both
 //! protocols keep working through it.
 //!
 //! ```no_run
@@ -17,9 +17,10 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A replica may copy its primary through it: rules do not see what is copied, cuts and delays do.
+//! A replica may replicate its primary through it: rules do not see that stream, cuts and delays
+//! do.
 //!
-//! Absent on purpose: TLS, and damaged bytes, which the differential tests have.
+//! Deliberately absent: TLS, and damaged bytes, which the differential tests have.
 
 mod door;
 mod frame;
@@ -45,12 +46,12 @@ use shared::{Door, Shared};
 
 use crate::client::{Address, Client};
 
-/// Repeats the chances of an earlier run.
+/// Repeats the random choices of an earlier run.
 const SEED_VARIABLE: &str = "SEAWALL_PROXY_SEED";
-/// How long cut connections may take to be gone.
+/// Maximum time until cut connections are gone.
 const CUT_LIMIT: Duration = Duration::from_secs(5);
 
-/// A proxy that ends, with all its connections, when it is dropped.
+/// A proxy. Dropping it ends it and all its connections.
 pub struct FaultProxy {
     port: u16,
     seed: u64,
@@ -59,20 +60,21 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// A proxy to the server at `upstream_port` on 127.0.0.1, without any rule yet.
+    /// Starts a proxy to the server at `upstream_port` on 127.0.0.1, without any rule yet.
     ///
     /// # Errors
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub fn start(upstream_port: u16) -> io::Result<Self> {
         Self::in_front_of(Address::Tcp(upstream_port))
     }
 
-    /// A proxy to the server at `upstream`, which may be a unix socket, as that of an embedded engine.
+    /// Starts a proxy to the server at `upstream`, which may be a unix socket, such as that of an
+    /// embedded engine.
     ///
     /// # Errors
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub fn in_front_of(upstream: Address) -> io::Result<Self> {
         let given = std::env::var(SEED_VARIABLE).ok().and_then(|text| text.parse().ok());
         let (listener, port) = door::listen()?;
@@ -82,7 +84,7 @@ impl FaultProxy {
         Ok(Self { port, seed, shared, door })
     }
 
-    /// Begins the chances anew from `seed`.
+    /// Restarts the random choices from `seed`.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Self {
         self.seed = seed;
@@ -90,19 +92,19 @@ impl FaultProxy {
         self
     }
 
-    /// Where the chances come from; a failed test prints it.
+    /// Returns the seed of the random choices; a failed test prints it.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The port to connect to.
+    /// Returns the port to connect to.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL to connect to.
+    /// Returns the URL to connect to.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
@@ -112,52 +114,52 @@ impl FaultProxy {
     ///
     /// # Errors
     ///
-    /// When the door is closed.
+    /// If the door is closed.
     pub fn connect(&self) -> io::Result<Client> {
         Client::connect(&Address::Tcp(self.port))
     }
 
-    /// The command is carried out, but its reply is lost and the connection is reset.
+    /// Executes the command, but drops its reply and resets the connection.
     pub fn drop_reply(&self, on: On) -> RuleId {
         self.shared.rules().add(on, Fate::LoseReply)
     }
 
-    /// The command never reaches the server and the connection is reset.
+    /// Drops the command before it reaches the server and resets the connection.
     pub fn drop_request(&self, on: On) -> RuleId {
         self.shared.rules().add(on, Fate::LoseRequest)
     }
 
-    /// The command never reaches the server and is answered with an error such as
-    /// `-LOADING Redis is loading the dataset in memory`; the dash may be left out.
+    /// Drops the command before it reaches the server and answers with an error such as `-LOADING
+    /// Redis is loading the dataset in memory`; the dash may be left out.
     pub fn fail_with(&self, on: On, error: &str) -> RuleId {
         let bytes = format!("-{}\r\n", error.trim_start_matches('-')).into_bytes();
         self.shared.rules().add(on, Fate::Answer(bytes))
     }
 
-    /// The command waits in the proxy, with all that follows it on its connection, until the rule is
-    /// taken back; then it goes on to the server. Other connections are not held up.
+    /// Holds the command in the proxy, with everything that follows it on its connection, until the
+    /// rule is removed; then it goes on to the server. Other connections are not held up.
     pub fn hold_request(&self, on: On) -> RuleId {
         self.shared.rules().add_named(on, Fate::HoldRequest)
     }
 
-    /// The command is carried out; its reply waits in the proxy, with all that follows it on its
-    /// connection, until the rule is taken back. Other connections are not held up.
+    /// Executes the command, but holds its reply in the proxy, with everything that follows it on
+    /// its connection, until the rule is removed. Other connections are not held up.
     pub fn hold_reply(&self, on: On) -> RuleId {
         self.shared.rules().add_named(on, Fate::HoldReply)
     }
 
-    /// How many requests and replies are held by such rules now.
+    /// Returns how many requests and replies such rules hold now.
     #[must_use]
     pub fn held(&self) -> usize {
         self.shared.held.load(Ordering::SeqCst)
     }
 
-    /// Messages of subscriptions and invalidations are swallowed silently with this probability.
+    /// Drops messages of subscriptions and invalidations silently with this probability.
     pub fn drop_pushes(&self, probability: f64) {
         self.lose_pushes(PushLoss { prefix: Vec::new(), probability, times: u64::MAX });
     }
 
-    /// The next `times` messages on channels that start with `prefix` are swallowed silently.
+    /// Drops the next `times` messages on channels that start with `prefix` silently.
     pub fn drop_next_pushes(&self, prefix: impl AsRef<[u8]>, times: u64) {
         let prefix = prefix.as_ref().to_vec();
         self.lose_pushes(PushLoss { prefix, probability: 1.0, times });
@@ -167,32 +169,32 @@ impl FaultProxy {
         self.shared.rules().push_loss = Some(loss);
     }
 
-    /// Takes one rule back.
+    /// Removes one rule.
     pub fn remove(&self, rule: RuleId) {
         self.shared.rules().remove(rule);
         self.shared.changed();
     }
 
-    /// Everything takes this much longer in one direction.
+    /// Delays everything in one direction by this much.
     pub fn delay(&self, direction: Direction, delay: Duration) {
         self.shared.rules().delay[direction as usize] = delay;
         self.shared.changed();
     }
 
-    /// Bytes of one direction wait in the proxy until [`FaultProxy::heal`], as with a short outage
-    /// of the network; then they arrive.
+    /// Holds the bytes of one direction in the proxy until [`FaultProxy::heal`], as in a short
+    /// network outage; then they arrive.
     pub fn stall(&self, direction: Direction) {
         self.set_flow(&[direction], Flow::Stalled);
     }
 
-    /// Bytes of one direction vanish, and the other one works: the connection is half open. On
-    /// [`FaultProxy::heal`] the connections that lost something are reset.
+    /// Drops the bytes of one direction while the other one works: the connection is half open.
+    /// [`FaultProxy::heal`] resets the connections that lost bytes.
     pub fn cut_one_way(&self, direction: Direction) {
         self.set_flow(&[direction], Flow::Swallowed);
     }
 
-    /// The server is unreachable without anybody being told: connections are taken and bytes too,
-    /// nothing is answered. On [`FaultProxy::heal`] the connections that lost something are reset.
+    /// Makes the server unreachable silently: connections and bytes are accepted, and nothing is
+    /// answered. [`FaultProxy::heal`] resets the connections that lost bytes.
     pub fn black_hole(&self) {
         self.set_flow(&[Direction::Requests, Direction::Replies], Flow::Swallowed);
     }
@@ -206,12 +208,12 @@ impl FaultProxy {
         self.shared.changed();
     }
 
-    /// New connections are refused, as if the server were not running; those that exist stay.
+    /// Refuses new connections, as if the server were not running; existing ones stay.
     pub fn refuse(&self) {
         door::turn(&self.shared, self.port, Door::Closed);
     }
 
-    /// New connections are let in again.
+    /// Accepts new connections again.
     pub fn accept(&self) {
         door::turn(&self.shared, self.port, Door::Open);
     }
@@ -222,14 +224,14 @@ impl FaultProxy {
         self.cut(links);
     }
 
-    /// The server seems to be gone: connections are reset and new ones refused.
+    /// Makes the server appear to be down: resets connections and refuses new ones.
     pub fn down(&self) {
         self.refuse();
         self.cut_all();
     }
 
-    /// Takes every fault back: rules, delays, stalls, the closed door. Connections that lost bytes
-    /// are reset, since nothing on them can be understood any more. Watches and counts stay.
+    /// Removes every fault: rules, delays, stalls, the closed door. Resets connections that lost
+    /// bytes, because their streams cannot be parsed any more. Watches and counts stay.
     pub fn heal(&self) {
         self.shared.rules().heal();
         let links: Vec<Arc<Link>> = self.shared.links().values().map(Arc::clone).collect();
@@ -249,41 +251,41 @@ impl FaultProxy {
         });
     }
 
-    /// Counts the commands from now on that reach the server and fit.
+    /// Counts the matching commands that reach the server from now on.
     pub fn watch(&self, on: On) -> Watch {
         self.shared.rules().watch(on)
     }
 
-    /// How many commands of this name reached the server.
+    /// Returns how many commands of this name reached the server.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         self.shared.rules().passed.get(&name.to_ascii_uppercase()).copied().unwrap_or(0)
     }
 
-    /// How many commands reached the server, by name.
+    /// Returns how many commands reached the server, by name.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.shared.rules().passed.clone()
     }
 
-    /// Starts the counts by name from zero.
+    /// Resets the counts by name to zero.
     pub fn reset_counts(&self) {
         self.shared.rules().passed.clear();
     }
 
-    /// How many pushes were swallowed.
+    /// Returns how many pushes were dropped.
     #[must_use]
     pub fn lost_pushes(&self) -> u64 {
         self.shared.rules().lost_pushes
     }
 
-    /// How many connections there are now.
+    /// Returns the number of current connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.links().len()
     }
 
-    /// How many connections there were in all.
+    /// Returns the total number of connections so far.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
@@ -305,7 +307,7 @@ impl Drop for FaultProxy {
         }
         door::turn(&self.shared, self.port, Door::Gone);
         if let Some(door) = self.door.take() {
-            // The thread does nothing that could panic, and there is nobody to tell.
+            // The thread does nothing that could panic, and there is no caller to report it to.
             let _ = door.join();
         }
         self.cut_all();

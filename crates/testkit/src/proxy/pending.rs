@@ -1,18 +1,18 @@
-//! Which reply belongs to which request.
+//! Matches replies to requests.
 //!
-//! Redis answers in the order of the requests, with three exceptions that this file knows: pushes
-//! come whenever they like; a subscription is answered once a channel, as pushes in RESP3 and as
+//! Redis answers in the order of the requests, with three exceptions that this file handles: pushes
+//! arrive at any time; a subscription is answered once per channel, as pushes in RESP3 and as
 //! arrays in RESP2; and in RESP2 a message looks like an array, which it can only be while the
 //! connection is subscribed to something.
 //!
-//! Limit: `CLIENT REPLY OFF` and `SKIP`, subscriptions inside MULTI, are not followed.
+//! Limit: `CLIENT REPLY OFF` and `SKIP`, and subscriptions inside MULTI, are not followed.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::rules::{Command, Fate};
 use crate::reply::{Reply, parse};
 
-/// What a reply of the server turned out to be.
+/// Kind of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// The last or only reply to a request with this fate.
@@ -21,15 +21,15 @@ pub(super) enum Arrival {
     Part(Fate),
     /// A message on a channel, or an invalidation, whose channel is empty.
     Message(Vec<u8>),
-    /// Nobody asked for it; it goes through.
+    /// Not requested; it is forwarded.
     Unasked,
 }
 
 struct Request {
     fate: Fate,
-    /// The word that confirmations begin with, when the request is about subscriptions.
+    /// The first word of confirmations, if the request is about subscriptions.
     confirmed_as: Option<String>,
-    /// Confirmations to come; unknown until the first one when it is about all channels.
+    /// Confirmations to come; unknown until the first one if the request is about all channels.
     confirmations: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Notes a request that was sent on, or that the proxy answers itself.
+    /// Records a request that was forwarded, or that the proxy answers itself.
     pub(super) fn push(&mut self, command: &Command, fate: Fate) {
         let name = command.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
         let name = String::from_utf8_lossy(&name).into_owned();
@@ -52,7 +52,7 @@ impl Pending {
         self.requests.push_back(Request { fate, confirmed_as, confirmations });
     }
 
-    /// The next answer of the proxy's own, when it is its turn.
+    /// Returns the proxy's own next answer, if it is its turn.
     pub(super) fn own_answer(&mut self) -> Option<Vec<u8>> {
         match self.requests.front().map(|request| &request.fate) {
             Some(Fate::Answer(bytes)) => {
@@ -64,12 +64,12 @@ impl Pending {
         }
     }
 
-    /// Tells what the reply in `frame` is, and what follows from it.
+    /// Classifies the reply in `frame` and updates the state.
     pub(super) fn arrive(&mut self, frame: &[u8]) -> Arrival {
         let may_be_message = match frame.first() {
             Some(b'>') => true,
             Some(b'*') => !self.subscribed.is_empty() || self.front_kind().is_some(),
-            // Facts about the reply that follows.
+            // Attributes of the reply that follows.
             Some(b'|') => return Arrival::Unasked,
             _ => false,
         };
@@ -96,7 +96,7 @@ impl Pending {
         self.requests.front()?.confirmed_as.as_deref()
     }
 
-    /// One channel was subscribed to or left.
+    /// Records that one channel was subscribed to or left.
     fn confirm(&mut self, word: &str, channel: &[u8]) -> Arrival {
         let Some((kind, joined)) = kind(word) else { return Arrival::Unasked };
         let all = self.subscribed.iter().filter(|(own, _)| *own == kind).count();
@@ -105,7 +105,7 @@ impl Pending {
         } else {
             self.subscribed.remove(&(kind, channel.to_vec()));
         }
-        // A server may end a subscription by itself, as when a slot moves away.
+        // A server may end a subscription by itself, for example when a slot moves away.
         if self.front_kind() != Some(word) {
             return Arrival::Unasked;
         }
@@ -121,7 +121,7 @@ impl Pending {
     }
 }
 
-/// What a word of a (un)subscription is about, and whether it begins or ends it.
+/// Returns what a word of a (un)subscription is about, and whether it begins or ends it.
 fn kind(word: &str) -> Option<(&'static str, bool)> {
     Some(match word {
         "subscribe" => ("channel", true),

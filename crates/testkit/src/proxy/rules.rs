@@ -1,7 +1,7 @@
-//! What the proxy does to which command, and how it is chosen.
+//! The proxy's rules: what it does to which command.
 //!
-//! Rules are looked at in the order in which they were given; the first whose turn it is decides.
-//! Chance comes from one seeded generator.
+//! Rules are checked in the order in which they were added; the first that matches decides. Random
+//! choices come from one seeded generator.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub type Command = Vec<Vec<u8>>;
 
 type Test = Arc<dyn Fn(&[Vec<u8>]) -> bool + Send + Sync>;
 
-/// Which commands a rule is about; every one unless narrowed.
+/// Selects the commands of a rule. Default: every command.
 #[derive(Clone)]
 pub struct On {
     name: Option<String>,
@@ -28,35 +28,36 @@ pub struct On {
 }
 
 impl On {
-    /// Every command.
+    /// Selects every command.
     #[must_use]
     pub fn any() -> Self {
         let always = u64::MAX;
         Self { name: None, prefix: None, test: None, skip: 0, times: always, probability: 1.0 }
     }
 
-    /// Commands with this name, in either case; a second word names a subcommand, as in
+    /// Selects commands with this name, in either case; a second word names a subcommand, as in
     /// `CLIENT TRACKING`.
     #[must_use]
     pub fn command(name: &str) -> Self {
         Self { name: Some(name.to_ascii_uppercase()), ..Self::any() }
     }
 
-    /// Only those with an argument that starts like this: a key, wherever it stands, or a channel.
+    /// Selects only commands with an argument that starts with this prefix: a key at any position,
+    /// or a channel.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = Some(prefix.as_ref().to_vec());
         self
     }
 
-    /// Only those of which `test` says so; it is given the name and the arguments.
+    /// Selects only commands for which `test` returns `true`; it gets the name and the arguments.
     #[must_use]
     pub fn when(mut self, test: impl Fn(&[Vec<u8>]) -> bool + Send + Sync + 'static) -> Self {
         self.test = Some(Arc::new(test));
         self
     }
 
-    /// Only the `n`-th match from now on, counted from 1.
+    /// Selects only the `n`-th match from now on, counted from 1.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.skip = n.saturating_sub(1);
@@ -64,20 +65,20 @@ impl On {
         self
     }
 
-    /// Only the next match.
+    /// Selects only the next match.
     #[must_use]
     pub fn once(self) -> Self {
         self.nth(1)
     }
 
-    /// At most this many matches.
+    /// Selects at most this many matches.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// Each match with this probability, between 0 and 1.
+    /// Selects each match with this probability, between 0 and 1.
     #[must_use]
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = probability;
@@ -92,7 +93,7 @@ impl On {
         name_fits && prefix_fits && self.test.as_ref().is_none_or(|test| test(command))
     }
 
-    /// Whether it is the turn of this match.
+    /// Returns `true` if the rule applies to this match.
     fn takes(&mut self, rng: &mut Rng) -> bool {
         if self.times == 0 {
             return false;
@@ -133,7 +134,7 @@ fn is_named(command: &[Vec<u8>], name: &str) -> bool {
     (0..).zip(&mut words).all(|(at, word)| fits(at, word))
 }
 
-/// A number from 0 up to but not including 1.
+/// Returns a number in [0, 1).
 fn unit(rng: &mut Rng) -> f64 {
     // The upper 53 bits are as many as an f64 holds.
     (rng.next() >> 11) as f64 / (1u64 << 53) as f64
@@ -142,21 +143,21 @@ fn unit(rng: &mut Rng) -> f64 {
 /// What happens to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It and its reply go through.
+    /// It and its reply are forwarded.
     Pass,
-    /// It is carried out, its reply is lost with the connection.
+    /// It is executed; its reply is lost with the connection.
     LoseReply,
-    /// It never arrives, and the connection is gone.
+    /// It never arrives, and the connection is reset.
     LoseRequest,
     /// It never arrives, and is answered with these bytes.
     Answer(Vec<u8>),
-    /// It arrives when this rule is taken back.
+    /// It arrives when this rule is removed.
     HoldRequest(RuleId),
-    /// It is carried out, its reply arrives when this rule is taken back.
+    /// It is executed; its reply arrives when this rule is removed.
     HoldReply(RuleId),
 }
 
-/// Names a rule, to take it back.
+/// Identifies a rule, to remove it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleId(u64);
 
@@ -165,26 +166,26 @@ pub struct RuleId(u64);
 pub struct Watch(Arc<AtomicU64>);
 
 impl Watch {
-    /// How many so far.
+    /// Returns the count so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// What becomes of the bytes of one direction.
+/// What happens to the bytes of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Flow {
-    /// They go through.
+    /// They are forwarded.
     #[default]
     Open,
     /// They wait.
     Stalled,
-    /// They vanish.
+    /// They are dropped.
     Swallowed,
 }
 
-/// Pushes to swallow.
+/// Pushes to drop.
 #[derive(Debug, Clone)]
 pub(super) struct PushLoss {
     pub(super) prefix: Vec<u8>,
@@ -192,7 +193,7 @@ pub(super) struct PushLoss {
     pub(super) times: u64,
 }
 
-/// All that can be changed while the proxy runs.
+/// Everything that can be changed while the proxy runs.
 #[derive(Debug)]
 pub(super) struct Rules {
     faults: Vec<(RuleId, On, Fate)>,
@@ -251,7 +252,7 @@ impl Rules {
         watch
     }
 
-    /// Takes back every fault; watches and counts stay.
+    /// Removes every fault; watches and counts stay.
     pub(super) fn heal(&mut self) {
         self.faults.clear();
         self.push_loss = None;
@@ -259,7 +260,7 @@ impl Rules {
         self.delay = [Duration::ZERO; 2];
     }
 
-    /// Decides about `command` and counts it when it goes through.
+    /// Decides about `command`, and counts it if it is forwarded.
     pub(super) fn judge(&mut self, command: &[Vec<u8>]) -> Fate {
         let Self { faults, rng, .. } = self;
         let hit = faults
@@ -279,7 +280,7 @@ impl Rules {
         fate
     }
 
-    /// Whether a push on `channel` gets lost.
+    /// Returns `true` if a push on `channel` is dropped.
     pub(super) fn loses_push(&mut self, channel: &[u8]) -> bool {
         let Some(loss) = &mut self.push_loss else { return false };
         let lost = loss.times > 0

@@ -1,5 +1,5 @@
-//! What the proxy's handle, its door and its links share: the rules, and a bell that rings when
-//! anything changed.
+//! State shared by the proxy's handle, its door and its links: the rules, and a condition variable
+//! that is notified when anything changed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use super::link::Link;
 use super::rules::{Flow, RuleId, Rules};
 use crate::client::Address;
 
-/// Only a bound: whatever ends a wait rings the bell.
+/// Only a bound: anything that ends a wait notifies the condition variable.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
@@ -22,12 +22,12 @@ pub enum Direction {
     Replies,
 }
 
-/// What happens to those who connect.
+/// What happens to new connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
-    /// They are let in.
+    /// They are accepted.
     Open,
-    /// Nobody listens.
+    /// No socket listens.
     Closed,
     /// The proxy ends.
     Gone,
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) upstream: Address,
     rules: Mutex<Rules>,
     links: Mutex<HashMap<u64, Arc<Link>>>,
-    /// What is wanted of the door, and what it is.
+    /// The wanted state of the door, and its present state.
     door: Mutex<(Door, Door)>,
     bell: Condvar,
     bell_lock: Mutex<u64>,
@@ -67,18 +67,19 @@ impl Shared {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is wanted of the door, and what it is.
+    /// Returns the wanted state of the door, and its present state.
     pub(super) fn door(&self) -> MutexGuard<'_, (Door, Door)> {
         self.door.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rings the bell.
+    /// Notifies all waiting threads.
     pub(super) fn changed(&self) {
         *self.bell_lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.bell.notify_all();
     }
 
-    /// Waits until `ready`, looking whenever the bell rings; false when `limit` came first.
+    /// Waits until `ready`, checking after each notification. Returns `false` if `limit` came
+    /// first.
     pub(super) fn wait_until(&self, limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
         let deadline = Instant::now() + limit;
         let mut rung = self.bell_lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,15 +96,15 @@ impl Shared {
         }
     }
 
-    /// Waits until this rule is taken back, or the connection is gone.
+    /// Waits until this rule is removed, or the connection is gone.
     pub(super) fn hold(&self, rule: RuleId, dead: &AtomicBool) {
         self.held.fetch_add(1, Ordering::SeqCst);
         while !self.wait_until(ROUND, || dead.load(Ordering::SeqCst) || !self.rules().has(rule)) {}
         self.held.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Holds bytes back that arrived at `arrived` for as long as the rules say, which may change
-    /// meanwhile; what is to become of them, or `None` when their connection is gone.
+    /// Holds back bytes that arrived at `arrived` for as long as the rules say, which may change
+    /// meanwhile. Returns what happens to them, or `None` if their connection is gone.
     pub(super) fn wait(
         &self,
         direction: Direction,

@@ -1,5 +1,5 @@
-//! How a Sentinel set comes to life: the sentinels start with files that already name the replicas
-//! and each other, so that nothing has to be discovered.
+//! Starts a Sentinel set: the sentinels start with files that already name the replicas and each
+//! other, so that nothing has to be discovered.
 
 use std::fs;
 use std::io;
@@ -12,18 +12,19 @@ use crate::node::Node;
 use crate::port::free_ports;
 use crate::proxy::FaultProxy;
 
-/// How often a start with other ports is tried.
+/// Maximum starts with different ports.
 const START_ATTEMPTS: usize = 5;
 const SERVERS: usize = 3;
 const SENTINELS: usize = 3;
-/// How many sentinels must agree that the primary is down.
+/// Number of sentinels that must agree that the primary is down.
 const QUORUM: usize = 2;
-/// After how much silence a server counts as down.
+/// Silence after which a server counts as down.
 const DOWN_AFTER_MS: usize = 1200;
-/// Within this a fail-over is done or given up; twice as long until the next one of its own.
+/// Time within which a fail-over is done or abandoned; a sentinel starts its next one after twice
+/// as long.
 const FAILOVER_TIMEOUT_MS: usize = 3000;
 
-/// Starts a set; on other ports when one was taken meanwhile.
+/// Starts a set; retries on other ports if one was taken meanwhile.
 pub(super) fn start(proxied: bool) -> io::Result<SentinelSet> {
     let mut last = io::Error::other("not tried");
     for _ in 0..START_ATTEMPTS {
@@ -53,7 +54,7 @@ fn attempt(proxied: bool) -> io::Result<SentinelSet> {
         .map(|own| sentinel(&folder, &announced, sentinel_ports, own))
         .collect::<io::Result<Vec<Node>>>()?;
     let mut servers = vec![server(&folder, server_ports[0], proxies[0].take(), None)?];
-    // A replica that finds no primary asks again only a second later.
+    // A replica that finds no primary retries only a second later.
     servers[0].wait_until_ready()?;
     for (port, proxy) in server_ports.iter().zip(&mut proxies).skip(1) {
         servers.push(server(&folder, *port, proxy.take(), Some(announced[0]))?);

@@ -1,8 +1,8 @@
-//! A primary with two replicas under the watch of three sentinels, for one test.
+//! A primary with two replicas, monitored by three sentinels, for one test.
 //!
-//! Who is the primary is always asked of the sentinels, never remembered. Their periods are
-//! shortened (`SENTINEL DEBUG`), so that a fail-over takes two or three seconds and not ten; what
-//! they do is otherwise what a real set does.
+//! The sentinels are always asked for the primary; it is never remembered. Their periods are
+//! shortened (`SENTINEL DEBUG`), so that a fail-over takes two or three seconds and not ten;
+//! otherwise they behave as in a real set.
 
 mod form;
 
@@ -17,13 +17,13 @@ use crate::settle::{POLL_PAUSE, settle};
 
 /// The name under which the sentinels know the primary.
 const MASTER: &str = "seawall-primary";
-/// How long the set may take to be of one mind.
+/// Maximum time until the set agrees.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-/// How often a fail-over is ordered until another server is the primary.
+/// Interval at which a fail-over is ordered until another server is the primary.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
 
-/// Periods of a sentinel in milliseconds. Invariant: a busy machine must not look like a jump of the
-/// clock, after which a sentinel does nothing for its tilt period.
+/// Periods of a sentinel in milliseconds. Invariant: a busy machine must not look like a clock
+/// jump, after which a sentinel does nothing for its tilt period.
 const PERIODS: [(&str, &str); 7] = [
     ("info-period", "300"),
     ("ping-period", "300"),
@@ -34,7 +34,7 @@ const PERIODS: [(&str, &str); 7] = [
     ("min-link-reconnect-period", "1000"),
 ];
 
-/// A Sentinel set that ends with this value.
+/// A Sentinel set. Dropping it stops all its processes.
 #[derive(Debug)]
 pub struct SentinelSet {
     servers: Vec<Node>,
@@ -43,18 +43,18 @@ pub struct SentinelSet {
 }
 
 impl SentinelSet {
-    /// One primary, two replicas that follow it, three sentinels that agree.
+    /// Starts one primary, two replicas that follow it, and three sentinels that agree.
     ///
     /// # Errors
     ///
-    /// When a process does not start or they do not find together in time.
+    /// If a process does not start or the set does not agree in time.
     pub fn start() -> io::Result<Self> {
         form::start(false)
     }
 
-    /// The same with a [`crate::FaultProxy`] in front of every server with data, through which
-    /// clients, replicas and sentinels come; see [`Node::proxy`]. A black hole there is a partition:
-    /// the sentinels replace a primary that is well and does not know it.
+    /// Starts a set with a [`crate::FaultProxy`] in front of every data server, through which
+    /// clients, replicas and sentinels connect; see [`Node::proxy`]. A black hole there is a
+    /// partition: the sentinels replace a primary that is healthy and does not know it.
     ///
     /// # Errors
     ///
@@ -71,29 +71,29 @@ impl SentinelSet {
         format!("redis-sentinel://{}/{MASTER}/0", seeds.join(","))
     }
 
-    /// The name under which the sentinels know the primary.
+    /// Returns the name under which the sentinels know the primary.
     #[must_use]
     pub fn master_name(&self) -> &'static str {
         MASTER
     }
 
-    /// The servers with the data; at first the primary, then its replicas.
+    /// Returns the data servers; at first the primary, then its replicas.
     #[must_use]
     pub fn servers(&self) -> &[Node] {
         &self.servers
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     #[must_use]
     pub fn sentinels(&self) -> &[Node] {
         &self.sentinels
     }
 
-    /// The server that a running sentinel names as the primary.
+    /// Returns the server that a running sentinel names as the primary.
     ///
     /// # Errors
     ///
-    /// When no sentinel answers.
+    /// If no sentinel answers.
     pub fn primary(&self) -> io::Result<&Node> {
         let mut last = io::Error::other("no sentinel runs");
         for sentinel in self.sentinels.iter().filter(|node| node.is_running()) {
@@ -105,11 +105,11 @@ impl SentinelSet {
         Err(last)
     }
 
-    /// The servers that are not the primary, running or not.
+    /// Returns the servers that are not the primary, running or not.
     ///
     /// # Errors
     ///
-    /// When no sentinel answers.
+    /// If no sentinel answers.
     pub fn replicas(&self) -> io::Result<Vec<&Node>> {
         let primary = self.primary()?.port();
         Ok(self.servers.iter().filter(|node| node.port() != primary).collect())
@@ -119,29 +119,29 @@ impl SentinelSet {
     ///
     /// # Errors
     ///
-    /// When no sentinel knows it or it is gone.
+    /// If no sentinel knows it or its process is gone.
     pub fn kill_primary(&self) -> io::Result<&Node> {
         let primary = self.primary()?;
         primary.kill()?;
         Ok(primary)
     }
 
-    /// Stops the primary where it is and returns it; [`Node::resume`] wakes it.
+    /// Pauses the primary and returns it; [`Node::resume`] resumes it.
     ///
     /// # Errors
     ///
-    /// When no sentinel knows it or it is gone.
+    /// If no sentinel knows it or its process is gone.
     pub fn pause_primary(&self) -> io::Result<&Node> {
         let primary = self.primary()?;
         primary.pause()?;
         Ok(primary)
     }
 
-    /// Orders a fail-over and waits until the set is settled; the new primary.
+    /// Orders a fail-over, waits until the set has settled, and returns the new primary.
     ///
     /// # Errors
     ///
-    /// When the sentinels refuse or it takes too long.
+    /// If the sentinels refuse or it takes too long.
     pub fn failover(&self) -> io::Result<&Node> {
         let old = self.primary()?;
         let sentinel = self.sentinels.iter().find(|node| node.is_running());
@@ -149,19 +149,20 @@ impl SentinelSet {
         let deadline = Instant::now() + SETTLE_LIMIT;
         while Instant::now() < deadline && self.primary().is_ok_and(|now| now.port() == old.port())
         {
-            // On a busy machine one is given up half-way, or no replica has answered lately: then it is
-            // ordered once more. While one is under way another is refused.
+            // On a busy machine a fail-over may be abandoned half-way, or no replica has answered
+            // lately: then it is ordered again. While one is running another is refused.
             let _ = order(&mut sentinel.connect()?, &["SENTINEL", "FAILOVER", MASTER]);
             thread::sleep(FAILOVER_PAUSE);
         }
         self.await_failover(old)
     }
 
-    /// Waits until another server than `lost` is the primary and the set is settled; that server.
+    /// Waits until a server other than `lost` is the primary and the set has settled. Returns that
+    /// server.
     ///
     /// # Errors
     ///
-    /// `TimedOut` when nobody took over.
+    /// `TimedOut` if no server took over.
     pub fn await_failover(&self, lost: &Node) -> io::Result<&Node> {
         let deadline = Instant::now() + SETTLE_LIMIT;
         loop {
@@ -184,12 +185,12 @@ impl SentinelSet {
     ///
     /// # Errors
     ///
-    /// `TimedOut` with what was last seen.
+    /// `TimedOut` with the last doubt.
     pub fn settle(&self, limit: Duration) -> io::Result<()> {
         settle("the Sentinel set", limit, || self.doubt())
     }
 
-    /// What keeps the set from being settled.
+    /// Returns what keeps the set from being settled.
     fn doubt(&self) -> io::Result<Option<String>> {
         let primary = self.primary()?;
         if !primary.is_running() {
@@ -213,7 +214,7 @@ impl SentinelSet {
         Ok(None)
     }
 
-    /// What `sentinel` does not know yet.
+    /// Returns what `sentinel` does not know yet.
     fn doubt_of(&self, sentinel: &Node) -> io::Result<Option<String>> {
         let mut client = sentinel.connect()?;
         for (period, milliseconds) in PERIODS {
@@ -262,7 +263,7 @@ impl SentinelSet {
     }
 }
 
-/// The pairs of a flat reply such as `SENTINEL MASTER` gives.
+/// Returns the pairs of a flat reply such as that of `SENTINEL MASTER`.
 fn fields(reply: &crate::Reply) -> Vec<(String, String)> {
     reply.items().chunks_exact(2).map(|pair| (pair[0].text(), pair[1].text())).collect()
 }

@@ -1,13 +1,13 @@
-//! Characters to words and literals: what commands and expected replies have in common.
+//! Splits lines into words and literals: the common part of commands and expected replies.
 
 /// A cursor over one line.
 pub(super) struct Lexer<'a> {
     rest: &'a [u8],
 }
 
-/// Most words that one `{a..b}` may stand for.
+/// Maximum words of one `{a..b}`.
 const MAX_EXPANSION: i64 = 100_000;
-/// Longest string that one `"x"*n` may stand for.
+/// Maximum length of one `"x"*n`.
 const MAX_REPEAT_BYTES: usize = 64 << 20;
 
 impl<'a> Lexer<'a> {
@@ -25,7 +25,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes `token` when it is next.
+    /// Consumes `token` if it is next.
     pub(super) fn eat(&mut self, token: &str) -> bool {
         match self.rest.strip_prefix(token.as_bytes()) {
             Some(tail) => {
@@ -36,7 +36,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes a word of letters and hyphens when it is exactly `word`.
+    /// Consumes a word of letters and hyphens if it is exactly `word`.
     pub(super) fn eat_word(&mut self, word: &str) -> bool {
         let goes_on = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
         match self.rest.strip_prefix(word.as_bytes()) {
@@ -48,7 +48,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes everything up to a byte for which `stop` holds.
+    /// Consumes everything up to a byte for which `stop` holds.
     pub(super) fn take_until(&mut self, stop: impl Fn(u8) -> bool) -> &'a [u8] {
         let end = self.rest.iter().position(|&b| stop(b)).unwrap_or(self.rest.len());
         let (taken, tail) = self.rest.split_at(end);
@@ -56,7 +56,7 @@ impl<'a> Lexer<'a> {
         taken
     }
 
-    /// A string in double quotes, with escapes and an optional `*count` after it.
+    /// Parses a string in double quotes, with escapes and an optional `*count` after it.
     pub(super) fn quoted(&mut self) -> Result<Vec<u8>, String> {
         if !self.eat("\"") {
             return Err("expected a string in double quotes".into());
@@ -81,7 +81,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// All words that remain on the line.
+    /// Parses all words that remain on the line.
     pub(super) fn words(&mut self) -> Result<Vec<Vec<u8>>, String> {
         let mut words = Vec::new();
         loop {
@@ -149,7 +149,7 @@ pub(super) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Bytes of a line that came from a `str`, cut at ASCII only, as text again.
+/// Converts bytes of a line that came from a `str`, cut at ASCII only, back to text.
 pub(super) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

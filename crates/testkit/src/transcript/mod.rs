@@ -21,7 +21,7 @@
 //! (`$-1`), `nil-array` (`*-1`), `null` (`_`), `[a, b]`, `~[set]`, `>[push]`, `{k: v}`, `,1.5`,
 //! `#t`, `(big`, `="txt:verbatim"`. Inside a collection, statuses and errors are quoted: `-"ERR x"`.
 //!
-//! Where the exact bytes are not the promise:
+//! Where exact bytes are not guaranteed:
 //!
 //! | written | accepts |
 //! | --- | --- |
@@ -34,8 +34,8 @@
 //! | `silent` | no reply yet |
 //! | `closed` | the server closed the connection |
 //!
-//! [`record`] fills in the replies that a file does not have yet, from a server that is known to be
-//! right, and [`play`] checks them.
+//! [`record`] fills in the missing replies of a file from a server that is known to be right, and
+//! [`play`] checks them.
 
 mod lexer;
 mod pattern;

@@ -1,9 +1,9 @@
-//! What a transcript expects: a reply, or a family of replies where bytes are not the promise.
+//! What a transcript expects: an exact reply, or a pattern where exact bytes are not guaranteed.
 
 use super::lexer::{Lexer, text, unescape};
 use crate::reply::Reply;
 
-/// Deepest nesting of an expected reply.
+/// Maximum nesting of an expected reply.
 const MAX_DEPTH: usize = 32;
 
 /// An expected reply.
@@ -18,7 +18,7 @@ pub(super) enum Pattern {
     Map { order: Order, pairs: Vec<(Pattern, Pattern)> },
 }
 
-/// Which collection.
+/// Kind of collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Array,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Push,
 }
 
-/// Whether, and in which units, the order is free.
+/// Whether the order is free, and for which units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Given,
@@ -35,11 +35,11 @@ pub(super) enum Order {
 }
 
 impl Pattern {
-    /// Reads an expected reply that fills the whole `line`.
+    /// Parses an expected reply that fills the whole `line`.
     pub(super) fn parse(line: &str) -> Result<Self, String> {
         let line = line.trim();
         match line.as_bytes() {
-            // On a line of its own a status or error needs no quotes.
+            // On its own line a status or error needs no quotes.
             [b'+', rest @ ..] if rest.first() != Some(&b'"') => {
                 return Ok(Self::Exact(Reply::Simple(unescape(rest)?)));
             }
@@ -55,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `reply` is what was expected.
+    /// Returns `true` if `reply` matches.
     pub(super) fn matches(&self, reply: &Reply) -> bool {
         match (self, reply) {
             (Self::Any, _) => true,
@@ -100,7 +100,7 @@ fn items_match(order: Order, items: &[Pattern], found: &[Reply]) -> bool {
     }
 }
 
-/// Whether the two lists of one length pair up, in order or in any order.
+/// Returns `true` if the two lists of equal length pair up, in order or in any order.
 fn each_once<P, R>(free: bool, wanted: &[P], found: &[R], same: impl Fn(&P, &R) -> bool) -> bool {
     if !free {
         return wanted.iter().zip(found).all(|(w, f)| same(w, f));
@@ -188,7 +188,7 @@ fn collection(
     Ok(None)
 }
 
-/// Whether another element follows, taking the comma or the closing bracket.
+/// Returns whether another element follows, and consumes the comma or the closing bracket.
 fn more(lexer: &mut Lexer<'_>, close: &str, first: bool) -> Result<bool, String> {
     lexer.skip_spaces();
     if lexer.eat(close) {

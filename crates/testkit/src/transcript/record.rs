@@ -1,7 +1,7 @@
 //! Fills in the replies of a transcript from a server that is known to be right.
 //!
-//! Only commands without replies are recorded; replies that are there stay as they were written,
-//! so loose patterns survive. A line `< unordered` or `< pairs` alone is completed.
+//! Only commands without replies are recorded; existing replies stay as they were written, so
+//! patterns survive. A line `< unordered` or `< pairs` alone is completed.
 
 use std::io;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::script::{Action, Step, parse_line};
 use crate::client::Address;
 use crate::reply::Reply;
 
-/// How long a reply may take before the command counts as one that waits.
+/// Time after which a command without a reply counts as blocked.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// The text of `source` with missing replies as the server at `address` gives them.
+/// Returns the text of `source`, with missing replies filled in from the server at `address`.
 ///
 /// # Errors
 ///
-/// When a line cannot be read or the server is gone.
+/// If a line cannot be parsed or the server is gone.
 pub fn record(source: &str, address: &Address) -> io::Result<String> {
     let mut out = String::with_capacity(source.len() * 2);
     let mut stage = Stage::new(address)?;
@@ -36,7 +36,7 @@ pub fn record(source: &str, address: &Address) -> io::Result<String> {
         let Some((connection, action)) = parse_line(line).map_err(fail)? else { continue };
         stage.send(&Step { line: at, connection, action })?;
 
-        // Replies that the file has are read away; those it lacks are written.
+        // Replies that the file has are read and skipped; missing ones are written.
         let mut described = false;
         while let Some(expected) = lines.get(at).filter(|line| line.starts_with("< ")) {
             at += 1;
@@ -65,7 +65,8 @@ fn next_reply(stage: &mut Stage<'_>, connection: usize) -> io::Result<Option<Rep
     stage.connection(connection)?.read_within(PATIENCE)
 }
 
-/// Everything that came after one command: its own replies first, then what others received.
+/// Writes everything that arrived after one command: its own replies first, then those on other
+/// connections.
 fn write_missing(out: &mut String, stage: &mut Stage<'_>, sender: usize) -> io::Result<()> {
     let mut order: Vec<usize> = vec![sender];
     order.extend(stage.connections.keys().copied().filter(|&number| number != sender));

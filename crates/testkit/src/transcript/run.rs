@@ -9,9 +9,9 @@ use super::script::{Action, Script, Section, Step};
 use crate::client::{Address, Client};
 use crate::reply::{Escaped, Reply};
 
-/// How long an expected reply may take.
+/// Maximum time for an expected reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(5);
-/// How long silence is listened to, after the server has shown that it is done.
+/// How long the connection must stay silent, after the server has shown that it is done.
 const SILENCE: Duration = Duration::from_millis(10);
 
 /// What was checked, and what was wrong.
@@ -21,7 +21,7 @@ pub struct Summary {
     pub sections: usize,
     /// Replies compared.
     pub replies: usize,
-    /// One for each section that went wrong; the rest of such a section is not played.
+    /// One for each failed section; the rest of such a section is not played.
     pub failures: Vec<Failure>,
 }
 
@@ -34,9 +34,9 @@ pub struct Failure {
     pub section: String,
     /// The last command on that connection.
     pub command: String,
-    /// What the transcript says.
+    /// What the transcript expects.
     pub expected: String,
-    /// What the server did.
+    /// What the server sent.
     pub got: String,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 ///
-/// When the server is gone; wrong replies are [`Summary::failures`].
+/// If the server is gone; wrong replies are in [`Summary::failures`].
 pub fn play(script: &Script, source: &str, address: &Address) -> io::Result<Summary> {
     let lines: Vec<&str> = source.lines().collect();
     let mut summary = Summary::default();
@@ -95,7 +95,7 @@ impl<'a> Stage<'a> {
         Ok(self.connections.get_mut(&number).expect("inserted above"))
     }
 
-    /// Sends what a step says; `false` when the step expects instead.
+    /// Sends the step's command. Returns `false` if the step expects a reply instead.
     pub(super) fn send(&mut self, step: &Step) -> io::Result<bool> {
         let client = self.connection(step.connection)?;
         let shown = match &step.action {
@@ -113,7 +113,7 @@ impl<'a> Stage<'a> {
         Ok(true)
     }
 
-    /// Lets the server finish what it was sent before: it serves its clients in turn.
+    /// Waits until the server has processed everything sent before: it serves its clients in turn.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         for _ in 0..2 {
             self.control.call(&["PING"])?;
@@ -139,7 +139,7 @@ impl<'a> Stage<'a> {
         Ok(replies)
     }
 
-    /// Plays one step; the reply when it is wrong.
+    /// Plays one step. Returns the reply if it is wrong.
     fn step(&mut self, step: &Step) -> io::Result<Option<Reply>> {
         if self.send(step)? {
             return Ok(None);
@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A reply that the transcript does not mention is as wrong as a missing one.
+    /// Fails if a reply is left over: an unexpected reply is as wrong as a missing one.
     fn nothing_left(&mut self, section: &Section) -> Result<(), Box<Failure>> {
         let numbers: Vec<usize> = self.connections.keys().copied().collect();
         for number in numbers {
@@ -187,7 +187,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Whether the error says that the other side ended the connection.
+/// Returns `true` if the error means that the other side closed the connection.
 pub(super) fn closed(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! A transcript as lines with a meaning, numbered for messages.
+//! A transcript as parsed lines, numbered for messages.
 
 use std::fmt;
 
@@ -19,9 +19,9 @@ pub(super) struct Section {
 
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Counted from 1.
+    /// 1-based line number.
     pub(super) line: usize,
-    /// The number of the connection, counted from 1.
+    /// 1-based number of the connection.
     pub(super) connection: usize,
     pub(super) action: Action,
 }
@@ -35,13 +35,13 @@ pub(super) enum Action {
     ExpectClosed,
 }
 
-/// Most connections that one section may open.
+/// Maximum connections per section.
 const MAX_CONNECTIONS: usize = 64;
 
-/// A line of a transcript that cannot be read.
+/// A line of a transcript that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Counted from 1.
+    /// 1-based line number.
     pub line: usize,
     /// What is wrong with it.
     pub message: String,
@@ -56,11 +56,11 @@ impl fmt::Display for SyntaxError {
 impl std::error::Error for SyntaxError {}
 
 impl Script {
-    /// Reads a transcript.
+    /// Parses a transcript.
     ///
     /// # Errors
     ///
-    /// The first line that has no meaning.
+    /// The first line that cannot be parsed.
     pub fn parse(source: &str) -> Result<Self, SyntaxError> {
         let mut sections: Vec<Section> = Vec::new();
         for (at, line) in source.lines().enumerate() {
@@ -80,7 +80,7 @@ impl Script {
     }
 }
 
-/// The meaning of one line; `None` for a comment or an empty line.
+/// Parses one line; `None` for a comment or an empty line.
 pub(super) fn parse_line(line: &str) -> Result<Option<(usize, Action)>, String> {
     if line.trim().is_empty() || line.starts_with('#') || line.starts_with("== ") {
         return Ok(None);

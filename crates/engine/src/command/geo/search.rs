@@ -102,7 +102,7 @@ fn radius_by_member(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply, form: For
     let set = cx.get::<ZSet>(args[1])?;
     let mut query = Query::default();
     query.centre_at(set, args[2])?;
-    // Redis: without the key nobody looks at the radius.
+    // Redis: if the key does not exist, the radius is not checked.
     if set.is_some() {
         query.radius(args[3], args[4])?;
     }

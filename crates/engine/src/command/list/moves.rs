@@ -1,8 +1,8 @@
-//! Taking elements from lists that may not be there yet, and moving them between lists.
+//! Takes elements from lists that may not exist yet, and moves them between lists.
 //!
-//! A blocking command is tried when it comes and, if it has to wait, again for each key that was
+//! A blocking command is tried when it arrives and, if it has to wait, again for each key that was
 //! written to. A retry may only use that key, as Redis serves waiters key by key, and a key of
-//! another type does not end the waiting. What the log gets is always the command without waiting.
+//! another type does not end the waiting. The log always gets the non-blocking command.
 
 use super::{chunk_limit, pushed, removed, reply_popped};
 use crate::{
@@ -83,7 +83,7 @@ impl<'a> PopRequest<'a> {
             [option, count] if args::is(option, "count") => {
                 args::positive_or(count, Error::fixed("ERR count should be greater than 0"))?
             }
-            // Redis: a bad number is refused before what comes behind it.
+            // Redis: a bad number is refused before what follows it.
             [option, count, ..] if args::is(option, "count") => {
                 args::positive_or(count, Error::fixed("ERR count should be greater than 0"))?;
                 return Err(Error::SYNTAX);
@@ -142,7 +142,7 @@ fn wait(
     Ok(())
 }
 
-/// Tells that elements were taken from an end.
+/// Reports that elements were taken from an end.
 fn popped(cx: &mut Ctx<'_>, key: &[u8], end: End, count: usize) {
     removed(cx, key, end);
     cx.touched(key);
@@ -197,7 +197,7 @@ pub(crate) fn brpoplpush(cx: &mut Ctx<'_>, args: &[&[u8]], out: &mut Reply) -> D
     Ok(())
 }
 
-/// Moves if there is something to move; else waits, or answers that there is nothing. Says whether
+/// Moves an element if there is one; else waits, or answers that there is none. Returns `true` if
 /// it moved.
 fn move_or_wait(
     cx: &mut Ctx<'_>,

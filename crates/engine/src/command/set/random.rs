@@ -1,6 +1,6 @@
 //! SPOP and SRANDMEMBER.
 //!
-//! What was popped is random, so the log gets the removal of what it was.
+//! The popped members are random, so the log gets their removal.
 
 use super::super::pick;
 use crate::{

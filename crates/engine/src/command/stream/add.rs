@@ -139,7 +139,8 @@ pub(in crate::command) fn xsetid(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &mut 
             added = Some(n);
         } else if is(option, "maxdeletedid") {
             max_deleted = parse_id(value)?;
-            // The log says what was: XSETID on an empty stream may have gone below the tombstone.
+            // A replayed log is trusted: XSETID on an empty stream may have gone below the
+            // tombstone.
             if id < max_deleted && ctx.caller != Caller::Replay {
                 return Err(Error::fixed(
                     "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id",

@@ -1,4 +1,5 @@
-//! XCLAIM: pending entries change hands. What XAUTOCLAIM shares with it is here, too.
+//! XCLAIM: transfers pending entries to another consumer. Also contains what XAUTOCLAIM shares with
+//! it.
 
 use super::effects::{self, Handed, Position};
 use super::{no_key_or_group, parse_id, parse_int_or, write_entry, write_id};
@@ -9,7 +10,7 @@ use crate::notify::Classes;
 use crate::resp::Reply;
 use crate::value::stream::{ConsumerSlot, Entry, Group, Log, Nack, Stream, StreamId};
 
-/// On which terms entries are claimed.
+/// Conditions of a claim.
 #[derive(Debug)]
 pub(super) struct Terms<'a> {
     pub(super) consumer: &'a [u8],
@@ -19,17 +20,17 @@ pub(super) struct Terms<'a> {
     /// Whether only ids are shown, which does not count as a delivery.
     pub(super) just_ids: bool,
     pub(super) delivered_ms: i64,
-    /// How often the entries count as delivered from now on, if it was said.
+    /// Delivery count that the entries get, if specified.
     pub(super) deliveries: Option<i64>,
 }
 
-/// What became of an id.
+/// Outcome of claiming one id.
 pub(super) enum Claimed<'l> {
     /// The consumer has it.
     Entry(Entry<'l>),
     /// It was pending, but the entry is no longer in the stream: it is forgotten.
     Gone,
-    /// Nothing.
+    /// Nothing was done.
     Left,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct Claim<'g> {
     told: Told,
 }
 
-/// What the rest of the engine has to hear about a claim.
+/// Changes of a claim that must be reported to the rest of the engine.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     consumer_created: bool,
@@ -74,7 +75,8 @@ impl<'g> Claim<'g> {
             return Claimed::Left;
         }
         let consumer = self.slot();
-        // Redis: what was not pending begins as delivered once, before this delivery counts.
+        // Redis: an entry that was not pending starts with a delivery count of one, before this
+        // delivery counts.
         let before = known.map_or(1, |nack| nack.deliveries);
         let deliveries = match self.terms.deliveries {
             Some(given) => given,
@@ -92,7 +94,7 @@ impl<'g> Claim<'g> {
         min == 0 || self.now.wrapping_sub(nack.delivered_ms) >= min
     }
 
-    /// The claiming consumer, seen now; made when it first gets something.
+    /// Returns the claiming consumer, marked as seen now; creates it when it first gets an entry.
     fn slot(&mut self) -> ConsumerSlot {
         if let Some(slot) = self.slot {
             return slot;
@@ -121,7 +123,7 @@ impl<'g> Claim<'g> {
 }
 
 impl Told {
-    /// Tells it.
+    /// Reports the changes.
     pub(super) fn tell(&self, ctx: &mut Ctx<'_>, key: &[u8], group: &[u8]) {
         ctx.no_log();
         if self.consumer_created {
@@ -149,7 +151,7 @@ pub(in crate::command) fn xclaim(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &mut 
         min_idle_ms,
         force: options.force,
         just_ids: options.just_ids,
-        // A time in the future, or none at all, is now.
+        // A time in the future, or none, is treated as now.
         delivered_ms: options.delivered_ms.filter(|at| (0..=now).contains(at)).unwrap_or(now),
         deliveries: options.deliveries.filter(|count| *count >= 0),
     };

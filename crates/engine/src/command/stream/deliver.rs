@@ -1,6 +1,6 @@
-//! Handing entries to a consumer of a group, for XREADGROUP.
+//! Delivers entries to a consumer of a group, for XREADGROUP.
 //!
-//! Invariant: the caller has seen that the stream and the group exist.
+//! Invariant: the caller has checked that the stream and the group exist.
 
 use super::effects::{self, Handed, Position};
 use super::read::Reader;
@@ -11,7 +11,7 @@ use crate::notify::Classes;
 use crate::resp::Reply;
 use crate::value::stream::{ConsumerSlot, Group, Log, Nack, Stream, StreamId};
 
-/// Writes entries that the group has not delivered yet, and notes that the consumer has them.
+/// Writes entries that the group has not delivered yet, and records that the consumer has them.
 pub(super) fn undelivered(
     ctx: &mut Ctx<'_>,
     reader: Reader<'_>,
@@ -28,7 +28,7 @@ pub(super) fn undelivered(
             write_entry(reply, &entry);
             shown += 1;
             if !reader.no_ack {
-                // After XGROUP SETID an entry may be pending already: it starts anew.
+                // After XGROUP SETID an entry may be pending already: its count starts over.
                 delivery.hand_out(entry.id, 1);
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn history(
     })
 }
 
-/// Entries on their way to one consumer.
+/// A delivery to one consumer.
 struct Delivery<'g> {
     group: &'g mut Group,
     slot: ConsumerSlot,
@@ -87,7 +87,7 @@ impl Delivery<'_> {
     }
 }
 
-/// Finds or makes the consumer, lets `hand_out` deliver to it, and tells what came of it.
+/// Finds or creates the consumer, lets `hand_out` deliver to it, and reports the changes.
 fn deliver(
     ctx: &mut Ctx<'_>,
     reader: Reader<'_>,

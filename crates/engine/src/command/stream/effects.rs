@@ -1,22 +1,22 @@
-//! What the log gets from commands that move a group.
+//! What commands that move a group write to the log.
 //!
-//! Reading and claiming depend on the clock and on who else read, so the log gets what came of
-//! them: an XCLAIM of the entries that changed hands, with time and count spelled out, and the
-//! group's position. Redis leaves out what it deems cheap to lose (the count of entries read,
-//! the consumer and delivery counts of a re-read); here a replay gives the same state.
+//! Reading and claiming depend on the clock and on other readers, so the log gets their results: an
+//! XCLAIM of the entries that changed hands, with explicit time and count, and the group's
+//! position. Redis leaves out what it deems cheap to lose (the count of entries read, the consumer
+//! and delivery counts of a re-read); here a replay gives the same state.
 
 use std::sync::Arc;
 
 use crate::ctx::Ctx;
 use crate::value::stream::{Group, IdText, Nack, StreamId};
 
-/// A pending entry as it is after a command, to be told to the log.
+/// The state of a pending entry after a command, for the log.
 #[derive(Debug)]
 pub(super) struct Handed {
     pub(super) id: StreamId,
     pub(super) nack: Nack,
     pub(super) consumer: Arc<[u8]>,
-    /// The group's last id when this entry was handed out.
+    /// The group's last id when this entry was delivered.
     pub(super) last_id: StreamId,
 }
 
@@ -28,9 +28,10 @@ impl Handed {
     }
 }
 
-/// Logs that entries belong to their consumers now; those handed out alike share one XCLAIM.
+/// Logs that entries belong to their consumers now; entries delivered with the same time and count
+/// share one XCLAIM.
 ///
-/// An entry that no longer exists in the stream is forgotten by the replay of the same words.
+/// An entry that no longer exists in the stream is forgotten by the replay of the same command.
 pub(super) fn handed(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], entries: &[Handed]) {
     for alike in entries.chunk_by(|a, b| a.nack == b.nack) {
         let [.., last] = alike else { continue };
@@ -47,7 +48,7 @@ pub(super) fn handed(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], entries: &[Han
     }
 }
 
-/// Where a group stands.
+/// Position of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     last_id: StreamId,
@@ -60,7 +61,7 @@ impl Position {
     }
 }
 
-/// Logs where a group stands.
+/// Logs the position of a group.
 pub(super) fn position(ctx: &mut Ctx<'_>, key: &[u8], group: &[u8], position: Position) {
     let mut read = itoa::Buffer::new();
     let id = position.last_id.text();

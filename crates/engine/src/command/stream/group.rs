@@ -123,7 +123,7 @@ pub(in crate::command) fn xgroup_destroy(
     reply.int(i64::from(destroyed));
     if destroyed {
         changed(ctx, key, "xgroup-destroy");
-        // Who waits in this group is told that it is gone; watchers of the key are not.
+        // Sessions that wait in this group learn that it is gone; watchers of the key do not.
         ctx.engine.waiting.signal(ctx.db, key);
     }
     Ok(())
@@ -168,7 +168,7 @@ pub(in crate::command) fn xgroup_delconsumer(
     Ok(())
 }
 
-/// A group changed. Watchers of the key do not care about that.
+/// Reports that a group changed. Watchers of the key are not affected.
 fn changed(ctx: &mut Ctx<'_>, key: &[u8], event: &str) {
     ctx.notify(Classes::STREAM, event, key);
     ctx.dirty(1);

@@ -3,9 +3,10 @@
 //! One file per idea: `add` (XADD, XDEL, XTRIM, XSETID) with `trim` for the options it shares,
 //! `range`, `read` (XREAD, XREADGROUP and how they wait) with `deliver` for what groups add,
 //! `group`, `pending`, `claim`, `autoclaim`, `info`.
-//! `effects` says what the log gets from commands whose request would not replay the same way.
+//! `effects` determines what the log gets from commands whose request would not replay the same
+//! way.
 //!
-//! What is common to them is here: ids as arguments, entries as replies.
+//! The common parts are here: ids as arguments, entries as replies.
 
 mod add;
 mod autoclaim;
@@ -91,7 +92,7 @@ fn no_group(key: &[u8], group: &[u8]) -> Error {
     Error::new(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
 }
 
-/// The refusal of a subcommand whose arguments make no sense.
+/// Returns the refusal of a subcommand with invalid arguments.
 fn bad_subcommand(args: &[&[u8]], container: &str) -> Error {
     let shown = printable(args[1], 128);
     Error::new(format!(

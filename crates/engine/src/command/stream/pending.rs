@@ -1,4 +1,4 @@
-//! XPENDING: what a group has delivered and not seen acknowledged.
+//! XPENDING: entries that a group has delivered and that are not acknowledged.
 
 use super::{no_key_or_group, parse_end, parse_start, write_id};
 use crate::args::{int, is};

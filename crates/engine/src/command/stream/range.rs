@@ -39,7 +39,7 @@ pub(in crate::command) fn xrevrange(ctx: &mut Ctx<'_>, args: &[&[u8]], reply: &m
     Ok(())
 }
 
-/// COUNT, the last one if it is given more than once; less than nothing is nothing.
+/// Parses COUNT, the last one if it is given more than once; a negative count is zero.
 fn parse_count(mut args: &[&[u8]]) -> Result<Option<i64>, Error> {
     let mut count = None;
     while let [option, value, rest @ ..] = args {

@@ -1,10 +1,10 @@
 //! XREAD and XREADGROUP.
 //!
-//! Both look at each stream in turn and answer with those that have something. If none has and
-//! BLOCK was given, the session waits: it is parked with its request, in which `$` is replaced
-//! by the ids it meant, and the request is tried again when one of the keys changes. A retry
-//! answers with one stream only, and for a group it tells whether the key or the group it waited
-//! for is gone. These rules are in `retry`; `first_try` has those of an ordinary call.
+//! Both check each stream in turn and answer with those that have entries. If none has and BLOCK
+//! was given, the session waits: it is parked with its request, in which `$` is replaced by the ids
+//! it stood for, and the request is retried when one of the keys changes. A retry answers with one
+//! stream only, and for a group it reports if the key or the group it waited for is gone. These
+//! rules are in `retry`; `first_try` has those of an ordinary call.
 
 use super::{deliver, limit, parse_id, write_entries};
 use crate::args::{self, int};
@@ -25,11 +25,11 @@ struct Request<'a> {
     ids: &'a [&'a [u8]],
     reader: Option<Reader<'a>>,
     count: i64,
-    /// How long to wait, in milliseconds; zero for ever.
+    /// Maximum wait in milliseconds; zero waits for ever.
     block_ms: Option<i64>,
 }
 
-/// In whose name XREADGROUP reads.
+/// The group and consumer of XREADGROUP.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) group: &'a [u8],
@@ -37,14 +37,14 @@ pub(super) struct Reader<'a> {
     pub(super) no_ack: bool,
 }
 
-/// What is wanted of one stream.
+/// What a request wants from one stream.
 #[derive(Debug, Clone, Copy)]
 enum Wanted<'a> {
-    /// Entries behind an id.
+    /// Entries after an id.
     Behind(StreamId),
     /// `>`: entries that the group has not delivered yet.
     Undelivered(Reader<'a>),
-    /// What the consumer has pending behind an id.
+    /// The consumer's pending entries after an id.
     History(Reader<'a>, StreamId),
 }
 
@@ -168,7 +168,8 @@ fn without_dollar(args: &[&[u8]], request: &Request<'_>, wanted: &[Wanted<'_>]) 
     words
 }
 
-/// What is wanted of each stream; refuses keys of another type and groups that do not exist.
+/// Resolves what is wanted from each stream; refuses keys of another type and groups that do not
+/// exist.
 fn resolve<'a>(ctx: &mut Ctx<'_>, request: &Request<'a>) -> Result<Vec<Wanted<'a>>, Error> {
     let mut wanted = Vec::with_capacity(request.keys.len());
     for (key, id) in request.keys.iter().zip(request.ids) {
@@ -212,7 +213,7 @@ fn resolve<'a>(ctx: &mut Ctx<'_>, request: &Request<'a>) -> Result<Vec<Wanted<'a
     Ok(wanted)
 }
 
-/// Answers with all streams that have something; says whether there was any.
+/// Answers with all streams that have entries. Returns `true` if any had.
 fn first_try(
     ctx: &mut Ctx<'_>,
     request: &Request<'_>,
@@ -249,7 +250,7 @@ fn first_try(
     Ok(true)
 }
 
-/// Tries again after a wait: answers with the stream that has grown, or goes on waiting.
+/// Retries after a wait: answers with the stream that has grown, or goes on waiting.
 fn retry(ctx: &mut Ctx<'_>, args: &[&[u8]], request: &Request<'_>, reply: &mut Reply) -> Done {
     let count = if request.count == 0 { DEFAULT_COUNT_AFTER_WAIT } else { request.count };
     for (key, id) in request.keys.iter().zip(request.ids) {

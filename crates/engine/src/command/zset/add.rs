@@ -1,4 +1,4 @@
-//! ZADD and ZINCRBY; GEOADD ends here, too.
+//! ZADD and ZINCRBY; GEOADD uses them too.
 
 use smallvec::SmallVec;
 
@@ -109,7 +109,7 @@ pub(in crate::command) fn add_members(
     Ok(())
 }
 
-/// What an addition came to.
+/// Outcome of an addition.
 #[derive(Default)]
 struct Tally {
     new: u64,

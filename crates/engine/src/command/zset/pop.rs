@@ -105,7 +105,8 @@ fn pop_or_wait(
         match cx.edit::<ZSet>(key) {
             Ok(Some(_)) => {}
             Ok(None) => continue,
-            // Redis: who waits already goes on waiting when a key of another type appears.
+            // Redis: a session that already waits goes on waiting when a key of another type
+            // appears.
             Err(_) if waits_already => continue,
             Err(error) => return Err(error),
         }
@@ -123,8 +124,8 @@ fn pop_or_wait(
     Ok(())
 }
 
-/// Pops from a set that exists and answers. The log gets the members, so that what it says depends
-/// neither on which key was found nor on the rest of the set.
+/// Pops from a set that exists and answers. The log gets the members, so that it depends neither on
+/// which key was found nor on the rest of the set.
 fn pop(
     cx: &mut Ctx<'_>,
     key: &[u8],

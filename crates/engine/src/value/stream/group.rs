@@ -1,8 +1,9 @@
-//! Consumer groups: who got which entry and has not acknowledged it yet.
+//! Consumer groups: which consumer got which entry and has not acknowledged it yet.
 //!
-//! A group keeps one record per pending entry (the "nack": when it was last delivered, how
-//! often, to whom) in id order, and each consumer keeps the ids of its own. The record names
-//! its consumer by slot, so moving an entry between consumers touches two sets and one record.
+//! A group keeps one record per pending entry (the "nack": when it was last delivered, how often,
+//! to which consumer) in id order, and each consumer keeps the ids of its own entries. The record
+//! names its consumer by slot, so moving an entry between consumers touches two sets and one
+//! record.
 //!
 //! Invariant: an id is in the group's pending map exactly if it is in the pending set of the
 //! one consumer that its record names.
@@ -55,7 +56,7 @@ pub(crate) struct Nack {
     pub(crate) delivered_ms: i64,
     /// How often it was delivered.
     pub(crate) deliveries: i64,
-    /// To whom.
+    /// The consumer.
     pub(crate) consumer: ConsumerSlot,
 }
 

@@ -24,7 +24,7 @@ use super::varint::{
 const DELETED: u8 = 1;
 const MASTER_FIELDS: u8 = 2;
 
-/// A node's entries. The id of the first is kept by the owner, who passes it in.
+/// A node's entries. The owner keeps the id of the first and passes it in.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     bytes: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Variable-length numbers inside a node: seven bits a byte, the high bit says "more follows".
 //!
-//! Forward numbers have their low bits first. Backward numbers are the same bytes mirrored, so
-//! that a reader who stands behind one can walk into it from the right.
+//! Forward numbers have their low bits first. Backward numbers are the same bytes mirrored, so that
+//! a reader positioned after one can read it from the right.
 
 /// Reads a node's bytes from left to right.
 ///

@@ -99,7 +99,8 @@ impl<T> Segments<T> {
         self.set_len(self.len + 1);
     }
 
-    /// Takes the last segment away, unless it is the only one, and says who inherits its items.
+    /// Removes the last segment, unless it is the only one. Returns it and the segment that
+    /// inherits its items.
     pub(super) fn pop(&mut self) -> Option<(Segment<T>, usize)> {
         let last = self.blocks.last_mut()?;
         let segment = last.pop().expect("a block is dropped when it becomes empty");

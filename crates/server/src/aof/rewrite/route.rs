@@ -1,6 +1,6 @@
-//! What becomes of the operations that clients go on with while a rewrite runs.
+//! Processes the operations that clients make while a rewrite runs.
 //!
-//! They are taken one by one, in their order, and the file is right behind each of them: it holds the
+//! They are taken one by one, in order, and the file is correct after each of them: it holds the
 //! keys in front of the cursor, except those aside.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -10,12 +10,12 @@ use seawall_engine::{Cursor, Part, Reach, Touch};
 
 use super::DumpSource;
 
-/// Which keys the file holds.
+/// Tracks which keys the file holds.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Everything in front is dumped; `None` means all is.
+    /// Every key in front of it is dumped; `None` means all are.
     pub(super) cursor: Option<Cursor>,
-    /// Keys in front of the cursor that are not dumped, or only the first of them in part.
+    /// Keys in front of the cursor that are not dumped; the first may be dumped in part.
     aside: VecDeque<Part>,
     /// The same keys, by database.
     names: HashMap<u32, HashSet<Box<[u8]>>>,
@@ -26,12 +26,12 @@ impl Held {
         Self { cursor: Some(Cursor::START), aside: VecDeque::new(), names: HashMap::new() }
     }
 
-    /// Whether nothing is left to dump.
+    /// Returns `true` if nothing is left to dump.
     pub(super) fn is_all(&self) -> bool {
         self.cursor.is_none() && self.aside.is_empty()
     }
 
-    /// Whether nothing is dumped yet.
+    /// Returns `true` if nothing is dumped yet.
     pub(super) fn is_nothing(&self) -> bool {
         self.cursor == Some(Cursor::START)
     }
@@ -42,12 +42,12 @@ impl Held {
         }
     }
 
-    /// The key aside that is to be dumped next.
+    /// Returns the key aside that must be dumped next.
     pub(super) fn next_aside(&mut self) -> Option<&mut Part> {
         self.aside.front_mut()
     }
 
-    /// That key is dumped now.
+    /// Removes that key from those aside: it is dumped now.
     pub(super) fn take_back(&mut self) {
         if let Some(part) = self.aside.pop_front()
             && let Some(names) = self.names.get_mut(&part.db)
@@ -56,7 +56,7 @@ impl Held {
         }
     }
 
-    /// A key of which a part is dumped.
+    /// Returns the key that is partly dumped.
     fn begun(&mut self) -> Option<&mut Part> {
         self.aside.front_mut().filter(|part| part.done > 0)
     }
@@ -66,7 +66,7 @@ impl Held {
         passed && !self.names.get(&touch.db).is_some_and(|names| names.contains(touch.key))
     }
 
-    /// Translates an operation; false when the rewrite must start over.
+    /// Translates an operation. Returns `false` if the rewrite must start over.
     pub(super) fn route(
         &mut self,
         operation: &Operation<'_>,
@@ -95,7 +95,8 @@ impl Held {
         }
         for touch in touches.iter().filter(|touch| touch.written) {
             if self.is_dumped(touch, engine) {
-                // It depends on what the file does not hold: dumped once more, later.
+                // The operation depends on data that the file does not hold: the key is dumped
+                // again later.
                 out.push(touch.db, &[b"DEL", touch.key]);
                 self.put_aside(Part::new(touch.db, touch.key));
             } else if let Some(part) = self.begun()
@@ -109,7 +110,7 @@ impl Held {
         true
     }
 
-    /// Lets what the file holds of a key follow the operations on it.
+    /// Brings the dumped part of a key up to date with the operations on it.
     pub(super) fn catch_up(&mut self, engine: &dyn DumpSource, out: &mut Effects) {
         if let Some(part) = self.begun()
             && !engine.catch_up(part, out)

@@ -64,9 +64,9 @@ impl Toy {
     }
 }
 
-/// Values of more bytes are large.
+/// Longer values are large.
 const LARGE: usize = 12;
-/// So many bytes of a large value are dumped in one slice.
+/// Bytes of a large value that are dumped per slice.
 const PART: usize = 5;
 
 impl DumpSource for Toy {
@@ -107,7 +107,7 @@ impl DumpSource for Toy {
         if end == value.len() { Slice::Done } else { Slice::More }
     }
 
-    /// What is appended comes behind what is dumped.
+    /// Appended bytes come after the dumped ones.
     fn follow(&self, _: &mut Part, operation: &Operation<'_>, _: &mut Effects) -> bool {
         operation.name() == b"APPEND"
     }
@@ -539,7 +539,7 @@ fn a_sync_that_fails_during_the_switch_drops_nothing() {
         while rewrite.step(&host).expect("room") == Step::More {}
         last = staged.join().expect("no panic");
     });
-    // Whatever the log says about itself now: once it acknowledges, the write is in the file.
+    // Whatever the log reports now: once it acknowledges, the write is in the file.
     while log.failure().is_some() {
         drop(log.commit(last));
         let mut again = Rewrite::begin(&log, Target::Log).expect("room").expect("idle");
