@@ -1,15 +1,31 @@
 //! What must hold of a sale and of an inventory when everything has come to rest, as a list of what does
 //! not; and proof, by bugs that are planted from outside, that the list is not always empty.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use seawall::{
-    cmd,
+    Result, cmd,
     stock::{FlashSale, Held, Inventory, OrderFields, Reference, Reserved, SaleWindow},
     testing::TestServer,
 };
 
 use crate::inventory::MINUTE;
+
+/// How long the check repeats a question that a busy machine does not answer in time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks until there is an answer. Every question here has a reference, so it may be repeated.
+async fn answered<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match ask().await {
+            Err(error) if error.is_outage() && Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            answer => return answer,
+        }
+    }
+}
 
 /// What is wrong with an inventory whose customers have so many units, of so many received, and that
 /// nothing is held at.
@@ -19,7 +35,7 @@ pub(crate) async fn wrong_with_inventory(
     received: u64,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    let audit = match stock.audit().await {
+    let audit = match answered(async || stock.audit().await).await {
         Ok(audit) => audit,
         Err(error) => return vec![format!("no audit: {error}")],
     };
@@ -37,13 +53,14 @@ pub(crate) async fn wrong_with_inventory(
     must(told <= received, "oversold");
     for unit in 0..total.left {
         let reference = stock.reference(&format!("rest-{unit}")).expect("valid");
-        let sold = stock.sell_now(&reference, 1).await;
+        let sold = answered(async || stock.sell_now(&reference, 1).await).await;
         if !matches!(sold, Ok(Held::Sold { units: 1 })) {
             wrong.push(format!("unit {unit} of {} that are left: {sold:?}", total.left));
             return wrong;
         }
     }
-    let more = stock.sell_now(&stock.reference("one more").expect("valid"), 1).await;
+    let reference = stock.reference("one more").expect("valid");
+    let more = answered(async || stock.sell_now(&reference, 1).await).await;
     if !matches!(more, Ok(Held::SoldOut { left: 0 })) {
         wrong.push(format!("one more than there are: {more:?}"));
     }
@@ -52,7 +69,7 @@ pub(crate) async fn wrong_with_inventory(
 
 /// The same of a sale with so many buyers that have a unit.
 pub(crate) async fn wrong_with_sale(sale: &FlashSale, told: u64, received: u64) -> Vec<String> {
-    let status = match sale.status().await {
+    let status = match answered(async || sale.status().await).await {
         Ok(Some(status)) => status,
         other => return vec![format!("no status: {other:?}")],
     };
@@ -68,13 +85,17 @@ pub(crate) async fn wrong_with_sale(sale: &FlashSale, told: u64, received: u64) 
     must(told <= received, "oversold");
     for unit in 0..status.left {
         let name = format!("rest-{unit}");
-        let sold = sale.reserve(name.as_str(), name.as_str(), &OrderFields::new()).await;
-        if !matches!(sold, Ok(Reserved::Reserved(_))) {
+        let fields = OrderFields::new();
+        let sold =
+            answered(async || sale.reserve(name.as_str(), name.as_str(), &fields).await).await;
+        // Repeated under its own reference, it says so.
+        if !matches!(sold, Ok(Reserved::Reserved(_) | Reserved::AlreadyYours(_))) {
             wrong.push(format!("unit {unit} of {} that are left: {sold:?}", status.left));
             return wrong;
         }
     }
-    let more = sale.reserve("one more", "one more", &OrderFields::new()).await;
+    let fields = OrderFields::new();
+    let more = answered(async || sale.reserve("one more", "one more", &fields).await).await;
     if !matches!(more, Ok(Reserved::SoldOut)) {
         wrong.push(format!("one more than there are: {more:?}"));
     }
