@@ -21,11 +21,11 @@ pub enum Mode {
     /// [`CacheBuilder::max_stale`] allows, and wait after that.
     #[default]
     Lease,
-    /// One caller loads, the others wait for it: nobody gets a value past its lifetime, unless
+    /// One caller loads, the others wait for it: no caller gets a value past its lifetime, unless
     /// loading fails or takes longer than [`CacheBuilder::wait_budget`] and `max_stale` allows it.
     Mutex,
     /// Values stay until they are invalidated; past their lifetime one caller refreshes in the
-    /// background and nobody ever waits, except for the very first load.
+    /// background and no caller ever waits, except for the very first load.
     LogicalExpiry,
 }
 

@@ -189,7 +189,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         })
     }
 
-    /// Returns the value if a tier has it; loads nothing. `None` means that nobody knows, not that
+    /// Returns the value if a tier has it; loads nothing. `None` means that no tier knows, not that
     /// there is none: that is a [`Read`] without a value.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     }
 
     /// Returns the values of many keys, in their order. Calls `load` with the keys that no tier has and
-    /// nobody else is loading; what it leaves out is missing.
+    /// no other task is loading; what it leaves out is missing.
     ///
     /// # Errors
     /// Each key has an error of its own: see [`Cache::get_or_load`].
@@ -292,7 +292,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Ok((value, applied.map_err(WriteError::NotInvalidated)?))
     }
 
-    /// Makes sure that nobody reads what this key held: see [`Invalidation`].
+    /// Makes sure that no reader gets what this key held: see [`Invalidation`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key that makes no sense, [`Error::Closed`] if the handle was shut down:

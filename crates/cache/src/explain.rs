@@ -218,7 +218,7 @@ impl<V: CacheValue> Reader<V> {
             } else {
                 server.saturating_sub(header.version / 1000)
             },
-            // A kept value keeps its times, but is fresh to nobody.
+            // A kept value keeps its times, but is fresh to no reader.
             fresh_millis: if header.invalidated { 0 } else { left(header.fresh_until) },
             stale_millis: left(header.stale_until),
             lease_millis: leased.then(|| left(header.lease_until)),

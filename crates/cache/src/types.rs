@@ -36,7 +36,7 @@ pub enum Freshness {
     StaleOk,
     /// No older than this.
     Within(Duration),
-    /// At least as new as a write of one's own: see [`Version`]. Redis is asked, not the local tier.
+    /// At least as new as the caller's own write: see [`Version`]. Redis is asked, not the local tier.
     After(Version),
     /// Nothing older than what was true when this read began: the local tier is not asked, and no
     /// value past its lifetime is given.
@@ -273,7 +273,7 @@ pub enum PutOutcome {
     Stored(Version),
     /// Something newer is there.
     Older,
-    /// The same version was there with another value, or was invalidated since; nobody can tell which
+    /// The same version was there with another value, or was invalidated since; it is unknown which
     /// is later, so the next reader asks the source.
     Undecided(Version),
     /// Exactly this is there already.

@@ -4,7 +4,7 @@
 //! Copies in memory are only as good as the last comparison of what was heard with what was sent
 //! (`subscriber.rs`). Comparing costs a command, again and again, for every process and cache; most
 //! caches of most processes are idle most of the time. So the comparison rests when there is nothing to
-//! compare for, and when nobody asked for a while; a copy that is found while it rests is not served:
+//! compare for, and when no reader asked for a while; a copy that is found while it rests is not served:
 //! that read goes to Redis, and the subscriber begins again.
 //!
 //! ```text
@@ -79,7 +79,7 @@ impl Attention {
         if is_vacant() {
             return true;
         }
-        // Stored between the look and the turn, when nobody would have been told.
+        // Stored between the look and the turn, when no message would have been received.
         let _ = self.turn(VACANT, AWAKE);
         false
     }

@@ -46,7 +46,7 @@ impl Counters {
             asked.len() == 1
         };
         if is_first {
-            // It ends within the time-out for replies, and belongs to nobody who may give up.
+            // It ends within the time-out for replies, and does not belong to a caller that may give up.
             tokio::spawn(Arc::clone(self).ask());
         }
         number.await.ok().flatten()
@@ -59,7 +59,7 @@ impl Counters {
         for (answer, reply) in answers.into_iter().zip(self.fetch(keys).await) {
             let number: Option<Option<u64>> =
                 reply.ok().and_then(|reply| redis::from_redis_value(reply).ok());
-            // Whoever is not there any more need not be told.
+            // A receiver that is gone need not be told.
             let _ = answer.send(number.map(|number| number.unwrap_or(0)));
         }
     }

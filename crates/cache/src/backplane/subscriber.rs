@@ -4,13 +4,13 @@
 //! cannot know what it missed. Because the *last* message before a silence can be lost too, the
 //! counter itself is read five times a second and compared with what was heard. So a local tier is
 //! never more than about 300 ms behind as long as Redis answers at all, messages or not. It is read
-//! together with those of other caches (`counters.rs`), and not at all while nobody uses what the cache
+//! together with those of other caches (`counters.rs`), and not at all while no reader uses what the cache
 //! holds here (`attention.rs`).
 //!
 //! Messages are heard while the counter is being read: an answer that does not come delays nothing
 //! but the look itself, and is soon asked for again.
 //!
-//! After a reconnect nobody knows which numbers were missed, so the first message says nothing about
+//! After a reconnect it is unknown which numbers were missed, so the first message says nothing about
 //! those before it: only a look tells where we stand, and everything is dropped at that moment.
 
 use std::{sync::Arc, time::Duration};
@@ -96,7 +96,7 @@ struct Listener<V> {
 
 impl<V> Drop for Listener<V> {
     fn drop(&mut self) {
-        // Whatever ended it: nobody hears any more what becomes of the copies.
+        // Whatever ended it: invalidations of the copies are no longer received.
         self.attention.end();
     }
 }
@@ -182,7 +182,7 @@ impl<V> Listener<V> {
         }
     }
 
-    /// Returns whether nobody needs the next comparison.
+    /// Returns `true` if the next comparison is not needed.
     fn may_rest(&mut self) -> bool {
         let now = self.clock.now();
         if self.attention.was_used() {

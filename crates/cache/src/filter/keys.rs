@@ -44,8 +44,8 @@ type StreamKeys<K> =
 /// shops.filter_ready().await;
 ///
 /// let load = || async { Ok::<_, std::io::Error>(Loaded::Missing) };
-/// let nobody = shops.get_or_load(&4_000_000, load).await?;
-/// assert_eq!((nobody.value, nobody.source), (None, Source::Filtered));
+/// let missing = shops.get_or_load(&4_000_000, load).await?;
+/// assert_eq!((missing.value, missing.source), (None, Source::Filtered));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 pub struct KeyFilter<K> {

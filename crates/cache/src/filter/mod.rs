@@ -76,7 +76,7 @@ pub struct FilterStatus {
     pub false_positives: f64,
 }
 
-/// One value, so that nobody sees the one being built leave before it arrives.
+/// One value, so that no reader sees the one being built leave before it arrives.
 #[derive(Default, Clone)]
 struct Slots {
     current: Option<Arc<Bits>>,
@@ -193,7 +193,7 @@ impl Filter {
     }
 
     pub(crate) fn status(&self, now: Moment) -> FilterStatus {
-        // Whoever asks wants it to answer.
+        // A caller that asks wants an answer.
         self.attention.serves();
         let slots = self.slots.load();
         let bits = slots.current.as_ref();

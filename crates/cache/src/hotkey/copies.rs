@@ -17,7 +17,7 @@
 //! with them; the late copy is refused. If a node with a copy does not answer, the invalidation is not
 //! applied but queued, and repeated until it is; until then that copy lives for [`COPY_FOR`] at most.
 //!
-//! Strong reads, and reads of one's own writes, go to the entry itself. Between two invalidations a
+//! Strong reads, and reads after an own write, go to the entry itself. Between two invalidations a
 //! copy may be older than a refreshed entry, by `COPY_FOR` at most.
 
 use std::{sync::OnceLock, time::Duration};

@@ -2,7 +2,7 @@
 //!
 //! Two tasks for each handle. One reports every 100 ms, if there is anything to report: the heaviest
 //! keys of the sketch, and those that are hot already. The other hears who became hot or cool. What was
-//! said while nobody heard is made up for by lists: all of them after every reconnect; every second
+//! said while no connection was up is made up for by lists: all of them after every reconnect; every second
 //! those of keys that are known to be hot, and, in a process that reads, a few others in turn, because
 //! a message that was lost names nothing to look for.
 //!
@@ -183,7 +183,7 @@ impl Reporter {
         hot.iter().filter(over).for_each(|hot| self.lapse(&hot.known.bytes, now));
     }
 
-    /// Lets a key go that nobody spoke of for too long.
+    /// Drops a key that was not reported for too long.
     fn lapse(&self, key: &[u8], now: Moment) {
         if self.shared.board.get(key).is_some_and(|hot| hot.until <= now) {
             self.shared.forget(key);

@@ -57,7 +57,7 @@ pub struct HotStatus {
 /// let seawall = Seawall::connect("embedded:").await?;
 /// let goods: Cache<u64, String> = seawall.cache("goods").build()?;
 ///
-/// // Everybody will want it at noon: every process has it before.
+/// // It will be hot at noon: every process holds it before.
 /// goods.declare_hot(&42, Duration::from_secs(3600)).await?;
 /// let hot = seawall.hot_keys().fleet().await?;
 /// assert_eq!(hot[0].key, "goods:42");

@@ -195,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// Fetches what is hot and not in memory: it was invalidated or has ended, and nobody read it here
+    /// Fetches what is hot and not in memory: it was invalidated or has ended, and it was not read here
     /// since.
     pub(super) fn warm(&self, known: &[HotKey]) {
         for hot in known {

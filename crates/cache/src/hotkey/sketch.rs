@@ -187,7 +187,7 @@ impl Sketch {
             }
             name.idle < KEEP_NAMES
         });
-        // More names than that are wanted by nobody: those that are heavy now come again at once.
+        // More names than that are not needed: those that are heavy now come again at once.
         if names.len() == MAX_NAMES {
             names.clear();
         }

@@ -72,7 +72,7 @@ pub struct HotKey {
     pub version: u64,
     /// Since when it is hot: milliseconds of the server's clock since the Unix epoch.
     pub since_millis: u64,
-    /// For how long it stays hot if nobody reads it any more.
+    /// For how long it stays hot if it is no longer read.
     #[serde(rename = "left_millis", serialize_with = "as_millis")]
     pub left: Duration,
     /// Why it is hot.

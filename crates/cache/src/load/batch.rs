@@ -85,7 +85,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
         let (done, results) = tokio::sync::oneshot::channel();
         let this = Arc::clone(self);
         self.handle.spawn(async move {
-            // If nobody waits any more, everything is stored all the same.
+            // If no reader waits any more, everything is stored all the same.
             let _ = done.send(this.load_leased(missing, load).await);
         });
         results.await.unwrap_or_default()
@@ -134,7 +134,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
             let Missing { position, stamp, token, entry_key, ticket } = missing;
             let mut claim = Claim::sent(token, sent);
             if lease.as_ref().is_err_and(Error::is_indeterminate) {
-                // It may be ours: nobody else could load before it ends by itself.
+                // It may be ours: no other process could load before it ends by itself.
                 claim.renew();
                 lease = self.leases.ask(&entry_key, &mut claim, stamp, None).await;
             }
@@ -198,7 +198,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
             answers.push(granted.land(entry, answer));
         }
         if !leftovers.is_empty() {
-            // Nobody waits for this: Redis may take its time to fail once more.
+            // No caller waits for this: Redis may take its time to fail once more.
             let publisher = Arc::clone(&self.publisher);
             self.handle.spawn(async move {
                 for leftover in leftovers {
@@ -209,7 +209,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
         answers
     }
 
-    /// Loads some keys of a batch past the cache: one call of the loader for those that nobody else
+    /// Loads some keys of a batch past the cache: one call of the loader for those that no other task
     /// loads. Keys without an answer are to be read by themselves.
     pub(crate) async fn load_past(
         self: &Arc<Self>,

@@ -17,7 +17,7 @@
 //! | `coordinator.rs` | loads through Redis: join or lead, lease, load, publish, wait |
 //! | `past.rs` | loads past Redis: an outage, a queued invalidation, an entry that is not for us |
 //! | `batch.rs` | both for many keys with one call of the loader |
-//! | `refresh.rs` | loads that nobody waits for |
+//! | `refresh.rs` | background loads |
 //!
 //! A coordinator knows nothing of readers. What it is asked and what it answers is data
 //! ([`ReadRequest`], [`Waited`]); whether an answer is new enough is the reader's decision.
@@ -115,7 +115,7 @@ pub(crate) enum Waited<V> {
 pub(super) enum Purpose {
     /// Readers wait for it. With a version: even a fresh entry of that version is to be replaced.
     Answer(Option<u64>),
-    /// Nobody waits. An entry of this version is to be replaced, unless another load is at it.
+    /// No reader waits. An entry of this version is to be replaced, unless another load is at it.
     Refresh(u64),
 }
 
@@ -269,7 +269,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
                 (Some(older), _) => return Waited::Instead(older.clone()),
                 (None, WhenBusy::Refuse) if !loads_itself => return Waited::Busy,
                 // Taken here, so that the load through Redis, which may be granted its lease at this
-                // very moment, does not take it first: nobody would be left to load.
+                // very moment, does not take it first: no task would be left to load.
                 (None, WhenBusy::Load) if !loads_itself => {
                     if let Some(own) = loader.take() {
                         return Waited::Alone(LoaderSlot::new(own));

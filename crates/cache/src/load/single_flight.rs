@@ -142,7 +142,7 @@ impl<V> Clone for Landing<V> {
 
 impl<V> Default for SingleFlight<V> {
     fn default() -> Self {
-        // Numbers begin at 1: 0 is nobody's.
+        // Numbers begin at 1: 0 belongs to no load.
         SingleFlight {
             flights: Mutex::default(),
             order: Arc::new(AtomicU64::new(1)),

@@ -55,7 +55,7 @@ impl FileRecoveryLog {
         Ok(FileRecoveryLog { directory: directory.into() })
     }
 
-    /// Runs one step where blocking harms nobody, alone on the directory.
+    /// Runs one step on a blocking thread, alone on the directory.
     fn step<'a, T: Send + 'static>(
         &'a self,
         cache: &str,
@@ -80,7 +80,7 @@ impl RecoveryLog for FileRecoveryLog {
     fn add<'a>(&'a self, cache: &'a str, entries: &'a [Vec<u8>]) -> LogFuture<'a, ()> {
         let mut bytes = Vec::new();
         for entry in entries {
-            // Never the same again: whoever removes a row late removes no other.
+            // Never reused: a late removal of a row removes no other row.
             Record { kind: ADDED, id: rand::random::<u64>() | 1, entry }.write(&mut bytes);
         }
         self.step(cache, move |place| place.append(&bytes))

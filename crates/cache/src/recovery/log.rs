@@ -1,8 +1,8 @@
 //! Where invalidations wait that Redis did not take, so that a restart does not lose them.
 //!
-//! A log belongs to nobody alone: other processes write to it, and so does the transaction that changes
+//! A log does not belong to one process: other processes write to it, and so does the transaction that changes
 //! a row. So it is read again and again, and what was carried out is removed row by row, by the row's
-//! id: a row that nobody has carried out is never removed.
+//! id: a row that was not carried out is never removed.
 
 use std::{io, pin::Pin};
 

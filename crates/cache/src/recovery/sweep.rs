@@ -67,7 +67,7 @@ async fn only_ours(remote: &RemoteTier, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8
         match head {
             Ok(Value::BulkString(head)) if head == MAGIC => ours.push(key),
             Ok(_) => {}
-            // Not a string: somebody else's.
+            // Not a string: the key belongs to another program.
             Err(error) if error.is_code("WRONGTYPE") => {}
             Err(error) => return Err(error),
         }

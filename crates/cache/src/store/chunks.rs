@@ -3,13 +3,13 @@
 //! Correctness comes from the manifest alone, because parts lie in slots of their own (so that they
 //! are fetched from all nodes at once) and nothing changes two slots together:
 //!
-//! - Parts are immutable. Each writing has an id that nobody had before, and the id is in the name.
+//! - Parts are immutable. Each writing has a new id, and the id is in the name.
 //! - Parts are written before the manifest is stored, and a manifest is stored in one step.
 //! - A reader puts together exactly what the manifest says, or nothing: number, sizes and a checksum
 //!   of the whole must agree.
 //!
 //! So a reader gets all of one version, or finds that a part is gone and looks for the manifest again.
-//! What nobody points to any more is given a short lifetime, for readers that still hold the old
+//! Parts that no manifest points to are given a short lifetime, for readers that still hold the old
 //! manifest; and every part has a lifetime from its first moment, so that a writer that dies leaves
 //! nothing for ever.
 //!

@@ -14,7 +14,7 @@
 //!  4  u8   1 invalidated, 2 awaited   64  u64  the source's own version, 0 without one
 //!  5  u8×3 spare                      72  …    value
 //!  8  u64  version: microseconds of the server's clock when it was written, and always rising
-//! 16  u64  lease: token of who may fill it, 0 for nobody
+//! 16  u64  lease: token of the process that may fill it, 0 for none
 //! 24  u64  lease until
 //! ```
 //!

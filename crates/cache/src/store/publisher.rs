@@ -76,7 +76,7 @@ pub(crate) enum Published<V> {
     Nothing,
 }
 
-/// What a fill that was not stored leaves behind. Nobody needs to wait for its removal.
+/// What a fill that was not stored leaves behind. No caller needs to wait for its removal.
 pub(crate) struct Leftover {
     grant: Grant,
     fill: Fill,

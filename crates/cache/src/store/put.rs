@@ -2,7 +2,7 @@
 //!
 //! A plain write has nothing that says how new it is. If its request hangs in the network while its
 //! caller gives up and invalidates, it must not be carried out after that: the invalidation promised
-//! that nobody sees anything older. So [`Cache::put`](crate::Cache::put) takes two steps, like a load:
+//! that no reader sees anything older. So [`Cache::put`](crate::Cache::put) takes two steps, like a load:
 //! the first one takes the entry's lease from its holder, the second one stores under that lease, which
 //! an invalidation kills. A first step that arrives late has no second one. A write of a versioned
 //! source ([`Cache::put_if_newer`](crate::Cache::put_if_newer)) needs no lease: its version decides.

@@ -384,7 +384,7 @@ impl RemoteTier {
     }
 }
 
-/// Draws a token that nobody else has; never 0, which means "no lease".
+/// Draws a unique token; never 0, which means "no lease".
 pub(crate) fn new_token() -> u64 {
     rand::random::<u64>() | 1
 }
