@@ -10,7 +10,7 @@ use crate::process::ServerProcess;
 use crate::proxy::FaultProxy;
 
 /// Maximum time for an answer of a node; a paused node never answers.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum replication lag.
 const REPLICATION_LIMIT: Duration = Duration::from_secs(20);
 

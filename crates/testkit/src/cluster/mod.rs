@@ -23,7 +23,7 @@ pub use slot::{SLOTS, slot_of};
 use view::Seen;
 
 /// Maximum time until the nodes agree.
-pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A Cluster. Dropping it stops all its processes.
 #[derive(Debug)]
