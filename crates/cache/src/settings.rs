@@ -161,16 +161,16 @@ impl Settings {
         }
         if self.local_weight == 0 {
             return Err(
-                "local_weight is 0: to do without a first level set local_max_bytes to 0".into()
+                "local_weight is 0: to disable the local tier, set local_max_bytes to 0".into()
             );
         }
         if self.local_keeps == LocalKeeps::HotOnly && self.local_max_bytes == 0 {
             return Err(
-                "local_keeps is HotOnly but local_max_bytes is 0: there is no first level".into()
+                "local_keeps is HotOnly but local_max_bytes is 0: there is no local tier".into()
             );
         }
         if self.local_max_bytes > 0 && self.local_ttl.is_zero() {
-            return Err("local_ttl is 0 but local_max_bytes is not: to do without a first level set local_max_bytes to 0".into());
+            return Err("local_ttl is 0 but local_max_bytes is not: to disable the local tier, set local_max_bytes to 0".into());
         }
         Ok(())
     }

@@ -292,7 +292,7 @@ impl<V> Listener<V> {
     }
 
     fn lost_track(&mut self, reason: &'static str) {
-        tracing::debug!(cache = self.remote.names.name(), reason, "first level dropped");
+        tracing::debug!(cache = self.remote.names.name(), reason, "local tier dropped");
         self.forget();
     }
 
