@@ -49,6 +49,16 @@ pub async fn again<T, F: Future<Output = Result<T>>>(
     attempts: usize,
     ask: impl Fn() -> F,
 ) -> Result<T> {
+    again_in_doubt(attempts, ask).await.map(|(reply, _)| reply)
+}
+
+/// Like [`again`], and also returns what is unknown about earlier attempts: a request whose reply was
+/// lost may still be in flight, and be executed after the one that was answered. A refusal says nothing
+/// about it.
+pub async fn again_in_doubt<T, F: Future<Output = Result<T>>>(
+    attempts: usize,
+    ask: impl Fn() -> F,
+) -> Result<(T, Doubt)> {
     let mut doubt = Doubt::default();
     let mut attempt = 1;
     loop {
@@ -58,7 +68,7 @@ pub async fn again<T, F: Future<Output = Result<T>>>(
                 attempt += 1;
             }
             Err(error) => return Err(doubt.report(error)),
-            Ok(reply) => return Ok(reply),
+            Ok(reply) => return Ok((reply, doubt)),
         }
     }
 }

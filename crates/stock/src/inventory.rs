@@ -333,6 +333,12 @@ impl Inner {
                     Some("LOST" | "REBUILDING") if doubt.exists() => {
                         return Err(doubt.report(self.unavailable(shard, "is closed")));
                     }
+                    // Nor does a refusal: that attempt may still arrive, when there are units again.
+                    Some("SHORT" | "MORE") if doubt.exists() => {
+                        return Err(
+                            doubt.report(Error::Unavailable("too few units are left".into()))
+                        );
+                    }
                     Some("LOST") => return Ok(Said::Lost),
                     Some("REBUILDING") => return Ok(Said::Rebuilding),
                     Some(_) => {

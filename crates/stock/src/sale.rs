@@ -29,7 +29,7 @@ use seawall_client::{
     client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
     key::KeyPart,
-    retry::again,
+    retry::{Doubt, again, again_in_doubt},
 };
 use smallvec::SmallVec;
 
@@ -279,10 +279,44 @@ impl FlashSale {
             )));
         }
         let (user, reference) = (user.to_key()?, reference.to_key()?);
-        let call = RESERVE.on(&self.keys(4)).arg(user).arg(reference).arg(self.inner.waiting);
+        let call = RESERVE.on(&self.keys(4)).arg(user).arg(&reference).arg(self.inner.waiting);
         let call = call.arg(u8::from(self.inner.verified));
         let call = order.0.iter().fold(call, |call, part| call.arg(part.as_slice()));
-        reserved(self.eval(&call).await?)
+        let (reply, doubt) = again_in_doubt(ATTEMPTS, || self.inner.client.eval(&call)).await?;
+        let outcome = reserved(reply)?;
+        if doubt.exists() { self.conclude(&reference, outcome, doubt).await } else { Ok(outcome) }
+    }
+
+    /// Makes a refusal final although an earlier attempt of the same call may still be in flight.
+    ///
+    /// That attempt would find a unit that was given back meanwhile, and reserve it for a buyer that was
+    /// refused. So the reference is given back first: a reservation that arrives later is refused. A
+    /// caller that may come back with the same reference is told that the result is unknown instead.
+    async fn conclude(
+        &self,
+        reference: &[u8],
+        outcome: Reserved,
+        doubt: Doubt,
+    ) -> Result<Reserved> {
+        let unknown = |why: &str| doubt.report(Error::Unavailable(why.into()));
+        match outcome {
+            // Nothing that arrives later changes these.
+            Reserved::Reserved(_)
+            | Reserved::AlreadyYours(_)
+            | Reserved::GivenBack
+            | Reserved::ReferenceTaken => Ok(outcome),
+            Reserved::SoldOut | Reserved::Ended | Reserved::Duplicate { .. } => {
+                match self.decide("B", vec![reference.to_vec()]).await {
+                    Ok(words) if cancel_outcome(&words) != CancelOutcome::Unknown => Ok(outcome),
+                    Ok(_) => Err(unknown("no such sale is open")),
+                    Err(error) => Err(unknown(&error.to_string())),
+                }
+            }
+            Reserved::NotStarted { .. }
+            | Reserved::Busy
+            | Reserved::Unknown
+            | Reserved::Unverified => Err(unknown("the sale takes no orders now")),
+        }
     }
 
     /// Gives a unit back: it is for sale again, and its user may buy again with another reference.

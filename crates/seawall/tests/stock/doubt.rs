@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use seawall::{
     Error, Seawall,
-    stock::{FlashSale, Held, Opened, OrderFields, Received, SaleWindow},
+    stock::{FlashSale, Held, Opened, OrderFields, Received, Reserved, SaleWindow},
+    testing::TestServer,
 };
 use seawall_testkit::{Cluster, FaultProxy, ServerProcess, proxy::On, slot_of};
 
@@ -158,4 +159,34 @@ async fn a_primary_that_stands_still_leaves_no_ghosts_on_a_cluster() {
     );
     while_it_stands_still(&seawall, stop, go_on).await;
     seawall.shutdown().await;
+}
+
+/// A buyer is refused after its first request was lost on the way. That request may still arrive.
+#[tokio::test]
+async fn a_refused_buyer_gets_no_unit_by_a_request_that_comes_late() {
+    let server = TestServer::start().await.expect("it starts");
+    let sale = server.seawall().flash_sale("s").build().expect("valid");
+    let window = SaleWindow::from_now(Duration::ZERO, MINUTE).expect("a window");
+    assert_eq!(sale.open("opening", window, 1).await.expect("answered"), Opened::Opened);
+    let order = OrderFields::new();
+    assert!(sale.reserve(&1, &1, &order).await.expect("answered").receipt().is_some());
+
+    server.faults().lose_replies(1);
+    assert_eq!(sale.reserve(&2, &2, &order).await.expect("answered"), Reserved::SoldOut);
+    assert!(sale.give_back(&1).await.is_ok(), "there is a unit again");
+    // What arrives late is the same script with the same arguments.
+    assert_eq!(sale.reserve(&2, &2, &order).await.expect("answered"), Reserved::GivenBack);
+    assert_eq!(sale.status().await.expect("answered").map(|status| status.left), Some(1));
+    assert!(sale.reserve(&2, &3, &order).await.expect("answered").receipt().is_some(), "anew");
+
+    let stock = server.seawall().inventory("sku").shards(1).open().await.expect("answered");
+    let reference = stock.reference("late").expect("valid");
+    server.faults().lose_replies(1);
+    let unknown = stock.sell_now(&reference, 1).await.expect_err("it may still be sold");
+    assert!(unknown.is_indeterminate(), "{unknown}");
+    assert!(stock.release(&reference).await.is_ok());
+    assert!(matches!(stock.receive("r", 1).await, Ok(Received::Complete { .. })));
+    let late = stock.sell_now(&reference, 1).await.expect("answered");
+    assert!(matches!(late, Held::Over(_)), "{late:?}");
+    server.shutdown().await;
 }
