@@ -51,8 +51,8 @@ struct Inner {
     /// State that capabilities store per connection.
     slots: Slots,
     /// Set once the server was asked whether it evicts keys.
-    asked_about_eviction: Arc<AtomicBool>,
-    /// Limit for the local (first) levels of all caches together.
+    asked_about_eviction: AtomicBool,
+    /// Limit for the local tiers of all caches together.
     local_max_bytes: u64,
     /// The runtime on which the handle was connected.
     runtime: tokio::runtime::Handle,
@@ -153,7 +153,7 @@ impl Handle {
         self.inner.slots.get_or_make(make)
     }
 
-    /// Returns the limit, in bytes, for the local levels of all caches of this handle together.
+    /// Returns the limit, in bytes, for the local tiers of all caches of this handle together.
     pub fn local_max_bytes(&self) -> u64 {
         self.inner.local_max_bytes
     }

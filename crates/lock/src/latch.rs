@@ -79,6 +79,7 @@ impl Latch {
     /// Creates a latch that opens when `count` participants have arrived.
     #[must_use]
     pub fn new(handle: &Handle, name: impl KeyPart, count: u32) -> Self {
+        handle.needs_every_key("latches");
         let working = Lock::of_kind(handle, "latch", &name, Kind::Semaphore { permits: u32::MAX });
         let working = working.lease_ttl(LEASE).change(|options| {
             let mut key = options.key.to_vec();

@@ -38,7 +38,8 @@ pub enum WithError<E> {
     #[error("the lock is busy")]
     Busy,
     /// The lock was lost while the body ran. The body was cancelled at an await point, or completed too
-    /// late to be trusted: another owner may hold the lock.
+    /// late to be trusted: another owner may hold the lock. A result or an error of the body is dropped; use
+    /// [`Lock::with`] to see it.
     #[error("the lock was lost while the body ran")]
     Lost,
     /// The body did not run: the lock could not be acquired.

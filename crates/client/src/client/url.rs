@@ -75,7 +75,7 @@ impl fmt::Debug for Target {
 }
 
 const FORMS: &str = "allowed are embedded:, embedded:DIR, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, \
-     unix:PATH, redis-sentinel://H1:P,H2:P/MASTER/DB, redis-cluster://H1:P,H2:P and rediss-cluster://H1:P,H2:P";
+     unix:PATH, redis-sentinel://H1:P,H2:P/MASTER/DB, redis-cluster://H1:P,H2:P; over TLS rediss-sentinel:// and rediss-cluster://";
 
 impl Target {
     /// Parses a URL.

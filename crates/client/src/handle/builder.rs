@@ -7,7 +7,7 @@ use std::{
     marker::PhantomData,
     ops::RangeInclusive,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -161,7 +161,7 @@ impl<H: From<Handle>> Builder<H> {
         self
     }
 
-    /// Sets the memory limit, in bytes of values, for the local (first) levels of all caches of
+    /// Sets the memory limit, in bytes of values, for the local tiers of all caches of
     /// this handle together. Default: 64 MiB; 0 disables them.
     ///
     /// The caches share the limit by their weights; a share that one cache does not use is
@@ -249,6 +249,12 @@ impl<H: From<Handle>> Builder<H> {
             ));
         }
         let target = Target::parse(&self.url)?;
+        #[cfg(not(feature = "embedded"))]
+        if let Place::Embedded(_) = target.place {
+            return Err(Error::Invalid(
+                "embedded: needs the feature `embedded` of the crate seawall".into(),
+            ));
+        }
         let stop = watch::Sender::new(false);
         let tasks = TaskTracker::new();
         #[cfg(feature = "embedded")]
@@ -316,7 +322,7 @@ impl<H: From<Handle>> Builder<H> {
                 stop,
                 tasks,
                 slots: Slots::default(),
-                asked_about_eviction: Arc::default(),
+                asked_about_eviction: AtomicBool::new(false),
                 local_max_bytes: self.local_max_bytes,
                 runtime,
                 #[cfg(feature = "embedded")]

@@ -5,17 +5,22 @@
 //! the server once, in the background, and logs what it found. It refuses nothing: the setting may be
 //! beyond the program's control. `docs/sharing.md` says which capability needs what.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use redis::cmd;
 
 use super::Handle;
 use crate::client::Client;
 
+/// Pause before a server that did not answer is asked again; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 impl Handle {
-    /// Logs a warning, once for this handle, if its server may evict what `capability` stores. Returns at
-    /// once; an embedded engine is not asked, and a server that does not answer is asked by the next
-    /// capability.
+    /// Logs a warning, once for this handle, if its server may evict what `capability` stores.
+    ///
+    /// Returns at once. A server that does not answer is asked again, less and less often, until it does.
+    /// An embedded engine is not asked.
     pub fn needs_every_key(&self, capability: &'static str) {
         if self.client().is_embedded() {
             return;
@@ -24,26 +29,32 @@ impl Handle {
         if asked.load(Ordering::Relaxed) || asked.swap(true, Ordering::Relaxed) {
             return;
         }
-        let asked = Arc::clone(asked);
         let (client, mut stop) = (self.client().clone(), self.stopping());
         self.spawn_at_home(async move {
-            let answered = tokio::select! {
+            tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return,
-                answered = warn_if_evicting(&client, capability) => answered,
-            };
-            asked.store(answered, Ordering::Relaxed);
+                _ = stop.wait_for(|stop| *stop) => {}
+                () = ask_until_answered(&client, capability) => {}
+            }
         });
     }
 }
 
-/// Returns `true` if the server answered.
+async fn ask_until_answered(client: &Client, capability: &str) {
+    let mut pause = FIRST_PAUSE;
+    while !warn_if_evicting(client, capability).await {
+        client.clock().sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Returns `true` if the server answered, also if it refuses to say.
 async fn warn_if_evicting(client: &Client, capability: &str) -> bool {
     let info: String = match client.query(b"", cmd("INFO").arg("memory")).await {
         Ok(info) => info,
         Err(error) => {
             tracing::debug!(%error, "the server does not say whether it evicts keys");
-            return false;
+            return !error.is_outage();
         }
     };
     if let Some(policy) = evicting_policy(&info) {

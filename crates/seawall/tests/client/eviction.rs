@@ -84,12 +84,26 @@ async fn a_server_that_may_evict_is_warned_of_once() {
     cache.put(&1, &1).await.expect("stored");
     assert_eq!(warnings(), Vec::<String>::new(), "a cache may be evicted");
     use_all(&seawall).await;
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while warnings().is_empty() {
-        assert!(Instant::now() < deadline, "no warning");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    one_more_warning_than(0).await;
     seawall.shutdown().await;
     let [warning] = &warnings()[..] else { panic!("{:?}", warnings()) };
     assert!(warning.contains("locks") && warning.contains("volatile-lru"), "{warning}");
+
+    // A handle that was made while its server was down asks when it is up.
+    let mut server = evicts;
+    server.kill().expect("it ends");
+    let lazy = Seawall::connect_lazy(&server.url()).expect("a good URL");
+    assert!(lazy.lock("x").try_acquire().await.is_err(), "it is down");
+    server.restart().expect("it starts again");
+    one_more_warning_than(1).await;
+    lazy.shutdown().await;
+}
+
+async fn one_more_warning_than(before: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while warnings().len() <= before {
+        assert!(Instant::now() < deadline, "no warning");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(warnings().len(), before + 1, "{:?}", warnings());
 }
