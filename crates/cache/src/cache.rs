@@ -76,7 +76,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Returns the value, from the first tier that has it; loads it if none has.
     ///
     /// However many callers in however many processes ask for an absent key at once, the loader of
-    /// exactly one of them runs.
+    /// one of them runs.
     ///
     /// # Errors
     /// [`CacheError`], if there is no value and nothing older that may stand in for it.

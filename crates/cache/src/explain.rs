@@ -274,9 +274,9 @@ impl fmt::Display for Explanation {
             RemoteState::Unknown(error) => writeln!(f, "  remote  could not be asked: {error}")?,
             RemoteState::Entry(entry) => write!(f, "{entry}")?,
         }
-        let repair =
+        let recovery =
             if self.waits_for_recovery { "this key waits" } else { "this key does not wait" };
-        writeln!(f, "  repair  {repair}, {} in the queue", self.recovery_queue)?;
+        writeln!(f, "  waiting {recovery}, {} in the queue", self.recovery_queue)?;
         writeln!(f, "  breaker {}", self.breaker)?;
         if let Some(hot) = &self.hot {
             let why = if hot.reason == HotReason::Declared { "declared, " } else { "" };

@@ -28,7 +28,7 @@ use seawall_client::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Freshness {
-    /// Any level may answer; a value past its lifetime may too, while exactly one caller refreshes
+    /// Any tier may answer; a value past its lifetime may too, while exactly one caller refreshes
     /// it (how long past is the cache's setting).
     #[default]
     Cached,

@@ -1,4 +1,4 @@
-//! Big keys, found gently and swept away: `cargo run --example big_keys`.
+//! Big keys, found gently and swept away: `cargo run -p seawall --example big_keys`.
 
 use seawall::{
     Seawall, cmd,

@@ -1,4 +1,4 @@
-//! A value of 20 MB in a cache, without a single large command: `cargo run --example big_value`.
+//! A value of 20 MB in a cache, without a single large command: `cargo run -p seawall --example big_value`.
 
 use seawall::{Seawall, cache::Cache};
 

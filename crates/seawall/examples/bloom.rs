@@ -1,4 +1,4 @@
-//! A filter that says what cannot exist, rebuilt while it is in use: `cargo run --example bloom`.
+//! A filter that says what cannot exist, rebuilt while it is in use: `cargo run -p seawall --example bloom`.
 
 use seawall::{
     Seawall,

@@ -1,4 +1,4 @@
-//! A hash that grew too big, taken over and spread while it is used: `cargo run --example bucketed`.
+//! A hash that grew too big, taken over and spread while it is used: `cargo run -p seawall --example bucketed`.
 
 use seawall::{
     Seawall,

@@ -1,4 +1,4 @@
-//! Read through the cache, write past it: `cargo run --example cache`.
+//! Read through the cache, write past it: `cargo run -p seawall --example cache`.
 
 use std::{io, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A write overtakes a slow load; the old row is not stored: `cargo run --example consistency`.
+//! A write overtakes a slow load; the old row is not stored: `cargo run -p seawall --example consistency`.
 
 use std::{io, sync::Arc};
 

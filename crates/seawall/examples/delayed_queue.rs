@@ -1,4 +1,4 @@
-//! Orders that are cancelled when nobody pays: `cargo run --example delayed_queue`.
+//! Orders that are cancelled when nobody pays: `cargo run -p seawall --example delayed_queue`.
 
 use std::time::Duration;
 

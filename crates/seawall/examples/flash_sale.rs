@@ -1,4 +1,4 @@
-//! A flash sale: one unit each, exactly as many as there are: `cargo run --example flash_sale`.
+//! A flash sale: one unit each, exactly as many as there are: `cargo run -p seawall --example flash_sale`.
 
 use std::time::Duration;
 

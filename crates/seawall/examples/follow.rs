@@ -1,4 +1,4 @@
-//! Who follows whom, with a database behind it: `cargo run --example follow`.
+//! Who follows whom, with a database behind it: `cargo run -p seawall --example follow`.
 
 use std::{
     collections::BTreeMap,

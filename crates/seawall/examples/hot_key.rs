@@ -1,4 +1,4 @@
-//! A key that everybody reads at once: `cargo run --example hot_key`.
+//! A key that everybody reads at once: `cargo run -p seawall --example hot_key`.
 
 use std::{io, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Ids without a round trip each: `cargo run --example ids`.
+//! Ids without a round trip each: `cargo run -p seawall --example ids`.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! A feed that is scrolled while it grows: `cargo run --example inbox`.
+//! A feed that is scrolled while it grows: `cargo run -p seawall --example inbox`.
 
 use seawall::{
     Seawall,

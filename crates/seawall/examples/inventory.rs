@@ -1,4 +1,4 @@
-//! Stock over shards: receipts, holds, sales, an audit, a rebuild: `cargo run --example inventory`.
+//! Stock over shards: receipts, holds, sales, an audit, a rebuild: `cargo run -p seawall --example inventory`.
 
 use std::time::Duration;
 

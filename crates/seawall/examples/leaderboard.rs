@@ -1,4 +1,4 @@
-//! Scores, ranks and seasons: `cargo run --example leaderboard`.
+//! Scores, ranks and seasons: `cargo run -p seawall --example leaderboard`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One like a member, and who was first: `cargo run --example likes`.
+//! One like a member, and who was first: `cargo run -p seawall --example likes`.
 
 use seawall::{
     Seawall,

@@ -1,4 +1,4 @@
-//! A limit that holds with Redis and without it: `cargo run --example limiter`.
+//! A limit that holds with Redis and without it: `cargo run -p seawall --example limiter`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Keys that do not exist: remembered, and filtered: `cargo run --example negative`.
+//! Keys that do not exist: remembered, and filtered: `cargo run -p seawall --example negative`.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! The newest orders from Redis, older ones from the database: `cargo run --example order_index`.
+//! The newest orders from Redis, older ones from the database: `cargo run -p seawall --example order_index`.
 
 use std::{
     io,

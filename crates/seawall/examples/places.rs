@@ -1,4 +1,4 @@
-//! What is near, the nearest first: `cargo run --example places`.
+//! What is near, the nearest first: `cargo run -p seawall --example places`.
 
 use seawall::{Error, Seawall, social::Point};
 

@@ -1,4 +1,4 @@
-//! Sessions that slide, and end on every device at once: `cargo run --example session`.
+//! Sessions that slide, and end on every device at once: `cargo run -p seawall --example session`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A bit a day and how many in a row: `cargo run --example sign_in`.
+//! A bit a day and how many in a row: `cargo run -p seawall --example sign_in`.
 
 use seawall::{
     Seawall,

@@ -1,4 +1,4 @@
-//! A thousand readers of one cold key, one load: `cargo run --example stampede`.
+//! A thousand readers of one cold key, one load: `cargo run -p seawall --example stampede`.
 
 use std::{
     io,

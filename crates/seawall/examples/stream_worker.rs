@@ -1,4 +1,4 @@
-//! A worker that loses nothing and applies nothing twice: `cargo run --example stream_worker`.
+//! A worker that loses nothing and applies nothing twice: `cargo run -p seawall --example stream_worker`.
 
 use std::{
     collections::HashMap,

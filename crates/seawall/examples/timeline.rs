@@ -1,4 +1,4 @@
-//! Members by time, a copy of what a database says: `cargo run --example timeline`.
+//! Members by time, a copy of what a database says: `cargo run -p seawall --example timeline`.
 
 use std::sync::{
     Arc, Mutex,

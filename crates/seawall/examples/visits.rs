@@ -1,4 +1,4 @@
-//! Page views and different visitors, by day and range: `cargo run --example visits`.
+//! Page views and different visitors, by day and range: `cargo run -p seawall --example visits`.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@
 //! | --- | --- |
 //! | [`Seawall`] | the handle that everything starts from: `embedded:`, `redis://`, Sentinel, Cluster |
 //! | [`client`] | direct access: commands, scripts, subscriptions |
-//! | [`cache`] | two levels, one load per key for all concurrent requests, no value that was invalidated |
+//! | [`cache`] | two levels, one load per key for concurrent callers, strong reads never return what was invalidated |
 //! | [`hotkey`] | hot keys: detected, announced to all processes, held in memory, copied |
 //! | [`bigkey`] | values in parts, collections in buckets, deletion in slices |
 //! | [`lock`] | locks that know when they are lost: mutex, fair, read-write, semaphore, quorum |

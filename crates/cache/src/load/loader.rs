@@ -151,7 +151,7 @@ impl<T> Contained<T> {
 impl<T> Drop for Contained<T> {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            tracing::warn!(%error, "a load was cut and did not take it well");
+            tracing::warn!(%error, "a cancelled loader panicked while it was dropped");
         }
     }
 }
@@ -209,6 +209,6 @@ struct LoadPanic(String);
 
 /// Returns the error of a loader that says `NotModified` although there is nothing to leave as it is.
 pub(crate) fn not_modified() -> CacheError {
-    let text = "the loader said NotModified, but there is nothing that it could mean";
+    let text = "the loader said NotModified, but there is no earlier value to keep";
     CacheError::Load(Arc::new(std::io::Error::other(text)))
 }

@@ -165,7 +165,7 @@ impl<T> WorkerBuilder<T> {
         self
     }
 
-    /// Sets the number of attempts after which an entry is parked. Default: 5.
+    /// Sets the number of attempts after which an entry becomes a dead letter. Default: 5.
     ///
     /// An attempt counts if it failed, or if its process died while no other handler ran. A
     /// delivery whose reply was lost is not an attempt. A process that dies with several entries in

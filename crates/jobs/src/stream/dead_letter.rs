@@ -22,16 +22,16 @@ const HEAD: usize = 4;
 
 static REDRIVE: Script = Script::new(include_str!("script/redrive.lua"));
 
-/// An entry that was parked.
+/// A dead letter: an entry that was given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     /// Id of the dead letter.
     pub id: EntryId,
     /// Id that the entry had in its stream.
     pub original: EntryId,
-    /// The group that parked it.
+    /// The group that gave it up.
     pub group: String,
-    /// Why it was parked.
+    /// Why it was given up.
     pub reason: String,
     /// Number of attempts that count.
     ///

@@ -51,7 +51,7 @@ impl<T> Delivery<T> {
     }
 
     /// Returns the entry's reference, which stays the same through every delivery, even after the
-    /// entry was parked and redriven.
+    /// entry became a dead letter and was redriven.
     ///
     /// A handler that writes the reference under a unique key in its own transaction applies the
     /// entry once, even if the entry is delivered several times.
@@ -89,9 +89,9 @@ pub enum Outcome {
     /// database is unavailable, for example).
     Postpone(Duration),
     /// Failed: retry after a delay that grows with the attempts. If this was the last attempt, the
-    /// entry is parked with this text as the reason.
+    /// entry becomes a dead letter with this text as the reason.
     Failed(String),
-    /// Can never succeed: the entry is parked at once, with this reason.
+    /// Can never succeed: the entry becomes a dead letter at once, with this reason.
     Park(String),
 }
 

@@ -1,10 +1,10 @@
-//! Streams with workers: every entry is handled at least once, and is parked rather than lost.
+//! Streams with workers: every entry is handled at least once or kept as a dead letter, never lost.
 //!
 //! Producers append to a [`Stream`]. A [`Worker`] of a consumer group hands the entries to a
 //! handler, and acknowledges each entry after the handler has returned [`Outcome::Done`]. Entries
 //! of a dead worker are taken over after a while. Entries that fail are retried. Entries that fail
-//! too often are parked as dead letters, with the reason. An entry is settled once it is
-//! acknowledged or parked. Guarantees and their limits: `docs/streams.md`.
+//! too often become dead letters, with the reason. An entry is settled once it is
+//! acknowledged or a dead letter. Guarantees and their limits: `docs/streams.md`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), seawall::Error> {

@@ -19,7 +19,7 @@ pub struct Counts {
     pub handled: u64,
     /// Attempts that have to be repeated.
     pub retried: u64,
-    /// Entries that were parked.
+    /// Entries that became dead letters.
     pub dead_letters: u64,
     /// Entries that were taken over from other workers, or from an earlier run of this worker.
     pub taken_over: u64,
