@@ -42,7 +42,7 @@ const HOLD_FOR: Duration = Duration::from_secs(60);
 /// Interval at which each inventory releases expired holds, besides its movements and comparisons.
 /// An expired hold blocks no sale, because "sold out" is only reported after expired holds were
 /// returned.
-const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
+const SWEEP_EVERY: Duration = Duration::from_secs(30 * 60);
 /// Attempts of a hold while other orders collect the last units.
 const HOLD_ATTEMPTS: usize = 4;
 /// Pause between these attempts.
