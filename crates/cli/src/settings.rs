@@ -184,7 +184,7 @@ mod tests {
         let mistake = with(|args| args.requirepass = Some("x".into())).unwrap_err();
         assert!(mistake.contains("--requirepass-file") && !mistake.contains("'x'"), "{mistake}");
         let mistake = with(|args| args.port = Some("0".into())).unwrap_err();
-        assert!(mistake.contains("nobody could connect"), "{mistake}");
+        assert!(mistake.contains("no client could connect"), "{mistake}");
     }
 
     #[test]
