@@ -104,6 +104,15 @@ fn agrees(held: &Held, expected: Option<(Standing, u64)>, left: u64) -> bool {
     }
 }
 
+/// A refusal after a lost reply is unknown: the request that was lost may still arrive. Asked again, it is
+/// known.
+async fn repeated(ask: impl AsyncFn() -> seawall::Result<Held>) -> seawall::Result<Held> {
+    match ask().await {
+        Err(error) if error.is_indeterminate() => ask().await,
+        answer => answer,
+    }
+}
+
 async fn play(
     test_server: &TestServer,
     stock: &Inventory,
@@ -142,12 +151,14 @@ async fn play(
             }
             Step::Hold(name, units) => {
                 let left = model.levels.left;
-                let answer = stock.hold(&reference(name), units, LIFETIME).await?;
+                let answer =
+                    repeated(async || stock.hold(&reference(name), units, LIFETIME).await).await?;
                 agrees(&answer, model.take(name, units, Standing::Held), left)
             }
             Step::SellNow(name, units) => {
                 let left = model.levels.left;
-                let answer = stock.sell_now(&reference(name), units).await?;
+                let answer =
+                    repeated(async || stock.sell_now(&reference(name), units).await).await?;
                 agrees(&answer, model.take(name, units, Standing::Sold), left)
             }
             Step::Sell(name) => {
