@@ -5,7 +5,7 @@
 //! several processes may share it: a process that starts replays what one that died has left.
 //!
 //! ```text
-//! (magic:2 kind:u8 id:u64 length:u32 entry checksum:u64)*     what does not fit is skipped
+//! (padding:8? magic:2 kind:u8 id:u64 length:u32 entry checksum:u64)*     what does not fit is skipped
 //! ```
 //!
 //! Invariant: what [`RecoveryLog::add`] has answered for is on the disk, the file's name in its
@@ -24,6 +24,10 @@ use crate::recovery::log::{LogFuture, RecoveryLog, RecoveryRow};
 const MAGIC: [u8; 2] = [0xc5, b'R'];
 const ADDED: u8 = 1;
 const REMOVED: u8 = 2;
+/// Written before each append: a process may have died in the middle of the last one. A checksum that
+/// was cut off could be completed by the first bytes of what comes next, which would then be lost;
+/// these bytes are no loss.
+const PADDING: [u8; 8] = [0; 8];
 
 /// A [`RecoveryLog`] in a file for each cache. Processes of one machine may share the directory.
 ///
@@ -129,7 +133,7 @@ impl Place {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         let is_new = !self.file.try_exists()?;
         let mut file = OpenOptions::new().create(true).append(true).open(&self.file)?;
-        file.write_all(bytes)?;
+        file.write_all(&[&PADDING, bytes].concat())?;
         file.sync_data()?;
         if is_new { self.sync_directory() } else { Ok(()) }
     }
@@ -255,6 +259,32 @@ mod tests {
             let left = entries(&log).await;
             assert_eq!(left.last(), Some(&b"z".to_vec()), "added behind a cut at {length}");
             assert!(all.starts_with(&left[..left.len() - 1]), "a prefix, cut at {length}");
+        }
+    }
+
+    /// An added row whose checksum ends with these bytes.
+    fn row_that_ends_with(end: &[u8]) -> Vec<u8> {
+        (1..)
+            .map(|id| {
+                let mut bytes = Vec::new();
+                Record { kind: ADDED, id, entry: b"cut" }.write(&mut bytes);
+                bytes
+            })
+            .find(|bytes| bytes.ends_with(end))
+            .expect("one of the ids")
+    }
+
+    #[tokio::test]
+    async fn a_row_behind_a_cut_that_it_could_complete_is_kept() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = FileRecoveryLog::open(folder.path()).expect("an empty folder");
+        for end in [&MAGIC[..1], &MAGIC, &PADDING[..1], &PADDING[..2]] {
+            let bytes = row_that_ends_with(end);
+            let cut = &bytes[..bytes.len() - end.len()];
+            std::fs::write(folder.path().join("shop.rows"), cut).expect("writable");
+            log.add("shop", &names(&["z"])).await.expect("room");
+            let left = entries(&log).await;
+            assert_eq!(left.last(), Some(&b"z".to_vec()), "added behind a cut of {end:?}");
         }
     }
 
