@@ -189,6 +189,14 @@ impl Clock {
         }
     }
 
+    /// Waits until this moment, or forever if there is none.
+    pub async fn sleep_until_some(&self, moment: Option<Moment>) {
+        match moment {
+            Some(moment) => self.sleep_until(moment).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Waits for `work`, at most `limit`. Returns `None` if time ran out.
     pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {

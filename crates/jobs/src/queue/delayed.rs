@@ -179,7 +179,8 @@ impl Core {
         let Some(alone) = claimed.first().filter(|claimed| claimed.attempts.alone) else {
             return true;
         };
-        match self.shards[shard].begin((&alone.id, alone.token), alone.attempts).await {
+        let item = (&*alone.id, alone.token);
+        match self.shards[shard].begin(item, alone.attempts, self.policy.lease).await {
             Ok(ours) => ours,
             Err(error) => {
                 tracing::debug!(queue = self.name, id = alone.id, %error, "not noted");

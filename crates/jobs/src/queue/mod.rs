@@ -36,6 +36,7 @@
 mod broadcast;
 mod decode;
 mod delayed;
+mod held;
 mod job;
 mod list_queue;
 mod shard;

@@ -170,10 +170,16 @@ impl Shard {
         Ok((claimed.collect(), u64::try_from(wait).ok().map(Duration::from_millis)))
     }
 
-    /// Records that an item is begun alone. Returns `false` if its lease is lost.
-    pub(super) async fn begin(&self, (id, token): (&str, u64), attempts: Attempts) -> Result<bool> {
+    /// Records that an item is begun alone, and extends its lease from now on. Returns `false` if
+    /// the lease is lost.
+    pub(super) async fn begin(
+        &self,
+        (id, token): (&str, u64),
+        attempts: Attempts,
+        lease: Duration,
+    ) -> Result<bool> {
         let call = BEGIN.on(&[&self.leased, &self.tokens, &self.notes]);
-        let call = call.arg(id).arg(token).arg(attempts.counted);
+        let call = call.arg(id).arg(token).arg(attempts.counted).arg(millis(lease));
         Ok(self.client.eval::<u64>(&call).await? == 1)
     }
 

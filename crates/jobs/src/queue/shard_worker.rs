@@ -2,8 +2,8 @@
 //!
 //! One task per shard does all communication with Redis; handlers run in their own tasks. The task
 //! claims when the server said that something is due, when a message says that an earlier item was
-//! added, and at least once per poll interval: a lost message costs at most that. Leases of items
-//! in progress are extended after a third of their time.
+//! added, and at least once per poll interval: a lost message costs at most that. Beside that it
+//! extends the leases of items in progress, also while a claim waits for its reply.
 //!
 //! An item whose lease expired may have ended its consumer. It is begun alone, as in the stream's
 //! worker: no other handler of the worker runs, the attempt is recorded in Redis before it begins,
@@ -13,11 +13,7 @@
 //! releases them to the others. Items that it returns later wait under their lease until permits
 //! are free.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use seawall_client::{
@@ -31,13 +27,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{
     decode::decode,
     delayed::Core,
+    held::HeldItems,
     job::{Acked, Given, Job},
     shard::{Attempts, Back, Claimed},
     worker::Settings,
 };
-use crate::stream::{
-    Outcome,
-    handler_pool::{HandlerPool, Permit},
+use crate::{
+    renewal::renew_forever,
+    stream::{
+        Outcome,
+        handler_pool::{HandlerPool, Permit},
+    },
 };
 
 /// How long a claim in progress keeps its permits from other shards.
@@ -85,14 +85,12 @@ pub(super) struct ShardWorker<T> {
     messages: Subscription,
     say: mpsc::UnboundedSender<Completion>,
     hear: mpsc::UnboundedReceiver<Completion>,
-    /// Leased items, with their tokens.
-    held: HashMap<String, u64>,
+    held: Arc<HeldItems>,
     /// Leased items that wait for a permit, at most those of one claim.
     without_permit: VecDeque<Job<T>>,
     /// Completions that Redis has not accepted yet.
     open: Vec<Completion>,
     claim_at: Moment,
-    extend_at: Moment,
     not_before: Moment,
     pause: Duration,
 }
@@ -120,7 +118,6 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         let now = clock.now();
         ShardWorker {
             messages: client.pubsub().join(&core.shards[shard].channel),
-            extend_at: now + core.policy.lease / 3,
             core,
             shard,
             settings,
@@ -129,7 +126,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             clock,
             say,
             hear,
-            held: HashMap::new(),
+            held: Arc::default(),
             without_permit: VecDeque::new(),
             open: Vec::new(),
             claim_at: now,
@@ -139,7 +136,20 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
     }
 
     /// Works until it is told to stop and has finished, or until the drain timeout has passed.
-    pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+    pub(super) async fn run(self, stop: watch::Receiver<bool>) {
+        let (core, held, shard) = (Arc::clone(&self.core), Arc::clone(&self.held), self.shard);
+        let renewal = renew_forever(self.clock.clone(), core.policy.lease, move || {
+            let (core, held) = (Arc::clone(&core), Arc::clone(&held));
+            async move { held.extend(&core.shards[shard], core.policy.lease).await }
+        });
+        tokio::select! {
+            biased;
+            () = self.work(stop) => {}
+            () = renewal => {}
+        }
+    }
+
+    async fn work(mut self, mut stop: watch::Receiver<bool>) {
         let mut completions = Vec::new();
         // Once the worker is told to stop: the moment until which it waits for items in progress.
         let mut until: Option<Moment> = None;
@@ -152,23 +162,17 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             }
             let permits = !self.without_permit.is_empty();
             let claims = until.is_none() && !permits && now >= self.claim_at.max(self.not_before);
-            let mut wake_at = self.extend_at;
-            if until.is_none() && !permits && !claims {
-                wake_at = wake_at.min(self.claim_at.max(self.not_before));
-            }
-            if !self.open.is_empty() {
-                wake_at = wake_at.min(self.not_before);
-            }
-            if let Some(until) = until {
-                wake_at = wake_at.min(until);
-            }
+            let next_claim = (until.is_none() && !permits && !claims)
+                .then(|| self.claim_at.max(self.not_before));
+            let next_settlement = (!self.open.is_empty()).then_some(self.not_before);
+            let wake_at = [next_claim, next_settlement, until].into_iter().flatten().min();
             let woken = tokio::select! {
                 biased;
                 _ = self.hear.recv_many(&mut completions, AT_ONCE) => Woken::Verdicts,
                 _ = stop.wait_for(|stop| *stop), if until.is_none() => Woken::Stop,
                 permit = self.pool.permit(), if claims || permits => Woken::Permit(permit),
                 event = self.messages.next(), if until.is_none() => Woken::Message(event),
-                () = self.clock.sleep_until(wake_at) => Woken::Time,
+                () = self.clock.sleep_until_some(wake_at) => Woken::Time,
             };
             self.open.append(&mut completions);
             match woken {
@@ -185,10 +189,6 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             }
             if !self.open.is_empty() && self.clock.now() >= self.not_before {
                 self.settle().await;
-            }
-            if self.clock.now() >= self.extend_at {
-                self.extend().await;
-                self.extend_at = self.clock.now() + self.core.policy.lease / 3;
             }
         }
         for _ in 0..LAST_ATTEMPTS {
@@ -235,7 +235,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             return;
         }
         for job in core.open(self.shard, claimed).await {
-            self.held.insert(job.id.clone(), job.token);
+            self.held.insert(&job.id, job.token);
             match permits.pop().or_else(|| self.pool.permit_at_once()) {
                 Some(permit) => self.begin(job, permit).await,
                 None => self.without_permit.push_back(job),
@@ -262,7 +262,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
 
     /// Begins an item while no other handler runs.
     fn begin_alone(&mut self, claimed: Claimed) {
-        self.held.insert(claimed.id.clone(), claimed.token);
+        self.held.insert(&claimed.id, claimed.token);
         let lone = Lone {
             core: Arc::clone(&self.core),
             shard: self.shard,
@@ -301,7 +301,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
                 Ok(outcomes) => {
                     for (completion, outcome) in some.iter().zip(outcomes) {
                         count(if outcome == Acked::Done { "handled" } else { "lost" });
-                        let_go(&mut self.held, completion);
+                        self.held.remove(&completion.id, completion.token);
                     }
                 }
                 Err(error) => {
@@ -345,7 +345,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
                         Given::Dead => "dead",
                         Given::Lost => "lost",
                     });
-                    let_go(&mut self.held, &completion);
+                    self.held.remove(&completion.id, completion.token);
                 }
                 Err(error) => {
                     failure = Some(error);
@@ -356,22 +356,6 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         self.open = kept;
         if let Some(error) = failure {
             self.failed(&error);
-        }
-    }
-
-    /// Extends the leases of items in progress.
-    async fn extend(&mut self) {
-        let held: Vec<(&str, u64)> =
-            self.held.iter().map(|(id, token)| (id.as_str(), *token)).collect();
-        for some in held.chunks(AT_ONCE) {
-            let lease = self.core.policy.lease;
-            match self.core.shards[self.shard].extend(some, lease).await {
-                Ok(kept) if kept.contains(&false) => {
-                    tracing::debug!(queue = self.core.name, "a lease was lost");
-                }
-                Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "leases are not extended"),
-            }
         }
     }
 
@@ -403,8 +387,10 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
     /// settled.
     async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
         let Some(turn) = self.pool.turn(&self.clock).await else { return };
-        let shard = &self.core.shards[self.shard];
-        let Some(ours) = turn.note(|| shard.begin((&id, token), attempts)).await else { return };
+        let (shard, lease) = (&self.core.shards[self.shard], self.core.policy.lease);
+        let Some(ours) = turn.note(|| shard.begin((&id, token), attempts, lease)).await else {
+            return;
+        };
         let (settled, ended) = oneshot::channel();
         let say = self.say;
         let mut settled = Some(settled);
@@ -428,13 +414,6 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
         let handler = self.handler;
         let then = move |outcome| tell(id, Said::Outcome(outcome));
         turn.work(async move { handler(job).await }, then, ended).await;
-    }
-}
-
-/// Forgets an item, unless this worker claimed it again after its lease had expired.
-fn let_go(held: &mut HashMap<String, u64>, completion: &Completion) {
-    if held.get(&completion.id) == Some(&completion.token) {
-        held.remove(&completion.id);
     }
 }
 

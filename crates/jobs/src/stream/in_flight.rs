@@ -109,17 +109,21 @@ impl InFlightEntries {
         }
     }
 
-    /// Returns entries that were not renewed for this long, and marks them as renewed now.
+    /// Returns entries that were not renewed for this long.
     pub(super) fn to_renew(&self, older_than: Duration, now: Moment) -> Vec<Place> {
+        let table = self.table();
+        let old = |held: &Held| now.since(held.since) >= older_than;
+        table.entries.iter().filter(|(_, held)| old(held)).map(|(place, _)| *place).collect()
+    }
+
+    /// Marks entries as renewed at this time.
+    pub(super) fn renewed(&self, places: &[Place], now: Moment) {
         let mut table = self.table();
-        let mut due = Vec::new();
-        for (place, held) in &mut table.entries {
-            if now.since(held.since) >= older_than {
+        for place in places {
+            if let Some(held) = table.entries.get_mut(place) {
                 held.since = now;
-                due.push(*place);
             }
         }
-        due
     }
 
     /// Returns the number of entries in progress, and of those that wait for another attempt.
@@ -165,6 +169,7 @@ mod tests {
         let mut due = hand.to_renew(old, later);
         due.sort_unstable();
         assert_eq!(due, [place("1-0"), place("2-0")]);
+        hand.renewed(&due, later);
         assert!(hand.to_renew(old, later).is_empty());
         hand.rest(place("1-0"));
         assert_eq!(hand.count(), (2, 1));

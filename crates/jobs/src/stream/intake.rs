@@ -18,7 +18,7 @@ use seawall_client::{
     error::{Error, Result},
 };
 use seawall_resilience::clock::Clock;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
     attempts::Attempts,
@@ -111,11 +111,6 @@ impl<T> GroupConsumer<T> {
     /// blocks.
     pub(super) fn poll_interval(&self) -> Duration {
         (self.settings.claim_idle / 2).clamp(LOOK_OFTEN, LOOK_SELDOM)
-    }
-
-    /// Returns the time after which entries in flight are renewed.
-    pub(super) fn renew_after(&self) -> Duration {
-        self.settings.claim_idle / 3
     }
 
     /// Creates missing groups.
@@ -233,6 +228,32 @@ impl<T> GroupConsumer<T> {
             };
         }
         Ok(taken_from(stream, entry::counted(self.client.run(&call).await?)?))
+    }
+
+    /// Renews what was not renewed for a third of the idle time, so that other workers do not take it
+    /// over. Passes entries that now belong to another consumer, or are settled, to `lost`.
+    ///
+    /// # Errors
+    /// The first error of a stream; the others are renewed.
+    pub(super) async fn renew_old(&self, lost: &mpsc::UnboundedSender<Vec<Place>>) -> Result<()> {
+        let asked = self.clock.now();
+        let mut places = self.in_flight.to_renew(self.settings.claim_idle / 3, asked);
+        places.sort_unstable_by_key(|place| place.stream);
+        let mut outcome = Ok(());
+        for group in places.chunk_by(|one, other| one.stream == other.stream) {
+            for some in group.chunks(AT_ONCE) {
+                let entries: Vec<_> = some.iter().map(|place| (*place, None)).collect();
+                match self.renew(some[0].stream, &entries).await {
+                    Ok(taken) => {
+                        self.in_flight.renewed(some, asked);
+                        // The settler may have ended.
+                        let _ = lost.send(taken);
+                    }
+                    Err(error) => outcome = Err(error),
+                }
+            }
+        }
+        outcome
     }
 
     /// Renews entries in progress, and records the attempts that are given with them.

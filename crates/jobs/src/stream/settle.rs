@@ -1,4 +1,4 @@
-//! The part of a worker that settles entries: acknowledges, parks, retries, and renews meanwhile.
+//! The part of a worker that settles entries: acknowledges, parks, and retries.
 //!
 //! Acknowledgements that arrive while one is being sent go together in the next, so batches grow
 //! with the load. A command that Redis did not answer is sent again until it does; all of them are
@@ -60,7 +60,8 @@ pub(super) struct Settler<T> {
     /// Attempts that are not recorded in Redis yet.
     notes: BTreeMap<Place, Note>,
     waiting: BTreeMap<(Moment, Place), Waiting>,
-    renew_at: Moment,
+    /// Entries that turned out to be another worker's when they were renewed.
+    lost: mpsc::UnboundedReceiver<Vec<Place>>,
     /// Commands that failed are not sent again before this time.
     not_before: Moment,
     pause: Duration,
@@ -73,16 +74,17 @@ impl<T> Settler<T> {
         again: mpsc::UnboundedSender<Vec<Taken>>,
         stop: watch::Receiver<bool>,
         finish: watch::Receiver<bool>,
+        lost: mpsc::UnboundedReceiver<Vec<Place>>,
     ) -> Self {
         let now = consumer.clock.now();
         Settler {
-            renew_at: now + consumer.renew_after() / 2,
             not_before: now,
             consumer,
             inbox,
             again,
             stop,
             finish,
+            lost,
             acks: Vec::new(),
             parks: Vec::new(),
             notes: BTreeMap::new(),
@@ -103,7 +105,8 @@ impl<T> Settler<T> {
                 biased;
                 _ = self.inbox.recv_many(&mut completions, MOST) => {}
                 _ = finish.wait_for(|finish| *finish) => finishing = true,
-                () = clock.sleep_until(wake_at) => {}
+                Some(lost) = self.lost.recv() => self.let_go(&lost),
+                () = clock.sleep_until_some(wake_at) => {}
             }
             completions.drain(..).for_each(|completion| self.sort(completion));
             if finishing {
@@ -115,10 +118,6 @@ impl<T> Settler<T> {
                     self.begin_again().await;
                 }
             }
-            if clock.now() >= self.renew_at {
-                self.renew().await;
-                self.renew_at = clock.now() + self.consumer.renew_after() / 2;
-            }
         }
     }
 
@@ -128,17 +127,13 @@ impl<T> Settler<T> {
     }
 
     /// Returns the time at which there is something to do even if no completion arrives.
-    fn wake_at(&self) -> Moment {
-        let mut wake = self.renew_at;
-        if self.has_work() {
-            wake = wake.min(self.not_before);
-        }
-        if let Some(((due, _), _)) = self.waiting.first_key_value()
-            && !*self.stop.borrow()
-        {
-            wake = wake.min((*due).max(self.not_before));
-        }
-        wake
+    fn wake_at(&self) -> Option<Moment> {
+        let work = self.has_work().then_some(self.not_before);
+        let retry = match self.waiting.first_key_value() {
+            Some(((due, _), _)) if !*self.stop.borrow() => Some((*due).max(self.not_before)),
+            _ => None,
+        };
+        [work, retry].into_iter().flatten().min()
     }
 
     /// Settles the rest when all handlers have ended; entries that cannot be settled now stay
@@ -345,24 +340,6 @@ impl<T> Settler<T> {
         }
         if failed {
             self.reckon(true);
-        }
-    }
-
-    /// Renews entries in progress, so that other workers do not take them over.
-    async fn renew(&mut self) {
-        let places = self
-            .consumer
-            .in_flight
-            .to_renew(self.consumer.renew_after(), self.consumer.clock.now());
-        let mut places: Vec<_> = places.into_iter().map(|place| (place, None)).collect();
-        places.sort_unstable_by_key(|(place, _)| place.stream);
-        for group in places.chunk_by(|one, other| one.0.stream == other.0.stream) {
-            for some in group.chunks(AT_ONCE) {
-                match self.consumer.renew(some[0].0.stream, some).await {
-                    Ok(lost) => self.let_go(&lost),
-                    Err(error) => tracing::debug!(%error, "not renewed"),
-                }
-            }
         }
     }
 

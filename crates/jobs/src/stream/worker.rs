@@ -23,6 +23,7 @@ use super::{
     settle::Settler,
     status::{self, Counts, Meter, Status, StreamStatus},
 };
+use crate::renewal::renew_forever;
 
 /// A running worker.
 ///
@@ -193,13 +194,29 @@ impl<T: Send + 'static> Tasks<T> {
         let (dispatch, inbox) = mpsc::unbounded_channel();
         let (completions, settled) = mpsc::unbounded_channel();
         let reader = Reader::new(Arc::clone(&consumer), dispatch.clone(), stop.subscribe());
+        let (lost, taken_over) = mpsc::unbounded_channel();
         let settler = Settler::new(
             Arc::clone(&consumer),
             settled,
             dispatch,
             stop.subscribe(),
             finish.subscribe(),
+            taken_over,
         );
+        // An entry is renewed when a third of its idle time has passed, and looked at twice as often.
+        let idle = consumer.settings.claim_idle / 2;
+        let renewed = Arc::clone(&consumer);
+        let renewal = renew_forever(consumer.clock.clone(), idle, move || {
+            let (renewed, lost) = (Arc::clone(&renewed), lost.clone());
+            async move { renewed.renew_old(&lost).await }
+        });
+        let settle_and_renew = async move {
+            tokio::select! {
+                biased;
+                () = settler.run() => {}
+                () = renewal => {}
+            }
+        };
         let tasks = 2 * std::thread::available_parallelism().map_or(1, NonZero::get);
         let dispatcher = Dispatcher {
             consumer: Arc::clone(&consumer),
@@ -212,7 +229,7 @@ impl<T: Send + 'static> Tasks<T> {
         Tasks {
             reader: handle.spawn_at_home(reader.run()),
             dispatcher: handle.spawn_at_home(dispatcher.run()),
-            settler: handle.spawn_at_home(settler.run()),
+            settler: handle.spawn_at_home(settle_and_renew),
             consumer,
         }
     }

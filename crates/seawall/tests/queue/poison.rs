@@ -243,3 +243,64 @@ async fn lost_replies_of_claims_are_no_attempts() {
     direct.shutdown().await;
     seawall.shutdown().await;
 }
+
+/// A worker that was held up until the lease of its item had ended, and then begins it: the attempt
+/// has a lease of its own, and the item is not blamed for the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_that_is_begun_late_has_a_whole_lease() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let server = ServerProcess::redis().expect("a server");
+    let proxy = FaultProxy::start(server.port()).expect("a proxy");
+    let direct = Seawall::connect(&server.url()).await.expect("in");
+    let builder = Seawall::builder(&proxy.url()).response_timeout(PATIENCE);
+    let seawall = builder.connect().await.expect("in");
+    let queue = |seawall: &Seawall| {
+        let builder = seawall.delayed_queue::<u64>("late").lease_ttl(LEASE);
+        builder.max_attempts(1).build().expect("valid")
+    };
+    let (ours, theirs) = (queue(&seawall), queue(&direct));
+    let _ = theirs.add("a", &1, Duration::ZERO).await.expect("answered");
+    // A consumer that dies with it: the next one begins it alone.
+    assert_eq!(theirs.claim(1).await.expect("answered").jobs.len(), 1);
+    // The script that begins an item has three keys, the one that extends leases two.
+    let with_keys = |keys: &'static [u8]| {
+        let is_it = move |command: &[Vec<u8>]| {
+            command[0].to_ascii_uppercase().starts_with(b"EVAL") && command[2] == keys
+        };
+        On::any().when(is_it).key_prefix("delayed:{late}:leased")
+    };
+    proxy.fail_with(with_keys(b"2"), "ERR not extended");
+    let held = proxy.hold_request(with_keys(b"3"));
+    let (say, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let goes_on = Arc::new(tokio::sync::Semaphore::new(0));
+    let (poll, may_end) = (Duration::from_millis(50), Arc::clone(&goes_on));
+    let worker = ours.worker().poll_interval(poll).run(move |_: Job<u64>| {
+        let (say, may_end) = (say.clone(), Arc::clone(&may_end));
+        async move {
+            say.send(()).expect("somebody listens");
+            let _ = may_end.acquire().await.expect("open");
+            Outcome::Done
+        }
+    });
+    let worker = worker.expect("valid");
+    eventually("its begin is held", async || proxy.held() == 1).await;
+    eventually("its lease has ended", async || {
+        let ask = "local time = redis.call('TIME') \
+                   return redis.call('ZCOUNT', KEYS[1], '-inf', time[1] * 1000)";
+        let key = "delayed:{late}:leased";
+        let mut eval = cmd("EVAL");
+        eval.arg(ask).arg(1).arg(key);
+        direct.client().query::<u64>(key.as_bytes(), &eval).await.expect("answered") == 1
+    })
+    .await;
+    proxy.remove(held);
+    begun.recv().await.expect("it is begun");
+    assert!(theirs.claim(1).await.expect("answered").jobs.is_empty(), "it has its lease");
+    assert_eq!(theirs.status().await.expect("answered").dead, 0, "it is not to blame");
+    goes_on.add_permits(1);
+    eventually("it is done", async || theirs.status().await.expect("answered").leased == 0).await;
+    assert_eq!(theirs.status().await.expect("answered").dead, 0);
+    worker.stop().await;
+    direct.shutdown().await;
+    seawall.shutdown().await;
+}
