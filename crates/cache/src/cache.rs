@@ -16,18 +16,18 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use seawall_client::{
     Handle,
-    error::{Error, Result},
+    error::Result,
     key::{KeyBuffer, KeyPart},
 };
 
 use crate::{
     AuditorBuilder, BigValue, CacheBuilder, CacheError, CacheKey, CacheValue, Explanation,
-    Freshness, Invalidation, KeyRef, LoadError, Loaded, PutOutcome, Read, Version, WriteError,
+    Freshness, KeyRef, LoadError, Loaded, Read,
     audit::{AuditSampler, work::Work},
     hot::warmer::Warmer,
     load::loader::{BatchLoader, Loader},
     read::reader::{Admission, Reader},
-    store::{keys::KeySpace, pending::Pending, publisher::Publisher},
+    store::{keys::KeySpace, publisher::Publisher},
 };
 
 /// A loader of many keys.
@@ -39,12 +39,13 @@ pub(crate) type LoadMany<K, V> =
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
-/// use seawall::{Seawall, cache::{Cache, Loaded}};
+/// use seawall::{Seawall, cache::Cache};
 ///
 /// let seawall = Seawall::connect("embedded:").await?;
 /// let shops: Cache<u64, String> = seawall.cache("shop").ttl(Duration::from_secs(60)).build()?;
 ///
-/// let load = || async { Ok::<_, std::io::Error>(Loaded::Found("tea house".to_owned())) };
+/// // In real life: select … where id = 42
+/// let load = || async { Ok::<_, std::io::Error>(Some("tea house".to_owned())) };
 /// let shop = shops.get_or_load(&42, load).await?;
 /// assert_eq!(shop.value.as_deref().map(String::as_str), Some("tea house"));
 ///
@@ -76,14 +77,17 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     /// Returns the value, from the first tier that has it; loads it if none has.
     ///
     /// However many callers in however many processes ask for an absent key at once, the loader of
-    /// one of them runs.
+    /// one of them runs. It returns a value, an `Option` (`None`: there is none, which is remembered
+    /// for a short time), or a [`Loaded`], which can say more.
+    ///
+    /// A loader that is the same for all callers is bound once: see [`Cache::with_loader`].
     ///
     /// # Errors
     /// [`CacheError`], if there is no value and nothing older that may stand in for it.
     ///
     /// # Cancel safety
     /// A load that began goes on and is stored; others who wait for it are not affected.
-    pub async fn get_or_load<Q, F, Fut, E>(
+    pub async fn get_or_load<Q, F, Fut, L, E>(
         &self,
         key: &Q,
         load: F,
@@ -92,7 +96,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
         F: FnOnce() -> Fut + Send + 'static,
-        Fut: Future<Output = StdResult<Loaded<V>, E>> + Send + 'static,
+        Fut: Future<Output = StdResult<L, E>> + Send + 'static,
+        L: Into<Loaded<V>>,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         if let Some(read) = self.inner.hit_local(key, Freshness::Cached) {
@@ -105,7 +110,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     ///
     /// # Errors
     /// As [`Cache::get_or_load`].
-    pub async fn get_or_load_as<Q, F, Fut, E>(
+    pub async fn get_or_load_as<Q, F, Fut, L, E>(
         &self,
         freshness: Freshness,
         key: &Q,
@@ -115,7 +120,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
         F: FnOnce() -> Fut + Send + 'static,
-        Fut: Future<Output = StdResult<Loaded<V>, E>> + Send + 'static,
+        Fut: Future<Output = StdResult<L, E>> + Send + 'static,
+        L: Into<Loaded<V>>,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         if let Some(read) = self.inner.hit_local(key, freshness) {
@@ -151,7 +157,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
     ///
     /// # Errors
     /// As [`Cache::get_or_load`].
-    pub async fn get_or_revalidate<Q, F, Fut, E>(
+    pub async fn get_or_revalidate<Q, F, Fut, L, E>(
         &self,
         freshness: Freshness,
         key: &Q,
@@ -161,7 +167,8 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         K: Borrow<Q>,
         Q: KeyRef<K> + ?Sized,
         F: FnOnce(Option<Arc<V>>) -> Fut + Send + 'static,
-        Fut: Future<Output = StdResult<Loaded<V>, E>> + Send + 'static,
+        Fut: Future<Output = StdResult<L, E>> + Send + 'static,
+        L: Into<Loaded<V>>,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         if let Some(read) = self.inner.hit_local(key, freshness) {
@@ -172,7 +179,7 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
 
     /// Answers everything that is not a fresh copy in memory. Boxed, so that such a hit does not carry
     /// what only the others need.
-    fn read_below<'a, Q>(
+    pub(crate) fn read_below<'a, Q>(
         &'a self,
         freshness: Freshness,
         key: &'a Q,
@@ -246,11 +253,21 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
         Fut: Future<Output = StdResult<HashMap<K, V>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
+        self.get_many_with(keys, &load_many(load)).await
+    }
+
+    pub(crate) async fn get_many_with(
+        &self,
+        keys: &[K],
+        load: &LoadMany<K, V>,
+    ) -> Vec<StdResult<Read<V>, CacheError>>
+    where
+        K: Eq + Hash,
+    {
         let inner = &self.inner;
-        let load = load_many(load);
         let make = |positions: &[usize]| {
             let keys = positions.iter().map(|&position| (position, keys[position].clone()));
-            by_position(&load, keys.collect())
+            by_position(load, keys.collect())
         };
         let entry_keys = keys.iter().map(|key| inner.keys.entry_key(key)).collect();
         let answers = inner.reader.read_many(entry_keys, &make).await;
@@ -260,159 +277,6 @@ impl<K: CacheKey, V: CacheValue> Cache<K, V> {
             }
         }
         answers
-    }
-
-    /// Changes the source, then invalidates.
-    ///
-    /// The entry is invalidated whatever `work` returns: an error may come after the change was made.
-    ///
-    /// # Errors
-    /// [`WriteError`], which keeps the error of `work` as it is and says whether `work` ran.
-    ///
-    /// # Cancel safety
-    /// Dropping the future while `work` runs or after it hands the invalidation to the recovery queue.
-    pub async fn write<Q, T, E>(
-        &self,
-        key: &Q,
-        work: impl Future<Output = StdResult<T, E>>,
-    ) -> StdResult<(T, Invalidation), WriteError<E>>
-    where
-        K: Borrow<Q>,
-        Q: KeyRef<K> + ?Sized,
-    {
-        let entry = self.entry_name(key).map_err(WriteError::NotRun)?;
-        let publisher = self.publisher();
-        if publisher.recovery.has_ended() {
-            return Err(WriteError::NotRun(Error::Closed));
-        }
-        let mut pending = Pending::entries(publisher, vec![entry]);
-        let value = work.await;
-        let applied = pending.invalidate().await;
-        let value = value.map_err(WriteError::Work)?;
-        Ok((value, applied.map_err(WriteError::NotInvalidated)?))
-    }
-
-    /// Makes sure that no reader gets what this key held: see [`Invalidation`].
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a key that makes no sense, [`Error::Closed`] if the handle was shut down:
-    /// nothing would ever carry it out.
-    ///
-    /// # Cancel safety
-    /// Dropping the future hands the invalidation to the recovery queue.
-    pub async fn invalidate<Q>(&self, key: &Q) -> Result<Invalidation>
-    where
-        K: Borrow<Q>,
-        Q: KeyRef<K> + ?Sized,
-    {
-        self.publisher().invalidate(vec![self.entry_name(key)?]).await
-    }
-
-    /// Like [`invalidate`](Cache::invalidate) for many keys, up to 1,000 in one step and one message.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a key that makes no sense; none is invalidated then. [`Error::Closed`] if
-    /// the handle was shut down.
-    ///
-    /// # Cancel safety
-    /// Dropping the future hands what is left to the recovery queue.
-    pub async fn invalidate_many(&self, keys: &[K]) -> Result<Invalidation> {
-        let entries: Result<Vec<Vec<u8>>> =
-            keys.iter().map(|key| Ok(self.inner.keys.entry_key(key)?.entry().to_vec())).collect();
-        self.publisher().invalidate(entries?).await
-    }
-
-    /// Returns the name of a key's entry in Redis: what a row of a
-    /// [`RecoveryLog`](crate::RecoveryLog) names.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a key that makes no sense.
-    pub fn entry_name<Q>(&self, key: &Q) -> Result<Vec<u8>>
-    where
-        K: Borrow<Q>,
-        Q: KeyRef<K> + ?Sized,
-    {
-        Ok(self.inner.keys.entry_key(key)?.entry().to_vec())
-    }
-
-    /// Drops everything with this tag, in one step.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the cache has no tags; else as
-    /// [`Client::send`](seawall_client::Client::send): not done, or not known to be. In the second case
-    /// the recovery queue does it once more.
-    ///
-    /// # Cancel safety
-    /// Dropping the future hands it to the recovery queue.
-    pub async fn clear_tag(&self, tag: &str) -> Result<()> {
-        if self.inner.keys.tags.is_none() {
-            return Err(self.built_without("tags"));
-        }
-        self.publisher().clear_tag(tag).await
-    }
-
-    /// Drops the whole namespace, in one step.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the cache is not `clearable`; else as [`Cache::clear_tag`].
-    ///
-    /// # Cancel safety
-    /// As [`Cache::clear_tag`].
-    pub async fn clear(&self) -> Result<()> {
-        if !self.inner.keys.clearable {
-            return Err(self.built_without("clearable"));
-        }
-        self.publisher().clear().await
-    }
-
-    /// Stores a value that the caller knows to be the newest. Where several may write at once, prefer
-    /// [`Cache::write`] or [`Cache::put_if_newer`].
-    ///
-    /// An invalidation or another write that comes while this is under way wins, and so does one that
-    /// comes after an error: a request that hung in the network and arrives late stores nothing.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a value that is too large; else as
-    /// [`Client::send`](seawall_client::Client::send). After an error the entry's state is unknown:
-    /// invalidate it.
-    ///
-    /// # Cancel safety
-    /// Dropping the future may leave the old value, the new one, or none, in all processes the same.
-    /// What it leaves open, the recovery queue ends by an invalidation: a value that others were not
-    /// told of, or the lease that readers wait for. So it does after an error that leaves this open. A
-    /// request that arrives after that may keep readers waiting for up to two time-outs of a reply.
-    pub async fn put<Q>(&self, key: &Q, value: &V) -> Result<Version>
-    where
-        K: Borrow<Q>,
-        Q: KeyRef<K> + ?Sized,
-    {
-        let entry_key = self.inner.keys.entry_key(key)?;
-        self.publisher().put(&entry_key, value).await
-    }
-
-    /// Stores what a source with versions of its own says (an update time, a position in its log). Late
-    /// events lose, and a load that is under way is refused. `None` says that the source deleted it.
-    /// Versions start at 1.
-    ///
-    /// # Errors
-    /// As [`Cache::put`].
-    pub async fn put_if_newer<Q>(
-        &self,
-        key: &Q,
-        version: u64,
-        value: Option<&V>,
-    ) -> Result<PutOutcome>
-    where
-        K: Borrow<Q>,
-        Q: KeyRef<K> + ?Sized,
-    {
-        if version == 0 {
-            return Err(Error::Invalid(
-                "versions of a source start at 1; 0 means that there is none".into(),
-            ));
-        }
-        let entry_key = self.inner.keys.entry_key(key)?;
-        self.publisher().put_if_newer(&entry_key, version, value).await
     }
 
     /// Declares a key hot for this long from now, whatever the counts say: every process fetches its
@@ -530,12 +394,8 @@ impl<K, V> Cache<K, V> {
         self.publisher().big.biggest(self.inner.reader.clock.now())
     }
 
-    fn publisher(&self) -> &Publisher<V> {
+    pub(crate) fn publisher(&self) -> &Publisher<V> {
         &self.inner.reader.publisher
-    }
-
-    fn built_without(&self, option: &str) -> Error {
-        Error::Invalid(format!("cache {:?} was built without `{option}`", self.name()))
     }
 }
 
@@ -544,7 +404,7 @@ impl<K: Clone, V> Inner<K, V> {
     /// nothing is prepared for the other cases, and the clock may be a few milliseconds behind: moving
     /// things around took longer than finding the copy.
     #[inline]
-    fn hit_local<Q>(&self, key: &Q, freshness: Freshness) -> Option<Read<V>>
+    pub(crate) fn hit_local<Q>(&self, key: &Q, freshness: Freshness) -> Option<Read<V>>
     where
         Q: KeyRef<K> + ?Sized,
     {
@@ -571,19 +431,25 @@ impl<K: Clone, V> Inner<K, V> {
 }
 
 /// Turns a user's loader into what the cache keeps.
-fn boxed<V, F, Fut, E>(load: F) -> Loader<V>
+pub(crate) fn boxed<V, F, Fut, L, E>(load: F) -> Loader<V>
 where
     F: FnOnce(Option<Arc<V>>) -> Fut + Send + 'static,
-    Fut: Future<Output = StdResult<Loaded<V>, E>> + Send + 'static,
+    Fut: Future<Output = StdResult<L, E>> + Send + 'static,
+    L: Into<Loaded<V>>,
     E: Into<Box<dyn StdError + Send + Sync>>,
 {
     Box::new(move |stale| {
-        load(stale).map(|loaded| loaded.map_err(|error| Arc::from(error.into()))).boxed()
+        load(stale)
+            .map(|loaded| match loaded {
+                Ok(loaded) => Ok(loaded.into()),
+                Err(error) => Err(LoadError::from(error.into())),
+            })
+            .boxed()
     })
 }
 
 /// Turns a user's loader of many keys into what the cache keeps.
-fn load_many<K, V, F, Fut, E>(load: F) -> LoadMany<K, V>
+pub(crate) fn load_many<K, V, F, Fut, E>(load: F) -> LoadMany<K, V>
 where
     F: Fn(Vec<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = StdResult<HashMap<K, V>, E>> + Send + 'static,

@@ -11,7 +11,7 @@
 //! Calls go one way, and the types hold only what is below them:
 //!
 //! ```text
-//! Cache<K, V>        cache.rs   the only place that knows keys
+//! Cache<K, V>        cache.rs   the only place that knows keys; write.rs, loading.rs
 //!   Reader<V>        read/      what is there, as data: Lookup::{Hit, Stale, Miss, …}
 //!     LoadCoordinator<V>  load/ who loads, who waits
 //!       Publisher<V> store/     the only place that makes a value visible
@@ -33,6 +33,7 @@ mod hot;
 pub mod hotkey;
 mod life;
 mod load;
+mod loading;
 mod metrics;
 mod open;
 mod read;
@@ -41,6 +42,7 @@ mod settings;
 mod store;
 mod tier;
 mod types;
+mod write;
 
 pub use audit::{AuditReport, Auditor, AuditorBuilder};
 pub use bounds::{CacheKey, CacheValue, KeyRef};
@@ -49,6 +51,7 @@ pub use cache::Cache;
 pub use explain::{Explanation, FilterOpinion, LocalCopy, RemoteEntry, RemoteState};
 pub use filter::FilterStatus;
 pub use filter::keys::{KeyFilter, KeySink};
+pub use loading::{LoadRequest, LoadingCache};
 pub use recovery::file::FileRecoveryLog;
 pub use recovery::log::{LogFuture, RecoveryLog, RecoveryRow};
 pub use store::big_values::BigValue;

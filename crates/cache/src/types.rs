@@ -105,8 +105,11 @@ impl<V> Clone for Read<V> {
 /// assert!(shops.get_or_load(&42, || select(42)).await?.value.is_some());
 /// assert!(shops.get_or_load(&7, || select(7)).await?.value.is_none());
 ///
-/// // Without anything to say about lifetimes, an `Option` is enough.
+/// // Without anything to say about lifetimes, an `Option` or the value itself is enough.
+/// let name = |id: u64| async move { Ok::<_, io::Error>((id == 42).then(|| "tea house".to_owned())) };
+/// assert!(shops.get_or_load(&43, move || name(43)).await?.value.is_none());
 /// assert_eq!(Loaded::from(None::<String>), Loaded::Missing);
+/// assert_eq!(Loaded::from("tea house"), Loaded::Found("tea house"));
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +125,12 @@ pub enum Loaded<V> {
     NotModified,
     /// A value for this caller and those who wait with it, not to be kept.
     DontCache(V),
+}
+
+impl<V> From<V> for Loaded<V> {
+    fn from(value: V) -> Self {
+        Loaded::Found(value)
+    }
 }
 
 impl<V> From<Option<V>> for Loaded<V> {

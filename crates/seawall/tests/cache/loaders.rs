@@ -258,7 +258,7 @@ async fn a_load_that_panics_when_its_handle_ends_does_not_hold_it_up(setup: Setu
 async fn an_error_has_its_source(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall.cache("source").build().expect("defaults");
-    let fails = || async { Err(io::Error::new(io::ErrorKind::NotFound, "no table")) };
+    let fails = || async { Err::<u64, _>(io::Error::new(io::ErrorKind::NotFound, "no table")) };
     let error = cache.get_or_load(&1, fails).await.expect_err("it failed");
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
@@ -277,7 +277,7 @@ async fn a_load_that_is_cut_names_the_setting(setup: Setup) {
         .loader_timeout(Duration::from_millis(50))
         .build()
         .expect("options agree");
-    let error = cache.get_or_load(&1, std::future::pending::<io::Result<_>>).await;
+    let error = cache.get_or_load(&1, std::future::pending::<io::Result<u64>>).await;
     let text = error.expect_err("it was cut").to_string();
     assert!(text.contains("loader_timeout") && text.contains("50ms"), "{text}");
 }

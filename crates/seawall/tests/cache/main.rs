@@ -3,6 +3,7 @@
 mod alone;
 mod audit;
 mod batch;
+mod bound;
 #[path = "../support/eventually.rs"]
 mod eventually;
 mod explain;

@@ -64,7 +64,7 @@ async fn a_miss_is_loaded_and_then_hit_at_both_levels(setup: Setup) {
     );
     // A first level begins empty once more when it has found its place among the messages.
     while first.get(&1).await.expect("a hit").expect("there").source != Source::Local {}
-    let never = || async { Err(io::Error::other("must not be called")) };
+    let never = || async { Err::<String, _>(io::Error::other("must not be called")) };
     let other = second.get_or_load(&1, never).await.expect("a hit");
     assert_eq!(other.source, Source::Remote);
     assert_eq!(other.version, read.version);
@@ -138,7 +138,9 @@ async fn a_cancelled_reader_does_not_take_the_others_down(setup: Setup) {
     let follower = tokio::spawn({
         let cache = cache.clone();
         async move {
-            cache.get_or_load(&1, || async { Err(io::Error::other("one load is enough")) }).await
+            cache
+                .get_or_load(&1, || async { Err::<u64, _>(io::Error::other("one load is enough")) })
+                .await
         }
     });
     tokio::task::yield_now().await;
@@ -151,7 +153,8 @@ async fn a_cancelled_reader_does_not_take_the_others_down(setup: Setup) {
 async fn a_failed_load_fails_those_who_waited_and_is_tried_again(setup: Setup) {
     let seawall = setup.connect().await;
     let cache: Cache<u64, u64> = seawall.cache("f").build().expect("defaults");
-    let error = cache.get_or_load(&1, || async { Err(io::Error::other("database down")) }).await;
+    let error =
+        cache.get_or_load(&1, || async { Err::<u64, _>(io::Error::other("database down")) }).await;
     let Err(CacheError::Load(error)) = error else { panic!("{error:?}") };
     assert_eq!(error.to_string(), "database down");
     // The lease was given back: the next one does not wait for it to end.

@@ -229,7 +229,7 @@ async fn a_kept_value_is_for_those_who_ask(setup: Setup) {
     let _ = cache.get_or_load(&1, || async { found(1) }).await.expect("loaded");
     let _ = cache.invalidate(&1).await.expect("a good key");
     assert!(cache.get(&1).await.expect("an answer").is_none(), "not for others");
-    let down = || async { Err(io::Error::other("down")) };
+    let down = || async { Err::<u64, _>(io::Error::other("down")) };
     assert!(cache.get_or_load(&1, down).await.is_err(), "not even when loading fails");
     let stale = cache.get_as(Freshness::StaleOk, &1).await.expect("an answer").expect("kept");
     assert_eq!((stale.value.as_deref(), stale.source), (Some(&1), Source::Stale));
