@@ -1,7 +1,6 @@
 //! The bounds on keys and values, in one place.
 
 use seawall_client::key::KeyPart;
-use serde::{Serialize, de::DeserializeOwned};
 
 /// A key of a cache: any [`KeyPart`] that tasks may keep a copy of. Implemented for all that fit.
 pub trait CacheKey: KeyPart + Clone + Send + Sync + 'static {}
@@ -14,7 +13,8 @@ pub trait KeyRef<K>: KeyPart + ToOwned<Owned = K> + Sync {}
 
 impl<K, Q: KeyPart + ToOwned<Owned = K> + Sync + ?Sized> KeyRef<K> for Q {}
 
-/// A value of a cache: whatever serde can write and read again. Implemented for all that fit.
-pub trait CacheValue: Serialize + DeserializeOwned + Send + Sync + 'static {}
+/// A value of a cache: whatever tasks may share. Implemented for all that fit. Its
+/// [`Codec`](crate::Codec) writes and reads it; the default one needs serde's traits.
+pub trait CacheValue: Send + Sync + 'static {}
 
-impl<V: Serialize + DeserializeOwned + Send + Sync + 'static> CacheValue for V {}
+impl<V: Send + Sync + 'static> CacheValue for V {}

@@ -10,7 +10,10 @@ use crate::{
     hotkey::HotRules,
     recovery::log::RecoveryLog,
     settings::Settings,
-    store::{codec::Codec, keys::TagsOf},
+    store::{
+        codec::{Codec, MessagePack},
+        keys::TagsOf,
+    },
 };
 
 /// What happens when a value's TTL is over.
@@ -93,13 +96,13 @@ pub enum LocalKeeps {
 /// # seawall.shutdown().await; Ok(()) }
 /// ```
 #[must_use = "a builder does nothing until `build`"]
-pub struct CacheBuilder<K, V> {
+pub struct CacheBuilder<K, V, C = MessagePack> {
     pub(crate) handle: Handle,
     pub(crate) name: String,
     pub(crate) settings: Settings,
     pub(crate) tags: Option<TagsOf<K>>,
     pub(crate) filter: Option<KeyFilter<K>>,
-    pub(crate) codec: Codec,
+    pub(crate) codec: C,
     pub(crate) compress_above_bytes: usize,
     pub(crate) max_value_bytes: usize,
     pub(crate) schema: u32,
@@ -114,10 +117,28 @@ impl<K, V> CacheBuilder<K, V> {
             settings: Settings::default(),
             tags: None,
             filter: None,
-            codec: Codec::default(),
+            codec: MessagePack,
             compress_above_bytes: 2048,
             max_value_bytes: 32 << 20,
             schema: 0,
+            shape: PhantomData,
+        }
+    }
+}
+
+impl<K, V, C> CacheBuilder<K, V, C> {
+    /// Sets the codec of values. Default: [`MessagePack`].
+    pub fn codec<D: Codec<V>>(self, codec: D) -> CacheBuilder<K, V, D> {
+        CacheBuilder {
+            handle: self.handle,
+            name: self.name,
+            settings: self.settings,
+            tags: self.tags,
+            filter: self.filter,
+            codec,
+            compress_above_bytes: self.compress_above_bytes,
+            max_value_bytes: self.max_value_bytes,
+            schema: self.schema,
             shape: PhantomData,
         }
     }
@@ -308,12 +329,6 @@ impl<K, V> CacheBuilder<K, V> {
         self
     }
 
-    /// Sets the codec of values. Default: [`Codec::MessagePack`].
-    pub fn codec(mut self, codec: Codec) -> Self {
-        self.codec = codec;
-        self
-    }
-
     /// Compresses values larger than this. Default: 2 KiB.
     pub fn compress_above_bytes(mut self, bytes: usize) -> Self {
         self.compress_above_bytes = bytes;
@@ -351,7 +366,7 @@ impl<K, V> CacheBuilder<K, V> {
     }
 }
 
-impl<K, V> std::fmt::Debug for CacheBuilder<K, V> {
+impl<K, V, C> std::fmt::Debug for CacheBuilder<K, V, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CacheBuilder").field("name", &self.name).finish_non_exhaustive()
     }

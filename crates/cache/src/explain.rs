@@ -19,7 +19,6 @@ use crate::{
     hotkey::{HotKey, HotReason},
     read::reader::Reader,
     store::{
-        codec::describe,
         envelope::{Header, Kind},
         keys::EntryKey,
         parted::manifest,
@@ -106,7 +105,7 @@ pub struct RemoteEntry {
     /// Whether it was invalidated and kept for readers who ask for stale values.
     pub invalidated: bool,
     /// How the value is written, such as `json` or `messagepack+lz4`.
-    pub codec: &'static str,
+    pub codec: String,
     /// The value's size in Redis.
     pub size_bytes: usize,
     /// In how many parts it lies; 0 when it is in one piece.
@@ -224,7 +223,7 @@ impl<V: CacheValue> Reader<V> {
             lease_millis: leased.then(|| left(header.lease_until)),
             awaited: header.awaited,
             invalidated: header.invalidated,
-            codec: describe(header.codec),
+            codec: self.decoder.format.describe(header.codec),
             size_bytes: parts.map_or(value.len(), |manifest| {
                 usize::try_from(manifest.total_bytes).unwrap_or(usize::MAX)
             }),

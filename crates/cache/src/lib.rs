@@ -55,7 +55,9 @@ pub use loading::{LoadRequest, LoadingCache};
 pub use recovery::file::FileRecoveryLog;
 pub use recovery::log::{LogFuture, RecoveryLog, RecoveryRow};
 pub use store::big_values::BigValue;
-pub use store::codec::Codec;
+#[cfg(feature = "json")]
+pub use store::codec::Json;
+pub use store::codec::{Codec, CodecError, MessagePack};
 pub use types::{
     CacheError, Freshness, Invalidation, LoadError, Loaded, PutOutcome, Read, Source, Version,
     WriteError,

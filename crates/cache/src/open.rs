@@ -12,7 +12,7 @@ use seawall_client::{
 };
 
 use crate::{
-    Cache, CacheBuilder, CacheKey, CacheValue, LocalKeeps, Mode,
+    Cache, CacheBuilder, CacheKey, CacheValue, Codec, LocalKeeps, Mode,
     audit::AuditSampler,
     backplane::{
         attention::Attention,
@@ -37,12 +37,12 @@ use crate::{
     store::{
         big_values::Report,
         chunks::Parts,
-        codec::Format,
+        codec::{Format, check_id},
         decoder::Decoder,
         encoder::Encoder,
         keys::{KeySpace, Names, TagsOf},
         publisher::Publisher,
-        shape::{MAX_SCHEMA, shape_of},
+        shape::{MAX_SCHEMA, shape},
     },
     tier::{
         local::{LocalTier, Memory},
@@ -55,15 +55,15 @@ use crate::{
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// The settings of a cache, checked.
-struct Plan<K> {
+struct Plan<K, V> {
     name: String,
     settings: Settings,
-    format: Format,
+    format: Format<V>,
     tags: Option<TagsOf<K>>,
     filter: Option<KeyFilter<K>>,
 }
 
-impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
+impl<K: CacheKey, V: CacheValue, C: Codec<V>> CacheBuilder<K, V, C> {
     /// Builds the cache.
     ///
     /// # Errors
@@ -84,112 +84,104 @@ impl<K: CacheKey, V: CacheValue> CacheBuilder<K, V> {
         if self.schema > MAX_SCHEMA {
             return Err(refuse(format!("schema is {}, the most is {MAX_SCHEMA}", self.schema)));
         }
+        check_id(self.codec.id()).map_err(refuse)?;
         self.settings.check().map_err(refuse)?;
         self.filter.as_ref().map_or(Ok(()), KeyFilter::check).map_err(refuse)?;
         if self.settings.mode == Mode::LogicalExpiry {
             self.settings.max_stale = LONGEST;
         }
         let format = Format {
-            codec: self.codec,
+            shape: shape(self.schema, self.codec.fingerprint()),
+            codec: Arc::new(self.codec),
             compress_above_bytes: self.compress_above_bytes,
             max_value_bytes: self.max_value_bytes,
-            shape: shape_of::<V>(self.schema),
         };
         let Self { handle, name, settings, tags, filter, .. } = self;
-        Ok(Self::open(handle, Plan { name, settings, format, tags, filter }))
-    }
-
-    /// Puts the cache together.
-    fn open(handle: Handle, plan: Plan<K>) -> Cache<K, V> {
-        let Plan { name, settings, format, tags, filter } = plan;
-        let settings = Arc::new(settings);
-        let (clock, alive) = (handle.clock().clone(), Alive::new());
-        let metrics = Arc::new(Metrics::new(&name));
-        let attention = Arc::new(Attention::new());
-        let remote = open_remote(&handle, &name, &settings, format);
-        let local = open_local(&handle, &settings, &remote, &attention);
-        let filter = filter.map(|plan| {
-            let filter = Filter::new(&name, &attention);
-            let (names, life) = (remote.names.clone(), alive.life(&handle));
-            handle.spawn_at_home(filter::keep(
-                Arc::clone(&filter),
-                plan,
-                names,
-                clock.clone(),
-                life,
-            ));
-            filter
-        });
-        if local.is_some() || filter.is_some() {
-            let (local, filter) = (local.clone(), filter.clone());
-            handle.spawn_at_home(listen(
-                Arc::clone(&remote),
-                Holds { local, filter, attention },
-                Counters::of(&handle),
-                Arc::clone(&metrics),
-                clock.clone(),
-                alive.life(&handle),
-            ));
-        }
-        let (recovery, recent) = open_recovery(&handle, &settings, &remote, alive.life(&handle));
-        handle.spawn_at_home(flush(Arc::clone(&metrics), alive.life(&handle)));
-        let heat = Heat {
-            keys: HotKeys::of(&handle),
-            counts: settings.hot_rules.count_reads(),
-            hot_only: settings.local_keeps == LocalKeeps::HotOnly,
-            asked: Arc::new(AtomicBool::new(false)),
-        };
-        let decoder =
-            Decoder { format, remote: Arc::clone(&remote), metrics: Arc::clone(&metrics) };
-        let encoder = Arc::new(Encoder {
-            cache: name.clone(),
-            format,
-            settings: Arc::clone(&settings),
-            metrics: Arc::clone(&metrics),
-        });
-        let keys = KeySpace { names: remote.names.clone(), tags, clearable: settings.clearable };
-        let publisher = Arc::new(Publisher {
-            clock,
-            encoder,
-            local,
-            remote,
-            filter,
-            recovery,
-            recent,
-            metrics,
-            heat,
-            big: Report::new(&name, settings.big.warn_above_bytes),
-            settings,
-        });
-        let coordinator =
-            LoadCoordinator::new(handle.clone(), Arc::clone(&publisher), decoder.clone(), alive);
-        let reader =
-            || Reader::new(Arc::clone(&coordinator), Arc::clone(&publisher), decoder.clone());
-        let is_tagged = keys.tags.is_some();
-        let warmer = Arc::new(Warmer { handle: handle.clone(), reader: reader(), is_tagged });
-        let sink: Weak<dyn HotKeySink> = Arc::<Warmer<V>>::downgrade(&warmer);
-        let member = Member {
-            entry_prefix: keys.names.entry_prefix().to_vec(),
-            rules: publisher.settings.hot_rules.clone(),
-            sink,
-        };
-        publisher.heat.keys.join(&handle, member);
-        let (reader, sampler) = (reader(), AuditSampler::default());
-        Cache { inner: Arc::new(Inner { reader, keys, sampler, handle, _warmer: warmer }) }
+        Ok(open(handle, Plan { name, settings, format, tags, filter }))
     }
 }
 
-fn open_remote(
-    handle: &Handle,
-    name: &str,
-    settings: &Settings,
-    format: Format,
-) -> Arc<RemoteTier> {
+/// Puts the cache together.
+fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K, V> {
+    let Plan { name, settings, format, tags, filter } = plan;
+    let settings = Arc::new(settings);
+    let (clock, alive) = (handle.clock().clone(), Alive::new());
+    let metrics = Arc::new(Metrics::new(&name));
+    let attention = Arc::new(Attention::new());
+    let remote = open_remote(&handle, &name, &settings, format.shape);
+    let local = open_local(&handle, &settings, &remote, &attention);
+    let filter = filter.map(|plan| {
+        let filter = Filter::new(&name, &attention);
+        let (names, life) = (remote.names.clone(), alive.life(&handle));
+        handle.spawn_at_home(filter::keep(Arc::clone(&filter), plan, names, clock.clone(), life));
+        filter
+    });
+    if local.is_some() || filter.is_some() {
+        let (local, filter) = (local.clone(), filter.clone());
+        handle.spawn_at_home(listen(
+            Arc::clone(&remote),
+            Holds { local, filter, attention },
+            Counters::of(&handle),
+            Arc::clone(&metrics),
+            clock.clone(),
+            alive.life(&handle),
+        ));
+    }
+    let (recovery, recent) = open_recovery(&handle, &settings, &remote, alive.life(&handle));
+    handle.spawn_at_home(flush(Arc::clone(&metrics), alive.life(&handle)));
+    let heat = Heat {
+        keys: HotKeys::of(&handle),
+        counts: settings.hot_rules.count_reads(),
+        hot_only: settings.local_keeps == LocalKeeps::HotOnly,
+        asked: Arc::new(AtomicBool::new(false)),
+    };
+    let decoder = Decoder {
+        format: format.clone(),
+        remote: Arc::clone(&remote),
+        metrics: Arc::clone(&metrics),
+    };
+    let encoder = Arc::new(Encoder {
+        cache: name.clone(),
+        format,
+        settings: Arc::clone(&settings),
+        metrics: Arc::clone(&metrics),
+    });
+    let keys = KeySpace { names: remote.names.clone(), tags, clearable: settings.clearable };
+    let publisher = Arc::new(Publisher {
+        clock,
+        encoder,
+        local,
+        remote,
+        filter,
+        recovery,
+        recent,
+        metrics,
+        heat,
+        big: Report::new(&name, settings.big.warn_above_bytes),
+        settings,
+    });
+    let coordinator =
+        LoadCoordinator::new(handle.clone(), Arc::clone(&publisher), decoder.clone(), alive);
+    let reader = || Reader::new(Arc::clone(&coordinator), Arc::clone(&publisher), decoder.clone());
+    let is_tagged = keys.tags.is_some();
+    let warmer = Arc::new(Warmer { handle: handle.clone(), reader: reader(), is_tagged });
+    let sink: Weak<dyn HotKeySink> = Arc::<Warmer<V>>::downgrade(&warmer);
+    let member = Member {
+        entry_prefix: keys.names.entry_prefix().to_vec(),
+        rules: publisher.settings.hot_rules.clone(),
+        sink,
+    };
+    publisher.heat.keys.join(&handle, member);
+    let (reader, sampler) = (reader(), AuditSampler::default());
+    Cache { inner: Arc::new(Inner { reader, keys, sampler, handle, _warmer: warmer }) }
+}
+
+fn open_remote(handle: &Handle, name: &str, settings: &Settings, shape: u32) -> Arc<RemoteTier> {
     let names = Names::new(handle.prefix(), name);
     let client = handle.client().clone();
     let part_prefix = Names::part_prefix(handle.prefix(), name);
     let parts = Parts::new(client.clone(), part_prefix, settings.big.split_above_bytes);
-    let mut remote = RemoteTier::new(client, names, parts, format.shape, settings.lease_ttl);
+    let mut remote = RemoteTier::new(client, names, parts, shape, settings.lease_ttl);
     // One server has nothing to spread over.
     if settings.copies > 0 && handle.client().topology() == Topology::Cluster {
         remote.copies = Some(Copies::new(handle.prefix(), settings.copies));

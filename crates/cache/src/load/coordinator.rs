@@ -61,8 +61,8 @@ pub(crate) struct LoadCoordinator<V> {
     pub(super) settings: Arc<Settings>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) publisher: Arc<Publisher<V>>,
-    pub(super) encoder: Arc<Encoder>,
-    pub(super) decoder: Decoder,
+    pub(super) encoder: Arc<Encoder<V>>,
+    pub(super) decoder: Decoder<V>,
     /// Where loads past Redis look for what an earlier one left.
     pub(super) local: Option<Arc<LocalTier<V>>>,
     pub(super) recovery: Arc<RecoveryQueue>,
@@ -179,7 +179,7 @@ impl<V> LoadCoordinator<V> {
     pub(crate) fn new(
         handle: Handle,
         publisher: Arc<Publisher<V>>,
-        decoder: Decoder,
+        decoder: Decoder<V>,
         alive: Alive,
     ) -> Arc<Self> {
         let (clock, settings) = (handle.clock().clone(), Arc::clone(&publisher.settings));

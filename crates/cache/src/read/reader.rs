@@ -49,7 +49,7 @@ pub(crate) struct Reader<V> {
     pub(crate) recovery: Arc<RecoveryQueue>,
     pub(crate) local: Option<Arc<LocalTier<V>>>,
     pub(crate) remote: Arc<RemoteTier>,
-    pub(crate) decoder: Decoder,
+    pub(crate) decoder: Decoder<V>,
     pub(crate) coordinator: Arc<LoadCoordinator<V>>,
     pub(crate) publisher: Arc<Publisher<V>>,
 }
@@ -67,7 +67,7 @@ impl<V> Reader<V> {
     pub(crate) fn new(
         coordinator: Arc<LoadCoordinator<V>>,
         publisher: Arc<Publisher<V>>,
-        decoder: Decoder,
+        decoder: Decoder<V>,
     ) -> Self {
         Reader {
             clock: publisher.clock.clone(),

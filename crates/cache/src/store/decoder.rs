@@ -17,14 +17,23 @@ use super::{
 use crate::{CacheValue, metrics::Metrics, tier::remote::RemoteTier};
 
 /// Decodes the entries of one cache; a cheap clone.
-#[derive(Clone)]
-pub(crate) struct Decoder {
-    pub(crate) format: Format,
+pub(crate) struct Decoder<V> {
+    pub(crate) format: Format<V>,
     pub(crate) remote: Arc<RemoteTier>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Decoder {
+impl<V> Clone for Decoder<V> {
+    fn clone(&self) -> Self {
+        Decoder {
+            format: self.format.clone(),
+            remote: Arc::clone(&self.remote),
+            metrics: Arc::clone(&self.metrics),
+        }
+    }
+}
+
+impl<V: CacheValue> Decoder<V> {
     /// Returns whether a newer release wrote this entry. Such an entry is neither read nor replaced.
     pub(crate) fn is_newer(&self, raw: &[u8]) -> bool {
         Header::read(raw).is_some_and(|(header, _)| {
@@ -34,7 +43,7 @@ impl Decoder {
 
     /// Decodes an entry. Returns `None` if it holds nothing that this cache can read, or counts no
     /// longer because its generation ended.
-    pub(crate) fn decode<V: CacheValue>(
+    pub(crate) fn decode(
         &self,
         raw: &[u8],
         stamp: u64,

@@ -42,16 +42,16 @@ pub(crate) enum Prepared<V> {
 }
 
 /// Encodes the values of one cache.
-pub(crate) struct Encoder {
+pub(crate) struct Encoder<V> {
     pub(crate) cache: String,
-    pub(crate) format: Format,
+    pub(crate) format: Format<V>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Encoder {
+impl<V: CacheValue> Encoder<V> {
     /// Decides what to do with the result of a load.
-    pub(crate) fn prepare<V: CacheValue>(
+    pub(crate) fn prepare(
         &self,
         load_result: LoadResult<V>,
         stale: Option<Stale<V>>,
@@ -82,12 +82,7 @@ impl Encoder {
     }
 
     /// Encodes one value of a batch, or "there is none". Returns `None` if it is not to be stored.
-    pub(crate) fn batch_fill<V: CacheValue>(
-        &self,
-        value: Option<&V>,
-        cost: Duration,
-        stamp: u64,
-    ) -> Option<Fill> {
+    pub(crate) fn batch_fill(&self, value: Option<&V>, cost: Duration, stamp: u64) -> Option<Fill> {
         match value {
             Some(value) => self.fill(value, self.settings.ttl, cost, stamp),
             None if self.settings.negative_ttl.is_zero() => None,
@@ -96,13 +91,7 @@ impl Encoder {
     }
 
     /// Encodes a value that was loaded. Returns `None` if it cannot be stored.
-    fn fill<V: CacheValue>(
-        &self,
-        value: &V,
-        ttl: Duration,
-        cost: Duration,
-        stamp: u64,
-    ) -> Option<Fill> {
+    fn fill(&self, value: &V, ttl: Duration, cost: Duration, stamp: u64) -> Option<Fill> {
         let encoded = catch_unwind(AssertUnwindSafe(|| self.format.encode(value)));
         let encoded = encoded.unwrap_or_else(|panic| Err(Error::Invalid(panic_text(&*panic))));
         match encoded {
@@ -133,7 +122,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`Error::Invalid`] if it cannot be encoded or is too large.
-    pub(crate) fn encode<V: CacheValue>(&self, value: &V) -> Result<Encoded> {
+    pub(crate) fn encode(&self, value: &V) -> Result<Encoded> {
         self.format.encode(value)
     }
 
@@ -160,7 +149,9 @@ impl Encoder {
         let nothing = Encoded { codec: 0, bytes: Vec::new() };
         Fill { kind: Kind::Vacant, ..self.written(nothing, stamp) }
     }
+}
 
+impl<V> Encoder<V> {
     /// Varies a lifetime, so that values stored together do not expire together.
     pub(crate) fn vary(&self, time: Duration) -> Duration {
         let part = self.settings.jitter;

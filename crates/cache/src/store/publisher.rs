@@ -46,7 +46,7 @@ use crate::{
 pub(crate) struct Publisher<V> {
     pub(crate) clock: Clock,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) encoder: Arc<Encoder>,
+    pub(crate) encoder: Arc<Encoder<V>>,
     pub(crate) local: Option<Arc<LocalTier<V>>>,
     pub(crate) remote: Arc<RemoteTier>,
     pub(crate) filter: Option<Arc<Filter>>,

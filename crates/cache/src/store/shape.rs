@@ -21,14 +21,19 @@ const FIELD_BITS: u32 = 14;
 /// Tells numbers of this kind from whatever else may be there.
 const MARK: u32 = 0b10_1101;
 
-/// Returns the number for values of this type: a mark, the schema, and a hash of the fields, from high
-/// to low.
-pub(crate) fn shape_of<V: DeserializeOwned>(schema: u32) -> u32 {
+/// Returns a hash of the fields of a type.
+pub(crate) fn fields_of<V: DeserializeOwned>() -> u32 {
     let mut fields = Vec::new();
     // It always fails: the probe has no values to give.
     let _ = V::deserialize(Probe(&mut fields));
-    let hash = xxhash_rust::xxh3::xxh3_64(&fields) as u32 & ((1 << FIELD_BITS) - 1);
-    MARK << (SCHEMA_BITS + FIELD_BITS) | schema.min(MAX_SCHEMA) << FIELD_BITS | hash
+    xxhash_rust::xxh3::xxh3_64(&fields) as u32
+}
+
+/// Returns the number of a shape: a mark, the schema, and a part of the hash of the fields, from high
+/// to low.
+pub(crate) fn shape(schema: u32, fields: u32) -> u32 {
+    let fields = fields & ((1 << FIELD_BITS) - 1);
+    MARK << (SCHEMA_BITS + FIELD_BITS) | schema.min(MAX_SCHEMA) << FIELD_BITS | fields
 }
 
 /// Returns whether an entry of the shape `theirs` was written by a newer release than `ours`.
@@ -120,6 +125,10 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+
+    fn shape_of<V: DeserializeOwned>(schema: u32) -> u32 {
+        shape(schema, fields_of::<V>())
+    }
 
     mod old {
         #[derive(serde::Deserialize)]

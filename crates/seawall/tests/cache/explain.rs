@@ -128,7 +128,7 @@ async fn a_fresh_value_is_described(setup: Setup) {
     fill(&here, Some(&"x".repeat(10_000))).await;
     let said = explain_copied(&here).await;
     let seen = entry(&said);
-    assert_eq!((seen.kind, seen.codec), ("value", "messagepack+lz4"), "{said}");
+    assert_eq!((seen.kind, &*seen.codec), ("value", "messagepack+lz4"), "{said}");
     assert!(seen.readable && seen.generations_match && !seen.invalidated, "{said}");
     assert!((1..1000).contains(&seen.size_bytes), "{said}");
     assert!((250_000..=301_000).contains(&seen.fresh_millis), "{said}");

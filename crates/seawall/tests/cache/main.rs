@@ -4,6 +4,7 @@ mod alone;
 mod audit;
 mod batch;
 mod bound;
+mod codecs;
 #[path = "../support/eventually.rs"]
 mod eventually;
 mod explain;

@@ -8,8 +8,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 use seawall::{
     Seawall,
     cache::{
-        Cache, CacheBuilder, Codec, FileRecoveryLog, KeyFilter, KeySink, LocalKeeps, Mode,
-        OnInvalidate, WhenBusy,
+        Cache, CacheBuilder, Codec, FileRecoveryLog, Json, KeyFilter, KeySink, LocalKeeps,
+        MessagePack, Mode, OnInvalidate, WhenBusy,
     },
     guard::{Breaker, Bulkhead, Rate, ResiliencePipeline, TokenBucket},
     hotkey::{HotRule, HotRules},
@@ -59,7 +59,7 @@ pub(crate) struct Draw {
     pub(crate) hot_at: u64,
     pub(crate) hot_only: bool,
     pub(crate) copies: usize,
-    pub(crate) codec: Codec,
+    pub(crate) json: bool,
     pub(crate) compress_above: usize,
     pub(crate) split_above: usize,
     pub(crate) warn_above: usize,
@@ -128,7 +128,7 @@ impl Draw {
             hot_at: one(c, &[0, 1_000, 20]),
             hot_only: rarely(c, 6),
             copies: one(c, &[0, 0, 2]),
-            codec: one(c, &[Codec::MessagePack, Codec::Json]),
+            json: one(c, &[false, true]),
             compress_above: one(c, &[0, 100, 2_048]),
             split_above: one(c, &[1_024, 512 << 10]),
             warn_above: one(c, &[10, 64 << 10]),
@@ -160,7 +160,9 @@ impl Draw {
         ledger: &Arc<Ledger>,
         log: &Path,
     ) -> seawall::Result<Cache<u64, Row>> {
-        let mut builder: CacheBuilder<u64, Row> = seawall
+        let codec: Box<dyn Codec<Row>> =
+            if self.json { Box::new(Json) } else { Box::new(MessagePack) };
+        let mut builder: CacheBuilder<u64, Row, _> = seawall
             .cache("random")
             .mode(self.mode)
             .ttl(self.ttl)
@@ -177,7 +179,7 @@ impl Draw {
             .recovery_limit(self.recovery_limit)
             .copies(self.copies)
             .hot_keys(self.hot_rules())
-            .codec(self.codec)
+            .codec(codec)
             .compress_above_bytes(self.compress_above)
             .split_above_bytes(self.split_above)
             .warn_above_bytes(self.warn_above)

@@ -151,7 +151,7 @@ async fn a_failed_load_forgets_no_version() {
     let seawall = Seawall::connect("embedded:").await.expect("the engine starts");
     let cache: Cache<u64, u64> = seawall.cache("grave").build().expect("defaults");
     assert!(matches!(cache.put_if_newer(&1, 10, None).await, Ok(PutOutcome::Stored(_))));
-    let down = || async { Err(io::Error::other("down")) };
+    let down = || async { Err::<u64, _>(io::Error::other("down")) };
     assert!(cache.get_or_load(&1, down).await.is_err());
     let late = cache.put_if_newer(&1, 9, Some(&9)).await.expect("an answer");
     assert_eq!(late, PutOutcome::Older);
