@@ -67,7 +67,7 @@ impl Database {
 pub(crate) async fn cache<K, V>() -> (Seawall, Cache<K, V>)
 where
     K: seawall::cache::CacheKey,
-    V: seawall::cache::CacheValue,
+    V: seawall::cache::CacheValue + serde::Serialize + serde::de::DeserializeOwned,
 {
     let seawall = Seawall::connect("embedded:").await.unwrap();
     let cache = seawall.cache("test").build().unwrap();
