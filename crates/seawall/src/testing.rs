@@ -37,6 +37,30 @@ impl TestServer {
         Ok(TestServer { seawall: test_server.handle().clone().into(), test_server })
     }
 
+    /// Like [`start`](TestServer::start), but time also passes by itself, `speed` times as fast as on
+    /// the wall: nothing waits for an `advance` that does not come.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seawall::{cache::Cache, testing::TestServer};
+    ///
+    /// let test_server = TestServer::start_ticking(100).await?;
+    /// let shops: Cache<u64, String> = test_server.seawall().cache("shop").build()?;
+    /// test_server.faults().begin_outage();
+    /// // Every pause in here ends, whoever advances the time or does not.
+    /// let load = || async { Ok::<_, std::io::Error>("tea house".to_owned()) };
+    /// assert!(shops.get_or_load(&42, load).await?.value.is_some());
+    /// # test_server.faults().end_outage(); test_server.shutdown().await; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) unless `speed` is from 1 to 10,000; otherwise as
+    /// [`start`](TestServer::start).
+    pub async fn start_ticking(speed: u32) -> Result<Self> {
+        let test_server = seawall_client::testing::TestServer::start_ticking(speed).await?;
+        Ok(TestServer { seawall: test_server.handle().clone().into(), test_server })
+    }
+
     /// Returns the handle to test with.
     #[must_use]
     pub fn seawall(&self) -> &Seawall {

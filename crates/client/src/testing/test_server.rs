@@ -5,14 +5,20 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use seawall_engine::Clock as EngineClock;
 use seawall_resilience::clock::{Clock, ManualTime};
 
 use super::FaultControl;
-use crate::{Handle, error::Result};
+use crate::{
+    Handle,
+    error::{Error, Result},
+};
+
+/// How often a clock ticks that runs by itself.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A private engine on a manual clock.
 ///
@@ -51,6 +57,37 @@ impl TestServer {
             .connect()
             .await?;
         Ok(TestServer { handle, time, faults })
+    }
+
+    /// Like [`start`](TestServer::start), but time also passes by itself, `speed` times as fast as on
+    /// the wall: nothing waits for an `advance` that does not come.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::error::Error::Invalid) unless `speed` is from 1 to 10,000; otherwise as
+    /// [`start`](TestServer::start).
+    pub async fn start_ticking(speed: u32) -> Result<Self> {
+        if !(1..=10_000).contains(&speed) {
+            return Err(Error::Invalid(format!("speed must be from 1 to 10000, not {speed}")));
+        }
+        let test_server = Self::start().await?;
+        let (time, mut stopping) = (test_server.time.clone(), test_server.handle.stopping());
+        let mut before = Instant::now();
+        let tick = async move {
+            loop {
+                tokio::time::sleep(TICK).await;
+                let now = Instant::now();
+                time.advance((now - before) * speed);
+                before = now;
+            }
+        };
+        test_server.handle.spawn_at_home(async move {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stop| *stop) => {}
+                () = tick => {}
+            }
+        });
+        Ok(test_server)
     }
 
     /// Returns the handle to test with.

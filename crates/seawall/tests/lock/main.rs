@@ -27,6 +27,7 @@ mod replicas;
 mod site;
 mod subject;
 mod suspend;
+mod ticking;
 mod trials;
 mod unknown;
 mod waiting;
