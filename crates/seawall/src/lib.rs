@@ -60,6 +60,8 @@
 pub mod bigkey;
 #[cfg(feature = "bloom")]
 pub mod bloom;
+#[cfg(feature = "redis-rs")]
+mod connection;
 #[cfg(feature = "id")]
 pub mod id;
 #[cfg(feature = "limit")]
@@ -70,14 +72,16 @@ pub mod session;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use redis::{Cmd, FromRedisValue, ToRedisArgs, Value, cmd};
+#[cfg(feature = "redis-rs")]
+pub use redis::{self, Cmd, FromRedisValue, ToRedisArgs, Value, cmd};
 #[cfg(feature = "cache")]
 #[doc(inline)]
 pub use seawall_cache::{self as cache, hotkey};
+#[cfg(feature = "redis-rs")]
 #[doc(inline)]
-pub use seawall_client::{
-    Client, Error, Handle, KeyPart, Result, Script, Topology, client, error, key, member,
-};
+pub use seawall_client::{Client, Script, client};
+#[doc(inline)]
+pub use seawall_client::{Error, Handle, KeyPart, Result, Topology, error, key, member};
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use seawall_inspect as survey;
@@ -105,6 +109,8 @@ pub use {
     seawall_macros::{KeyPart, Member},
 };
 
+#[cfg(feature = "redis-rs")]
+pub use self::connection::Connection;
 pub use self::seawall::{Builder, Seawall};
 
 /// Runs the README's examples as tests.

@@ -1,6 +1,7 @@
 //! The connection on real servers: ways in, what errors mean, what is followed, messages, dedicated connections, the
 //! end.
 
+mod connection;
 mod dedicated;
 mod durations;
 mod errors;
