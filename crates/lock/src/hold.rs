@@ -187,6 +187,7 @@ impl Hold {
             sooner.as_mut().enable();
             let Some(until) = self.term().until else { return };
             tokio::select! {
+                biased;
                 () = sooner => {}
                 () = self.clock.sleep_until_lease(until) => {}
             }

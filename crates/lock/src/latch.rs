@@ -175,6 +175,7 @@ impl Latch {
                 return Ok(Waited::TimedOut(state));
             }
             tokio::select! {
+                biased;
                 event = messages.next() => if event.is_none() { return Err(Error::Closed) },
                 () = clock.sleep(jittered(POLL_INTERVAL).min(left)) => {}
             }

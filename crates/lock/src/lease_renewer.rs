@@ -202,6 +202,7 @@ impl LeaseRenewer {
                 }
             };
             tokio::select! {
+                biased;
                 _ = stop.wait_for(|stop| *stop) => break,
                 () = self.wake.notified() => {}
                 () = pause => {}

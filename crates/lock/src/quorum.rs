@@ -318,6 +318,7 @@ impl QuorumLock {
             // A message wakes all waiters at once: spread them, so that they do not split the
             // votes.
             tokio::select! {
+                biased;
                 _ = select_all(told) => clock.sleep(jittered(APART).min(left)).await,
                 () = clock.sleep(pause) => {}
             }

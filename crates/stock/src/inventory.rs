@@ -163,6 +163,7 @@ impl InventoryBuilder {
         let mut stop = self.handle.stopping();
         self.handle.spawn_at_home(async move {
             tokio::select! {
+                biased;
                 _ = stop.wait_for(|stop| *stop) => {}
                 () = sweeping => {}
             }

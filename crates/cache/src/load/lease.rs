@@ -223,10 +223,10 @@ async fn renew(leases: Arc<Leases>, remote: Arc<RemoteTier>, mut stop: watch::Re
         }
         tokio::select! {
             biased;
-            () = tokio::time::sleep_until(next) => {}
-            () = leases.sooner.notified() => {}
             // Loads end now and give their leases back.
             _ = stop.wait_for(|stop| *stop) => return,
+            () = leases.sooner.notified() => {}
+            () = tokio::time::sleep_until(next) => {}
         }
     }
 }

@@ -100,8 +100,8 @@ impl Carer {
                     tracing::debug!(%error, waiting, "the recovery queue waits for Redis");
                     tokio::select! {
                         biased;
-                        () = self.clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                         () = self.life.stopped() => stopping = true,
+                        () = self.clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                     }
                 }
             }
@@ -115,13 +115,13 @@ impl Carer {
         let (stopped, gone) = self.life.ends();
         tokio::select! {
             biased;
-            () = self.recovery.added.notified() => Woken::ToWork,
             () = stopped => Woken::Stopped,
-            // Connections end with the handle.
+            // Before new work, which may never cease. Connections end with the handle.
             opened = self.opened.changed() => match opened {
                 Ok(()) => Woken::Connected,
                 Err(_) => Woken::Stopped,
             },
+            () = self.recovery.added.notified() => Woken::ToWork,
             () = self.clock.sleep_until(due.unwrap_or_default()), if due.is_some() => Woken::ToWork,
             _ = log.end(), if is_reading => Woken::ToWork,
             () = self.clock.sleep_until(next_log), if has_log && !is_reading => Woken::ToWork,

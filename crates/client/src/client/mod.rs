@@ -133,6 +133,7 @@ impl Route {
         let (mut opened, mut aimed) = (node.opened(), node.aimed());
         while node.address() == *address {
             tokio::select! {
+                biased;
                 _ = opened.changed() => {}
                 _ = aimed.changed() => {}
             }

@@ -362,8 +362,10 @@ impl Node {
                 return Err(Error::Closed);
             }
             tokio::select! {
-                opened = self.open() => return opened,
+                biased;
+                // Before the connection: one to the former address is of no use.
                 _ = aimed.changed() => {}
+                opened = self.open() => return opened,
             }
         }
     }

@@ -32,6 +32,9 @@ const PING: Duration = Duration::from_secs(1);
 /// Maximum number of channels per SUBSCRIBE command. Bounded so that each command is answered
 /// within the time limit, however many channels there are and however slow the machine is.
 const AT_ONCE: usize = 256;
+/// Messages delivered in a row before requests and pings get a turn. Below the number of operations
+/// after which tokio makes a task yield, so that the turn is a real one.
+const BURST: u32 = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -256,6 +259,7 @@ async fn run(
         // The connection is opened on the first subscription.
         if shared.channels().is_empty() {
             tokio::select! {
+                biased;
                 _ = stop.wait_for(|stop| *stop) => break,
                 _ = inbox.recv() => {}
             }
@@ -264,11 +268,13 @@ async fn run(
             let address = route.any_address(turn).await?;
             let (sink, stream) = route.dialer().messages(&address).await?.split();
             tokio::select! {
+                biased;
                 ended = serve(&shared, sink, stream, &mut inbox) => ended,
                 () = route.left(&address) => Err(Error::Unavailable("the server was replaced".into())),
             }
         };
         let ended = tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => break,
             ended = session => ended,
         };
@@ -283,6 +289,7 @@ async fn run(
         pause = if was_connected { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
         turn += 1;
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => break,
             () = tokio::time::sleep(pause) => {}
         }
@@ -311,10 +318,13 @@ async fn serve(
     let mut leaving = VecDeque::new();
     let mut heartbeat = tokio::time::interval(PING);
     heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // Messages delivered since the other branches were polled.
+    let mut burst = 0;
     loop {
         tokio::select! {
             biased;
-            message = stream.next() => {
+            message = stream.next(), if burst < BURST => {
+                burst += 1;
                 let Some(message) = message else {
                     return Err(Error::Unavailable("the connection for messages ended".into()));
                 };
@@ -343,6 +353,7 @@ async fn serve(
                     .map_err(|_| Error::Unavailable("the connection for messages is silent".into()))?
                     .map_err(failed)?;
             }
+            () = std::future::ready(()), if burst == BURST => burst = 0,
         }
     }
 }

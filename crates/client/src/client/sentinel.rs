@@ -148,6 +148,7 @@ impl Sentinels {
             }
         };
         tokio::select! {
+            biased;
             _ = listeners => {}
             () = follower => {}
         }

@@ -408,6 +408,7 @@ impl<H> fmt::Debug for Builder<H> {
 
 async fn until_stopped(mut stop: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     tokio::select! {
+        biased;
         _ = stop.wait_for(|stop| *stop) => {}
         () = work => {}
     }
@@ -460,8 +461,9 @@ async fn keep_offset(client: Client) {
     let mut connections = client.connections();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(OFFSET_AGE) => {}
+            biased;
             Ok(()) = connections.changed() => tokio::time::sleep(OFFSET_PAUSE).await,
+            () = tokio::time::sleep(OFFSET_AGE) => {}
         }
         connections.mark_unchanged();
         if let Err(error) = client.measure_offset().await {

@@ -125,6 +125,7 @@ impl<T: DeserializeOwned + Send + 'static> DelayedWorkerBuilder<T> {
         self.handle.spawn_at_home(async move {
             let mut asked = stop.subscribe();
             tokio::select! {
+                biased;
                 _ = asked.wait_for(|stop| *stop) => {}
                 _ = stopping.wait_for(|stop| *stop) => {}
             }

@@ -96,6 +96,7 @@ impl HandlerPool {
                     tell(&mut done, &then);
                     // A job of this task is waiting, or its place would be free.
                     tokio::select! {
+                        biased;
                         Some((permit, job, outcome)) = waiting.next() => {
                             then(vec![job], outcome);
                             permit

@@ -109,6 +109,10 @@ impl<T> Settler<T> {
                 () = clock.sleep_until_some(wake_at) => {}
             }
             completions.drain(..).for_each(|completion| self.sort(completion));
+            // Completions that never cease must not hide what was lost.
+            while let Ok(lost) = self.lost.try_recv() {
+                self.let_go(&lost);
+            }
             if finishing {
                 return self.end().await;
             }

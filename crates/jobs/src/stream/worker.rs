@@ -239,6 +239,7 @@ impl<T: Send + 'static> Tasks<T> {
 async fn asked_to_stop(stop: &watch::Sender<bool>, mut stopping: watch::Receiver<bool>) {
     let mut asked = stop.subscribe();
     tokio::select! {
+        biased;
         _ = asked.wait_for(|stop| *stop) => {}
         _ = stopping.wait_for(|stop| *stop) => {}
     }

@@ -237,6 +237,7 @@ impl TokenBucket {
                 settled => return settled,
             };
             tokio::select! {
+                biased;
                 () = self.shared.clock.sleep(time) => {}
                 () = changed => {}
             }

@@ -85,6 +85,7 @@ impl Silence {
             let mut stop = handle.stopping();
             handle.spawn_at_home(async move {
                 tokio::select! {
+                    biased;
                     _ = stop.wait_for(|stop| *stop) => {}
                     () = watch.run(patience) => {}
                 }
