@@ -11,7 +11,10 @@ use std::{fmt, time::Duration};
 
 use redis::{Value, cmd};
 use seawall_client::error::{Error, Result};
-use seawall_resilience::{BreakerState, clock::Moment};
+use seawall_resilience::{
+    BreakerState,
+    clock::{Moment, millis},
+};
 use serde::Serialize;
 
 use crate::{
@@ -233,10 +236,6 @@ impl<V: CacheValue> Reader<V> {
             generations_match: header.kind == Kind::Vacant || stamp == Some(header.stamp),
         }))
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds as people read them, such as `4.5s`.

@@ -26,14 +26,14 @@ use seawall_client::{
     error::{Error, Result},
     retry::Doubt,
 };
-use seawall_resilience::clock::Moment;
+use seawall_resilience::clock::{Moment, millis};
 
 use super::{
     guard::Guard,
     hold::{Hold, validity},
     lease_renewer::LeaseRenewer,
     owner::OwnerId,
-    request::{Answer, LockOptions, LockRequest, millis},
+    request::{Answer, LockOptions, LockRequest},
 };
 
 /// Outcome of an attempt to acquire a lock.

@@ -12,13 +12,9 @@ use seawall_client::{
     error::{Error, Result},
     lifetime,
 };
+use seawall_resilience::clock::millis;
 
-use super::{
-    acquire::jittered,
-    guard::Guard,
-    mutex::Lock,
-    request::{Kind, millis},
-};
+use super::{acquire::jittered, guard::Guard, mutex::Lock, request::Kind};
 
 static ARRIVE: Script = Script::new(include_str!("latch_arrive.lua"));
 static STATE: Script = Script::new(include_str!("latch_state.lua"));

@@ -10,8 +10,9 @@ use seawall_client::{
     client::{Client, ScriptInvocation},
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
-use super::request::{Replicas, millis};
+use super::request::Replicas;
 
 /// Runs the call and waits for the replicas.
 pub(super) async fn run(

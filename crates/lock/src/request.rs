@@ -11,6 +11,7 @@ use seawall_client::{
     client::{Script, ScriptInvocation},
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     owner::{HoldId, OwnerId},
@@ -312,10 +313,6 @@ pub(super) fn renew(holds: &[(&LockRequest, Duration)]) -> ScriptInvocation {
     holds.iter().zip(shapes).fold(RENEW.on(&keys), |call, ((request, lease), shape)| {
         call.arg(shape).arg(&request.owner_text).arg(&request.hold).arg(millis(*lease))
     })
-}
-
-pub(super) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

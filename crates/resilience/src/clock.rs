@@ -65,6 +65,25 @@ impl Sub<Duration> for Moment {
     }
 }
 
+/// The most that [`millis`] returns, about 35,000 years. Its sum with today's date is exact in a Lua
+/// number, and far from the end of an `i64`.
+const MAX_MILLIS: u64 = 1 << 50;
+
+/// Converts a duration to whole milliseconds, rounded down. Longer than 2^50 ms counts as 2^50 ms.
+///
+/// ```
+/// use std::time::Duration;
+/// use seawall_resilience::clock::millis;
+///
+/// assert_eq!(millis(Duration::from_micros(1_999)), 1);
+/// assert_eq!(millis(Duration::MAX), 1 << 50);
+/// ```
+#[must_use]
+pub const fn millis(time: Duration) -> u64 {
+    let millis = time.as_millis();
+    if millis > MAX_MILLIS as u128 { MAX_MILLIS } else { millis as u64 }
+}
+
 /// A monotonic clock: the machine's, or one that a test advances manually.
 ///
 /// ```

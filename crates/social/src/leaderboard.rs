@@ -25,6 +25,7 @@ use seawall_client::{
     lifetime,
     member::Member,
 };
+use seawall_resilience::clock::millis;
 
 use super::template::{Template, beside, check_count, check_reference, check_score, remembered};
 
@@ -182,7 +183,7 @@ impl<M: Member> Season<M> {
             .arg(score)
             .arg(self.lifetime_millis)
             .arg(self.keep)
-            .arg(REMEMBERED.as_millis() as u64);
+            .arg(millis(REMEMBERED));
         let standing: Option<i64> = self.template.client().eval(&call).await?;
         standing.ok_or_else(|| {
             Error::Invalid(format!("adding {score} would leave ±{MAX_SCORE}; nothing was changed"))

@@ -23,6 +23,7 @@ use seawall_client::{
     member::Member,
     retry::again,
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     SLICE,
@@ -204,7 +205,7 @@ impl<M: Member> LikesOf<M> {
             .on(&[key.as_slice(), &remembered])
             .arg(mode)
             .arg(&*bytes)
-            .arg(REMEMBERED.as_millis() as u64);
+            .arg(millis(REMEMBERED));
         self.template.client().eval(&call).await
     }
 

@@ -27,6 +27,7 @@ use seawall_client::{
     error::{Error, Result},
     lifetime,
 };
+use seawall_resilience::clock::millis;
 
 use super::{Point, SLICE, template::beside};
 
@@ -155,7 +156,7 @@ impl Rebuilt {
     {
         let token = format!("{:032x}", rand::random::<u128>());
         let take = TAKE.on(&[&self.key, &self.marker, &self.lease]).arg(&token);
-        match client.eval(&take.arg(LEASE.as_millis() as u64).arg(self.kind.count())).await? {
+        match client.eval(&take.arg(millis(LEASE)).arg(self.kind.count())).await? {
             Taken::OURS => {}
             // Another process was quicker.
             Taken::COMPLETE => return Ok(()),
@@ -192,7 +193,7 @@ impl Rebuilt {
             }
             commands.push((new.clone(), add));
             let mut expire = cmd("PEXPIRE");
-            expire.arg(&new).arg(2 * LEASE.as_millis() as u64);
+            expire.arg(&new).arg(2 * millis(LEASE));
             commands.push((new.clone(), expire));
         }
         for pipeline in commands.chunks(2 * SLICES_AT_ONCE) {
@@ -205,7 +206,7 @@ impl Rebuilt {
             .arg(token)
             .arg(snapshot.members.len())
             .arg(snapshot.flag)
-            .arg(self.lifetime.as_millis() as u64)
+            .arg(millis(self.lifetime))
             .arg(self.kind.count());
         // Refused after a concurrent change: the caller sees an incomplete collection and tries
         // again.

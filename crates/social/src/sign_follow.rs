@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use redis::cmd;
 use seawall_client::{client::Script, error::Result};
+use seawall_resilience::clock::millis;
 
 use super::{Day, rebuild::source_error, sign_in::SignInsOf, template::beside};
 
@@ -48,7 +49,7 @@ impl SignInsOf {
     pub async fn doubt(&self) -> Result<()> {
         let marker = self.marker();
         let mut doubt = cmd("SET");
-        doubt.arg(&marker).arg(DOUBT).arg("PX").arg(CHANGING.as_millis() as u64);
+        doubt.arg(&marker).arg(DOUBT).arg("PX").arg(millis(CHANGING));
         self.template.client().send(&marker, &doubt).await.map(drop)
     }
 
@@ -85,13 +86,13 @@ impl SignInsOf {
         }
         let token = format!("{:032x}", rand::random::<u128>());
         let mut begin = cmd("SET");
-        begin.arg(&marker).arg(&token).arg("NX").arg("PX").arg(COPYING.as_millis() as u64);
+        begin.arg(&marker).arg(&token).arg("NX").arg("PX").arg(millis(COPYING));
         client.send(&marker, &begin).await?;
         let days = load().await.map_err(source_error)?;
         self.restore(&days).await?;
         let call = BELIEVE.on(&[&marker]).arg(&token).arg(WHOLE);
         // Refused during a doubt or while another process reads. The days are copied all the same.
-        client.run(&call.arg(BELIEVED.as_millis() as u64)).await.map(drop)
+        client.run(&call.arg(millis(BELIEVED))).await.map(drop)
     }
 
     fn marker(&self) -> Vec<u8> {

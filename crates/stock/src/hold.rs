@@ -23,12 +23,13 @@ use seawall_client::{
     error::{Error, Result},
     retry::{Doubt, midway},
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     inventory::{Inner, Inventory},
     record::{Part, Record, Standing, written},
     reference::Reference,
-    sale::{MAX_UNITS, millis},
+    sale::MAX_UNITS,
     settle::{Answered, Verdict},
     sweeper::Asked,
 };

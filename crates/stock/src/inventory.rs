@@ -34,12 +34,12 @@ use seawall_client::{
     key::KeyPart,
     retry::Doubt,
 };
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::clock::{Clock, Moment, millis};
 
 use super::{
     layout::{self, MAX_SHARDS},
     reference::Reference,
-    sale::{ATTEMPTS, millis},
+    sale::ATTEMPTS,
     sweeper::{self, IdleShards},
 };
 

@@ -15,11 +15,9 @@ use seawall_client::{
     client::Script,
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
-use super::{
-    inventory::{Inner, Inventory, Said},
-    sale::millis,
-};
+use super::inventory::{Inner, Inventory, Said};
 
 /// Records that one call handles.
 const RECORDS_A_LOOK: u64 = 128;

@@ -22,6 +22,7 @@ use seawall_client::{
     client::Script,
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     inventory::{Inner, Inventory},
@@ -30,7 +31,7 @@ use super::{
     receive::share,
     record::{Part, Record, Standing},
     reference::Reference,
-    sale::{eval_again, millis},
+    sale::eval_again,
 };
 
 /// Records per command of a rebuild.
@@ -145,7 +146,7 @@ impl Inner {
     async fn plan(&self, epochs: &[(usize, String)], ledger: &impl Ledger) -> Result<Vec<Plan>> {
         let book = Book::read(ledger, self.shards.len()).await?;
         let count = self.shards.len();
-        let forgotten = self.client.server_millis().saturating_add(millis(self.kept));
+        let forgotten = self.client.server_millis().saturating_add(millis(self.kept).cast_signed());
         let plan = |(shard, epoch): &(usize, String)| {
             let epoch: u64 = epoch.parse().map_err(|_| Error::unexpected("not an epoch"))?;
             // Above every past attempt and below every future one: see begin.lua.

@@ -31,6 +31,7 @@ use seawall_client::{
     key::KeyPart,
     retry::{Doubt, again, again_in_doubt},
 };
+use seawall_resilience::clock::millis;
 use smallvec::SmallVec;
 
 use super::{
@@ -444,8 +445,3 @@ pub(super) fn waiting_key(stream: &[u8]) -> Vec<u8> {
 /// The latest end of a sale or a hold, in milliseconds since 1970: some 71,000 years, and still
 /// exact when the longest time is added to it.
 pub(super) const LAST_MILLIS: i64 = 1 << 51;
-
-pub(super) fn millis(time: Duration) -> i64 {
-    // Keeps the sum with today's date exact, whatever the caller passed.
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX).min(1 << 50)
-}

@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::ToRedisArgs;
 use seawall_client::error::{Error, Result};
+use seawall_resilience::clock::millis;
 use serde::Serialize;
 
-use super::sale::{LAST_MILLIS, millis};
+use super::sale::LAST_MILLIS;
 
 /// Maximum number of additional fields per order.
 pub const MAX_ORDER_FIELDS: usize = 64;
@@ -42,7 +43,8 @@ impl SaleWindow {
     /// # Errors
     /// [`Error::Invalid`] if `length` is zero.
     pub fn from_now(delay: Duration, length: Duration) -> Result<Self> {
-        Self::of("now", millis(delay), millis(delay.saturating_add(length)))
+        let end = delay.saturating_add(length);
+        Self::of("now", millis(delay).cast_signed(), millis(end).cast_signed())
     }
 
     fn of(from: &'static str, begin_millis: i64, end_millis: i64) -> Result<Self> {

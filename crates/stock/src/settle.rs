@@ -19,13 +19,13 @@ use seawall_client::{
     error::{Error, Result},
     retry::midway,
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     inventory::{Inner, Inventory},
     levels::ASK_AGAIN,
     record::{Part, Record, Standing},
     reference::Reference,
-    sale::millis,
 };
 
 static DECIDE: Script =
@@ -309,7 +309,7 @@ impl Inner {
             .partition(|part| part.units > 0 && record.standing == Standing::Sold);
         // In the first half of the retention time no told part can have been forgotten, so a
         // missing part was lost.
-        let verdict = match sure_for > millis(self.kept / 2) {
+        let verdict = match sure_for > millis(self.kept / 2).cast_signed() {
             true => Verdict::SoldNow,
             false => Verdict::Sold,
         };
@@ -348,7 +348,7 @@ impl Inner {
         let (letter, wait) = match known {
             Known::Undecided { wait_millis } => ("K", wait_millis),
             Known::Decided(verdict) => (verdict.letter(), 0),
-            Known::Nothing => ("A", millis(ASK_AGAIN)),
+            Known::Nothing => ("A", millis(ASK_AGAIN).cast_signed()),
         };
         let words = self
             .call(shard, &SETTLE, |call| {

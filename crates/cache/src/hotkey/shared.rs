@@ -15,7 +15,7 @@ use seawall_client::{
     client::{Client, Script, ScriptInvocation},
     error::{Error, Result},
 };
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::clock::{Clock, Moment, millis};
 
 use super::{
     board::{Board, Change},
@@ -125,7 +125,7 @@ impl Shared {
             .on(&[self.key("hot-keys", shard(entry))])
             .arg(&self.channel)
             .arg(entry)
-            .arg(u64::try_from(lasting.as_millis()).unwrap_or(u64::MAX))
+            .arg(millis(lasting))
             .arg(MAX_HOT_IN_SHARD);
         self.client.eval(&call).await
     }

@@ -28,6 +28,7 @@
 
 use std::{str::SplitN, time::Duration};
 
+use seawall_resilience::clock::millis;
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -82,7 +83,7 @@ pub struct HotKey {
 }
 
 fn as_millis<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    to.serialize_u64(millis(*time))
 }
 
 impl HotKey {

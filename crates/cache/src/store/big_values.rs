@@ -10,7 +10,7 @@ use std::{
 };
 
 use metrics::Counter;
-use seawall_resilience::clock::Moment;
+use seawall_resilience::clock::{Moment, millis};
 use serde::Serialize;
 
 /// At most one line in the log in this time.
@@ -89,7 +89,7 @@ impl Report {
                 entry: String::from_utf8_lossy(entry).into_owned(),
                 size_bytes: *size_bytes,
                 parts: *parts,
-                age_millis: u64::try_from(now.since(*at).as_millis()).unwrap_or(u64::MAX),
+                age_millis: millis(now.since(*at)),
             })
             .collect()
     }

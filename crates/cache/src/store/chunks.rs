@@ -34,6 +34,7 @@ use seawall_client::{
     error::{Error, Result},
     retry::again,
 };
+use seawall_resilience::clock::millis;
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -136,7 +137,7 @@ impl Parts {
             .try_for_each_concurrent(PARTS_AT_ONCE, async |(index, part)| {
                 let key = self.name(&manifest, index);
                 let mut set = cmd("SET");
-                set.arg(&key).arg(part).arg("PX").arg(millis(lifetime));
+                set.arg(&key).arg(part).arg("PX").arg(millis(lifetime).max(1));
                 self.send(&key, &set).await.map(drop)
             })
             .await;
@@ -226,12 +227,8 @@ impl Parts {
 
 fn expire(key: &[u8], time: Duration, when: &str) -> Cmd {
     let mut expire = cmd("PEXPIRE");
-    expire.arg(key).arg(millis(time)).arg(when);
+    expire.arg(key).arg(millis(time).max(1)).arg(when);
     expire
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 12).max(1)
 }
 
 #[cfg(test)]

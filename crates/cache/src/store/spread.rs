@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use seawall_client::error::Result;
+use seawall_resilience::clock::millis;
 
 use super::{
     envelope::{Header, Kind},
@@ -31,7 +32,7 @@ impl<V> Publisher<V> {
             return self.remote.release(name, token).await;
         };
         let call = COPY.on(&[name]).arg(&token.to_be_bytes()[..]).arg(entry);
-        let call = call.arg(left.as_millis() as u64);
+        let call = call.arg(millis(left));
         self.remote.guarded(name, self.remote.client.run(&call)).await.map(drop)
     }
 

@@ -15,6 +15,7 @@ use seawall_client::{
     client::{Client, Reply, Script, ScriptInvocation, Topology},
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
 use crate::{
     hotkey::copies::Copies,
@@ -396,10 +397,6 @@ pub(crate) fn stamp_of(generations: &[u64]) -> u64 {
     }
     let text: Vec<u8> = generations.iter().flat_map(|number| number.to_be_bytes()).collect();
     xxhash_rust::xxh3::xxh3_64(&text)
-}
-
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 12)
 }
 
 fn kind_byte(kind: Kind) -> u8 {

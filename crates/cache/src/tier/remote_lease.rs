@@ -7,9 +7,10 @@ use seawall_client::{
     client::{Script, ScriptInvocation, Topology},
     error::Result,
 };
+use seawall_resilience::clock::millis;
 
 use super::{
-    remote::{Lease, RemoteTier, Stored, millis},
+    remote::{Lease, RemoteTier, Stored},
     remote_replies::{parse_lease, parse_stored},
 };
 

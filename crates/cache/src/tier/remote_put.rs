@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use redis::Value;
 use seawall_client::{client::Script, error::Result};
+use seawall_resilience::clock::millis;
 
-use super::remote::{Fill, RemoteTier, millis};
+use super::remote::{Fill, RemoteTier};
 use crate::store::keys::EntryKey;
 
 /// How long the write of a value in parts may take. Its lease is not renewed.

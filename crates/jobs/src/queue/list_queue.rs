@@ -27,6 +27,7 @@ use seawall_client::{
     error::{Error, Result},
     key::with_prefix,
 };
+use seawall_resilience::clock::millis;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::decode::decode;
@@ -211,7 +212,7 @@ impl<T> ListQueue<T> {
     /// As [`Client::send`]. Safe to retry.
     pub async fn recover(&self, silence: Duration) -> Result<u64> {
         let keys = &self.keys;
-        let millis = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX).min(1 << 50);
+        let millis = millis(silence);
         let call = SILENT.on(&[&keys.consumers]).arg(millis).arg(AT_ONCE);
         let silent: Vec<String> = keys.client.eval(&call).await?;
         let mut moved = 0;

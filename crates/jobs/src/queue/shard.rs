@@ -8,6 +8,7 @@ use seawall_client::{
     client::{Client, ScriptInvocation},
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
 use super::job::{Acked, Added, Changed, Dead, Given, JobState};
 
@@ -309,9 +310,4 @@ fn pairs(mut call: ScriptInvocation, items: &[(&str, u64)]) -> ScriptInvocation 
 
 fn strange(outcome: &str) -> Error {
     Error::unexpected(format!("{outcome:?} is not an answer of the queue's"))
-}
-
-/// Converts to whole milliseconds, capped so that a Lua number can hold the sum with the time.
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
 }

@@ -17,7 +17,7 @@ use seawall_client::{
     client::Client,
     error::{Error, Result},
 };
-use seawall_resilience::clock::Clock;
+use seawall_resilience::clock::{Clock, millis};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{
@@ -151,7 +151,7 @@ impl<T> GroupConsumer<T> {
         let mut read = cmd("XREADGROUP");
         read.arg("GROUP").arg(&self.settings.group).arg(&self.settings.consumer);
         read.arg("COUNT").arg(self.each);
-        read.arg("BLOCK").arg(self.poll_interval().as_millis().to_string());
+        read.arg("BLOCK").arg(millis(self.poll_interval()));
         read.arg("STREAMS");
         for stream in &self.streams {
             read.arg(&stream.key);
@@ -200,7 +200,7 @@ impl<T> GroupConsumer<T> {
             .on(&[&self.streams[stream].key])
             .arg(&self.settings.group)
             .arg(&self.settings.consumer)
-            .arg(self.settings.claim_idle.as_millis().to_string())
+            .arg(millis(self.settings.claim_idle))
             .arg(cursor)
             .arg(self.each);
         let [cursor, taken]: [Value; 2] = entry::exactly(self.client.run(&call).await?)?;
@@ -318,7 +318,7 @@ impl<T> GroupConsumer<T> {
             let call = FORGET
                 .on(&[&stream.key])
                 .arg(&self.settings.group)
-                .arg(silence.as_millis().to_string())
+                .arg(millis(silence))
                 .arg(also.unwrap_or_default());
             self.client.run(&call).await?;
         }

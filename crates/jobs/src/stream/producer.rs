@@ -12,6 +12,7 @@ use seawall_client::{
     error::{Error, Result},
     key::{KeyPart, with_prefix},
 };
+use seawall_resilience::clock::millis;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -213,11 +214,7 @@ impl<T> Core<T> {
             Retention::All => return Ok(0),
             Retention::Unsettled => ("all", 0, TRIM_STEP),
             Retention::Newest(count) => ("newest", count, TRIM_LOOK),
-            Retention::For(time) => (
-                "millis",
-                u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 52),
-                TRIM_STEP,
-            ),
+            Retention::For(time) => ("millis", millis(time), TRIM_STEP),
         };
         let call = TRIM.on(&[&self.key]).arg(word).arg(number).arg(most);
         let mut dropped = 0;
@@ -274,7 +271,7 @@ impl<T: Serialize> Stream<T> {
         let call = APPEND_ONCE
             .on(&[&self.core.key[..], memory.as_bytes()])
             .arg(&memory.as_bytes()[start.len()..])
-            .arg(REMEMBER.as_millis().to_string())
+            .arg(millis(REMEMBER))
             .arg(REFERENCE)
             .arg(DATA)
             .arg(encode(payload)?);

@@ -9,7 +9,7 @@ use seawall_client::{
     client::{Script, ScriptInvocation},
     error::{Error, Result},
 };
-use seawall_resilience::clock::Moment;
+use seawall_resilience::clock::{Moment, millis};
 use tokio::sync::Mutex;
 
 use super::{
@@ -112,7 +112,7 @@ impl<K: KeyPart> Bloom<K> {
     {
         let inner = &self.inner;
         let token = format!("{:032x}", rand::random::<u128>());
-        let call = BEGIN.on(&[&inner.place.key]).arg(&token).arg(LEASE.as_millis() as u64);
+        let call = BEGIN.on(&[&inner.place.key]).arg(&token).arg(millis(LEASE));
         let call = call.arg(shape.to_string()).arg(mode);
         let (answer, number, before): (u8, u64, std::collections::HashMap<String, String>) =
             inner.place.client().eval(&call).await?;
@@ -189,7 +189,7 @@ impl Build<'_> {
 
 async fn turn(inner: &Inner, token: &str, what: &str) -> Result<bool> {
     let call = TURN.on(&[&inner.place.key]).arg(token).arg(what);
-    let done: u8 = inner.place.client().eval(&call.arg(LEASE.as_millis() as u64)).await?;
+    let done: u8 = inner.place.client().eval(&call.arg(millis(LEASE))).await?;
     Ok(done == 1)
 }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 use seawall_client::error::{Error, Result};
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::clock::{Clock, Moment, millis};
 
 use super::ident::{EPOCH_SECONDS, Id};
 
@@ -157,8 +157,7 @@ impl Snowflake {
 impl Inner {
     /// Returns milliseconds since the epoch; never less than before.
     fn millis(&self) -> u64 {
-        let counted = self.clock.now().since(self.started_at).as_millis();
-        let counted = self.started_millis + u64::try_from(counted).unwrap_or(u64::MAX >> 1);
+        let counted = self.started_millis + millis(self.clock.now().since(self.started_at));
         counted.max((self.wall)())
     }
 
@@ -174,8 +173,7 @@ impl Inner {
 
 fn wall_millis() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-    millis.saturating_sub(EPOCH_SECONDS * 1000)
+    millis(now).saturating_sub(EPOCH_SECONDS * 1000)
 }
 
 impl fmt::Debug for Snowflake {

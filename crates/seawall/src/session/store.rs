@@ -8,6 +8,7 @@ use seawall_client::{
     error::{Error, Result},
     member::Member,
 };
+use seawall_resilience::clock::millis;
 
 use super::{SessionId, SessionsBuilder, Token};
 
@@ -306,7 +307,7 @@ impl<M: Member> Sessions<M> {
     ) -> Result<Vec<(SessionId, f64)>> {
         let client = self.settings.handle.client();
         let now = client.server_millis();
-        let newest = now + millis(self.settings.longest);
+        let newest = now + millis(self.settings.longest).cast_signed();
         let young = (newest - HALF_OPEN_FOR) as f64..(newest + HALF_OPEN_FOR) as f64;
         let (mut live, mut gone) = (Vec::new(), Vec::new());
         for slice in all.chunks(SLICE) {
@@ -428,7 +429,7 @@ impl<M: Member> Sessions<M> {
     }
 
     /// Returns how long ago the last extension must be, in milliseconds.
-    fn slide_after(&self) -> i64 {
+    fn slide_after(&self) -> u64 {
         millis(self.settings.idle / self.settings.slides)
     }
 
@@ -529,7 +530,7 @@ impl<M: Member> Sessions<M> {
                 if let Ok(left) = u64::try_from(left) {
                     // For a session that was opened with a longer lifetime, only "before now" is
                     // known.
-                    let opened = *until as i64 - millis(self.settings.longest);
+                    let opened = *until as i64 - millis(self.settings.longest).cast_signed();
                     live.push(SessionInfo {
                         id: id.clone(),
                         opened: opened.min(client.server_millis()),
@@ -598,8 +599,4 @@ fn check(fields: &Fields) -> Result<()> {
         return Err(Error::Invalid("a field's name is not empty and begins with no ~".into()));
     }
     Ok(())
-}
-
-fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -19,6 +19,7 @@ use seawall_client::{
     client::{Script, ScriptInvocation},
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     Kind,
@@ -316,8 +317,7 @@ impl Core {
 
     /// Closes a bucket permanently.
     pub(super) async fn close_gate(&self, bucket: &Bucket) -> Result<()> {
-        let millis = u64::try_from(TOMBSTONE.as_millis()).unwrap_or(u64::MAX >> 12);
-        let close = GATE.on(&[&bucket.gate]).arg("gone").arg(millis);
+        let close = GATE.on(&[&bucket.gate]).arg("gone").arg(millis(TOMBSTONE));
         self.handle().client().run(&close).await.map(drop)
     }
 }

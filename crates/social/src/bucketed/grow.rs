@@ -22,6 +22,7 @@ use seawall_client::{
     client::{Script, ScriptInvocation},
     error::{Error, Result},
 };
+use seawall_resilience::clock::millis;
 
 use super::{
     core::{BATCH_BYTES, Core, TOMBSTONE},
@@ -138,7 +139,7 @@ impl Core {
             .arg(self.kind().type_word())
             .arg(SLICE)
             .arg(BATCH_BYTES)
-            .arg(u64::try_from(TOMBSTONE.as_millis()).unwrap_or(u64::MAX >> 12))
+            .arg(millis(TOMBSTONE))
             .arg(purpose);
         let mut reply = self.handle().client().eval::<Vec<Value>>(&call).await?.into_iter();
         match (reply.next(), reply.next()) {
