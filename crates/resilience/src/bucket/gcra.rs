@@ -19,6 +19,9 @@
 //! interval, which is rounded *up* so that the rate is never exceeded, errs by less than 0.01 % at
 //! a million tokens per second.
 //!
+//! The limiter of `seawall` (`limit/gcra.rs`) keeps a level and a time instead, which is exact in whole
+//! numbers and equal to its Lua script, but is two words and needs a lock.
+//!
 //! The word can be *sealed*: a change of the rate takes its last value and leaves a mark that sends
 //! all callers to the new word, so that no take is lost between two rates.
 

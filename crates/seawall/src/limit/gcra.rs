@@ -6,7 +6,8 @@
 //! It is chosen because it is exact in whole numbers: one unit of cost adds `period`, a microsecond
 //! drains `count`, and 3 a second do not turn into an interval of 333,333 µs. And when the server's
 //! clock steps back, a level continues from the new time, whereas an arrival time would be in the
-//! future for as long as the step.
+//! future for as long as the step. The token bucket of `seawall-resilience` keeps the arrival time,
+//! because that fits into one atomic word; it has no script to agree with.
 //!
 //! Invariant: `level ≤ burst · period ≤ 2^52`.
 
