@@ -15,10 +15,10 @@ use seawall_client::{
     client::DedicatedConnection,
     error::{Error, Result},
 };
-use seawall_resilience::{Rate, TokenBucket, clock::Clock};
+use seawall_resilience::{Backoff, Rate, TokenBucket, clock::Clock};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Pauses while the server is slow.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(2));
 /// Pauses in a row before the next page is taken anyway.
 const PATIENCE: u32 = 8;
 /// Keys that may come at once, as a fraction (one part in this number) of a second's keys.
@@ -82,7 +82,7 @@ impl Pace {
         patience: Duration,
         mut told: impl FnMut(Duration),
     ) -> Result<()> {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         for _ in 0..PATIENCE {
             let asked = Instant::now();
             connection.send::<String>(&cmd("PING"), patience).await?;
@@ -93,9 +93,9 @@ impl Pace {
                 return Ok(());
             }
             told(trip);
+            let pause = pauses.pause();
             self.paused += pause;
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         Ok(())
     }

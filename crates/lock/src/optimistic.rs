@@ -19,13 +19,14 @@ use seawall_client::{
     client::{DedicatedConnection, slot},
     error::{Error, Result},
 };
+use seawall_resilience::Backoff;
 
 use super::acquire::jittered;
 
 /// Maximum number of attempts before the outcome is a conflict.
 const MOST_ATTEMPTS: u32 = 16;
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Pauses between them.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(2), Duration::from_millis(100));
 
 /// Outcome of [`optimistic`].
 #[derive(Debug)]
@@ -143,7 +144,7 @@ where
 {
     let (first, watch) = watch(keys)?;
     let limit = handle.client().response_timeout();
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     for _ in 0..MOST_ATTEMPTS {
         let mut connection = handle.client().dedicated(&first).await?;
         match connection.send::<Value>(&watch, limit).await {
@@ -160,8 +161,7 @@ where
         if let Some(replies) = transaction.commit().await? {
             return Ok(Optimistic::Committed { value, replies });
         }
-        handle.clock().sleep(jittered(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        handle.clock().sleep(jittered(pauses.pause())).await;
     }
     Ok(Optimistic::Conflict { attempts: MOST_ATTEMPTS })
 }

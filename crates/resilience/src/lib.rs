@@ -8,6 +8,7 @@
 //! | [`TokenBucket`] | how many calls per second does it get? |
 //! | [`Bulkhead`] | how many concurrent calls does it get, and how many may wait? |
 //! | [`FallbackChain`] | what is the answer if the best one is not available? |
+//! | [`Backoff`] | how long to wait before the next attempt? |
 //! | [`ResiliencePipeline`] | breaker, bucket, bulkhead and deadline around one call |
 #![cfg_attr(feature = "tower", doc = "| [`GuardLayer`] | the pipeline around a tower service |")]
 //!
@@ -19,6 +20,7 @@
 //! Deliberately absent: retries. Only the caller knows whether a call may be repeated, and retries
 //! behind a limit make an overload feed itself.
 
+mod backoff;
 mod breaker;
 mod bucket;
 mod bulkhead;
@@ -33,6 +35,7 @@ pub use self::layer::{
     ByError, ByStatus, GuardLayer, GuardService, Judge, Refused, RespondLayer, RespondService,
 };
 pub use self::{
+    backoff::Backoff,
     breaker::{Breaker, BreakerBuilder, BreakerState, Open, Outcome, Permit},
     bucket::{Rate, Refusal, TokenBucket, TokenBucketBuilder},
     bulkhead::{Bulkhead, BulkheadBuilder, Full, Slot},

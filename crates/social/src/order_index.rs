@@ -26,6 +26,7 @@ use seawall_client::{
     member::Member,
     retry::Doubt,
 };
+use seawall_resilience::Backoff;
 
 use super::{
     Cursor, SLICE, by_time,
@@ -37,8 +38,8 @@ use super::{
 const KEEP: usize = 500;
 /// Attempts of an update before it is handed over.
 const ATTEMPTS: u32 = 5;
-/// Delay after the first attempt; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Delays between them.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_millis(160));
 
 type Source<M> =
     Arc<dyn Fn(M, Option<Order>, usize) -> BoxFuture<'static, Result<Vec<Order>>> + Send + Sync>;
@@ -236,7 +237,7 @@ impl<M: Member> OrdersOf<M> {
         let (id, score) = (order.id.to_member()?, order.score()?);
         let call = by_time::put(&self.keys, &id, score, self.inner.keep);
         let client = self.inner.template.client();
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         let mut attempt = 1;
         let mut doubt = Doubt::default();
         let error = loop {
@@ -251,8 +252,7 @@ impl<M: Member> OrdersOf<M> {
                     doubt.note(&error);
                 }
             }
-            client.clock().sleep(pause).await;
-            pause *= 2;
+            client.clock().sleep(pauses.pause()).await;
             attempt += 1;
         };
         let Some(hand_over) = &self.inner.hand_over else { return Err(error) };

@@ -40,7 +40,10 @@ use seawall_client::{
     error::{Error, Result},
     key::KeyPart,
 };
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::{
+    Backoff,
+    clock::{Clock, Moment},
+};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
@@ -58,8 +61,7 @@ const TRUST: Duration = Duration::from_secs(1);
 /// How much larger than expected a filter may grow when the source has more keys than expected.
 const MAX_GROWTH: usize = 16;
 /// Pauses after a source that failed.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(60));
 
 /// How a filter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -218,7 +220,7 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
     let names = Arc::new(names);
     let work = async {
         let mut expected = plan.expected;
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         loop {
             clock.timeout(plan.rebuild_every, filter.wanted.notified()).await;
             let bits = Arc::new(Bits::new(expected, plan.false_positives));
@@ -242,14 +244,13 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
                     expected = roomy.clamp(plan.expected, most);
                     let used = filter.finish(&bits);
                     tracing::debug!(cache = names.name(), found, used, "a filter was built");
-                    pause = FIRST_PAUSE;
+                    pauses.reset();
                 }
                 Err(error) => {
                     tracing::warn!(cache = names.name(), %error, "a filter could not be built");
                     // What is there stays; what was begun takes no more inserts.
                     filter.slots.rcu(|slots| Slots { next: None, ..Slots::clone(slots) });
-                    clock.sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    clock.sleep(pauses.pause()).await;
                     filter.wanted.notify_one();
                 }
             }

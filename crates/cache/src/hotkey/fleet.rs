@@ -17,7 +17,10 @@ use std::{
 
 use redis::Value;
 use seawall_client::client::{Event, Script, ScriptInvocation};
-use seawall_resilience::clock::Moment;
+use seawall_resilience::{
+    Backoff,
+    clock::{Moment, millis},
+};
 use tokio::sync::watch;
 
 use super::{
@@ -44,7 +47,7 @@ const FLEET: u128 = 16;
 /// Counts that took longer than this to come together are of a process that was paused.
 const TOO_OLD: Duration = Duration::from_secs(1);
 /// After a report that failed, the next one waits; twice as long each time.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const PAUSES: Backoff = Backoff::doubling(TICK, Duration::from_secs(2));
 /// Ticks without reads after which a key's own window is dropped.
 const IDLE_TICKS: u32 = 50;
 
@@ -71,7 +74,7 @@ struct Reporter {
     next_look: Moment,
     /// Whose turn it is among the lists.
     turn: u64,
-    pause: Duration,
+    pauses: Backoff,
     not_before: Moment,
 }
 
@@ -85,7 +88,7 @@ pub(super) async fn report(shared: Arc<Shared>, mut stop: watch::Receiver<bool>)
         last: now,
         next_look: now,
         turn: rand::random_range(0..SHARDS),
-        pause: TICK,
+        pauses: PAUSES,
         not_before: now,
     };
     // Processes that started together do not report together.
@@ -248,10 +251,9 @@ impl Reporter {
         if failed {
             let now = shared.clock.now();
             // Never all processes at once when Redis is back.
-            self.not_before = now + self.pause.mul_f64(0.5 + rand::random::<f64>());
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.not_before = now + self.pauses.pause().mul_f64(0.5 + rand::random::<f64>());
         } else {
-            self.pause = TICK;
+            self.pauses.reset();
         }
     }
 
@@ -294,7 +296,6 @@ fn report_call(shared: &Shared, number: u64, group: &[Candidate]) -> ScriptInvoc
     keys.extend(group.iter().map(|candidate| [&windows[..], b":", &candidate.key].concat()));
     let mut call =
         REPORT.on(&keys).arg(&shared.channel).arg(&shared.source[..]).arg(MAX_HOT_IN_SHARD);
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     for Candidate { key, reads, rule, .. } in group {
         call = call
             .arg(&key[..])

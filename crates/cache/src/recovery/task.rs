@@ -12,7 +12,10 @@ use std::{io, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use seawall_client::error::{Error, Result};
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::{
+    Backoff,
+    clock::{Clock, Moment},
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -24,8 +27,7 @@ use crate::{
     tier::remote::RemoteTier,
 };
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(50), Duration::from_secs(1));
 /// How often the log is read for what others added.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
@@ -60,7 +62,7 @@ enum Woken {
 impl Carer {
     /// Works until the handle is shut down, or the cache is gone and nothing is left to do.
     pub(crate) async fn work(mut self) {
-        let (mut pause, mut log) = (FIRST_PAUSE, LogReader::new(&self.clock));
+        let (mut pauses, mut log) = (PAUSES, LogReader::new(&self.clock));
         let (mut stopping, mut dropped) = (false, false);
         // Ends when the handle does.
         loop {
@@ -90,7 +92,7 @@ impl Carer {
                 continue;
             }
             match self.carry_out(batch).await {
-                Ok(()) => pause = FIRST_PAUSE,
+                Ok(()) => pauses.reset(),
                 Err(_) if stopping => {
                     self.recovery.end(true);
                     return;
@@ -101,7 +103,7 @@ impl Carer {
                     tokio::select! {
                         biased;
                         () = self.life.stopped() => stopping = true,
-                        () = self.clock.sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                        () = self.clock.sleep(pauses.pause()) => {}
                     }
                 }
             }
@@ -227,7 +229,7 @@ impl LogReader {
 /// Writes what is queued into the log, until the queue has ended.
 pub(crate) async fn write_log(recovery: Arc<RecoveryQueue>, clock: Clock) {
     let Some(log) = &recovery.log else { return };
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     while let Some((entries, number)) = recovery.take_unwritten() {
         if entries.is_empty() {
             recovery.wrote(number, Vec::new());
@@ -238,7 +240,7 @@ pub(crate) async fn write_log(recovery: Arc<RecoveryQueue>, clock: Clock) {
             Ok(()) => {
                 recovery.wrote(number, Vec::new());
                 recovery.added.notify_one();
-                pause = FIRST_PAUSE;
+                pauses.reset();
             }
             Err(error) => {
                 let cache = &recovery.cache;
@@ -247,8 +249,7 @@ pub(crate) async fn write_log(recovery: Arc<RecoveryQueue>, clock: Clock) {
                 if recovery.has_ended() {
                     return;
                 }
-                clock.sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                clock.sleep(pauses.pause()).await;
             }
         }
     }

@@ -11,6 +11,7 @@ use seawall_client::{
     error::{Error, Result},
     retry::midway,
 };
+use seawall_resilience::Backoff;
 
 use super::publisher::Publisher;
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
 
 /// How often an invalidation is tried before it is queued.
 const MAX_TRIES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(10), Duration::from_millis(80));
 
 /// An invalidation or clear that must happen. Drop hands what is left of it to the recovery queue.
 pub(crate) struct Pending<'a, V> {
@@ -53,7 +54,7 @@ impl<'a, V> Pending<'a, V> {
         self.entries.iter().for_each(|entry| publisher.heat.keys.wrote(entry));
         publisher.drop_copies(&self.entries);
         let keep = publisher.settings.on_invalidate == OnInvalidate::KeepForStale;
-        let (mut version, mut pause) = (0, FIRST_PAUSE);
+        let (mut version, mut pauses) = (0, PAUSES);
         for attempt in 1..=MAX_TRIES {
             // Whatever is not known to be done stays in `entries` until it is.
             let mut at = 0;
@@ -74,8 +75,7 @@ impl<'a, V> Pending<'a, V> {
                 break;
             }
             if attempt < MAX_TRIES {
-                publisher.clock.sleep(pause).await;
-                pause *= 2;
+                publisher.clock.sleep(pauses.pause()).await;
             }
         }
         let left = std::mem::take(&mut self.entries);

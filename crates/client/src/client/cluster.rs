@@ -21,6 +21,7 @@ use std::{
 use arc_swap::ArcSwap;
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use redis::{Cmd, Pipeline, Value, cmd};
+use seawall_resilience::Backoff;
 use tokio::sync::watch;
 
 use self::redirect::{RedirectedNodes, ask};
@@ -35,7 +36,8 @@ use crate::error::{Error, Result};
 
 /// Attempts for one command before it fails with [`Error::Unavailable`].
 const MAX_HOPS: u32 = 8;
-const FIRST_WAIT: Duration = Duration::from_millis(5);
+/// Pauses between them while the server asks to try again.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(5), Duration::from_millis(640));
 /// Minimum interval between reads of the map, however many commands are redirected at once.
 const MAP_AGE: Duration = Duration::from_millis(50);
 /// If a node does not return the slot map within this time, the next node is asked as well.
@@ -89,7 +91,7 @@ impl Cluster {
     /// Sends one command to the node that owns the key.
     pub(crate) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value> {
         let slot = slot(key);
-        let mut wait = FIRST_WAIT;
+        let mut pauses = PAUSES;
         let mut next: Option<(Arc<Node>, bool)> = None;
         for _ in 0..MAX_HOPS {
             let (node, asking) = match next.take() {
@@ -108,8 +110,7 @@ impl Cluster {
                 Err(Error::Refused { code, .. })
                     if matches!(&*code, "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MASTERDOWN") =>
                 {
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
+                    tokio::time::sleep(pauses.pause()).await;
                     self.read_map().await.ok();
                 }
                 // Nothing was sent, so check whether another node owns the slot now.

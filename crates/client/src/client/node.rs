@@ -23,7 +23,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::future::BoxFuture;
 use metrics::Counter;
 use redis::{Cmd, Pipeline, Value};
-use seawall_resilience::clock::Clock;
+use seawall_resilience::{Backoff, clock::Clock};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::{
@@ -36,8 +36,8 @@ use crate::error::{Error, Result};
 
 /// Marks an unmeasured offset; no real offset has this value.
 const UNKNOWN: i64 = i64::MIN;
-const FIRST_PAUSE: Duration = Duration::from_millis(25);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pauses after failed attempts to connect.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(25), Duration::from_secs(1));
 /// After a failed attempt, how long a caller waits for an attempt that another caller started.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -68,12 +68,17 @@ pub struct Node {
 }
 
 /// Outcome of the last attempts to connect.
-#[derive(Default)]
 struct Attempts {
     not_before: Option<Instant>,
-    pause: Duration,
+    pauses: Backoff,
     error: Option<Error>,
     ended: Option<Instant>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Attempts { not_before: None, pauses: PAUSES, error: None, ended: None }
+    }
 }
 
 impl Attempts {
@@ -343,8 +348,7 @@ impl Node {
             }
             Err(error) => {
                 let now = Instant::now();
-                attempts.pause = (attempts.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-                attempts.not_before = Some(now + attempts.pause);
+                attempts.not_before = Some(now + attempts.pauses.pause());
                 attempts.ended = Some(now);
                 attempts.error = Some(error.clone());
                 self.connect_failures.increment(1);

@@ -20,6 +20,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{PubSubSink, PubSubStream};
+use seawall_resilience::Backoff;
 use tokio::sync::{mpsc, watch};
 
 use super::{Route, mailbox::Mailbox};
@@ -35,8 +36,8 @@ const AT_ONCE: usize = 256;
 /// Messages delivered in a row before requests and pings get a turn. Below the number of operations
 /// after which tokio makes a task yield, so that the turn is a real one.
 const BURST: u32 = 64;
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Pauses before a lost connection is opened again.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_millis(500));
 
 /// Event for a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -253,7 +254,7 @@ async fn run(
     mut inbox: mpsc::UnboundedReceiver<Request>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     let mut turn = 0;
     loop {
         // The connection is opened on the first subscription.
@@ -286,12 +287,14 @@ async fn run(
         }
         tracing::debug!(reason = ?ended, "messages interrupted");
         metrics::counter!("seawall_hub_interruptions_total").increment(1);
-        pause = if was_connected { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        if was_connected {
+            pauses.reset();
+        }
         turn += 1;
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(pauses.pause()) => {}
         }
     }
     // Existing subscribers see the end; later ones see that requests are no longer accepted.

@@ -8,13 +8,13 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use redis::cmd;
+use seawall_resilience::Backoff;
 
 use super::Handle;
 use crate::client::Client;
 
 /// Pause before a server that did not answer is asked again; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(60));
 
 impl Handle {
     /// Logs a warning, once for this handle, if its server may evict what `capability` stores.
@@ -41,10 +41,9 @@ impl Handle {
 }
 
 async fn ask_until_answered(client: &Client, capability: &str) {
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = PAUSES;
     while !warn_if_evicting(client, capability).await {
-        client.clock().sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        client.clock().sleep(pauses.pause()).await;
     }
 }
 

@@ -20,7 +20,10 @@ use seawall_client::{
     client::{Client, Event, Subscription},
     error::Error,
 };
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::{
+    Backoff,
+    clock::{Clock, Moment},
+};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -47,8 +50,7 @@ const AT_ONCE: usize = 64;
 /// Longest delay between two attempts at an item that failed.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 /// Attempts to settle the remaining items when the worker ends.
 const LAST_ATTEMPTS: usize = 3;
 
@@ -92,7 +94,7 @@ pub(super) struct ShardWorker<T> {
     open: Vec<Completion>,
     claim_at: Moment,
     not_before: Moment,
-    pause: Duration,
+    pauses: Backoff,
 }
 
 /// The event that woke the task.
@@ -131,7 +133,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             open: Vec::new(),
             claim_at: now,
             not_before: now,
-            pause: SHORTEST_PAUSE,
+            pauses: PAUSES,
         }
     }
 
@@ -223,7 +225,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             Ok(claimed) => claimed,
             Err(error) => return self.failed(&error),
         };
-        self.pause = SHORTEST_PAUSE;
+        self.pauses.reset();
         let full = claimed.len() == count;
         if claimed.first().is_some_and(|claimed| claimed.attempts.alone) {
             drop(permits);
@@ -361,8 +363,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
 
     fn failed(&mut self, error: &Error) {
         tracing::debug!(queue = self.core.name, %error, "the queue waits for Redis");
-        self.not_before = self.clock.now() + self.pause;
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.not_before = self.clock.now() + self.pauses.pause();
     }
 }
 

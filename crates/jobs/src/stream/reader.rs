@@ -11,7 +11,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use redis::Value;
 use seawall_client::error::{Error, Result};
-use seawall_resilience::clock::Moment;
+use seawall_resilience::{Backoff, clock::Moment};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::{
@@ -22,8 +22,7 @@ use super::{
 };
 
 /// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 /// Pages that one look claims, for each stream.
 const CLAIM_PAGES: usize = 16;
 /// How often the metrics are updated, and how often old consumers are removed.
@@ -41,7 +40,7 @@ pub(super) struct Reader<T> {
     forget_at: Moment,
     /// Number of settled entries when the streams were last trimmed.
     trimmed_at: u64,
-    pause: Duration,
+    pauses: Backoff,
     /// Whether the server may have carried out a read whose reply was lost.
     unsure: bool,
     /// Whether everything that an earlier run left has been taken.
@@ -73,7 +72,7 @@ impl<T> Reader<T> {
             show_at: now,
             forget_at: now,
             trimmed_at: 0,
-            pause: SHORTEST_PAUSE,
+            pauses: PAUSES,
             unsure: false,
             settled_in: false,
             consumer,
@@ -148,7 +147,7 @@ impl<T> Reader<T> {
                 }
             };
             self.unsure = false;
-            self.pause = SHORTEST_PAUSE;
+            self.pauses.reset();
             self.hand_over(self.consumer.sort(reply)?, room);
         }
     }
@@ -282,8 +281,7 @@ impl<T> Reader<T> {
 
     /// Waits a little, longer each time. Returns `true` if it is told to stop meanwhile.
     async fn rest(&mut self) -> bool {
-        let pause = self.pause;
-        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        let pause = self.pauses.pause();
         let mut stop = self.stop.clone();
         tokio::select! {
             biased;

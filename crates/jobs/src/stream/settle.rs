@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use seawall_resilience::clock::Moment;
+use seawall_resilience::{Backoff, clock::Moment};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
 use super::{
@@ -28,8 +28,7 @@ const MAX_WAITING: usize = 4_096;
 /// Longest delay between two attempts at an entry that failed.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// Delays after Redis did not answer: doubled from the shorter one up to the longer one.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(20), Duration::from_secs(1));
 /// Attempts to settle the remaining entries when the worker ends.
 const LAST_ATTEMPTS: usize = 3;
 
@@ -64,7 +63,7 @@ pub(super) struct Settler<T> {
     lost: mpsc::UnboundedReceiver<Vec<Place>>,
     /// Commands that failed are not sent again before this time.
     not_before: Moment,
-    pause: Duration,
+    pauses: Backoff,
 }
 
 impl<T> Settler<T> {
@@ -89,7 +88,7 @@ impl<T> Settler<T> {
             parks: Vec::new(),
             notes: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            pause: SHORTEST_PAUSE,
+            pauses: PAUSES,
         }
     }
 
@@ -151,7 +150,7 @@ impl<T> Settler<T> {
             if !self.has_work() {
                 break;
             }
-            tokio::time::sleep(self.pause).await;
+            tokio::time::sleep(self.pauses.peek()).await;
         }
     }
 
@@ -363,10 +362,9 @@ impl<T> Settler<T> {
 
     fn reckon(&mut self, failed: bool) {
         if failed {
-            self.not_before = self.consumer.clock.now() + self.pause;
-            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.not_before = self.consumer.clock.now() + self.pauses.pause();
         } else {
-            self.pause = SHORTEST_PAUSE;
+            self.pauses.reset();
         }
     }
 }
