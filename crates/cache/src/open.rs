@@ -113,7 +113,13 @@ fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K
     let filter = filter.map(|plan| {
         let filter = Filter::new(&name, &attention);
         let (names, life) = (remote.names.clone(), alive.life(&handle));
-        handle.spawn_at_home(filter::keep(Arc::clone(&filter), plan, names, clock.clone(), life));
+        handle.spawn_at_home(filter::keep(
+            Arc::clone(&filter),
+            plan,
+            names,
+            (clock.clone(), handle.randomness().clone()),
+            life,
+        ));
         filter
     });
     if local.is_some() || filter.is_some() {
@@ -145,6 +151,7 @@ fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K
         format,
         settings: Arc::clone(&settings),
         metrics: Arc::clone(&metrics),
+        randomness: handle.randomness().clone(),
     });
     let keys = KeySpace { names: remote.names.clone(), tags, clearable: settings.clearable };
     let publisher = Arc::new(Publisher {
@@ -172,7 +179,7 @@ fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K
         sink,
     };
     publisher.heat.keys.join(&handle, member);
-    let (reader, sampler) = (reader(), AuditSampler::default());
+    let (reader, sampler) = (reader(), AuditSampler::new(handle.randomness().clone()));
     Cache { inner: Arc::new(Inner { reader, keys, sampler, handle, _warmer: warmer }) }
 }
 
@@ -200,7 +207,7 @@ fn open_local<V: CacheValue>(
         let most = settings.local_max_bytes;
         let memory = Memory { budget, weight: settings.local_weight, most };
         let prefix_bytes = remote.names.entry_prefix().len();
-        LocalTier::open(prefix_bytes, &memory, Arc::clone(attention))
+        LocalTier::open(prefix_bytes, &memory, Arc::clone(attention), handle.randomness())
     })
 }
 

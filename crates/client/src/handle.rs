@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use seawall_resilience::clock::Clock;
+use seawall_resilience::{clock::Clock, random::Randomness};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::task::TaskTracker;
 
@@ -109,6 +109,12 @@ impl Handle {
     #[must_use]
     pub fn clock(&self) -> &Clock {
         self.inner.client.clock()
+    }
+
+    /// Returns the source of this handle's random numbers.
+    #[must_use]
+    pub fn randomness(&self) -> &Randomness {
+        self.inner.client.randomness()
     }
 
     /// Builds the key of a capability for a name: `PREFIXkind:{name}`.

@@ -18,7 +18,6 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use rand::RngExt;
 use redis::Value;
 use seawall_client::{
     Handle,
@@ -26,7 +25,10 @@ use seawall_client::{
     error::{Error, Result},
     retry::Doubt,
 };
-use seawall_resilience::clock::{Moment, millis};
+use seawall_resilience::{
+    clock::{Moment, millis},
+    random::Randomness,
+};
 
 use super::{
     guard::Guard,
@@ -143,7 +145,7 @@ pub(super) async fn try_acquire(
     options: Arc<LockOptions>,
     owner: Option<OwnerId>,
 ) -> Result<AcquireOutcome> {
-    let request = LockRequest::new(options, owner.unwrap_or_else(OwnerId::random));
+    let request = LockRequest::new(options, owner, handle.randomness());
     let mut pending = Pending::new(handle, request);
     let renewer = LeaseRenewer::of(handle);
     match pending.attempt(handle, false).await? {
@@ -166,7 +168,9 @@ pub(super) async fn try_all(
     all_options: &[Arc<LockOptions>],
     owner: OwnerId,
 ) -> Result<Vec<AcquireOutcome>> {
-    let requests = all_options.iter().map(|options| LockRequest::new(Arc::clone(options), owner));
+    let requests = all_options
+        .iter()
+        .map(|options| LockRequest::new(Arc::clone(options), Some(owner), handle.randomness()));
     let mut pending: Vec<_> = requests.map(|request| Pending::new(handle, request)).collect();
     let calls: Vec<_> = pending.iter_mut().map(|pending| pending.prepare(false)).collect();
     let before = handle.clock().lease_now();
@@ -197,7 +201,7 @@ pub(super) async fn acquire(
     let began = clock.now();
     let deadline = began + within;
     let renewer = LeaseRenewer::of(handle);
-    let request = LockRequest::new(options, owner.unwrap_or_else(OwnerId::random));
+    let request = LockRequest::new(options, owner, handle.randomness());
     // The queue of a fair lock is at the server.
     let mut own = None;
     let mut turn = None;
@@ -257,7 +261,7 @@ pub(super) async fn acquire(
                 continue;
             }
         }
-        let cap = jittered(options.poll_interval);
+        let cap = jittered(options.poll_interval, handle.randomness());
         let pause = outcome.map_or(cap, |free_in| cap.min(free_in.max(Duration::from_millis(1))));
         if let Some(subscription) = subscription.as_mut() {
             listen(subscription, pending.request(), clock.sleep(pause.min(left))).await?;
@@ -288,9 +292,9 @@ async fn listen(
 
 /// Returns a random time between half of `cap` and `cap`, so that waiters of many processes do not
 /// try at the same moment.
-pub(super) fn jittered(cap: Duration) -> Duration {
+pub(super) fn jittered(cap: Duration, randomness: &Randomness) -> Duration {
     let cap_ms = millis(cap).max(2);
-    Duration::from_millis(rand::rng().random_range(cap_ms / 2..=cap_ms))
+    Duration::from_millis(randomness.within(cap_ms / 2..=cap_ms))
 }
 
 /// Creates the hold for a request that the server confirmed.

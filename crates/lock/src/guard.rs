@@ -250,7 +250,7 @@ impl Held {
     /// Requests the server's permission to shorten the lease once. The permission expires by itself
     /// and with every change of the lease.
     async fn permit_to_shorten(&self) -> Result<String> {
-        let permission = OwnerId::random().to_string();
+        let permission = OwnerId::draw(self.handle.randomness()).to_string();
         let client = self.handle.client();
         let (key, command) = self.hold.request.permit(&permission, client.response_timeout());
         client.send(&key, &command).await?;

@@ -173,7 +173,7 @@ impl Latch {
             tokio::select! {
                 biased;
                 event = messages.next() => if event.is_none() { return Err(Error::Closed) },
-                () = clock.sleep(jittered(POLL_INTERVAL).min(left)) => {}
+                () = clock.sleep(jittered(POLL_INTERVAL, self.handle.randomness()).min(left)) => {}
             }
         }
     }

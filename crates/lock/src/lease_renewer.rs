@@ -15,7 +15,7 @@
 //! leaves the work to this one.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -57,7 +57,7 @@ pub(crate) struct LeaseRenewer {
 /// The work of the lease renewer.
 #[derive(Default)]
 struct Book {
-    renewed: HashMap<u64, Entry>,
+    renewed: BTreeMap<u64, Entry>,
     next_id: u64,
     /// When the task plans to wake up; `None` if it has no reason to.
     planned: Option<Moment>,

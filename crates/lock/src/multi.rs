@@ -126,7 +126,7 @@ impl MultiLock {
     pub async fn acquire(&self, within: Duration) -> Result<MultiAcquireOutcome> {
         let clock = self.handle.clock();
         let deadline = clock.now() + within;
-        let owner = self.owner.unwrap_or_else(OwnerId::random);
+        let owner = self.owner.unwrap_or_else(|| OwnerId::draw(self.handle.randomness()));
         let mut wanted = Vec::with_capacity(self.locks.len());
         for lock in &self.locks {
             wanted.push((lock.options()?, lock.clone().owner(owner)));
@@ -149,7 +149,9 @@ impl MultiLock {
             {
                 doubt.note(error);
                 // The locks held so far are being given back; everything starts again.
-                clock.sleep(jittered(wanted[0].0.poll_interval).min(left)).await;
+                clock
+                    .sleep(jittered(wanted[0].0.poll_interval, self.handle.randomness()).min(left))
+                    .await;
                 continue;
             }
             let (guards, busy) = match taken {

@@ -161,7 +161,7 @@ where
         if let Some(replies) = transaction.commit().await? {
             return Ok(Optimistic::Committed { value, replies });
         }
-        handle.clock().sleep(jittered(pauses.pause())).await;
+        handle.clock().sleep(jittered(pauses.pause(), handle.randomness())).await;
     }
     Ok(Optimistic::Conflict { attempts: MOST_ATTEMPTS })
 }

@@ -7,6 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use seawall_client::error::{Error, Result};
+use seawall_resilience::random::Randomness;
 
 /// Identifies the owner of a lock.
 ///
@@ -27,7 +28,12 @@ impl OwnerId {
     /// Creates a new random owner id.
     #[must_use]
     pub fn random() -> Self {
-        OwnerId(rand::random())
+        Self::draw(&Randomness::system())
+    }
+
+    /// Creates a new owner id from a handle's source.
+    pub(super) fn draw(randomness: &Randomness) -> Self {
+        OwnerId(randomness.u128())
     }
 }
 
@@ -60,8 +66,8 @@ impl FromStr for OwnerId {
 pub(super) struct HoldId(u64);
 
 impl HoldId {
-    pub(super) fn random() -> Self {
-        HoldId(rand::random())
+    pub(super) fn draw(randomness: &Randomness) -> Self {
+        HoldId(randomness.u64())
     }
 }
 

@@ -40,7 +40,6 @@ use super::{
     guard::{Extension, Guard, Release},
     lease_renewer::LeaseRenewer,
     mutex::Lock,
-    owner::OwnerId,
     request::{Answer, Kind, LockOptions, LockRequest},
     token::Token,
 };
@@ -219,7 +218,8 @@ impl QuorumLock {
     /// If the future is dropped, nothing stays held.
     pub async fn try_acquire(&self) -> Result<QuorumAcquireOutcome> {
         let all_options = self.all_options()?;
-        let request = LockRequest::new(Arc::clone(&all_options[0]), OwnerId::random());
+        let request =
+            LockRequest::new(Arc::clone(&all_options[0]), None, self.primaries[0].randomness());
         let asked = self.primaries.iter().zip(&all_options).map(async |(primary, options)| {
             let mut pending = Pending::new(primary, request.elsewhere(Arc::clone(options)));
             let limit = options.lease_ttl / ANSWER_WITHIN;
@@ -314,12 +314,12 @@ impl QuorumLock {
                 subscriptions = self.primaries.iter().map(join).collect();
             }
             let told = subscriptions.iter_mut().map(|subscription| Box::pin(subscription.next()));
-            let pause = jittered(all_options[0].poll_interval).min(left);
+            let pause = jittered(all_options[0].poll_interval, first.randomness()).min(left);
             // A message wakes all waiters at once: spread them, so that they do not split the
             // votes.
             tokio::select! {
                 biased;
-                _ = select_all(told) => clock.sleep(jittered(APART).min(left)).await,
+                _ = select_all(told) => clock.sleep(jittered(APART, first.randomness()).min(left)).await,
                 () = clock.sleep(pause) => {}
             }
         }

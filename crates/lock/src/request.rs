@@ -11,7 +11,7 @@ use seawall_client::{
     client::{Script, ScriptInvocation},
     error::{Error, Result},
 };
-use seawall_resilience::clock::millis;
+use seawall_resilience::{clock::millis, random::Randomness};
 
 use super::{
     owner::{HoldId, OwnerId},
@@ -173,8 +173,13 @@ pub(super) struct LockRequest {
 }
 
 impl LockRequest {
-    pub(super) fn new(options: Arc<LockOptions>, owner: OwnerId) -> Self {
-        let (owner_text, hold) = (owner.to_string(), HoldId::random().to_string());
+    pub(super) fn new(
+        options: Arc<LockOptions>,
+        owner: Option<OwnerId>,
+        randomness: &Randomness,
+    ) -> Self {
+        let owner = owner.unwrap_or_else(|| OwnerId::draw(randomness));
+        let (owner_text, hold) = (owner.to_string(), HoldId::draw(randomness).to_string());
         LockRequest { options, owner, owner_text, hold }
     }
 
@@ -329,7 +334,7 @@ pub(super) mod tests {
             poll_interval: Duration::from_secs(1),
             replicas: None,
         };
-        LockRequest::new(Arc::new(options), OwnerId::random())
+        LockRequest::new(Arc::new(options), None, &Randomness::seeded(7))
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod fallback;
 #[cfg(feature = "tower")]
 mod layer;
 mod pipeline;
+pub mod random;
 
 #[cfg(feature = "tower")]
 pub use self::layer::{

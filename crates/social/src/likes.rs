@@ -176,7 +176,7 @@ impl<M: Member> LikesOf<M> {
     /// # Errors
     /// If Redis does not answer.
     pub async fn toggle(&self, member: &M) -> Result<Toggle> {
-        let reference = format!("{:032x}", rand::random::<u128>());
+        let reference = format!("{:032x}", self.template.client().randomness().u128());
         again(TOGGLE_ATTEMPTS, || self.toggle_once(member, &reference)).await
     }
 

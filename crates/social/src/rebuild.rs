@@ -20,7 +20,6 @@
 
 use std::time::Duration;
 
-use rand::RngExt as _;
 use redis::cmd;
 use seawall_client::{
     client::{Client, Script},
@@ -38,7 +37,7 @@ const LEASE: Duration = Duration::from_secs(5);
 /// How long a caller waits for a complete collection.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Delays between polls while another process rebuilds.
-const PAUSE_MS: std::ops::Range<u64> = 10..50;
+const PAUSE_MS: std::ops::RangeInclusive<u64> = 10..=49;
 /// Commands in one pipeline.
 const SLICES_AT_ONCE: usize = 16;
 
@@ -154,14 +153,14 @@ impl Rebuilt {
     where
         Load: Future<Output = Result<Snapshot>>,
     {
-        let token = format!("{:032x}", rand::random::<u128>());
+        let token = format!("{:032x}", client.randomness().u128());
         let take = TAKE.on(&[&self.key, &self.marker, &self.lease]).arg(&token);
         match client.eval(&take.arg(millis(LEASE)).arg(self.kind.count())).await? {
             Taken::OURS => {}
             // Another process was quicker.
             Taken::COMPLETE => return Ok(()),
             _ => {
-                let pause = Duration::from_millis(rand::rng().random_range(PAUSE_MS));
+                let pause = Duration::from_millis(client.randomness().within(PAUSE_MS));
                 client.clock().sleep(pause).await;
                 return Ok(());
             }

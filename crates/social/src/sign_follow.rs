@@ -84,7 +84,7 @@ impl SignInsOf {
         if said.as_deref() == Some(WHOLE) {
             return Ok(());
         }
-        let token = format!("{:032x}", rand::random::<u128>());
+        let token = format!("{:032x}", client.randomness().u128());
         let mut begin = cmd("SET");
         begin.arg(&marker).arg(&token).arg("NX").arg("PX").arg(millis(COPYING));
         client.send(&marker, &begin).await?;

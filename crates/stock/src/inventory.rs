@@ -152,7 +152,7 @@ impl InventoryBuilder {
             client: self.handle.client().clone(),
             name: String::from_utf8_lossy(&sku.0).into_owned(),
             // Processes start at different shards.
-            turn: AtomicUsize::new(usize::try_from(rand::random::<u32>()).unwrap_or(0)),
+            turn: AtomicUsize::new(self.handle.randomness().index(shards.len())),
             holds: AtomicUsize::new(0),
             shards,
             rounds: self.rounds,

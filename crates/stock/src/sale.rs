@@ -231,7 +231,7 @@ impl FlashSale {
             return Err(Error::Invalid("so many units cannot be counted exactly".into()));
         }
         // Distinguishes this call from other calls of the same opening.
-        let call: u64 = rand::random();
+        let call = self.inner.client.randomness().u64();
         let step = |step: &str| OPEN.on(&self.inner.keys[..3]).arg(step).arg(reference).arg(call);
         let begin = step("BEGIN")
             .arg(stock)

@@ -5,7 +5,7 @@
 //! order is confirmed, given back or voided. A reference does not say which sale it belongs to; one
 //! lookup covers all sales of a group.
 
-use std::{collections::HashMap, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use redis::cmd;
 use seawall_client::{
@@ -99,8 +99,8 @@ impl WaitingOrders {
 type Scanned = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 /// Reads all fields of a hash, in steps that do not block the server.
-pub(super) async fn fields(client: &Client, key: &[u8]) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
-    let mut fields = HashMap::new();
+pub(super) async fn fields(client: &Client, key: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut fields = BTreeMap::new();
     let mut cursor = "0".to_owned();
     loop {
         let mut scan = cmd("HSCAN");

@@ -46,10 +46,10 @@ impl Idle {
         let shards = inner.shards.len();
         count.0.fetch_add(shards, Ordering::Relaxed);
         // Inventories and processes start at different times and shards.
-        let next = usize::try_from(rand::random::<u32>()).unwrap_or(0) % shards;
+        let next = inner.client.randomness().index(shards);
         let waited = Duration::ZERO;
         let mut idle = Idle { count: Arc::clone(count), shards, holds, next, waited };
-        idle.waited = idle.pause().mul_f64(rand::random::<f64>());
+        idle.waited = idle.pause().mul_f64(inner.client.randomness().unit());
         idle
     }
 

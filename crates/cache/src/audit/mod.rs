@@ -33,6 +33,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use metrics::Counter;
 use seawall_client::error::{Error, Result};
+use seawall_resilience::random::Randomness;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -57,6 +58,7 @@ pub(crate) struct Sample<K, V> {
 pub(crate) struct AuditSampler<K, V> {
     /// A hit is sampled when a random number is below this; 0 without an auditor.
     threshold: AtomicU64,
+    randomness: Randomness,
     line: Mutex<Option<Line<K, V>>>,
 }
 
@@ -65,17 +67,11 @@ struct Line<K, V> {
     findings: Arc<Findings<K>>,
 }
 
-impl<K, V> Default for AuditSampler<K, V> {
-    fn default() -> Self {
-        AuditSampler { threshold: AtomicU64::new(0), line: Mutex::default() }
-    }
-}
-
 impl<K: Clone, V> AuditSampler<K, V> {
     /// Samples a read that is about to be answered, by chance.
     pub(crate) fn see<Q: ToOwned<Owned = K> + ?Sized>(&self, key: &Q, read: &Read<V>) {
         let threshold = self.threshold.load(Ordering::Relaxed);
-        if threshold != 0 && rand::random::<u64>() <= threshold {
+        if threshold != 0 && self.randomness.u64() <= threshold {
             self.sample(key.to_owned(), read);
         }
     }
@@ -96,6 +92,10 @@ impl<K: Clone, V> AuditSampler<K, V> {
 }
 
 impl<K, V> AuditSampler<K, V> {
+    pub(crate) fn new(randomness: Randomness) -> Self {
+        AuditSampler { threshold: AtomicU64::new(0), randomness, line: Mutex::default() }
+    }
+
     /// Takes no more samples; the auditor's task ends when it notices.
     pub(crate) fn close(&self) {
         self.threshold.store(0, Ordering::Relaxed);

@@ -177,8 +177,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    pub(crate) fn new(expected: usize, false_positives: f64) -> Self {
-        let seed = rand::random();
+    pub(crate) fn new(expected: usize, false_positives: f64, seed: u64) -> Self {
         // Keys come hashed, so its own hasher is not asked.
         let bloom = AtomicBloomFilter::with_false_pos(false_positives).seed(&0);
         Bits { bloom: bloom.expected_items(expected), seed, keys: AtomicU64::new(0) }
@@ -221,7 +220,7 @@ mod tests {
     #[test]
     fn the_false_positive_rate_is_what_was_asked_for() {
         for wanted in [0.05, 0.01, 0.001] {
-            let bits = Bits::new(20_000, wanted);
+            let bits = Bits::new(20_000, wanted, 7);
             (0..20_000_u64).for_each(|key| bits.insert(&key.to_be_bytes()));
             assert!((0..20_000_u64).all(|key| bits.contains(&key.to_be_bytes())));
             let passed =

@@ -43,6 +43,7 @@ use seawall_client::{
 use seawall_resilience::{
     Backoff,
     clock::{Clock, Moment},
+    random::Randomness,
 };
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
@@ -214,7 +215,7 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
     filter: Arc<Filter>,
     plan: KeyFilter<K>,
     names: Names,
-    clock: Clock,
+    (clock, randomness): (Clock, Randomness),
     mut life: Life,
 ) {
     let names = Arc::new(names);
@@ -223,7 +224,8 @@ pub(crate) async fn keep<K: KeyPart + Send + Sync + 'static>(
         let mut pauses = PAUSES;
         loop {
             clock.timeout(plan.rebuild_every, filter.wanted.notified()).await;
-            let bits = Arc::new(Bits::new(expected, plan.false_positives));
+            let seed = randomness.u64();
+            let bits = Arc::new(Bits::new(expected, plan.false_positives, seed));
             let mut losses = filter.losses.subscribe();
             filter.begin(&bits);
             let sink = KeySink::new(&bits, &names);
@@ -298,7 +300,7 @@ mod tests {
 
     fn built(keys: std::ops::Range<u64>) -> Arc<Filter> {
         let filter = Filter::new("f", &Arc::new(Attention::new()));
-        let bits = Arc::new(Bits::new(1000, 0.01));
+        let bits = Arc::new(Bits::new(1000, 0.01, 7));
         filter.begin(&bits);
         keys.for_each(|key| bits.insert(&key.to_be_bytes()));
         assert!(filter.finish(&bits));
@@ -328,7 +330,7 @@ mod tests {
         let start = Moment::from_nanos(1);
         let filter = built(0..10);
         filter.complete_at(start);
-        let next = Arc::new(Bits::new(1000, 0.01));
+        let next = Arc::new(Bits::new(1000, 0.01, 7));
         filter.begin(&next);
         filter.insert(b"new");
         assert!(!filter.excludes(b"new", start), "in the old one");
@@ -336,7 +338,7 @@ mod tests {
         assert!(!filter.excludes(b"new", start), "in the new one");
         assert!(filter.excludes(&3_u64.to_be_bytes(), start), "the source no longer had it");
         assert_eq!(filter.status(start).version, 2);
-        let late = Arc::new(Bits::new(1000, 0.01));
+        let late = Arc::new(Bits::new(1000, 0.01, 7));
         filter.begin(&late);
         filter.lost_track();
         assert!(!filter.finish(&late), "it may lack what was missed");

@@ -92,7 +92,9 @@ impl Board {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Hot>> {
-        self.keys.load().values().cloned().collect()
+        let mut all: Vec<Arc<Hot>> = self.keys.load().values().cloned().collect();
+        all.sort_unstable_by(|one, other| one.known.bytes.cmp(&other.known.bytes));
+        all
     }
 
     /// Notes a write to a key, if it is hot.

@@ -10,7 +10,7 @@
 //! is what was counted before a pause: neither an outage nor a stopped process ends in a flood.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -80,19 +80,19 @@ struct Reporter {
 
 /// Reports until the handle is shut down.
 pub(super) async fn report(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
-    let clock = shared.clock.clone();
+    let (clock, randomness) = (shared.clock.clone(), shared.client.randomness().clone());
     let now = clock.now();
     let mut reporter = Reporter {
         shared,
         windows: HashMap::new(),
         last: now,
         next_look: now,
-        turn: rand::random_range(0..SHARDS),
+        turn: randomness.within(0..=SHARDS - 1),
         pauses: PAUSES,
         not_before: now,
     };
     // Processes that started together do not report together.
-    let mut next = now + TICK.mul_f64(rand::random());
+    let mut next = now + TICK.mul_f64(randomness.unit());
     loop {
         tokio::select! {
             biased;
@@ -171,8 +171,9 @@ impl Reporter {
         }
         let hot = self.shared.board.all();
         if now >= self.next_look && now >= self.not_before {
-            self.next_look = now + LOOK.mul_f64(0.8 + 0.4 * rand::random::<f64>());
-            let mut shards: HashSet<u64> = hot.iter().map(|hot| shard(&hot.known.bytes)).collect();
+            let chance = self.shared.client.randomness().unit();
+            self.next_look = now + LOOK.mul_f64(0.8 + 0.4 * chance);
+            let mut shards: BTreeSet<u64> = hot.iter().map(|hot| shard(&hot.known.bytes)).collect();
             if self.shared.was_read() {
                 shards.extend((0..IN_TURN).map(|next| (self.turn + next) % SHARDS));
                 self.turn = (self.turn + IN_TURN) % SHARDS;
@@ -251,7 +252,8 @@ impl Reporter {
         if failed {
             let now = shared.clock.now();
             // Never all processes at once when Redis is back.
-            self.not_before = now + self.pauses.pause().mul_f64(0.5 + rand::random::<f64>());
+            self.not_before =
+                now + self.pauses.pause().mul_f64(0.5 + shared.client.randomness().unit());
         } else {
             self.pauses.reset();
         }

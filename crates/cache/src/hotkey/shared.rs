@@ -97,7 +97,7 @@ impl Shared {
             clock: handle.clock().clone(),
             channel: format!("{prefix}hot-keys").into_bytes(),
             prefix,
-            source: rand::random(),
+            source: (handle.randomness().u64() as u32).to_be_bytes(),
             sketch: Sketch::new(),
             board: Board::default(),
             members: RwLock::default(),

@@ -25,7 +25,7 @@
 //! when there are more threads than stripes, may lose a count to each other.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -52,7 +52,7 @@ pub(super) struct Sketch {
     stripes: Box<[Stripe]>,
     /// From which count on a key's bytes are wanted.
     name_at: AtomicU32,
-    names: Mutex<HashMap<u64, Name>>,
+    names: Mutex<BTreeMap<u64, Name>>,
 }
 
 /// A key whose bytes are known.
@@ -205,7 +205,7 @@ impl Sketch {
         size_of::<Self>() + self.stripes.len() * stripe + names
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<u64, Name>> {
+    fn names(&self) -> MutexGuard<'_, BTreeMap<u64, Name>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -135,7 +135,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
             let mut claim = Claim::sent(token, sent);
             if lease.as_ref().is_err_and(Error::is_indeterminate) {
                 // It may be ours: no other process could load before it ends by itself.
-                claim.renew();
+                claim.renew(self.publisher.remote.new_token());
                 lease = self.leases.ask(&entry_key, &mut claim, stamp, None).await;
             }
             match lease {

@@ -288,7 +288,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
     /// Runs a load and lands it.
     pub(super) async fn fly(self: Arc<Self>, leader: Leader<V>, order: Order<V>) {
         let Order { entry_key, stamp, purpose, .. } = &order;
-        let mut claim = Claim::default();
+        let mut claim = self.leases.claim();
         let deadline = self.clock.now() + self.settings.read_timeout;
         let mut wake = None;
         for _ in 0..MAX_ASKS {

@@ -13,7 +13,7 @@
 //! callers wait for report the outage themselves.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -27,7 +27,7 @@ use tokio::{
 use crate::{
     store::keys::EntryKey,
     tier::{
-        remote::{Lease as Reply, MAX_RESENDS, RemoteTier, new_token},
+        remote::{Lease as Reply, MAX_RESENDS, RemoteTier},
         remote_lease::LeaseId,
     },
 };
@@ -45,25 +45,19 @@ pub(crate) struct Claim {
     former: Vec<u64>,
 }
 
-impl Default for Claim {
-    fn default() -> Self {
-        Claim::sent(new_token(), Instant::now())
-    }
-}
-
 impl Claim {
     /// A claim whose token was sent at this time.
     pub(crate) fn sent(token: u64, asked: Instant) -> Self {
         Claim { token, asked, former: Vec::new() }
     }
 
-    /// Draws a new token. The request may still be under way, so its token must not be used again: see
+    /// Takes a new token. The request may still be under way, so its token must not be used again: see
     /// `lease.lua`.
-    pub(crate) fn renew(&mut self) {
+    pub(crate) fn renew(&mut self, new_token: u64) {
         if self.former.len() == MAX_FORMER {
             self.former.remove(0);
         }
-        self.former.push(std::mem::replace(&mut self.token, new_token()));
+        self.former.push(std::mem::replace(&mut self.token, new_token));
     }
 }
 
@@ -77,6 +71,11 @@ pub(crate) struct LeaseKeeper {
 impl LeaseKeeper {
     pub(crate) fn new(handle: Handle, remote: Arc<RemoteTier>) -> Self {
         LeaseKeeper { handle, remote, leases: Arc::default() }
+    }
+
+    /// Draws the token of a lease that is not asked for yet.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim::sent(self.remote.new_token(), Instant::now())
     }
 
     /// Asks for the lease of an entry. Asks again if a reply was lost, but not if the server hangs: the
@@ -98,7 +97,7 @@ impl LeaseKeeper {
             let Claim { token, former, .. } = &*claim;
             match self.remote.lease(entry_key.entry(), *token, former, stamp, replaces).await {
                 Err(error) if error.is_indeterminate() => {
-                    claim.renew();
+                    claim.renew(self.remote.new_token());
                     if resends == MAX_RESENDS || self.remote.hangs(sent) {
                         return Err(error);
                     }
@@ -145,7 +144,7 @@ struct Leases {
 
 #[derive(Default)]
 struct Held {
-    by_token: HashMap<u64, Lease>,
+    by_token: BTreeMap<u64, Lease>,
     /// Whether the task runs.
     renewing: bool,
     /// When it means to look again.

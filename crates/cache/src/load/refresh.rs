@@ -44,8 +44,8 @@ impl<V: CacheValue> LoadCoordinator<V> {
             }
         } else if let Some(factor) = self.settings.early_refresh {
             // The longer a load takes and the closer the end, the more likely.
-            let lead =
-                entry.cost.mul_f64(factor * (-f64::ln(1.0 - rand::random::<f64>())).max(1e-9));
+            let chance = self.handle.randomness().unit();
+            let lead = entry.cost.mul_f64(factor * (-f64::ln(1.0 - chance)).max(1e-9));
             if lead >= left
                 && let Some(loader) = loader
             {

@@ -20,7 +20,6 @@ use crate::{
         loader::{BatchLoader, Loader, LoaderSlot, one_of_many},
     },
     store::{keys::EntryKey, parted::is_in_parts},
-    tier::remote::new_token,
 };
 
 /// What looking into Redis leaves to do.
@@ -143,7 +142,7 @@ impl<V: CacheValue> Reader<V> {
                 }
                 _ => {
                     self.metrics.misses.increment(1);
-                    let (token, entry_key) = (new_token(), entry_key.clone());
+                    let (token, entry_key) = (self.remote.new_token(), entry_key.clone());
                     open.missing.push(Missing { position, stamp, token, entry_key, ticket });
                 }
             }

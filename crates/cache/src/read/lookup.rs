@@ -105,7 +105,8 @@ impl<V: CacheValue> Reader<V> {
             return None;
         }
         // The entry itself is one of those that take turns.
-        let number = (rand::random::<u32>() as usize % (copies.count() + 1)).checked_sub(1)?;
+        let turn = self.remote.client.randomness().index(copies.count() + 1);
+        let number = turn.checked_sub(1)?;
         let name = copies.name(entry_key.entry(), number);
         let (raw, stamp) = self.remote.get(&name, &entry_key.generations).await.ok()?;
         let now = self.clock.now();

@@ -19,6 +19,8 @@ use std::{
     sync::Arc,
 };
 
+use seawall_resilience::random::Randomness;
+
 use crate::recovery::log::{LogFuture, RecoveryLog, RecoveryRow};
 
 const MAGIC: [u8; 2] = [0xc5, b'R'];
@@ -46,6 +48,7 @@ const PADDING: [u8; 8] = [0; 8];
 #[derive(Debug)]
 pub struct FileRecoveryLog {
     directory: Arc<Path>,
+    randomness: Randomness,
 }
 
 impl FileRecoveryLog {
@@ -56,7 +59,14 @@ impl FileRecoveryLog {
     pub fn open(directory: impl Into<PathBuf>) -> io::Result<Self> {
         let directory = directory.into();
         std::fs::create_dir_all(&directory)?;
-        Ok(FileRecoveryLog { directory: directory.into() })
+        Ok(FileRecoveryLog { directory: directory.into(), randomness: Randomness::system() })
+    }
+
+    /// Sets the source of the rows' ids. Default: the system's.
+    #[must_use]
+    pub fn randomness(mut self, randomness: Randomness) -> Self {
+        self.randomness = randomness;
+        self
     }
 
     /// Runs one step on a blocking thread, alone on the directory.
@@ -85,7 +95,7 @@ impl RecoveryLog for FileRecoveryLog {
         let mut bytes = Vec::new();
         for entry in entries {
             // Never reused: a late removal of a row removes no other row.
-            Record { kind: ADDED, id: rand::random::<u64>() | 1, entry }.write(&mut bytes);
+            Record { kind: ADDED, id: self.randomness.u64() | 1, entry }.write(&mut bytes);
         }
         self.step(cache, move |place| place.append(&bytes))
     }

@@ -131,7 +131,7 @@ impl Parts {
     /// # Errors
     /// As [`Client::send`]; what was written by then is removed, or ends by itself.
     pub(crate) async fn write(&self, bytes: &[u8], lifetime: Duration) -> Result<Manifest> {
-        let manifest = Manifest::of(bytes, self.part_bytes, rand::random())?;
+        let manifest = Manifest::of(bytes, self.part_bytes, self.client.randomness().u128())?;
         let written = stream::iter(bytes.chunks(self.part_bytes).enumerate())
             .map(Ok)
             .try_for_each_concurrent(PARTS_AT_ONCE, async |(index, part)| {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use seawall_client::error::{Error, Result};
+use seawall_resilience::random::Randomness;
 
 use super::{
     codec::{Encoded, Format},
@@ -47,6 +48,7 @@ pub(crate) struct Encoder<V> {
     pub(crate) format: Format<V>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) randomness: Randomness,
 }
 
 impl<V: CacheValue> Encoder<V> {
@@ -158,7 +160,7 @@ impl<V> Encoder<V> {
         if part == 0.0 {
             return time;
         }
-        let factor = 1.0 - part + 2.0 * part * rand::random::<f64>();
+        let factor = 1.0 - part + 2.0 * part * self.randomness.unit();
         time.mul_f64(factor).max(Duration::from_millis(1))
     }
 }

@@ -16,10 +16,7 @@ use super::{keys::EntryKey, pending::Pending, publisher::Publisher};
 use crate::{
     CacheValue, Invalidation, PutOutcome, Version,
     backplane::message::about_keys,
-    tier::{
-        remote::{Versioned, new_token},
-        remote_put::Put,
-    },
+    tier::{remote::Versioned, remote_put::Put},
 };
 
 impl<V: CacheValue> Publisher<V> {
@@ -27,7 +24,7 @@ impl<V: CacheValue> Publisher<V> {
     pub(crate) async fn put(&self, entry_key: &EntryKey, value: &V) -> Result<Version> {
         let encoded = self.encoder.encode(value)?;
         let entry = entry_key.entry();
-        let token = new_token();
+        let token = self.remote.new_token();
         // The first request takes the lease. Whatever becomes of this caller, readers must not be left
         // waiting for it, and from the second request on others may have to be told.
         let mut pending = Pending::entries(self, vec![entry.to_vec()]);

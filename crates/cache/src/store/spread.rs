@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     hotkey::copies::{COPY, COPY_FOR},
-    tier::remote::{Lease, new_token},
+    tier::remote::Lease,
 };
 
 impl<V> Publisher<V> {
@@ -23,7 +23,7 @@ impl<V> Publisher<V> {
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
     pub(crate) async fn copy(&self, entry_key: &EntryKey, name: &[u8], stamp: u64) -> Result<()> {
-        let token = new_token();
+        let token = self.remote.new_token();
         let Lease::Granted = self.remote.lease(name, token, &[], stamp, None).await? else {
             return Ok(());
         };

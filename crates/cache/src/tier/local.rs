@@ -12,7 +12,7 @@
 //! hits need, and what all keys of the cache begin with is left out of them.
 
 use std::{
-    hash::{BuildHasher, Hash, Hasher, RandomState},
+    hash::{BuildHasher, Hash, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -20,8 +20,12 @@ use std::{
     time::Duration,
 };
 
-use quick_cache::{Equivalent, Weighter, sync::Cache as QuickCache};
-use seawall_resilience::clock::Moment;
+use foldhash::{SharedSeed, quality::SeedableRandomState};
+use quick_cache::{
+    Equivalent, Weighter,
+    sync::{Cache as QuickCache, DefaultLifecycle},
+};
+use seawall_resilience::{clock::Moment, random::Randomness};
 use smallvec::SmallVec;
 
 use crate::{
@@ -43,9 +47,9 @@ const SHORT_BYTES: usize = 40;
 
 /// Values in memory, bounded by weight.
 pub(crate) struct LocalTier<V> {
-    values: QuickCache<Name, Held<V>, ByBytes>,
+    values: QuickCache<Name, Held<V>, ByBytes, SeedableRandomState>,
     buckets: Box<[Mutex<u64>]>,
-    hasher: RandomState,
+    hasher: SeedableRandomState,
     /// How many bytes all entries have in common at their beginning.
     prefix_bytes: usize,
     attention: Arc<Attention>,
@@ -142,6 +146,14 @@ impl<V> Weighter<Name, Held<V>> for ByBytes {
     }
 }
 
+/// Creates a hasher. It decides what is evicted, and which keys share a bucket.
+fn hasher(randomness: &Randomness) -> SeedableRandomState {
+    match randomness.hash_seed() {
+        Some(seed) => SeedableRandomState::with_seed(seed, SharedSeed::global_fixed()),
+        None => SeedableRandomState::random(),
+    }
+}
+
 /// The state of a key's bucket before its value was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
@@ -150,7 +162,12 @@ pub(crate) struct Ticket {
 }
 
 impl<V> LocalTier<V> {
-    pub(crate) fn open(prefix_bytes: usize, memory: &Memory, attention: Arc<Attention>) -> Arc<Self>
+    pub(crate) fn open(
+        prefix_bytes: usize,
+        memory: &Memory,
+        attention: Arc<Attention>,
+        randomness: &Randomness,
+    ) -> Arc<Self>
     where
         V: Send + Sync + 'static,
     {
@@ -158,9 +175,15 @@ impl<V> LocalTier<V> {
         let fair = memory.budget.fair_for(memory.weight, most);
         let expected = usize::try_from(fair / USUAL_BYTES).unwrap_or(usize::MAX).clamp(64, 1 << 20);
         let level = Arc::new(LocalTier {
-            values: QuickCache::with_weighter(expected, most, ByBytes),
+            values: QuickCache::with(
+                expected,
+                most,
+                ByBytes,
+                hasher(randomness),
+                DefaultLifecycle::default(),
+            ),
             buckets: (0..BUCKETS).map(|_| Mutex::new(0)).collect(),
-            hasher: RandomState::new(),
+            hasher: hasher(randomness),
             prefix_bytes,
             attention,
             granted: AtomicU64::new(most),

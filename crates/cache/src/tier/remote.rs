@@ -123,6 +123,11 @@ impl RemoteTier {
         RemoteTier { client, names, parts, largest_bytes, shape, lease_ttl, breakers, copies: None }
     }
 
+    /// Draws a unique token; never 0, which means "no lease".
+    pub(crate) fn new_token(&self) -> u64 {
+        self.client.randomness().u64() | 1
+    }
+
     /// Returns whether a reply that did not come was waited for until its time-out: the server hangs.
     /// A cut connection is noticed at once. Time-outs of the network are real time.
     pub(crate) fn hangs(&self, sent: Instant) -> bool {
@@ -383,11 +388,6 @@ impl RemoteTier {
             other => Err(Error::unexpected(format!("a versioned write that says {other:?}"))),
         }
     }
-}
-
-/// Draws a unique token; never 0, which means "no lease".
-pub(crate) fn new_token() -> u64 {
-    rand::random::<u64>() | 1
 }
 
 /// Returns one number for generations, in their order; 0 for an entry that has none.

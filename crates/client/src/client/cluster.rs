@@ -13,7 +13,7 @@
 mod redirect;
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -141,7 +141,7 @@ impl Cluster {
     /// each.
     pub(crate) async fn send_all(&self, commands: Vec<(Vec<u8>, Cmd)>) -> Vec<Result<Value>> {
         let map = self.map.load_full();
-        let mut groups: HashMap<u16, Vec<usize>> = HashMap::new();
+        let mut groups: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (index, (key, _)) in commands.iter().enumerate() {
             groups.entry(map.owners[usize::from(slot(key))]).or_default().push(index);
         }

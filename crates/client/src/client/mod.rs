@@ -42,7 +42,10 @@ pub use pubsub::{Event, PubSub, Subscription};
 use redis::{Cmd, FromRedisValue, Pipeline, Value};
 pub use replies::Reply;
 pub use script::{Script, ScriptInvocation};
-use seawall_resilience::clock::{Clock, Moment};
+use seawall_resilience::{
+    clock::{Clock, Moment},
+    random::Randomness,
+};
 pub(crate) use sentinel::Sentinels;
 pub use slot::{SLOTS, slot};
 use tokio::sync::{OnceCell, watch};
@@ -78,7 +81,7 @@ struct Inner {
     route: Route,
     topology: Topology,
     pubsub: PubSub,
-    clock: Clock,
+    sources: Sources,
     capabilities: OnceCell<Capabilities>,
     /// Server's clock minus ours, in microseconds.
     offset_micros: AtomicI64,
@@ -90,6 +93,12 @@ struct Inner {
     home: Option<tokio::runtime::Id>,
     commands: StripedCounter,
     failures: Counter,
+}
+
+/// Where a handle gets its time and its random numbers from.
+pub(crate) struct Sources {
+    pub(crate) clock: Clock,
+    pub(crate) randomness: Randomness,
 }
 
 /// Where commands are sent.
@@ -152,7 +161,7 @@ impl Client {
     pub(crate) fn new(
         route: Route,
         topology: Topology,
-        clock: Clock,
+        sources: Sources,
         faults: Faults,
         stop: watch::Receiver<bool>,
     ) -> (Self, impl Future<Output = ()>) {
@@ -161,7 +170,7 @@ impl Client {
             route,
             topology,
             pubsub,
-            clock,
+            sources,
             capabilities: OnceCell::new(),
             offset_micros: AtomicI64::new(0),
             knows_clock: AtomicBool::new(false),
@@ -343,7 +352,13 @@ impl Client {
     /// Returns the clock of this handle.
     #[must_use]
     pub fn clock(&self) -> &Clock {
-        &self.inner.clock
+        &self.inner.sources.clock
+    }
+
+    /// Returns the source of this handle's random numbers.
+    #[must_use]
+    pub fn randomness(&self) -> &Randomness {
+        &self.inner.sources.randomness
     }
 
     /// Returns what the server is and which features it has. The server is queried once.
@@ -394,7 +409,7 @@ impl Client {
     /// Precise enough for freshness; never used to decide which client holds a lock or lease.
     #[must_use]
     pub fn server_millis(&self) -> i64 {
-        self.server_millis_at(self.inner.clock.now())
+        self.server_millis_at(self.inner.sources.clock.now())
     }
 
     fn server_millis_at(&self, moment: Moment) -> i64 {
@@ -427,13 +442,13 @@ impl Client {
     pub async fn measure_offset(&self) -> Result<()> {
         self.admit()?;
         let first = self.inner.route.node(b"").await?;
-        let offset = first.measure_offset(&self.inner.clock).await?;
+        let offset = first.measure_offset(&self.inner.sources.clock).await?;
         self.inner.offset_micros.store(offset, Ordering::Relaxed);
         self.inner.knows_clock.store(true, Ordering::Relaxed);
         if let Route::Cluster(cluster) = &self.inner.route {
             let nodes = cluster.nodes();
             let others = nodes.iter().filter(|node| node.number() != first.number());
-            let measured = others.map(|node| node.measure_offset(&self.inner.clock));
+            let measured = others.map(|node| node.measure_offset(&self.inner.sources.clock));
             for error in join_all(measured).await.into_iter().filter_map(Result::err) {
                 tracing::debug!(%error, "the clock of a server cannot be read");
             }

@@ -13,7 +13,7 @@
 //! without messages costs less than a kilobyte.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -64,7 +64,7 @@ struct Shared {
 }
 
 struct Channel {
-    subscribers: HashMap<u64, Arc<Mailbox>>,
+    subscribers: BTreeMap<u64, Arc<Mailbox>>,
     /// Number of the next subscriber.
     next: u64,
     /// `true` if the server confirmed the channel on the current connection.
@@ -86,6 +86,15 @@ enum Request {
 impl Shared {
     fn channels(&self) -> MutexGuard<'_, HashMap<Arc<[u8]>, Channel>> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells subscribers that the connection was lost.
+    fn interrupt(&self) {
+        for channel in in_order(self.channels().iter()) {
+            if channel.confirmed.send_replace(false) {
+                channel.tell(&Event::Interrupted);
+            }
+        }
     }
 }
 
@@ -146,7 +155,7 @@ impl PubSub {
             None => {
                 let name: Arc<[u8]> = channel.into();
                 let fresh = Channel {
-                    subscribers: HashMap::new(),
+                    subscribers: BTreeMap::new(),
                     next: 0,
                     confirmed: watch::Sender::new(false),
                 };
@@ -280,11 +289,7 @@ async fn run(
             ended = session => ended,
         };
         let was_connected = shared.connected.send_replace(false);
-        for channel in shared.channels().values() {
-            if channel.confirmed.send_replace(false) {
-                channel.tell(&Event::Interrupted);
-            }
-        }
+        shared.interrupt();
         tracing::debug!(reason = ?ended, "messages interrupted");
         metrics::counter!("seawall_hub_interruptions_total").increment(1);
         if was_connected {
@@ -299,9 +304,17 @@ async fn run(
     }
     // Existing subscribers see the end; later ones see that requests are no longer accepted.
     inbox.close();
-    for (_, channel) in shared.channels().drain() {
+    for channel in in_order(shared.channels().drain()) {
         channel.subscribers.values().for_each(|mailbox| mailbox.close());
     }
+}
+
+/// Returns channels in the order of their names, so that subscribers are told in the same order in
+/// every run.
+fn in_order<N: Ord, C>(channels: impl Iterator<Item = (N, C)>) -> impl Iterator<Item = C> {
+    let mut channels: Vec<_> = channels.collect();
+    channels.sort_by(|(one, _), (other, _)| one.cmp(other));
+    channels.into_iter().map(|(_, channel)| channel)
 }
 
 /// Serves one connection until it fails.
@@ -314,7 +327,9 @@ async fn serve(
     let names: Vec<Arc<[u8]>> = {
         let mut channels = shared.channels();
         channels.retain(|_, channel| !channel.subscribers.is_empty());
-        channels.keys().cloned().collect()
+        let mut names: Vec<_> = channels.keys().cloned().collect();
+        names.sort_unstable();
+        names
     };
     subscribe(shared, &mut sink, &names).await?;
     shared.connected.send_replace(true);

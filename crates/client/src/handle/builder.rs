@@ -11,14 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seawall_resilience::clock::Clock;
+use seawall_resilience::{clock::Clock, random::Randomness};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::{Handle, Inner, slots::Slots};
 use crate::{
     client::{
-        Client, Cluster, Node, Route, Sentinels, Topology,
+        Client, Cluster, Node, Route, Sentinels, Sources, Topology,
         dial::{Address, Dialer},
         tls::Tls,
         url::{Place, Target},
@@ -66,6 +66,7 @@ pub struct Builder<H = Handle> {
     response_timeout: Duration,
     local_max_bytes: u64,
     clock: Clock,
+    randomness: Randomness,
     faults: Faults,
     #[cfg(feature = "embedded")]
     engine_clock: Option<Arc<dyn seawall_engine::Clock>>,
@@ -90,6 +91,7 @@ impl<H: From<Handle>> Builder<H> {
             response_timeout: Duration::from_secs(1),
             local_max_bytes: 64 << 20,
             clock: Clock::system(),
+            randomness: Randomness::system(),
             faults: Faults::default(),
             #[cfg(feature = "embedded")]
             engine_clock: None,
@@ -194,6 +196,16 @@ impl<H: From<Handle>> Builder<H> {
     #[must_use]
     pub fn faults(mut self, control: crate::testing::FaultControl) -> Self {
         self.faults = Faults::new(control);
+        self
+    }
+
+    /// Sets the source of all random numbers under this handle. Default: the system's.
+    ///
+    /// A seeded source makes tokens predictable, those of sessions as well.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn randomness(mut self, randomness: Randomness) -> Self {
+        self.randomness = randomness;
         self
     }
 
@@ -309,8 +321,9 @@ impl<H: From<Handle>> Builder<H> {
                 (Route::Cluster(cluster), Topology::Cluster)
             }
         };
+        let sources = Sources { clock: self.clock.clone(), randomness: self.randomness.clone() };
         let (client, pubsub_task) =
-            Client::new(route, topology, self.clock.clone(), self.faults, stop.subscribe());
+            Client::new(route, topology, sources, self.faults, stop.subscribe());
         tasks.spawn(pubsub_task);
         tasks.spawn(until_stopped(stop.subscribe(), keep_offset(client.clone())));
         tasks.spawn(until_stopped(stop.subscribe(), keep_counts(client.clone())));
@@ -382,7 +395,7 @@ impl<H: From<Handle>> Builder<H> {
     #[cfg(feature = "embedded")]
     fn start_engine(&self, dir: Option<&Path>) -> Result<seawall_server::Handle> {
         let mut config = seawall_server::Config::default();
-        config.engine.seed = rand::random();
+        config.engine.seed = self.randomness.u64();
         config.clock.clone_from(&self.engine_clock);
         config.unix_socket.clone_from(&self.engine_socket);
         config.unix_permissions = self.engine_socket.as_ref().map(|_| 0o600);

@@ -413,7 +413,7 @@ impl<T: DeserializeOwned> Delayed<T> {
         let count = count.min(MAX_AT_ONCE);
         let mut claim = Claim { jobs: Vec::new(), next_in: None, failed: None };
         // Start with a random shard, so that none of them starves.
-        let first = rand::random_range(0..self.core.shards.len());
+        let first = self.handle.randomness().index(self.core.shards.len());
         // Set once a shard has returned jobs: they must not wait for a shard that hangs.
         let mut until: Option<Instant> = None;
         for turn in 0..self.core.shards.len() {

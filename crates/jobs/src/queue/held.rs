@@ -1,7 +1,7 @@
 //! The items of a shard that a worker has leased, and the extension of their leases.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 64;
 /// Leased items, with their tokens.
 #[derive(Debug, Default)]
 pub(super) struct HeldItems {
-    tokens: Mutex<HashMap<String, u64>>,
+    tokens: Mutex<BTreeMap<String, u64>>,
 }
 
 impl HeldItems {
@@ -49,7 +49,7 @@ impl HeldItems {
         Ok(())
     }
 
-    fn tokens(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+    fn tokens(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

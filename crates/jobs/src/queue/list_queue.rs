@@ -236,7 +236,7 @@ impl<T: Serialize> ListQueue<T> {
     /// [`Error::Invalid`] if the payload cannot be encoded or is too long. After
     /// [`Error::Indeterminate`] the element may have been added.
     pub async fn push(&self, payload: &T) -> Result<()> {
-        let mut element = format!("{:016x}:", rand::random::<u64>()).into_bytes();
+        let mut element = format!("{:016x}:", self.keys.client.randomness().u64()).into_bytes();
         serde_json::to_writer(&mut element, payload)
             .map_err(|error| Error::Invalid(format!("the payload cannot be written: {error}")))?;
         if element.len() > MAX_PAYLOAD_BYTES {

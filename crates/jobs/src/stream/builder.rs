@@ -96,7 +96,7 @@ impl<T> WorkerBuilder<T> {
     ) -> WorkerBuilder<T> {
         let settings = Settings {
             group: group.into(),
-            consumer: format!("{}-{:08x}", std::process::id(), rand::random::<u32>()),
+            consumer: format!("{}-{:08x}", std::process::id(), handle.randomness().u64() as u32),
             passing: true,
             start: Start::default(),
             batch: 64,

@@ -113,7 +113,10 @@ impl InFlightEntries {
     pub(super) fn to_renew(&self, older_than: Duration, now: Moment) -> Vec<Place> {
         let table = self.table();
         let old = |held: &Held| now.since(held.since) >= older_than;
-        table.entries.iter().filter(|(_, held)| old(held)).map(|(place, _)| *place).collect()
+        let places = table.entries.iter().filter(|(_, held)| old(held)).map(|(place, _)| *place);
+        let mut places: Vec<Place> = places.collect();
+        places.sort_unstable();
+        places
     }
 
     /// Marks entries as renewed at this time.

@@ -111,7 +111,7 @@ impl<K: KeyPart> Bloom<K> {
         E: fmt::Display,
     {
         let inner = &self.inner;
-        let token = format!("{:032x}", rand::random::<u128>());
+        let token = format!("{:032x}", inner.place.client().randomness().u128());
         let call = BEGIN.on(&[&inner.place.key]).arg(&token).arg(millis(LEASE));
         let call = call.arg(shape.to_string()).arg(mode);
         let (answer, number, before): (u8, u64, std::collections::HashMap<String, String>) =

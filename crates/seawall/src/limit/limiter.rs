@@ -93,7 +93,7 @@ impl Limiter {
             key_start: key,
             clock: settings.handle.clock().clone(),
             shared: (!settings.local).then_some(shared),
-            local: Cells::new(share, settings.subjects),
+            local: Cells::new(share, settings.subjects, settings.handle.randomness().u64()),
         };
         Limiter { inner: Arc::new(inner) }
     }

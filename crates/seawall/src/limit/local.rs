@@ -61,10 +61,10 @@ enum State {
 
 impl Cells {
     /// Creates room for about `capacity` subjects.
-    pub(super) fn new(algorithm: Algorithm, capacity: usize) -> Self {
+    pub(super) fn new(algorithm: Algorithm, capacity: usize, seed: u64) -> Self {
         Cells {
             algorithm,
-            seed: rand::random(),
+            seed,
             capacity_each: capacity.div_ceil(SHARDS).max(1),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
         }
@@ -226,7 +226,7 @@ mod tests {
 
     fn cells(capacity: usize) -> Cells {
         let policy = Policy::from(Rate::per_second(1).burst(2));
-        Cells::new(policy.algorithm(1).expect("valid"), capacity)
+        Cells::new(policy.algorithm(1).expect("valid"), capacity, 7)
     }
 
     #[test]

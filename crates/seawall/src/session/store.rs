@@ -178,7 +178,7 @@ impl<M: Member> Sessions<M> {
     pub async fn open(&self, user: &M, fields: &Fields) -> Result<Token> {
         check(fields)?;
         for _ in 0..OPEN_TRIES {
-            let token = Token::random()?;
+            let token = Token::random(self.settings.handle.randomness())?;
             if self.open_as(&token, user, fields).await? {
                 return Ok(token);
             }

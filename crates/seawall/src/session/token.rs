@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use rand::{TryRng as _, rngs::SysRng};
 use seawall_client::error::{Error, Result};
+use seawall_resilience::random::Randomness;
 use sha2::{Digest as _, Sha256};
 
 /// Length of a token's text.
@@ -24,10 +24,10 @@ const ID_CHARS: usize = 64;
 pub struct Token(String);
 
 impl Token {
-    /// Creates a token from the operating system's random generator.
-    pub(super) fn random() -> Result<Self> {
+    /// Creates a token, in production from the operating system's random generator.
+    pub(super) fn random(randomness: &Randomness) -> Result<Self> {
         let mut bytes = [0; TOKEN_CHARS / 2];
-        SysRng.try_fill_bytes(&mut bytes).map_err(|error| {
+        randomness.fill_secret(&mut bytes).map_err(|error| {
             Error::Unavailable(format!("the system gives no random bytes: {error}").into())
         })?;
         Ok(Token(hex(&bytes)))
@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn tokens_are_random_hexadecimal_and_tell_nothing() {
-        let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
+        let random = || Token::random(&Randomness::system()).unwrap();
+        let (one, other) = (random(), random());
         assert_ne!(one.reveal(), other.reveal());
         assert!(Token::parse(one.reveal()).is_some());
         assert!(!format!("{one:?}{:?}", Some(&one)).contains(one.reveal()));

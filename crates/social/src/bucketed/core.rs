@@ -8,7 +8,7 @@
 //! so no process waits for one that died.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -191,7 +191,7 @@ impl Core {
         open: Vec<Open>,
         replies: &mut [Option<Value>],
     ) -> Result<Vec<Open>> {
-        let mut groups: HashMap<(bool, u64), Vec<Open>> = HashMap::new();
+        let mut groups: BTreeMap<(bool, u64), Vec<Open>> = BTreeMap::new();
         let mut again = Vec::new();
         for mut item in open {
             let generation = self.generation(layout, item.moved);

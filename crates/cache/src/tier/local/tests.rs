@@ -21,7 +21,7 @@ fn entry(version: u64) -> Entry<u64> {
 fn level(budget: u64) -> Arc<LocalTier<u64>> {
     let budget = Arc::new(Budget::new(budget));
     let memory = Memory { budget, weight: 1, most: u64::MAX };
-    LocalTier::open(0, &memory, Arc::new(Attention::new()))
+    LocalTier::open(0, &memory, Arc::new(Attention::new()), &Randomness::system())
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! slot takes time, and each of its commands is sent there.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -70,7 +70,7 @@ enum Next {
     Unknown,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Asking {
     Yes,
     No,
@@ -111,7 +111,7 @@ impl Cluster {
         if replies.iter().any(|reply| reply.as_ref().is_err_and(|error| error.is_code("MOVED"))) {
             self.read_map().await.ok();
         }
-        let mut groups: HashMap<(u64, Asking), (Arc<Node>, Vec<usize>)> = HashMap::new();
+        let mut groups: BTreeMap<(u64, Asking), (Arc<Node>, Vec<usize>)> = BTreeMap::new();
         let mut single = Vec::new();
         for (at, reply) in replies.iter().enumerate() {
             match reply.as_ref().err().and_then(|error| self.next(error)) {
