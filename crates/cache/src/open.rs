@@ -10,6 +10,7 @@ use seawall_client::{
     client::Topology,
     error::{Error, Result},
 };
+use seawall_resilience::clock::Clock;
 
 use crate::{
     Cache, CacheBuilder, CacheKey, CacheValue, Codec, LocalKeeps, Mode,
@@ -134,7 +135,8 @@ fn open<K: CacheKey, V: CacheValue>(handle: Handle, plan: Plan<K, V>) -> Cache<K
         ));
     }
     let (recovery, recent) = open_recovery(&handle, &settings, &remote, alive.life(&handle));
-    handle.spawn_at_home(flush(Arc::clone(&metrics), alive.life(&handle)));
+    let network_clock = handle.client().network_clock().clone();
+    handle.spawn_at_home(flush(Arc::clone(&metrics), network_clock, alive.life(&handle)));
     let heat = Heat {
         keys: HotKeys::of(&handle),
         counts: settings.hot_rules.count_reads(),
@@ -219,7 +221,8 @@ fn open_recovery(
 ) -> (Arc<RecoveryQueue>, Arc<Recent>) {
     let clock = handle.clock();
     let log = settings.recovery_log.clone();
-    let recovery = RecoveryQueue::open(&remote.names, settings.recovery_limit, log, clock);
+    let clocks = (clock, handle.client().network_clock());
+    let recovery = RecoveryQueue::open(&remote.names, settings.recovery_limit, log, clocks);
     if recovery.log.is_some() {
         handle.spawn_at_home(write_log(Arc::clone(&recovery), clock.clone()));
     }
@@ -238,10 +241,10 @@ fn open_recovery(
 }
 
 /// Hands over what was counted on hot paths, until the cache ends.
-async fn flush(metrics: Arc<Metrics>, mut life: Life) {
+async fn flush(metrics: Arc<Metrics>, clock: Clock, mut life: Life) {
     let mut over = false;
     while !over {
-        over = tokio::time::timeout(FLUSH, life.over()).await.is_ok();
+        over = clock.timeout(FLUSH, life.over()).await.is_some();
         metrics.flush();
     }
 }

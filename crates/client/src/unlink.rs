@@ -78,7 +78,7 @@ pub async fn unlink_slowly(
             if removed == 0 || done.members >= of {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            client.network_clock().sleep(PAUSE).await;
         }
     }
     client.send(key, cmd("UNLINK").arg(key)).await?;

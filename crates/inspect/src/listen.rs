@@ -73,7 +73,7 @@ pub(super) async fn listen(
     }
     let mut lines = select_all(streams);
     let work = async {
-        let until = tokio::time::sleep(bounds.time);
+        let until = client.network_clock().sleep(bounds.time);
         tokio::pin!(until);
         while heard.lines < bounds.lines {
             let (index, line) = tokio::select! {

@@ -8,7 +8,7 @@
 //!
 //! All of this uses real time, whatever clock the handle has: a server's load is real.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::cmd;
 use seawall_client::{
@@ -36,9 +36,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace of `rate` keys per second; 0 for as fast as the server answers.
-    pub(super) fn new(rate: u64, limit: Duration) -> Result<Self> {
-        let clock = Clock::system();
+    /// Creates a pace of `rate` keys per second by the network's clock; 0 for as fast as the server
+    /// answers.
+    pub(super) fn new(rate: u64, limit: Duration, clock: &Clock) -> Result<Self> {
         let bucket = match rate {
             0 => None,
             rate => {
@@ -48,7 +48,7 @@ impl Pace {
                 Some(bucket.build()?)
             }
         };
-        Ok(Pace { bucket, clock, limit, best: None, paused: Duration::ZERO })
+        Ok(Pace { bucket, clock: clock.clone(), limit, best: None, paused: Duration::ZERO })
     }
 
     /// Returns how long it paused because the server was slow.
@@ -84,9 +84,9 @@ impl Pace {
     ) -> Result<()> {
         let mut pauses = PAUSES;
         for _ in 0..PATIENCE {
-            let asked = Instant::now();
+            let asked = self.clock.now();
             connection.send::<String>(&cmd("PING"), patience).await?;
-            let trip = asked.elapsed();
+            let trip = self.clock.now().since(asked);
             let best = self.best.map_or(trip, |best| best.min(trip));
             self.best = Some(best);
             if trip <= best.saturating_add(self.limit) {
@@ -95,7 +95,7 @@ impl Pace {
             told(trip);
             let pause = pauses.pause();
             self.paused += pause;
-            tokio::time::sleep(pause).await;
+            self.clock.sleep(pause).await;
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ impl Walk {
         let node = places.first().map_or_else(|| "".into(), |place| Arc::clone(&place.name));
         let total = places.iter().map(|place| place.keys).sum();
         Ok(Walk {
-            pace: Pace::new(route.rate, route.latency_limit)?,
+            pace: Pace::new(route.rate, route.latency_limit, client.network_clock())?,
             route: route.clone(),
             places,
             at: 0,

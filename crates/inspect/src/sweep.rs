@@ -81,7 +81,7 @@ pub async fn unlink_keys(
     keys_per_second: u64,
     mut watch: impl FnMut(u64),
 ) -> Result<u64> {
-    let pace = Pace::new(keys_per_second, Duration::ZERO)?;
+    let pace = Pace::new(keys_per_second, Duration::ZERO, handle.client().network_clock())?;
     let mut removed = 0;
     for key in keys {
         pace.admit(1).await?;

@@ -46,7 +46,7 @@ impl HotSurvey {
             };
         }
         let wait = async {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            self.handle.client().network_clock().sleep(Duration::from_secs(seconds)).await;
             Ok(())
         };
         let end = ending(wait, stop).await;

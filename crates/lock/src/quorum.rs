@@ -179,11 +179,11 @@ impl QuorumLock {
             let mut info = cmd("INFO");
             info.arg("server");
             let asked = client.query::<String>(&options.key, &info);
-            let server = match tokio::time::timeout(options.lease_ttl / ANSWER_WITHIN, asked).await
-            {
-                Ok(Ok(text)) => run_id(&text).map_or(Server::Hidden, Server::Seen),
-                Ok(Err(Error::Refused { .. })) => Server::Hidden,
-                Ok(Err(_)) | Err(_) => Server::Unknown,
+            let limit = options.lease_ttl / ANSWER_WITHIN;
+            let server = match client.network_clock().timeout(limit, asked).await {
+                Some(Ok(text)) => run_id(&text).map_or(Server::Hidden, Server::Seen),
+                Some(Err(Error::Refused { .. })) => Server::Hidden,
+                Some(Err(_)) | None => Server::Unknown,
             };
             (index, server)
         });
@@ -223,7 +223,8 @@ impl QuorumLock {
         let asked = self.primaries.iter().zip(&all_options).map(async |(primary, options)| {
             let mut pending = Pending::new(primary, request.elsewhere(Arc::clone(options)));
             let limit = options.lease_ttl / ANSWER_WITHIN;
-            let answer = tokio::time::timeout(limit, pending.attempt(primary, false)).await;
+            let clock = primary.client().network_clock();
+            let answer = clock.timeout(limit, pending.attempt(primary, false)).await;
             (primary, pending, answer)
         });
         let (answers, ()) = tokio::join!(join_all(asked), self.recognise(&all_options));
@@ -233,13 +234,15 @@ impl QuorumLock {
         let mut unreachable = 0;
         for (primary, pending, answer) in answers {
             match answer {
-                Ok(Ok((Some(Answer::Held(token)), before))) => {
+                Some(Ok((Some(Answer::Held(token)), before))) => {
                     held.push(Part { primary, pending, token, before });
                 }
-                Ok(Ok(_)) => {}
-                Ok(Err(error @ Error::Refused { .. })) if !error.is_away() => refusals.push(error),
+                Some(Ok(_)) => {}
+                Some(Err(error @ Error::Refused { .. })) if !error.is_away() => {
+                    refusals.push(error);
+                }
                 // Dropping `pending` undoes what that primary may have done.
-                Ok(Err(_)) | Err(_) => unreachable += 1,
+                Some(Err(_)) | None => unreachable += 1,
             }
         }
         if refusals.len() > self.primaries.len() - self.majority() {
@@ -274,7 +277,8 @@ impl QuorumLock {
                 let call = part.pending.request().raise_fence(highest);
                 let limit = part.pending.request().options.lease_ttl / ANSWER_WITHIN;
                 let raise = part.primary.client().eval::<u64>(&call);
-                let stands = tokio::time::timeout(limit, raise).await.ok()?.ok()?;
+                let clock = part.primary.client().network_clock();
+                let stands = clock.timeout(limit, raise).await?.ok()?;
                 if stands != highest.epoch {
                     return None;
                 }

@@ -2,8 +2,8 @@
 //!
 //! All code in the toolkit that waits, expires or renews reads a [`Clock`], never the operating
 //! system, so the same code runs in a test whose hours pass in a microsecond. Correctness between
-//! processes never depends on this clock; counters and the server's `TIME` decide that. The one
-//! exception are network time-outs, which always use real time.
+//! processes never depends on this clock; counters and the server's `TIME` decide that. Network
+//! time-outs have a clock of their own, which is real time unless a simulator provides it.
 //!
 //! There are two times. [`Clock::now`] stands still while the machine is suspended, as timers do.
 //! Leases are measured with `lease_now`, which continues during a suspension as the server's clock

@@ -53,7 +53,7 @@ impl Counters {
     }
 
     async fn ask(self: Arc<Self>) {
-        tokio::time::sleep(GATHER).await;
+        self.client.network_clock().sleep(GATHER).await;
         let asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         let (keys, answers): (Vec<Vec<u8>>, Vec<_>) = asked.into_iter().unzip();
         for (answer, reply) in answers.into_iter().zip(self.fetch(keys).await) {

@@ -205,8 +205,8 @@ impl<V> Listener<V> {
         let key = self.remote.names.counter().to_vec();
         // Told by the answer when there is one.
         self.patience = (patience * 2).min(self.remote.client.response_timeout()).max(PATIENCE);
-        let counter =
-            async move { tokio::time::timeout(patience, counters.read(&key)).await.ok()? };
+        let clock = self.remote.client.network_clock().clone();
+        let counter = async move { clock.timeout(patience, counters.read(&key)).await? };
         Look::Reading(start, Box::pin(counter))
     }
 

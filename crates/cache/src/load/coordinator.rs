@@ -184,7 +184,8 @@ impl<V> LoadCoordinator<V> {
     ) -> Arc<Self> {
         let (clock, settings) = (handle.clock().clone(), Arc::clone(&publisher.settings));
         let metrics = Arc::clone(&publisher.metrics);
-        let flights: Arc<SingleFlight<V>> = Arc::default();
+        let network_clock = handle.client().network_clock();
+        let flights = Arc::new(SingleFlight::new(network_clock.clone()));
         Arc::new(LoadCoordinator {
             leases: LeaseKeeper::new(handle.clone(), Arc::clone(&publisher.remote)),
             runner: LoaderRunner {
@@ -198,7 +199,7 @@ impl<V> LoadCoordinator<V> {
             recovery: Arc::clone(&publisher.recovery),
             past: Arc::new(flights.beside()),
             flights,
-            refreshes: Arc::default(),
+            refreshes: Arc::new(SingleFlight::new(network_clock.clone())),
             handle,
             clock,
             settings,

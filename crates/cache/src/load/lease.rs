@@ -19,10 +19,8 @@ use std::{
 };
 
 use seawall_client::{Handle, client::Subscription, error::Error, retry::Doubt};
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use seawall_resilience::clock::Moment;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     store::keys::EntryKey,
@@ -41,13 +39,13 @@ const TURNS: u32 = 3;
 pub(crate) struct Claim {
     pub(crate) token: u64,
     /// When the token was last sent: a lease under it cannot have begun before.
-    pub(crate) asked: Instant,
+    pub(crate) asked: Moment,
     former: Vec<u64>,
 }
 
 impl Claim {
     /// A claim whose token was sent at this time.
-    pub(crate) fn sent(token: u64, asked: Instant) -> Self {
+    pub(crate) fn sent(token: u64, asked: Moment) -> Self {
         Claim { token, asked, former: Vec::new() }
     }
 
@@ -75,7 +73,7 @@ impl LeaseKeeper {
 
     /// Draws the token of a lease that is not asked for yet.
     pub(crate) fn claim(&self) -> Claim {
-        Claim::sent(self.remote.new_token(), Instant::now())
+        Claim::sent(self.remote.new_token(), self.remote.client.network_clock().now())
     }
 
     /// Asks for the lease of an entry. Asks again if a reply was lost, but not if the server hangs: the
@@ -92,8 +90,8 @@ impl LeaseKeeper {
     ) -> Result<Reply, Error> {
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
-            let sent = std::time::Instant::now();
-            claim.asked = sent.into();
+            let sent = self.remote.client.network_clock().now();
+            claim.asked = sent;
             let Claim { token, former, .. } = &*claim;
             match self.remote.lease(entry_key.entry(), *token, former, stamp, replaces).await {
                 Err(error) if error.is_indeterminate() => {
@@ -113,8 +111,8 @@ impl LeaseKeeper {
     pub(crate) async fn ask_many(
         &self,
         wanted: &[(Vec<u8>, u64, u64)],
-    ) -> (Instant, Vec<Result<Reply, Error>>) {
-        let sent = Instant::now();
+    ) -> (Moment, Vec<Result<Reply, Error>>) {
+        let sent = self.remote.client.network_clock().now();
         (sent, self.remote.lease_many(wanted).await)
     }
 
@@ -148,12 +146,12 @@ struct Held {
     /// Whether the task runs.
     renewing: bool,
     /// When it means to look again.
-    planned: Option<Instant>,
+    planned: Option<Moment>,
 }
 
 struct Lease {
     entry: Box<[u8]>,
-    due: Instant,
+    due: Moment,
 }
 
 /// A lease whose load runs. It is no longer renewed after this is dropped.
@@ -170,7 +168,7 @@ impl Drop for Holding {
 
 impl Leases {
     /// Notes a lease. Returns whether the caller must start the task.
-    fn note(&self, entry: &[u8], (token, asked): (u64, Instant), lease_ttl: Duration) -> bool {
+    fn note(&self, entry: &[u8], (token, asked): (u64, Moment), lease_ttl: Duration) -> bool {
         let mut held = self.lock();
         let due = asked + lease_ttl / TURNS;
         held.by_token.insert(token, Lease { entry: entry.into(), due });
@@ -182,14 +180,13 @@ impl Leases {
 
     /// Returns the leases that are due, and when to look again; `None` if none is held and the task
     /// must end.
-    fn due(&self, lease_ttl: Duration) -> Option<(Vec<LeaseId>, Instant)> {
+    fn due(&self, lease_ttl: Duration, now: Moment) -> Option<(Vec<LeaseId>, Moment)> {
         let mut held = self.lock();
         held.planned = None;
         if held.by_token.is_empty() {
             held.renewing = false;
             return None;
         }
-        let now = Instant::now();
         let mut due = Vec::new();
         let mut next = now + lease_ttl / TURNS;
         for (token, lease) in &mut held.by_token {
@@ -208,13 +205,14 @@ impl Leases {
     }
 }
 
-/// Renews what is due until nothing is held. Time is real: it is the server's that counts.
+/// Renews what is due until nothing is held, by the network's clock: it is the server's time that counts.
 async fn renew(leases: Arc<Leases>, remote: Arc<RemoteTier>, mut stop: watch::Receiver<bool>) {
-    while let Some((due, next)) = leases.due(remote.lease_ttl) {
+    let clock = remote.client.network_clock();
+    while let Some((due, next)) = leases.due(remote.lease_ttl, clock.now()) {
         if !due.is_empty() {
             // A server that hangs must not keep the leases on others from being renewed.
             let turn = remote.renew(&due);
-            let lost = tokio::time::timeout(remote.lease_ttl / TURNS, turn).await;
+            let lost = clock.timeout(remote.lease_ttl / TURNS, turn).await;
             let mut held = leases.lock();
             for token in lost.unwrap_or_default() {
                 held.by_token.remove(&token);
@@ -225,7 +223,7 @@ async fn renew(leases: Arc<Leases>, remote: Arc<RemoteTier>, mut stop: watch::Re
             // Loads end now and give their leases back.
             _ = stop.wait_for(|stop| *stop) => return,
             () = leases.sooner.notified() => {}
-            () = tokio::time::sleep_until(next) => {}
+            () = clock.sleep_until(next) => {}
         }
     }
 }
@@ -240,24 +238,24 @@ mod tests {
     #[test]
     fn a_lease_whose_reply_was_late_is_due_at_once() {
         let leases = Leases::default();
-        let now = Instant::now();
-        let long_ago = now.checked_sub(LEASE / 2).expect("the machine runs for longer");
+        let now = Moment::from_nanos(1 << 40);
+        let long_ago = now - LEASE / 2;
         assert!(leases.note(b"late", (1, long_ago), LEASE), "the task is to be started");
         assert!(!leases.note(b"quick", (2, now), LEASE));
-        let (due, next) = leases.due(LEASE).expect("two are held");
+        let (due, next) = leases.due(LEASE, now).expect("two are held");
         assert_eq!(due, [(b"late".as_slice().into(), 1)]);
-        assert!(next >= now + LEASE / TURNS && next <= Instant::now() + LEASE / TURNS);
+        assert_eq!(next, now + LEASE / TURNS);
     }
 
     #[tokio::test]
     async fn the_task_is_told_of_a_lease_that_is_due_before_it_looks_again() {
         let leases = Leases::default();
-        let now = Instant::now();
+        let now = Moment::from_nanos(1 << 40);
         assert!(leases.note(b"quick", (1, now), LEASE));
-        assert!(leases.due(LEASE).is_some_and(|(due, _)| due.is_empty()));
-        let long_ago = now.checked_sub(LEASE / 2).expect("the machine runs for longer");
+        assert!(leases.due(LEASE, now).is_some_and(|(due, _)| due.is_empty()));
+        let long_ago = now - LEASE / 2;
         assert!(!leases.note(b"late", (2, long_ago), LEASE), "the task runs");
         leases.sooner.notified().await;
-        assert!(leases.due(LEASE).is_some_and(|(due, _)| due.len() == 1));
+        assert!(leases.due(LEASE, now).is_some_and(|(due, _)| due.len() == 1));
     }
 }

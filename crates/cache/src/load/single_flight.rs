@@ -25,9 +25,10 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use seawall_resilience::clock::{Clock, Moment};
 use tokio::sync::watch;
 
 use crate::{CacheError, store::entry::Entry};
@@ -39,6 +40,8 @@ pub(crate) struct SingleFlight<V> {
     flights: Mutex<ByKey<V>>,
     order: Arc<AtomicU64>,
     landed: Mutex<Landed<V>>,
+    /// Measures how long results are remembered.
+    clock: Clock,
 }
 
 /// What landed lately without being stored.
@@ -56,8 +59,8 @@ impl<V> Default for Landed<V> {
 }
 
 impl<V> Landed<V> {
-    fn forget_old(&mut self) {
-        while self.loads.front().is_some_and(|first| first.at.elapsed() > REMEMBERED_FOR) {
+    fn forget_old(&mut self, now: Moment) {
+        while self.loads.front().is_some_and(|first| now.since(first.at) > REMEMBERED_FOR) {
             self.loads.pop_front();
         }
     }
@@ -68,7 +71,7 @@ struct Remembered<V> {
     key: Box<[u8]>,
     flight: Arc<Flight<V>>,
     /// In real time: it is about who waits for the network.
-    at: Instant,
+    at: Moment,
 }
 
 /// How many loads are remembered, and for how long: readers who began before them are on their way
@@ -140,21 +143,21 @@ impl<V> Clone for Landing<V> {
     }
 }
 
-impl<V> Default for SingleFlight<V> {
-    fn default() -> Self {
+impl<V> SingleFlight<V> {
+    /// Creates an empty set of loads. `clock` measures how long results are remembered.
+    pub(crate) fn new(clock: Clock) -> Self {
         // Numbers begin at 1: 0 belongs to no load.
         SingleFlight {
             flights: Mutex::default(),
             order: Arc::new(AtomicU64::new(1)),
             landed: Mutex::default(),
+            clock,
         }
     }
-}
 
-impl<V> SingleFlight<V> {
     /// Creates another set of loads that draws from the same counter.
     pub(crate) fn beside(&self) -> Self {
-        SingleFlight { order: Arc::clone(&self.order), ..SingleFlight::default() }
+        SingleFlight { order: Arc::clone(&self.order), ..SingleFlight::new(self.clock.clone()) }
     }
 
     /// Draws the next number.
@@ -215,7 +218,7 @@ impl<V> SingleFlight<V> {
     /// Returns a load that landed lately and covers a reader with this number.
     fn remembered(&self, key: &[u8], began: u64) -> Option<Arc<Flight<V>>> {
         let mut landed = self.landed();
-        landed.forget_old();
+        landed.forget_old(self.clock.now());
         let covers = |last: &&Remembered<V>| {
             *last.key == *key && last.flight.started.load(Ordering::Relaxed) > began
         };
@@ -257,21 +260,21 @@ impl<V: Send + Sync + 'static> SingleFlight<V> {
             landed.loads.pop_front();
         }
         let (key, flight) = (key.into(), Arc::clone(flight));
-        landed.loads.push_back(Remembered { key, flight, at: Instant::now() });
+        landed.loads.push_back(Remembered { key, flight, at: self.clock.now() });
         if let (false, Ok(runtime)) = (landed.is_tended, tokio::runtime::Handle::try_current()) {
             landed.is_tended = true;
-            runtime.spawn(forget_in_time(Arc::downgrade(self)));
+            runtime.spawn(forget_in_time(Arc::downgrade(self), self.clock.clone()));
         }
     }
 }
 
 /// Drops remembered loads when their time is over, also when no reader asks any more.
-async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<SingleFlight<V>>) {
+async fn forget_in_time<V: Send + Sync + 'static>(flights: Weak<SingleFlight<V>>, clock: Clock) {
     loop {
-        tokio::time::sleep(REMEMBERED_FOR).await;
+        clock.sleep(REMEMBERED_FOR).await;
         let Some(flights) = flights.upgrade() else { return };
         let mut landed = flights.landed();
-        landed.forget_old();
+        landed.forget_old(flights.clock.now());
         if landed.loads.is_empty() {
             landed.is_tended = false;
             return;
@@ -398,13 +401,14 @@ impl<V> Drop for Leader<V> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
-    use seawall_resilience::clock::Clock;
 
     /// What was not stored is remembered for who is on the way, not for good.
     #[tokio::test]
     async fn what_was_not_stored_is_let_go() {
-        let flights: Arc<SingleFlight<u64>> = Arc::default();
+        let flights: Arc<SingleFlight<u64>> = Arc::new(SingleFlight::new(Clock::system()));
         let (_, leader) = flights.join(b"key");
         let leader = leader.expect("nobody else loads");
         let (value, began) = (Arc::new(7), flights.next());

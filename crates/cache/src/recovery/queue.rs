@@ -44,6 +44,8 @@ pub(crate) struct RecoveryQueue {
     count: AtomicUsize,
     pub(crate) log: Option<Arc<dyn RecoveryLog>>,
     clock: Clock,
+    /// Measures how long a caller waits for the log.
+    network_clock: Clock,
     pub(crate) added: Notify,
     /// There is something to write into the log.
     pub(crate) unwritten: Notify,
@@ -83,7 +85,7 @@ impl RecoveryQueue {
         names: &Names,
         limit: usize,
         log: Option<Arc<dyn RecoveryLog>>,
-        clock: &Clock,
+        (clock, network_clock): (&Clock, &Clock),
     ) -> Arc<Self> {
         let unread = log.is_some();
         Arc::new(RecoveryQueue {
@@ -104,6 +106,7 @@ impl RecoveryQueue {
             count: AtomicUsize::new(usize::from(unread)),
             log,
             clock: clock.clone(),
+            network_clock: network_clock.clone(),
             added: Notify::new(),
             unwritten: Notify::new(),
             written: watch::Sender::new(0),
@@ -156,7 +159,7 @@ impl RecoveryQueue {
             if self.log.is_some() {
                 let mut written = self.written.subscribe();
                 let written = written.wait_for(|written| *written >= number);
-                if tokio::time::timeout(LOG_PATIENCE, written).await.is_err() {
+                if self.network_clock.timeout(LOG_PATIENCE, written).await.is_none() {
                     let cache = &self.cache;
                     tracing::error!(
                         cache,

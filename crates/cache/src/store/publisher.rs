@@ -15,10 +15,7 @@
 //! A publisher knows nothing of readers and of who loads. It takes a lease that it is handed, returns
 //! the outcome as data ([`Published`]), and leaves telling those who wait to its caller.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use seawall_client::{error::Error, retry::Doubt};
 use seawall_resilience::clock::Clock;
@@ -203,7 +200,7 @@ impl<V> Publisher<V> {
     async fn fill(&self, grant: &Grant, fill: &Fill) -> Result<Option<Stored>, Error> {
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
-            let sent = Instant::now();
+            let sent = self.remote.client.network_clock().now();
             match self.remote.fill(grant.entry_key.entry(), grant.token, fill).await {
                 Err(error)
                     if error.is_indeterminate()

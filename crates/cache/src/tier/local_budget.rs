@@ -7,10 +7,11 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use seawall_client::Handle;
+use seawall_resilience::clock::{Clock, Moment};
 
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
 /// Which part of its fair share a local tier is granted before it uses any.
@@ -31,13 +32,14 @@ pub(crate) trait Holder: Send + Sync {
 /// What all local tiers of a handle may hold together.
 pub(crate) struct Budget {
     total: u64,
+    clock: Clock,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     shares: Vec<Share>,
-    settled: Option<Instant>,
+    settled: Option<Moment>,
 }
 
 struct Share {
@@ -50,11 +52,12 @@ struct Share {
 impl Budget {
     /// Returns what the local tiers of all caches of a handle may hold together.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        handle.slot(|| Arc::new(Budget::new(handle.local_max_bytes())))
+        let clock = handle.client().network_clock();
+        handle.slot(|| Arc::new(Budget::new(handle.local_max_bytes(), clock.clone())))
     }
 
-    pub(crate) fn new(total: u64) -> Self {
-        Budget { total, state: Mutex::default() }
+    pub(crate) fn new(total: u64, clock: Clock) -> Self {
+        Budget { total, clock, state: Mutex::default() }
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -79,13 +82,13 @@ impl Budget {
     /// Settles the parts anew, unless that was done just now or is being done.
     pub(crate) fn press(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
-        if state.settled.is_none_or(|at| at.elapsed() >= SETTLE_EVERY) {
+        if state.settled.is_none_or(|at| self.clock.now().since(at) >= SETTLE_EVERY) {
             self.settle(&mut state);
         }
     }
 
     fn settle(&self, state: &mut State) {
-        state.settled = Some(Instant::now());
+        state.settled = Some(self.clock.now());
         state.shares.retain(|share| share.holder.strong_count() > 0);
         let weights: u64 = state.shares.iter().map(|share| u64::from(share.weight)).sum();
         let holders: Vec<_> = state.shares.iter().map(|share| share.holder.upgrade()).collect();
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn who_does_not_use_its_part_leaves_it_to_others_until_it_wants_it() {
-        let budget = Budget::new(1000);
+        let budget = Budget::new(1000, Clock::system());
         let bags: Vec<Arc<Bag>> = (0..4).map(|_| Arc::default()).collect();
         for bag in &bags {
             let holder: Weak<dyn Holder> = Arc::<Bag>::downgrade(bag);

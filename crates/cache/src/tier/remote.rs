@@ -5,7 +5,7 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use seawall_client::{
     client::{Client, Reply, Script, ScriptInvocation, Topology},
     error::{Error, Result},
 };
-use seawall_resilience::clock::millis;
+use seawall_resilience::clock::{Moment, millis};
 
 use crate::{
     hotkey::copies::Copies,
@@ -129,9 +129,9 @@ impl RemoteTier {
     }
 
     /// Returns whether a reply that did not come was waited for until its time-out: the server hangs.
-    /// A cut connection is noticed at once. Time-outs of the network are real time.
-    pub(crate) fn hangs(&self, sent: Instant) -> bool {
-        sent.elapsed() >= self.client.response_timeout() / 2
+    /// A cut connection is noticed at once. The time is that of the network's clock.
+    pub(crate) fn hangs(&self, sent: Moment) -> bool {
+        self.client.network_clock().now().since(sent) >= self.client.response_timeout() / 2
     }
 
     /// Reads an entry, with the generations that decide whether it counts.

@@ -15,13 +15,13 @@ mod redirect;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arc_swap::ArcSwap;
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use redis::{Cmd, Pipeline, Value, cmd};
-use seawall_resilience::Backoff;
+use seawall_resilience::{Backoff, clock::Moment};
 use tokio::sync::watch;
 
 use self::redirect::{RedirectedNodes, ask};
@@ -52,7 +52,7 @@ pub(crate) struct Cluster {
     seeds: Vec<Host>,
     map: ArcSwap<Map>,
     /// Time and outcome of the last read of the map.
-    reading: tokio::sync::Mutex<Option<(Instant, Result<()>)>>,
+    reading: tokio::sync::Mutex<Option<(Moment, Result<()>)>>,
     /// Notified when the map may be outdated and no caller waits for a new one.
     doubt: tokio::sync::Notify,
     /// Changes whenever the map has been read.
@@ -110,7 +110,7 @@ impl Cluster {
                 Err(Error::Refused { code, .. })
                     if matches!(&*code, "TRYAGAIN" | "CLUSTERDOWN" | "READONLY" | "MASTERDOWN") =>
                 {
-                    tokio::time::sleep(pauses.pause()).await;
+                    self.dialer.clock.sleep(pauses.pause()).await;
                     self.read_map().await.ok();
                 }
                 // Nothing was sent, so check whether another node owns the slot now.
@@ -235,7 +235,7 @@ impl Cluster {
         loop {
             let Some(strong) = cluster.upgrade() else { return };
             join_all(strong.nodes().iter().map(Node::warm_up)).await;
-            let _ = tokio::time::timeout(MAP_REFRESH, strong.doubt.notified()).await;
+            strong.dialer.clock.timeout(MAP_REFRESH, strong.doubt.notified()).await;
             if let Err(error) = strong.read_map().await {
                 tracing::debug!(%error, "the Cluster's map cannot be read");
             }
@@ -244,10 +244,10 @@ impl Cluster {
 
     /// Reads the slot map, unless another task has just read it or did so while this caller waited.
     pub(crate) async fn read_map(&self) -> Result<()> {
-        let asked = Instant::now();
+        let (clock, asked) = (&self.dialer.clock, self.dialer.clock.now());
         let mut last = self.reading.lock().await;
         if let Some((at, outcome)) = &*last
-            && (asked <= *at || at.elapsed() < MAP_AGE)
+            && (asked <= *at || clock.now().since(*at) < MAP_AGE)
         {
             return outcome.clone();
         }
@@ -255,7 +255,7 @@ impl Cluster {
             self.map.store(Arc::new(fresh));
             self.seen.send_modify(|count| *count += 1);
         });
-        *last = Some((Instant::now(), outcome.clone()));
+        *last = Some((clock.now(), outcome.clone()));
         outcome
     }
 
@@ -281,12 +281,11 @@ impl Cluster {
                 });
             }
             let limit = if alone { self.dialer.connect_timeout * 2 } else { HEDGE };
-            match tokio::time::timeout(limit, asked.next()).await {
-                Ok(Some(Ok(fresh))) => return Ok(fresh),
-                Ok(Some(Err(error))) => last = error,
-                Ok(None) if alone => return Err(last),
-                Err(_) if alone => return Err(last),
-                Ok(None) | Err(_) => {}
+            match self.dialer.clock.timeout(limit, asked.next()).await {
+                Some(Some(Ok(fresh))) => return Ok(fresh),
+                Some(Some(Err(error))) => last = error,
+                Some(None) | None if alone => return Err(last),
+                Some(None) | None => {}
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{Cmd, FromRedisValue, Pipeline, Value};
+use seawall_resilience::clock::Clock;
 
 use super::{
     multiplexed::MultiplexedConnection,
@@ -28,6 +29,10 @@ impl DedicatedConnection {
         Ok(DedicatedConnection { connection, node })
     }
 
+    fn clock(&self) -> &Clock {
+        &self.node.dialer().clock
+    }
+
     /// Sends one command and waits for its reply, at most `limit`.
     ///
     /// # Errors
@@ -40,9 +45,9 @@ impl DedicatedConnection {
         if command.args_iter().next().is_none() {
             return Err(Error::Invalid("a command without a name".into()));
         }
-        let reply = match tokio::time::timeout(limit, self.connection.send(command)).await {
-            Ok(reply) => reply?,
-            Err(_) => {
+        let reply = match self.clock().timeout(limit, self.connection.send(command)).await {
+            Some(reply) => reply?,
+            None => {
                 let cause = format!("{:?} did not answer", self.node.address());
                 return Err(Error::Indeterminate { waited: limit, cause: cause.into() });
             }
@@ -62,12 +67,12 @@ impl DedicatedConnection {
         if commands.is_empty() {
             return Ok(Vec::new());
         }
-        match tokio::time::timeout(limit, self.connection.send_all(commands)).await {
-            Ok(replies) => {
+        match self.clock().timeout(limit, self.connection.send_all(commands)).await {
+            Some(replies) => {
                 let check = |reply| refused(reply).map(Value::from);
                 Ok(replies?.into_iter().map(check).collect())
             }
-            Err(_) => {
+            None => {
                 Err(Error::Indeterminate { waited: limit, cause: "no answer to a pipeline".into() })
             }
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::{fmt, path::PathBuf, time::Duration};
 
 use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, aio::PubSub};
+use seawall_resilience::clock::Clock;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpStream, UnixStream},
@@ -54,6 +55,8 @@ pub(crate) struct Dialer {
     pub(crate) tls: Option<Tls>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
+    /// Measures the time-outs.
+    pub(crate) clock: Clock,
     /// Counts opened shared connections, to any server.
     pub(crate) connections: watch::Sender<u64>,
     /// The runtime that drives shared connections.
@@ -78,7 +81,8 @@ impl Dialer {
         address: &Address,
         patience: Option<Duration>,
     ) -> Result<MultiplexedConnection> {
-        let connection = MultiplexedConnection::over(self.stream(address).await?, patience);
+        let connection =
+            MultiplexedConnection::over(self.stream(address).await?, patience, &self.clock);
         self.log_in(&connection).await.map_err(nothing_sent)?;
         Ok(connection)
     }
@@ -154,7 +158,7 @@ impl Dialer {
     }
 
     async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        tokio::time::timeout(self.connect_timeout, work).await.unwrap_or_else(|_| {
+        self.clock.timeout(self.connect_timeout, work).await.unwrap_or_else(|| {
             Err(Error::Unavailable(
                 format!("no connection within {:?}", self.connect_timeout).into(),
             ))

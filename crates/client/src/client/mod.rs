@@ -98,6 +98,7 @@ struct Inner {
 /// Where a handle gets its time and its random numbers from.
 pub(crate) struct Sources {
     pub(crate) clock: Clock,
+    pub(crate) network_clock: Clock,
     pub(crate) randomness: Randomness,
 }
 
@@ -116,8 +117,9 @@ impl Route {
         }
     }
 
-    /// Returns the address of any server. With several servers, each `turn` selects another one.
-    async fn any_address(&self, turn: usize) -> Result<Arc<Address>> {
+    /// Returns the address of any server. With several servers, `first` selects the first one, and
+    /// each `turn` another one.
+    async fn any_address(&self, first: usize, turn: usize) -> Result<Arc<Address>> {
         match self {
             Route::Single(node) => node.confirmed_address().await,
             Route::Cluster(cluster) => {
@@ -125,7 +127,6 @@ impl Route {
                     cluster.read_map().await?;
                 }
                 let nodes = cluster.nodes();
-                let first = std::process::id() as usize;
                 let node = nodes.get((first + turn) % nodes.len().max(1));
                 node.map(|node| node.address())
                     .ok_or_else(|| Error::Unavailable("the Cluster has no nodes".into()))
@@ -165,7 +166,9 @@ impl Client {
         faults: Faults,
         stop: watch::Receiver<bool>,
     ) -> (Self, impl Future<Output = ()>) {
-        let (pubsub, pubsub_task) = PubSub::new(route.clone(), stop);
+        // Processes spread their subscriptions over the servers.
+        let first_server = sources.randomness.index(usize::from(u16::MAX));
+        let (pubsub, pubsub_task) = PubSub::new(route.clone(), first_server, stop);
         let inner = Inner {
             route,
             topology,
@@ -355,6 +358,15 @@ impl Client {
         &self.inner.sources.clock
     }
 
+    /// Returns the clock of network time-outs and of pauses that wait for a server.
+    ///
+    /// It is real time also in a test whose [`clock`](Self::clock) is manual: replies take the time
+    /// that they take.
+    #[must_use]
+    pub fn network_clock(&self) -> &Clock {
+        &self.inner.sources.network_clock
+    }
+
     /// Returns the source of this handle's random numbers.
     #[must_use]
     pub fn randomness(&self) -> &Randomness {
@@ -484,7 +496,7 @@ impl Client {
         }
         let dialer = self.inner.route.dialer();
         let waited = dialer.connect_timeout + dialer.response_timeout * 2;
-        tokio::time::timeout(waited, work).await.unwrap_or_else(|_| {
+        self.network_clock().timeout(waited, work).await.unwrap_or_else(|| {
             let cause = "nothing came from the handle's runtime, where its connections are".into();
             Err(Error::Indeterminate { waited, cause })
         })

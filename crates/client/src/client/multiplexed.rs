@@ -28,12 +28,12 @@ use std::{
     time::Duration,
 };
 
-use futures_util::task::AtomicWaker;
+use futures_util::{future::BoxFuture, task::AtomicWaker};
 use redis::{Cmd, Pipeline};
+use seawall_resilience::clock::{Clock, Moment};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::oneshot,
-    time::{Instant, Sleep},
 };
 use tokio_util::io::poll_read_buf;
 
@@ -158,9 +158,9 @@ impl Pulse {
 
 impl MultiplexedConnection {
     /// Starts a connection over a stream. `patience` is the time-out for replies.
-    pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
+    pub(super) fn over(stream: Box<dyn Stream>, patience: Option<Duration>, clock: &Clock) -> Self {
         let shared = Arc::new(Shared::new());
-        let driver = Driver::new(Arc::clone(&shared), stream, patience);
+        let driver = Driver::new(Arc::clone(&shared), stream, patience, clock.clone());
         let driver = tokio::spawn(driver.run()).abort_handle();
         MultiplexedConnection { shared, driver }
     }
@@ -244,7 +244,7 @@ struct Driver {
     replies: Replies,
     /// Waiting callers in the order of replies, with the time at which the driver took their
     /// commands.
-    waiting: VecDeque<(Caller, Instant)>,
+    waiting: VecDeque<(Caller, Moment)>,
     /// Number of callers at the front of the queue that have received a time-out error.
     late: usize,
     outgoing: Vec<u8>,
@@ -255,7 +255,8 @@ struct Driver {
     /// More data may have arrived than has been read.
     unread: bool,
     patience: Option<Duration>,
-    timer: Option<Pin<Box<Sleep>>>,
+    clock: Clock,
+    timer: Option<BoxFuture<'static, ()>>,
 }
 
 impl Drop for Driver {
@@ -267,7 +268,12 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    fn new(shared: Arc<Shared>, stream: Box<dyn Stream>, patience: Option<Duration>) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        stream: Box<dyn Stream>,
+        patience: Option<Duration>,
+        clock: Clock,
+    ) -> Self {
         Driver {
             shared,
             stream,
@@ -279,6 +285,7 @@ impl Driver {
             held_back: false,
             unread: false,
             patience,
+            clock,
             timer: None,
         }
     }
@@ -296,9 +303,10 @@ impl Driver {
         outbox.bytes = Vec::new();
         let unsent = mem::take(&mut outbox.callers);
         drop(outbox);
+        let now = self.clock.now();
         for (caller, since) in self.waiting.drain(..) {
             let cause = Arc::clone(&cause);
-            caller.fail(Error::Indeterminate { waited: since.elapsed(), cause });
+            caller.fail(Error::Indeterminate { waited: now.since(since), cause });
         }
         for caller in unsent {
             caller.fail(Error::Unavailable(Arc::clone(&cause)));
@@ -408,7 +416,7 @@ impl Driver {
         self.held_back = false;
         outbox.told = false;
         outbox.in_flight += outbox.callers.len();
-        let now = Instant::now();
+        let now = self.clock.now();
         self.waiting.extend(outbox.callers.drain(..).map(|caller| (caller, now)));
         if self.written == self.outgoing.len() {
             self.outgoing.clear();
@@ -447,13 +455,16 @@ impl Driver {
             let due = *since + patience;
             let timer = match &mut self.timer {
                 Some(timer) => timer,
-                None => self.timer.insert(Box::pin(tokio::time::sleep_until(due))),
+                None => {
+                    let clock = self.clock.clone();
+                    self.timer.insert(Box::pin(async move { clock.sleep_until(due).await }))
+                }
             };
             if timer.as_mut().poll(cx).is_pending() {
                 return;
             }
             self.timer = None;
-            let now = Instant::now();
+            let now = self.clock.now();
             while let Some((caller, since)) = self.waiting.get_mut(self.late)
                 && *since + patience <= now
             {

@@ -16,14 +16,17 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::future::BoxFuture;
 use metrics::Counter;
 use redis::{Cmd, Pipeline, Value};
-use seawall_resilience::{Backoff, clock::Clock};
+use seawall_resilience::{
+    Backoff,
+    clock::{Clock, Moment},
+};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::{
@@ -69,10 +72,10 @@ pub struct Node {
 
 /// Outcome of the last attempts to connect.
 struct Attempts {
-    not_before: Option<Instant>,
+    not_before: Option<Moment>,
     pauses: Backoff,
     error: Option<Error>,
-    ended: Option<Instant>,
+    ended: Option<Moment>,
 }
 
 impl Default for Attempts {
@@ -82,10 +85,10 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// Returns the error for a caller that asked at this time, or `None` if it should attempt to
+    /// Returns the error for a caller that asked at that time, or `None` if it should attempt to
     /// connect.
-    fn verdict(&self, asked: Instant) -> Option<Error> {
-        let recent = self.not_before.is_some_and(|at| Instant::now() < at);
+    fn verdict(&self, asked: Moment, now: Moment) -> Option<Error> {
+        let recent = self.not_before.is_some_and(|at| now < at);
         let shared = self.ended.is_some_and(|at| asked <= at);
         if recent || shared { self.error.clone() } else { None }
     }
@@ -295,17 +298,17 @@ impl Node {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
-        let asked = Instant::now();
+        let (clock, asked) = (&self.dialer.clock, self.dialer.clock.now());
         let failed = self.attempts().error.clone();
         let gate = Arc::clone(&self.opening).lock_owned();
         let one_at_a_time = match failed {
             None => gate.await,
-            Some(error) => tokio::time::timeout(PATIENCE, gate).await.map_err(|_| error)?,
+            Some(error) => clock.timeout(PATIENCE, gate).await.ok_or(error)?,
         };
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
-        if let Some(error) = self.attempts().verdict(asked) {
+        if let Some(error) = self.attempts().verdict(asked, clock.now()) {
             return Err(error);
         }
         // The task ends by itself: within the connect time-out, or at once when the node is closed.
@@ -347,7 +350,7 @@ impl Node {
                 Ok(live)
             }
             Err(error) => {
-                let now = Instant::now();
+                let now = self.dialer.clock.now();
                 attempts.not_before = Some(now + attempts.pauses.pause());
                 attempts.ended = Some(now);
                 attempts.error = Some(error.clone());

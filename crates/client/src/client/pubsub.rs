@@ -15,12 +15,15 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{PubSubSink, PubSubStream};
-use seawall_resilience::Backoff;
+use seawall_resilience::{
+    Backoff,
+    clock::{Clock, Moment},
+};
 use tokio::sync::{mpsc, watch};
 
 use super::{Route, mailbox::Mailbox};
@@ -55,6 +58,7 @@ pub enum Event {
 #[derive(Clone)]
 pub struct PubSub {
     shared: Arc<Shared>,
+    clock: Clock,
 }
 
 struct Shared {
@@ -103,6 +107,7 @@ impl PubSub {
     /// `true`.
     pub(super) fn new(
         route: Route,
+        first_server: usize,
         stop: watch::Receiver<bool>,
     ) -> (Self, impl Future<Output = ()>) {
         let (requests, inbox) = mpsc::unbounded_channel();
@@ -111,8 +116,9 @@ impl PubSub {
             requests,
             connected: watch::Sender::new(false),
         });
-        let task = run(Arc::clone(&shared), route, inbox, stop);
-        (PubSub { shared }, task)
+        let clock = route.dialer().clock.clone();
+        let task = run(Arc::clone(&shared), (route, first_server), clock.clone(), inbox, stop);
+        (PubSub { shared, clock }, task)
     }
 
     /// Subscribes and waits until the server confirms, at most `limit`.
@@ -129,10 +135,10 @@ impl PubSub {
         }
         let subscription = self.join(channel);
         let mut confirmed = subscription.confirmed.clone();
-        match tokio::time::timeout(limit, confirmed.wait_for(|confirmed| *confirmed)).await {
-            Ok(Ok(_)) => Ok(subscription),
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => {
+        match self.clock.timeout(limit, confirmed.wait_for(|confirmed| *confirmed)).await {
+            Some(Ok(_)) => Ok(subscription),
+            Some(Err(_)) => Err(Error::Closed),
+            None => {
                 Err(Error::Unavailable("the server did not confirm a subscription in time".into()))
             }
         }
@@ -259,7 +265,8 @@ impl std::fmt::Debug for Subscription {
 
 async fn run(
     shared: Arc<Shared>,
-    route: Route,
+    (route, first_server): (Route, usize),
+    clock: Clock,
     mut inbox: mpsc::UnboundedReceiver<Request>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -275,11 +282,11 @@ async fn run(
             }
         }
         let session = async {
-            let address = route.any_address(turn).await?;
+            let address = route.any_address(first_server, turn).await?;
             let (sink, stream) = route.dialer().messages(&address).await?.split();
             tokio::select! {
                 biased;
-                ended = serve(&shared, sink, stream, &mut inbox) => ended,
+                ended = serve(&shared, &clock, sink, stream, &mut inbox) => ended,
                 () = route.left(&address) => Err(Error::Unavailable("the server was replaced".into())),
             }
         };
@@ -299,7 +306,7 @@ async fn run(
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            () = tokio::time::sleep(pauses.pause()) => {}
+            () = clock.sleep(pauses.pause()) => {}
         }
     }
     // Existing subscribers see the end; later ones see that requests are no longer accepted.
@@ -320,6 +327,7 @@ fn in_order<N: Ord, C>(channels: impl Iterator<Item = (N, C)>) -> impl Iterator<
 /// Serves one connection until it fails.
 async fn serve(
     shared: &Arc<Shared>,
+    clock: &Clock,
     mut sink: PubSubSink,
     mut stream: PubSubStream,
     inbox: &mut mpsc::UnboundedReceiver<Request>,
@@ -331,11 +339,11 @@ async fn serve(
         names.sort_unstable();
         names
     };
-    subscribe(shared, &mut sink, &names).await?;
+    subscribe(shared, clock, &mut sink, &names).await?;
     shared.connected.send_replace(true);
     let mut leaving = VecDeque::new();
-    let mut heartbeat = tokio::time::interval(PING);
-    heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let heartbeat = clock.sleep(Duration::ZERO);
+    tokio::pin!(heartbeat);
     // Messages delivered since the other branches were polled.
     let mut burst = 0;
     loop {
@@ -358,17 +366,19 @@ async fn serve(
                 while let Some(request) = next {
                     match request {
                         Request::Subscribe(name) => fresh.push(name),
-                        Request::Left(name) => leaving.push_back((Instant::now() + LINGER, name)),
+                        Request::Left(name) => leaving.push_back((clock.now() + LINGER, name)),
                     }
                     next = inbox.recv().now_or_never().flatten();
                 }
-                subscribe(shared, &mut sink, &fresh).await?;
+                subscribe(shared, clock, &mut sink, &fresh).await?;
             }
-            _ = heartbeat.tick() => {
-                unsubscribe(shared, &mut sink, &mut leaving).await?;
-                tokio::time::timeout(PING * 2, sink.ping::<redis::Value>())
+            () = &mut heartbeat => {
+                heartbeat.set(clock.sleep(PING));
+                unsubscribe(shared, clock, &mut sink, &mut leaving).await?;
+                clock
+                    .timeout(PING * 2, sink.ping::<redis::Value>())
                     .await
-                    .map_err(|_| Error::Unavailable("the connection for messages is silent".into()))?
+                    .ok_or_else(|| Error::Unavailable("the connection for messages is silent".into()))?
                     .map_err(failed)?;
             }
             () = std::future::ready(()), if burst == BURST => burst = 0,
@@ -384,11 +394,12 @@ fn failed(error: redis::RedisError) -> Error {
 /// Unsubscribes channels whose linger has passed and that have no subscriber.
 async fn unsubscribe(
     shared: &Shared,
+    clock: &Clock,
     sink: &mut PubSubSink,
-    leaving: &mut VecDeque<(Instant, Arc<[u8]>)>,
+    leaving: &mut VecDeque<(Moment, Arc<[u8]>)>,
 ) -> Result<()> {
     let mut gone = Vec::new();
-    while leaving.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+    while leaving.front().is_some_and(|(due, _)| *due <= clock.now()) {
         let Some((_, name)) = leaving.pop_front() else { break };
         let mut channels = shared.channels();
         if channels.get(&name).is_some_and(|channel| channel.subscribers.is_empty()) {
@@ -400,23 +411,30 @@ async fn unsubscribe(
         return Ok(());
     }
     let list: Vec<&[u8]> = gone.iter().map(|name| &**name).collect();
-    tokio::time::timeout(PING * 2, sink.unsubscribe(list))
+    clock
+        .timeout(PING * 2, sink.unsubscribe(list))
         .await
-        .map_err(|_| Error::Unavailable("the connection for messages is silent".into()))?
+        .ok_or_else(|| Error::Unavailable("the connection for messages is silent".into()))?
         .map_err(failed)
 }
 
 /// Subscribes to those of these channels that are still wanted and not yet confirmed.
-async fn subscribe(shared: &Shared, sink: &mut PubSubSink, names: &[Arc<[u8]>]) -> Result<()> {
+async fn subscribe(
+    shared: &Shared,
+    clock: &Clock,
+    sink: &mut PubSubSink,
+    names: &[Arc<[u8]>],
+) -> Result<()> {
     let open = |name: &&Arc<[u8]>| {
         shared.channels().get(*name).is_some_and(|channel| !*channel.confirmed.borrow())
     };
     let names: Vec<&Arc<[u8]>> = names.iter().filter(open).collect();
     for some in names.chunks(AT_ONCE) {
         let list: Vec<&[u8]> = some.iter().map(|name| &***name).collect();
-        tokio::time::timeout(PING * 2, sink.subscribe(list))
+        clock
+            .timeout(PING * 2, sink.subscribe(list))
             .await
-            .map_err(|_| Error::Unavailable("the server did not confirm subscriptions".into()))?
+            .ok_or_else(|| Error::Unavailable("the server did not confirm subscriptions".into()))?
             .map_err(failed)?;
         // Set before subscribers are notified: a confirmed subscription implies `is_connected`.
         shared.connected.send_replace(true);

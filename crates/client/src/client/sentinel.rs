@@ -74,12 +74,12 @@ impl Sentinels {
         let mut asked: FuturesUnordered<_> =
             self.nodes.iter().map(|sentinel| self.named_by(sentinel)).collect();
         let mut best: Option<(u64, Host)> = None;
-        let mut answers = 0;
+        let (clock, mut answers) = (&self.server_dialer.clock, 0);
         let mut reasons = Vec::new();
         loop {
             let next = match best {
                 None => asked.next().await,
-                Some(_) => tokio::time::timeout(STRAGGLERS, asked.next()).await.ok().flatten(),
+                Some(_) => clock.timeout(STRAGGLERS, asked.next()).await.flatten(),
             };
             match next {
                 None => break,
@@ -136,7 +136,7 @@ impl Sentinels {
         let follower = async {
             loop {
                 // The poll also detects a switch that happened before the subscription.
-                let _ = tokio::time::timeout(POLL, switched.notified()).await;
+                self.server_dialer.clock.timeout(POLL, switched.notified()).await;
                 let Ok(named) = self.named().await else { continue };
                 let Some(node) = node.upgrade() else { return };
                 let address = Address::Tcp(named);
@@ -160,7 +160,7 @@ impl Sentinels {
             if let Err(error) = Self::hear(sentinel, switched).await {
                 tracing::debug!(?sentinel, %error, "a sentinel is not heard");
             }
-            tokio::time::sleep(POLL).await;
+            self.server_dialer.clock.sleep(POLL).await;
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
     ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use seawall_resilience::{clock::Clock, random::Randomness};
@@ -66,6 +66,7 @@ pub struct Builder<H = Handle> {
     response_timeout: Duration,
     local_max_bytes: u64,
     clock: Clock,
+    network_clock: Clock,
     randomness: Randomness,
     faults: Faults,
     #[cfg(feature = "embedded")]
@@ -91,6 +92,7 @@ impl<H: From<Handle>> Builder<H> {
             response_timeout: Duration::from_secs(1),
             local_max_bytes: 64 << 20,
             clock: Clock::system(),
+            network_clock: Clock::system(),
             randomness: Randomness::system(),
             faults: Faults::default(),
             #[cfg(feature = "embedded")]
@@ -199,6 +201,15 @@ impl<H: From<Handle>> Builder<H> {
         self
     }
 
+    /// Sets the clock of network time-outs and of pauses that wait for a server. Default: the system
+    /// clock, also if [`clock`](Self::clock) is manual.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn network_clock(mut self, clock: Clock) -> Self {
+        self.network_clock = clock;
+        self
+    }
+
     /// Sets the source of all random numbers under this handle. Default: the system's.
     ///
     /// A seeded source makes tokens predictable, those of sessions as well.
@@ -288,6 +299,7 @@ impl<H: From<Handle>> Builder<H> {
             tls: target.tls.then(|| Tls::trusting(self.ca_file.as_deref())).transpose()?,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
+            clock: self.network_clock.clone(),
             connections: watch::Sender::new(0),
             home: runtime.clone(),
             #[cfg(feature = "embedded")]
@@ -321,7 +333,11 @@ impl<H: From<Handle>> Builder<H> {
                 (Route::Cluster(cluster), Topology::Cluster)
             }
         };
-        let sources = Sources { clock: self.clock.clone(), randomness: self.randomness.clone() };
+        let sources = Sources {
+            clock: self.clock.clone(),
+            network_clock: self.network_clock.clone(),
+            randomness: self.randomness.clone(),
+        };
         let (client, pubsub_task) =
             Client::new(route, topology, sources, self.faults, stop.subscribe());
         tasks.spawn(pubsub_task);
@@ -352,6 +368,7 @@ impl<H: From<Handle>> Builder<H> {
             tls: dialer.tls.clone(),
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
+            clock: self.network_clock.clone(),
             connections: watch::Sender::new(0),
             home: dialer.home.clone(),
             #[cfg(feature = "embedded")]
@@ -451,7 +468,7 @@ async fn close_with_the_runtime(client: Client, stop: watch::Sender<bool>) {
 /// Flushes the counters to the metrics recorder every second.
 async fn keep_counts(client: Client) {
     loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.network_clock().sleep(Duration::from_secs(1)).await;
         client.flush_counts();
     }
 }
@@ -459,10 +476,10 @@ async fn keep_counts(client: Client) {
 /// Measures the servers' clocks for the first time. If the reply is late, asks again within
 /// `limit`: on a busy machine the first reply may take longer than later ones.
 async fn first_answer(client: &Client, limit: Duration) -> Result<()> {
-    let began = Instant::now();
+    let (clock, began) = (client.network_clock(), client.network_clock().now());
     loop {
         match client.measure_offset().await {
-            Err(error) if error.is_indeterminate() && began.elapsed() < limit => {}
+            Err(error) if error.is_indeterminate() && clock.now().since(began) < limit => {}
             answer => return answer,
         }
     }
@@ -471,12 +488,12 @@ async fn first_answer(client: &Client, limit: Duration) -> Result<()> {
 /// Measures the servers' clocks periodically and after every new connection, which may lead to
 /// another server with another clock.
 async fn keep_offset(client: Client) {
-    let mut connections = client.connections();
+    let (clock, mut connections) = (client.network_clock(), client.connections());
     loop {
         tokio::select! {
             biased;
-            Ok(()) = connections.changed() => tokio::time::sleep(OFFSET_PAUSE).await,
-            () = tokio::time::sleep(OFFSET_AGE) => {}
+            Ok(()) = connections.changed() => clock.sleep(OFFSET_PAUSE).await,
+            () = clock.sleep(OFFSET_AGE) => {}
         }
         connections.mark_unchanged();
         if let Err(error) = client.measure_offset().await {

@@ -74,10 +74,10 @@ impl<T> Broadcast<T> {
         if !subscription.joined_live() {
             // The first event confirms the subscription: nothing was missed before it.
             let limit = self.client.response_timeout();
-            match tokio::time::timeout(limit, begun(&mut subscription)).await {
-                Ok(true) => {}
-                Ok(false) => return Err(Error::Closed),
-                Err(_) => {
+            match self.client.network_clock().timeout(limit, begun(&mut subscription)).await {
+                Some(true) => {}
+                Some(false) => return Err(Error::Closed),
+                None => {
                     let text = "the server did not confirm a subscription in time";
                     return Err(Error::Unavailable(text.into()));
                 }

@@ -16,8 +16,8 @@ use seawall_client::{
     Handle,
     error::{Error, Result},
 };
+use seawall_resilience::clock::Moment;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
@@ -415,7 +415,8 @@ impl<T: DeserializeOwned> Delayed<T> {
         // Start with a random shard, so that none of them starves.
         let first = self.handle.randomness().index(self.core.shards.len());
         // Set once a shard has returned jobs: they must not wait for a shard that hangs.
-        let mut until: Option<Instant> = None;
+        let clock = self.handle.client().network_clock();
+        let mut until: Option<Moment> = None;
         for turn in 0..self.core.shards.len() {
             let number = (first + turn) % self.core.shards.len();
             let left = count - claim.jobs.len();
@@ -426,10 +427,11 @@ impl<T: DeserializeOwned> Delayed<T> {
             let claiming = self.core.shards[number].claim(left, alone, self.core.policy);
             let claimed = match until {
                 None => claiming.await,
-                Some(until) => tokio::time::timeout_at(until, claiming)
+                Some(until) => clock
+                    .timeout(until.since(clock.now()), claiming)
                     .await
                     // Whatever that shard handed out stays leased.
-                    .unwrap_or_else(|_| Err(too_slow(self.core.policy.lease / 4))),
+                    .unwrap_or_else(|| Err(too_slow(self.core.policy.lease / 4))),
             };
             match claimed {
                 Ok((claimed, next)) => {
@@ -450,8 +452,7 @@ impl<T: DeserializeOwned> Delayed<T> {
                 }
             }
             if until.is_none() && !claim.jobs.is_empty() {
-                // Real time: the wait is for the network.
-                until = Instant::now().checked_add(self.core.policy.lease / 4);
+                until = Some(clock.now() + self.core.policy.lease / 4);
             }
         }
         match claim.failed.take() {

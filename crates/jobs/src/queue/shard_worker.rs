@@ -84,6 +84,7 @@ pub(super) struct ShardWorker<T> {
     pool: HandlerPool,
     handler: Handler<T>,
     clock: Clock,
+    network_clock: Clock,
     messages: Subscription,
     say: mpsc::UnboundedSender<Completion>,
     hear: mpsc::UnboundedReceiver<Completion>,
@@ -126,6 +127,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             pool,
             handler,
             clock,
+            network_clock: client.network_clock().clone(),
             say,
             hear,
             held: Arc::default(),
@@ -213,10 +215,9 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
         let core = Arc::clone(&self.core);
         let claiming = core.shards[self.shard].claim(count, true, core.policy);
         tokio::pin!(claiming);
-        // Real time: the wait is for the network.
-        let claimed = match tokio::time::timeout(SEATS_KEPT_FOR, &mut claiming).await {
-            Ok(claimed) => claimed,
-            Err(_) => {
+        let claimed = match self.network_clock.timeout(SEATS_KEPT_FOR, &mut claiming).await {
+            Some(claimed) => claimed,
+            None => {
                 permits.clear();
                 claiming.await
             }
@@ -270,6 +271,7 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
             shard: self.shard,
             pool: self.pool.clone(),
             clock: self.clock.clone(),
+            network_clock: self.network_clock.clone(),
             handler: Arc::clone(&self.handler),
             say: self.say.clone(),
         };
@@ -379,6 +381,7 @@ struct Lone<T> {
     shard: usize,
     pool: HandlerPool,
     clock: Clock,
+    network_clock: Clock,
     handler: Handler<T>,
     say: mpsc::UnboundedSender<Completion>,
 }
@@ -389,9 +392,8 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
     async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
         let Some(turn) = self.pool.turn(&self.clock).await else { return };
         let (shard, lease) = (&self.core.shards[self.shard], self.core.policy.lease);
-        let Some(ours) = turn.note(|| shard.begin((&id, token), attempts, lease)).await else {
-            return;
-        };
+        let begin = || shard.begin((&id, token), attempts, lease);
+        let Some(ours) = turn.note(&self.network_clock, begin).await else { return };
         let (settled, ended) = oneshot::channel();
         let say = self.say;
         let mut settled = Some(settled);

@@ -124,7 +124,7 @@ impl<T: Send + 'static> Dispatcher<T> {
         taken.attempts = taken.attempts.begun_alone();
         let note = [(place, Some(taken.attempts))];
         let noted = || async { Ok(self.consumer.renew(place.stream, &note).await?.is_empty()) };
-        if !turn.note(noted).await? {
+        if !turn.note(self.consumer.client.network_clock(), noted).await? {
             self.consumer.in_flight.release([place]);
             return Some(());
         }

@@ -286,8 +286,7 @@ impl<T> Reader<T> {
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            // Real time: the wait is for the network.
-            () = tokio::time::sleep(pause) => false,
+            () = self.consumer.client.network_clock().sleep(pause) => false,
         }
     }
 }

@@ -150,7 +150,7 @@ impl<T> Settler<T> {
             if !self.has_work() {
                 break;
             }
-            tokio::time::sleep(self.pauses.peek()).await;
+            self.consumer.client.network_clock().sleep(self.pauses.peek()).await;
         }
     }
 

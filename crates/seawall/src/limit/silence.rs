@@ -109,8 +109,7 @@ impl Watch {
         let slice = (patience / SLICES).max(SHORTEST_SLICE);
         let (mut before, mut silent, mut idle) = (self.client.pulse(&self.key, true), 0, 0);
         loop {
-            // Real time: the wait is for the network.
-            tokio::time::sleep(slice).await;
+            self.client.network_clock().sleep(slice).await;
             for _ in 0..TURNS {
                 tokio::task::yield_now().await;
             }

@@ -170,7 +170,7 @@ impl Core {
             let before = open.len();
             open = self.round(&layout, operation, open, &mut replies).await?;
             if open.len() == before && round > 0 {
-                tokio::time::sleep(PAUSE).await;
+                self.handle().client().network_clock().sleep(PAUSE).await;
             }
         }
         Err(Error::Unavailable(

@@ -5,7 +5,12 @@ fn entries(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
 }
 
 fn open(log: Option<&Arc<dyn RecoveryLog>>) -> Arc<RecoveryQueue> {
-    RecoveryQueue::open(&Names::new("", "shop"), 10, log.cloned(), &Clock::system())
+    RecoveryQueue::open(
+        &Names::new("", "shop"),
+        10,
+        log.cloned(),
+        (&Clock::system(), &Clock::system()),
+    )
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use seawall_resilience::clock::Moment;
+use seawall_resilience::clock::{Clock, Moment};
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn entry(version: u64) -> Entry<u64> {
 }
 
 fn level(budget: u64) -> Arc<LocalTier<u64>> {
-    let budget = Arc::new(Budget::new(budget));
+    let budget = Arc::new(Budget::new(budget, Clock::system()));
     let memory = Memory { budget, weight: 1, most: u64::MAX };
     LocalTier::open(0, &memory, Arc::new(Attention::new()), &Randomness::system())
 }

@@ -184,6 +184,7 @@ pub(super) async fn ask(node: &Arc<Node>, command: &Cmd) -> Result<Value> {
 mod tests {
     use std::time::Duration;
 
+    use seawall_resilience::clock::Clock;
     use tokio::sync::watch;
 
     use super::*;
@@ -197,6 +198,7 @@ mod tests {
             tls: None,
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_secs(1),
+            clock: Clock::system(),
             connections: watch::Sender::new(0),
             home: tokio::runtime::Handle::current(),
             #[cfg(feature = "embedded")]

@@ -10,7 +10,10 @@ const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 fn connection(patience: Duration) -> (Arc<MultiplexedConnection>, DuplexStream) {
     let (ours, server) = duplex(1 << 16);
-    (Arc::new(MultiplexedConnection::over(Box::new(ours), Some(patience))), server)
+    (
+        Arc::new(MultiplexedConnection::over(Box::new(ours), Some(patience), &Clock::system())),
+        server,
+    )
 }
 
 async fn read_pings(server: &mut DuplexStream, count: usize) {
@@ -113,7 +116,7 @@ async fn nobody_is_late_whose_reply_is_here() {
     const CALLERS: usize = 200;
     let (ours, mut server) = duplex(1 << 16);
     let shared = Arc::new(Shared::new());
-    let mut driver = Driver::new(Arc::clone(&shared), Box::new(ours), None);
+    let mut driver = Driver::new(Arc::clone(&shared), Box::new(ours), None, Clock::system());
     let mut answers = Vec::new();
     for _ in 0..CALLERS {
         let (answer, reply) = oneshot::channel();

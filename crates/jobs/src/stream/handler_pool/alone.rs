@@ -54,7 +54,7 @@ impl Turn {
     /// It retries until Redis answers, and nothing else begins meanwhile: if the reply were lost
     /// and another item then ended the process, the recorded item would be blamed. Returns `None`
     /// once the pool was abandoned.
-    pub(crate) async fn note<N>(&self, note: impl Fn() -> N) -> Option<bool>
+    pub(crate) async fn note<N>(&self, network_clock: &Clock, note: impl Fn() -> N) -> Option<bool>
     where
         N: Future<Output = Result<bool>>,
     {
@@ -63,8 +63,7 @@ impl Turn {
                 Ok(ours) => return Some(ours),
                 Err(error) => tracing::debug!(%error, "not begun yet"),
             }
-            // Real time: the wait is for the network.
-            tokio::time::sleep(NOTE_AGAIN_AFTER).await;
+            network_clock.sleep(NOTE_AGAIN_AFTER).await;
         }
         None
     }
