@@ -59,6 +59,21 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// Returns a name for this kind of error, as the attribute `error.type` of spans has it: the code of
+    /// a refusal (`WRONGTYPE`), else a word. It contains nothing of keys or values.
+    #[must_use]
+    pub fn error_type(&self) -> &str {
+        match self {
+            Error::Invalid(_) => "invalid",
+            Error::Unavailable(_) => "unavailable",
+            Error::Indeterminate { .. } => "indeterminate",
+            Error::Refused { code, .. } => code,
+            Error::Unexpected(_) => "unexpected",
+            Error::Source(_) => "source",
+            Error::Closed => "closed",
+        }
+    }
+
     /// Returns `true` if Redis gave no usable answer, for whatever reason.
     ///
     /// A circuit breaker counts these errors.

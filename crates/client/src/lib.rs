@@ -21,6 +21,7 @@ mod handle;
 pub mod key;
 pub mod lifetime;
 pub mod member;
+mod metrics;
 pub mod retry;
 pub mod striped_counter;
 pub mod testing;
@@ -30,6 +31,7 @@ pub use client::{Client, Script, Topology};
 pub use error::{Error, Result};
 pub use handle::{Builder, Handle};
 pub use key::KeyPart;
+pub use metrics::METRICS;
 pub use unlink::{Unlinked, unlink_slowly};
 
 /// Maximum number of bytes that one command transfers.

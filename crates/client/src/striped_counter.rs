@@ -34,12 +34,15 @@ impl StripedCounter {
         StripedCounter { stripes: Default::default(), counter }
     }
 
-    /// Increments the counter by one.
-    pub fn count(&self) {
+    /// Increments the counter by one. Returns how many counts the thread's stripe held before, for
+    /// callers that look at a sample.
+    pub fn count(&self) -> u64 {
         let stripe = &self.stripes[stripe()].0;
-        if stripe.fetch_add(1, Ordering::Relaxed) + 1 >= BATCH {
+        let before = stripe.fetch_add(1, Ordering::Relaxed);
+        if before + 1 >= BATCH {
             self.counter.increment(stripe.swap(0, Ordering::Relaxed));
         }
+        before
     }
 
     /// Hands over the counts that the stripes still hold.

@@ -28,6 +28,7 @@ pub mod clock;
 mod fallback;
 #[cfg(feature = "tower")]
 mod layer;
+pub mod metric;
 mod pipeline;
 pub mod random;
 

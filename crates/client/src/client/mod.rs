@@ -8,6 +8,7 @@ mod capabilities;
 mod cluster;
 mod dedicated;
 pub(crate) mod dial;
+mod latency;
 mod mailbox;
 mod monitored;
 mod multiplexed;
@@ -27,7 +28,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 pub use capabilities::{Capabilities, Flavour};
@@ -50,8 +51,11 @@ pub(crate) use sentinel::Sentinels;
 pub use slot::{SLOTS, slot};
 use tokio::sync::{OnceCell, watch};
 
-use self::dial::Dialer;
 pub use self::{dial::Address, url::Host};
+use self::{
+    dial::Dialer,
+    latency::{Latency, SAMPLE},
+};
 use crate::{
     error::{Error, Result},
     striped_counter::StripedCounter,
@@ -93,6 +97,7 @@ struct Inner {
     home: Option<tokio::runtime::Id>,
     commands: StripedCounter,
     failures: Counter,
+    latency: Latency,
 }
 
 /// Where a handle gets its time and its random numbers from.
@@ -182,6 +187,7 @@ impl Client {
             home: tokio::runtime::Handle::try_current().ok().map(|home| home.id()),
             commands: StripedCounter::new(metrics::counter!("seawall_commands_total")),
             failures: metrics::counter!("seawall_command_failures_total"),
+            latency: Latency::new(),
         };
         (Client { inner: Arc::new(inner) }, pubsub_task)
     }
@@ -200,13 +206,14 @@ impl Client {
     /// Like [`send`](Self::send), but strings are views of the read buffer, for callers that decode
     /// them.
     pub async fn fetch(&self, key: &[u8], command: &Cmd) -> Result<Reply> {
-        self.inner.commands.count();
+        let is_sample = self.inner.commands.count().is_multiple_of(SAMPLE);
         self.admit()?;
         self.learn_clock().await?;
         // Redis does not answer an empty request: every later reply would go to the wrong caller.
         if command.args_iter().len() == 0 {
             return Err(Error::Invalid("a command without a name".into()));
         }
+        let sent = is_sample.then(Instant::now);
         let reply = self.in_time(async {
             match &self.inner.route {
                 Route::Single(node) => node.fetch(command).await,
@@ -214,6 +221,9 @@ impl Client {
             }
         });
         let reply = reply.await;
+        if let Some(sent) = sent {
+            self.inner.latency.note(command, sent);
+        }
         let reply = self.inner.faults.after(reply);
         if let Err(error) = &reply
             && !is_known_failure(error)
@@ -242,7 +252,8 @@ impl Client {
         if count == 0 {
             return Vec::new();
         }
-        (0..count).for_each(|_| self.inner.commands.count());
+        let samples = (0..count).filter(|_| self.inner.commands.count().is_multiple_of(SAMPLE));
+        let is_sample = samples.count() > 0;
         let admitted = match self.admit() {
             Ok(()) => self.learn_clock().await,
             refused => refused,
@@ -253,6 +264,7 @@ impl Client {
         if commands.iter().any(|(_, command)| command.args_iter().len() == 0) {
             return vec![Err(Error::Invalid("a command without a name".into())); count];
         }
+        let sent = is_sample.then(Instant::now);
         let replies = self.in_time(async {
             match &self.inner.route {
                 Route::Cluster(cluster) => Ok(cluster.send_all(commands).await),
@@ -266,6 +278,9 @@ impl Client {
             }
         });
         let replies = replies.await.unwrap_or_else(|error| vec![Err(error); count]);
+        if let Some(sent) = sent {
+            self.inner.latency.note_pipeline(sent);
+        }
         let failed =
             |reply: &&Result<Value>| reply.as_ref().is_err_and(|error| !is_known_failure(error));
         self.inner.failures.increment(replies.iter().filter(failed).count() as u64);
