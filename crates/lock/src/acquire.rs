@@ -29,6 +29,7 @@ use seawall_resilience::{
     clock::{Moment, millis},
     random::Randomness,
 };
+use tracing::{Instrument as _, field::Empty};
 
 use super::{
     guard::Guard,
@@ -139,8 +140,35 @@ impl Drop for Pending {
     }
 }
 
+/// Runs an acquisition inside a span. The span does not contain the key, which may be personal data.
+async fn observed(work: impl Future<Output = Result<AcquireOutcome>>) -> Result<AcquireOutcome> {
+    let span = tracing::debug_span!(
+        "lock_acquire",
+        otel.kind = "client",
+        db.system.name = "redis",
+        db.operation.name = "EVALSHA",
+        seawall.lock.outcome = Empty,
+        error.type = Empty,
+    );
+    let outcome = work.instrument(span.clone()).await;
+    match &outcome {
+        Ok(AcquireOutcome::Acquired(_)) => span.record("seawall.lock.outcome", "acquired"),
+        Ok(AcquireOutcome::Busy { .. }) => span.record("seawall.lock.outcome", "busy"),
+        Err(error) => span.record("error.type", error.error_type()),
+    };
+    outcome
+}
+
 /// Tries to acquire a lock once.
 pub(super) async fn try_acquire(
+    handle: &Handle,
+    options: Arc<LockOptions>,
+    owner: Option<OwnerId>,
+) -> Result<AcquireOutcome> {
+    observed(try_once(handle, options, owner)).await
+}
+
+async fn try_once(
     handle: &Handle,
     options: Arc<LockOptions>,
     owner: Option<OwnerId>,
@@ -190,8 +218,16 @@ pub(super) async fn try_all(
 }
 
 /// Retries until the lock is held or `within` is over.
-#[tracing::instrument(level = "debug", name = "lock_acquire", skip_all, fields(key = %options.key.escape_ascii()))]
 pub(super) async fn acquire(
+    handle: &Handle,
+    options: Arc<LockOptions>,
+    owner: Option<OwnerId>,
+    within: Duration,
+) -> Result<AcquireOutcome> {
+    observed(acquire_within(handle, options, owner, within)).await
+}
+
+async fn acquire_within(
     handle: &Handle,
     options: Arc<LockOptions>,
     owner: Option<OwnerId>,
@@ -304,6 +340,7 @@ pub(super) fn hold(
     token: super::Token,
     before: Moment,
 ) -> Hold {
-    let losses = LeaseRenewer::of(handle).metrics.lost.clone();
-    Hold::new(request, token, before, handle.clock().clone(), losses)
+    let renewer = LeaseRenewer::of(handle);
+    let told = (renewer.metrics.lost.clone(), renewer.metrics.hold_seconds.clone());
+    Hold::new(request, token, before, handle.clock().clone(), told)
 }

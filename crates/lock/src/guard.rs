@@ -275,6 +275,7 @@ impl Drop for Guard {
             let until = held.hold.forgotten(held.handle.clock().lease_now());
             LeaseRenewer::of(&held.handle).give_up(held.hold.request.clone(), until);
         }
+        held.hold.given_back();
     }
 }
 

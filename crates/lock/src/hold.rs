@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-use metrics::Counter;
+use metrics::{Counter, Histogram};
 use seawall_resilience::clock::{Clock, Moment};
 use tokio::sync::Notify;
 
@@ -57,6 +57,9 @@ pub(super) struct Hold {
     /// Notified when the end moves earlier or the lock is lost.
     sooner: Notify,
     losses: Counter,
+    /// When the lock was asked for; it cannot have been held before.
+    began: Moment,
+    held_seconds: Histogram,
 }
 
 /// The period for which the lock is held.
@@ -75,11 +78,20 @@ impl Hold {
         token: Token,
         before: Moment,
         clock: Clock,
-        losses: Counter,
+        (losses, held_seconds): (Counter, Histogram),
     ) -> Self {
         let lease = request.options.lease_ttl;
         let term = Term { until: Some(validity(before, lease)), lease, longest: lease };
-        Hold { token, clock, term: Mutex::new(term), sooner: Notify::new(), losses, request }
+        Hold {
+            token,
+            clock,
+            term: Mutex::new(term),
+            sooner: Notify::new(),
+            losses,
+            began: before,
+            held_seconds,
+            request,
+        }
     }
 
     /// Returns the term after checking it against the clock.
@@ -94,8 +106,21 @@ impl Hold {
     fn end(&self, term: &mut Term) {
         if term.until.take().is_some() {
             self.losses.increment(1);
+            self.record_time();
             self.sooner.notify_waiters();
         }
+    }
+
+    /// Records how long a lock was held that is given back; a loss has recorded its own time.
+    pub(super) fn given_back(&self) {
+        let term = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        if term.until.is_some() {
+            self.record_time();
+        }
+    }
+
+    fn record_time(&self) {
+        self.held_seconds.record(self.clock.lease_now().since(self.began));
     }
 
     /// Returns the current lease.
@@ -210,7 +235,7 @@ mod tests {
             token,
             clock.lease_now(),
             clock.clone(),
-            Counter::noop(),
+            (Counter::noop(), Histogram::noop()),
         )
     }
 
