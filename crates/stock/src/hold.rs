@@ -15,7 +15,7 @@
 //! until each of them has answered. The rebuild of a shard first ends all gatherings
 //! ([`super::rebuild`]), because they may count on parts that the shard lost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use seawall_client::{
@@ -189,6 +189,13 @@ impl Inventory {
 
 impl Inner {
     async fn take(&self, want: Want<'_>) -> Result<Held> {
+        let began = Instant::now();
+        let held = self.take_units(want).await;
+        self.reserve_seconds.record(began.elapsed());
+        held
+    }
+
+    async fn take_units(&self, want: Want<'_>) -> Result<Held> {
         if want.units == 0 || want.units > MAX_UNITS {
             return Err(Error::Invalid(format!("1 to {MAX_UNITS} units can be held")));
         }

@@ -27,6 +27,7 @@ use std::{
     time::Duration,
 };
 
+use metrics::Histogram;
 use seawall_client::{
     Handle,
     client::{Client, Script, ScriptInvocation},
@@ -157,6 +158,7 @@ impl InventoryBuilder {
             shards,
             rounds: self.rounds,
             kept: self.kept,
+            reserve_seconds: metrics::histogram!("seawall_stock_reserve_seconds", "kind" => "inventory"),
         });
         let idle = IdleShards::of(&self.handle);
         let sweeping = sweeper::keep_sweeping(Arc::downgrade(&inner), self.sweep, idle);
@@ -209,6 +211,7 @@ pub(super) struct Inner {
     pub(super) holds: AtomicUsize,
     pub(super) rounds: u64,
     pub(super) kept: Duration,
+    pub(super) reserve_seconds: Histogram,
 }
 
 /// Reply of a shard.

@@ -22,8 +22,13 @@
 //! Deliberately absent: reading the stream (see the stream worker), and more than one unit per user
 //! (see [`Inventory`](super::Inventory)).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use metrics::Histogram;
 use seawall_client::{
     Handle,
     client::{Client, Script, ScriptInvocation},
@@ -161,6 +166,7 @@ impl FlashSaleBuilder {
             verified: self.verified,
             waiting: self.waiting,
             kept: self.kept,
+            reserve_seconds: metrics::histogram!("seawall_stock_reserve_seconds", "kind" => "sale"),
         };
         Ok(FlashSale { inner: Arc::new(inner) })
     }
@@ -201,6 +207,7 @@ pub(super) struct Inner {
     pub(super) verified: bool,
     waiting: u64,
     kept: Duration,
+    reserve_seconds: Histogram,
 }
 
 impl FlashSale {
@@ -283,7 +290,10 @@ impl FlashSale {
         let call = RESERVE.on(&self.keys(4)).arg(user).arg(&reference).arg(self.inner.waiting);
         let call = call.arg(u8::from(self.inner.verified));
         let call = order.0.iter().fold(call, |call, part| call.arg(part.as_slice()));
-        let (reply, doubt) = again_in_doubt(ATTEMPTS, || self.inner.client.eval(&call)).await?;
+        let began = Instant::now();
+        let asked = again_in_doubt(ATTEMPTS, || self.inner.client.eval(&call)).await;
+        self.inner.reserve_seconds.record(began.elapsed());
+        let (reply, doubt) = asked?;
         let outcome = reserved(reply)?;
         if doubt.exists() { self.conclude(&reference, outcome, doubt).await } else { Ok(outcome) }
     }
