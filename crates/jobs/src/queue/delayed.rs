@@ -12,6 +12,7 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
+use metrics::Histogram;
 use seawall_client::{
     Handle,
     error::{Error, Result},
@@ -126,7 +127,12 @@ impl<T> DelayedBuilder<T> {
             .map(|number| Ok(Shard::new(client.clone(), &key(number)?)))
             .collect::<Result<Vec<_>>>()?;
         self.handle.needs_every_key("queues");
-        let core = Core { name: self.name.clone(), shards, policy: self.policy };
+        let core = Core {
+            metrics: Metrics::new(&self.name),
+            name: self.name.clone(),
+            shards,
+            policy: self.policy,
+        };
         Ok(Delayed { handle: self.handle, core: Arc::new(core), payload: PhantomData })
     }
 }
@@ -145,6 +151,24 @@ pub(super) struct Core {
     pub(super) name: String,
     pub(super) shards: Vec<Shard>,
     pub(super) policy: DeliveryPolicy,
+    pub(super) metrics: Metrics,
+}
+
+/// The histograms of a queue's workers.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    pub(super) handler_seconds: Histogram,
+    pub(super) delay_seconds: Histogram,
+}
+
+impl Metrics {
+    fn new(queue: &str) -> Self {
+        let seconds = |name: &'static str| metrics::histogram!(name, "queue" => queue.to_owned());
+        Metrics {
+            handler_seconds: seconds("seawall_queue_handler_seconds"),
+            delay_seconds: seconds("seawall_queue_delay_seconds"),
+        }
+    }
 }
 
 impl Core {
@@ -198,9 +222,9 @@ impl Core {
         claimed: Vec<Claimed>,
     ) -> Vec<Job<T>> {
         let mut jobs = Vec::with_capacity(claimed.len());
-        for Claimed { id, token, attempts, payload } in claimed {
+        for Claimed { id, token, attempts, payload, due } in claimed {
             match decode(&payload) {
-                Ok(payload) => jobs.push(Job { shard, id, token, attempts, payload }),
+                Ok(payload) => jobs.push(Job { shard, id, token, attempts, payload, due }),
                 Err(error) => {
                     let reason = format!("not understood: {error}");
                     tracing::error!(queue = self.name, id, reason, "dead");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seawall_client::error::Error;
 
-use super::shard::Attempts;
+use super::shard::{Attempts, Due};
 
 /// An item that is leased to a consumer.
 #[derive(Debug, Clone)]
@@ -14,6 +14,7 @@ pub struct Job<T> {
     pub(super) token: u64,
     pub(super) attempts: Attempts,
     pub(super) payload: T,
+    pub(super) due: Due,
 }
 
 impl<T> Job<T> {

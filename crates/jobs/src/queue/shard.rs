@@ -8,7 +8,7 @@ use seawall_client::{
     client::{Client, ScriptInvocation},
     error::{Error, Result},
 };
-use seawall_resilience::clock::millis;
+use seawall_resilience::clock::{Moment, millis};
 
 use super::job::{Acked, Added, Changed, Dead, Given, JobState};
 
@@ -55,6 +55,22 @@ pub(super) struct Claimed {
     pub(super) token: u64,
     pub(super) attempts: Attempts,
     pub(super) payload: Vec<u8>,
+    pub(super) due: Due,
+}
+
+/// How late an item was claimed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    /// Time from the moment at which it was due to the claim, by the server's clock.
+    late: Duration,
+    claimed: Moment,
+}
+
+impl Due {
+    /// Returns the time from the moment at which the item was due until now.
+    pub(super) fn delay(self, now: Moment) -> Duration {
+        self.late + now.since(self.claimed)
+    }
 }
 
 /// Attempts at a leased item, including the current one.
@@ -156,17 +172,22 @@ impl Shard {
             .arg(LEASES_AT_ONCE)
             .arg(MAX_BYTES_AT_ONCE)
             .arg(u8::from(alone));
-        type Row = (String, u64, u64, u8, Option<Vec<u8>>);
+        type Row = (String, u64, u64, u8, Option<Vec<u8>>, i64);
         let (wait, died, rows): (i64, u64, Vec<Row>) = self.client.eval(&call).await?;
         if died > 0 {
             tracing::error!(items = died, "leases ended too often: dead");
             metrics::counter!("seawall_queue_items_total", "outcome" => "dead").increment(died);
         }
-        let claimed = rows.into_iter().map(|(id, token, counted, alone, payload)| Claimed {
+        let now = self.client.clock().now();
+        let claimed = rows.into_iter().map(|(id, token, counted, alone, payload, late)| Claimed {
             id,
             token,
             attempts: Attempts { counted: counted + 1, alone: alone == 1 },
             payload: payload.unwrap_or_default(),
+            due: Due {
+                late: Duration::from_millis(u64::try_from(late).unwrap_or(0)),
+                claimed: now,
+            },
         });
         Ok((claimed.collect(), u64::try_from(wait).ok().map(Duration::from_millis)))
     }

@@ -15,7 +15,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use seawall_client::{
     client::{Client, Event, Subscription},
     error::Error,
@@ -36,6 +36,7 @@ use super::{
     worker::Settings,
 };
 use crate::{
+    observed::Observed,
     renewal::renew_forever,
     stream::{
         Outcome,
@@ -282,9 +283,8 @@ impl<T: DeserializeOwned + Send + 'static> ShardWorker<T> {
     async fn begin(&mut self, job: Job<T>, permit: Permit) {
         let (id, token, attempts) = (job.id.clone(), job.token, job.attempts);
         let say = self.say.clone();
-        let handler = Arc::clone(&self.handler);
-        // Called inside the task, so that a panic before the first await is caught, too.
-        self.pool.work(permit, async move { handler(job).await }, move |outcome| {
+        let handler = observed(&self.core, &self.clock, Arc::clone(&self.handler), job);
+        self.pool.work(permit, handler, move |outcome| {
             // The receiving task ends after its handlers, or after it has dropped them.
             let said = Said::Outcome(outcome);
             let _ = say.send(Completion { id, token, attempts, said, _settled: None });
@@ -389,7 +389,7 @@ struct Lone<T> {
 impl<T: DeserializeOwned + Send + 'static> Lone<T> {
     /// Begins the item once no other handler runs, and keeps others from beginning until it is
     /// settled.
-    async fn begin(self, Claimed { id, token, attempts, payload }: Claimed) {
+    async fn begin(self, Claimed { id, token, attempts, payload, due }: Claimed) {
         let Some(turn) = self.pool.turn(&self.clock).await else { return };
         let (shard, lease) = (&self.core.shards[self.shard], self.core.policy.lease);
         let begin = || shard.begin((&id, token), attempts, lease);
@@ -413,11 +413,36 @@ impl<T: DeserializeOwned + Send + 'static> Lone<T> {
                 return tell(id, Said::Unread(reason));
             }
         };
-        let job = Job { shard: self.shard, id: id.clone(), token, attempts, payload };
-        let handler = self.handler;
+        let job = Job { shard: self.shard, id: id.clone(), token, attempts, payload, due };
+        let handler = observed(&self.core, &self.clock, self.handler, job);
         let then = move |outcome| tell(id, Said::Outcome(outcome));
-        turn.work(async move { handler(job).await }, then, ended).await;
+        turn.work(handler, then, ended).await;
     }
+}
+
+/// Begins a handler inside a span, and measures it and how late it began.
+fn observed<T: Send + 'static>(
+    core: &Core,
+    clock: &Clock,
+    handler: Handler<T>,
+    job: Job<T>,
+) -> Observed {
+    let began = clock.now();
+    core.metrics.delay_seconds.record(job.due.delay(began));
+    let span = tracing::debug_span!(
+        "queue_handle",
+        otel.name = %format_args!("process {}", core.name),
+        otel.kind = "consumer",
+        messaging.system = "redis",
+        messaging.operation.name = "process",
+        messaging.operation.type = "process",
+        messaging.destination.name = core.name,
+        seawall.attempt = job.attempt(),
+        error.type = tracing::field::Empty,
+    );
+    // Called inside the task, so that a panic before the first await is caught, too.
+    let call = || async move { handler(job).await }.boxed();
+    Observed::begin(span, clock, began, &core.metrics.handler_seconds, call)
 }
 
 /// Splits a list into parts that fit one call.

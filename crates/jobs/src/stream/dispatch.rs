@@ -8,14 +8,17 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::{
     FutureExt as _,
     future::{self, BoxFuture},
 };
+use seawall_resilience::clock::Moment;
 use smallvec::{SmallVec, smallvec};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tracing::Span;
 
 use super::{
     attempts::Attempts,
@@ -25,6 +28,7 @@ use super::{
     in_flight::Place,
     intake::{GroupConsumer, Taken},
 };
+use crate::observed::Observed;
 
 /// Most entries whose handlers share a task.
 const TOGETHER: usize = 32;
@@ -132,9 +136,10 @@ impl<T: Send + 'static> Dispatcher<T> {
         let Some((holding, delivery)) = self.open(taken, Began::Alone(settled)) else {
             return Some(());
         };
+        let seen = Seen::begin(&self.consumer, std::slice::from_ref(&delivery));
         let handler = match self.handler.clone() {
-            Handler::Each(handler) => call(|| handler(delivery)),
-            Handler::Batch(handler) => call(|| handler(vec![delivery])),
+            Handler::Each(handler) => seen.call(&self.consumer, || handler(delivery)),
+            Handler::Batch(handler) => seen.call(&self.consumer, || handler(vec![delivery])),
         };
         let completions = self.completions.clone();
         let then = move |outcome| {
@@ -158,7 +163,11 @@ impl<T: Send + 'static> Dispatcher<T> {
             }
             let permit = self.pool.permit().await?;
             let (handler, completions) = (Arc::clone(handler), self.completions.clone());
-            let begin = move |delivery| call(|| handler(delivery));
+            let consumer = Arc::clone(&self.consumer);
+            let begin = move |delivery| {
+                let seen = Seen::begin(&consumer, std::slice::from_ref(&delivery));
+                seen.call(&consumer, || handler(delivery))
+            };
             self.pool.work_through(permit, jobs, begin, move |of, outcome| {
                 // The settler ends after the handlers.
                 let _ = completions.send(Completion { of: of.into(), outcome });
@@ -180,11 +189,11 @@ impl<T: Send + 'static> Dispatcher<T> {
         while !fresh.is_empty() {
             let rest = fresh.split_off(fresh.len().min(self.consumer.settings.batch));
             let (holdings, deliveries): (Vec<_>, Vec<_>) = fresh.into_iter().unzip();
-            self.begin(holdings.into(), || handler(deliveries)).await?;
+            self.begin(holdings.into(), deliveries, handler).await?;
             fresh = rest;
         }
         for (holding, delivery) in old {
-            self.begin(smallvec![holding], || handler(vec![delivery])).await?;
+            self.begin(smallvec![holding], vec![delivery], handler).await?;
         }
         Some(())
     }
@@ -193,11 +202,14 @@ impl<T: Send + 'static> Dispatcher<T> {
     async fn begin(
         &self,
         of: SmallVec<[Holding; 1]>,
-        handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
+        deliveries: Vec<Delivery<T>>,
+        handler: &(dyn Fn(Vec<Delivery<T>>) -> BoxFuture<'static, Outcome> + Send + Sync),
     ) -> Option<()> {
         let permit = self.pool.permit().await?;
         let completions = self.completions.clone();
-        self.pool.work(permit, call(handler), move |outcome| {
+        let seen = Seen::begin(&self.consumer, &deliveries);
+        let handler = seen.call(&self.consumer, || handler(deliveries));
+        self.pool.work(permit, handler, move |outcome| {
             // The settler ends after the handlers.
             let _ = completions.send(Completion { of, outcome });
         });
@@ -263,6 +275,53 @@ impl<T: Send + 'static> Dispatcher<T> {
         let Taken { place, attempts, room, .. } = taken;
         let holding = Holding { place, attempts, began: Began::Not, room };
         let _ = self.completions.send(Completion { of: smallvec![holding], outcome });
+    }
+}
+
+/// A handler that is about to be called.
+struct Seen {
+    span: Span,
+    began: Moment,
+}
+
+impl Seen {
+    /// Records how long entries waited for their first handler, and opens the span of its call.
+    fn begin<T>(consumer: &GroupConsumer<T>, deliveries: &[Delivery<T>]) -> Self {
+        let began = consumer.clock.now();
+        // On a Cluster all streams of a consumer are in one slot.
+        let key = consumer.streams.first().map_or(&[][..], |stream| &stream.key);
+        let now = consumer.client.server_millis_of(key, began);
+        for delivery in deliveries.iter().filter(|delivery| delivery.attempt == 1) {
+            let appended = i64::try_from(delivery.id.millis()).unwrap_or(i64::MAX);
+            let delay = u64::try_from(now.saturating_sub(appended)).unwrap_or(0);
+            consumer.meter.delay_seconds.record(Duration::from_millis(delay));
+        }
+        let Some(first) = deliveries.first() else { return Seen { span: Span::none(), began } };
+        let span = tracing::debug_span!(
+            "stream_handle",
+            otel.name = %format_args!("process {}", first.stream),
+            otel.kind = "consumer",
+            messaging.system = "redis",
+            messaging.operation.name = "process",
+            messaging.operation.type = "process",
+            messaging.destination.name = &*first.stream,
+            messaging.consumer.group.name = consumer.settings.group,
+            messaging.message.id = %first.id,
+            messaging.batch.message_count = deliveries.len(),
+            seawall.attempt = first.attempt,
+            error.type = tracing::field::Empty,
+        );
+        Seen { span, began }
+    }
+
+    /// Calls the handler inside the span, and measures it.
+    fn call<T>(
+        self,
+        consumer: &GroupConsumer<T>,
+        handler: impl FnOnce() -> BoxFuture<'static, Outcome>,
+    ) -> Observed {
+        let (clock, seconds) = (&consumer.clock, &consumer.meter.handler_seconds);
+        Observed::begin(self.span, clock, self.began, seconds, || call(handler))
     }
 }
 

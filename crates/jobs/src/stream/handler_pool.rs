@@ -6,7 +6,7 @@ mod alone;
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Outcome;
@@ -62,13 +62,15 @@ impl HandlerPool {
     /// Handlers begin in their order and run concurrently as far as there are places. The jobs of
     /// handlers that were done at once are passed together, the others one by one. A handler that
     /// never waits costs neither a task nor an extra place.
-    pub(crate) fn work_through<J: Send + 'static, W: Send + 'static>(
+    pub(crate) fn work_through<J: Send + 'static, W: Send + 'static, H>(
         &self,
         permit: Permit,
         jobs: Vec<(J, W)>,
-        begin: impl Fn(W) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+        begin: impl Fn(W) -> H + Send + Sync + 'static,
         then: impl Fn(Vec<J>, Outcome) + Send + Sync + 'static,
-    ) {
+    ) where
+        H: Future<Output = Outcome> + Unpin + Send + 'static,
+    {
         let pool = self.clone();
         tokio::spawn(async move {
             tokio::select! {
@@ -79,11 +81,11 @@ impl HandlerPool {
         });
     }
 
-    async fn through<J, W>(
+    async fn through<J, W, H: Future<Output = Outcome> + Unpin>(
         &self,
         permit: Permit,
         jobs: Vec<(J, W)>,
-        begin: impl Fn(W) -> BoxFuture<'static, Outcome>,
+        begin: impl Fn(W) -> H,
         then: impl Fn(Vec<J>, Outcome),
     ) {
         let mut free = Some(permit);

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use metrics::Counter;
+use metrics::{Counter, Histogram};
 use redis::{Value, cmd};
 use seawall_client::error::{Error, Result};
 
@@ -115,6 +115,8 @@ pub(super) struct Meter {
     retried: (AtomicU64, Counter),
     parked: (AtomicU64, Counter),
     taken_over: (AtomicU64, Counter),
+    pub(super) handler_seconds: Histogram,
+    pub(super) delay_seconds: Histogram,
 }
 
 impl Meter {
@@ -123,7 +125,10 @@ impl Meter {
             let counter = metrics::counter!("seawall_stream_entries_total", "group" => group.to_owned(), "outcome" => outcome);
             (AtomicU64::new(0), counter)
         };
+        let seconds = |name: &'static str| metrics::histogram!(name, "group" => group.to_owned());
         Meter {
+            handler_seconds: seconds("seawall_stream_handler_seconds"),
+            delay_seconds: seconds("seawall_stream_delay_seconds"),
             group: group.to_owned(),
             handled: of("handled"),
             retried: of("retried"),

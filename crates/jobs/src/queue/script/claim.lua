@@ -17,8 +17,8 @@
 -- ARGV[6]  1 if an item that must run alone may be handed out
 --
 -- Returns  {milliseconds until the next item is due or a lease expires (-1 if there is none), how
---          many items died, {{id, token, attempts that count, 1 if it must run alone, payload},
---          …}}, earliest first
+--          many items died, {{id, token, attempts that count, 1 if it must run alone, payload,
+--          milliseconds since it was due}, …}}, earliest first
 --
 -- Atomic, so that each item is handed to one consumer, and so that only this consumer has its
 -- token. The time is the server's: consumers with different clocks agree on which items are due.
@@ -68,9 +68,10 @@ end
 
 local moment = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local taken = {}
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'LIMIT', 0, ARGV[1])
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', number(now), 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 local room = tonumber(ARGV[5])
-for _, id in ipairs(due) do
+for at = 1, #due, 2 do
+  local id = due[at]
   local former = token_of(id)
   local tally = former - before(id)
   local alone = tally % 1 > 0
@@ -84,7 +85,7 @@ for _, id in ipairs(due) do
   last = math.max(last + 1, former + 1, moment)
   redis.call('HSET', KEYS[4], id, number(last))
   redis.call('HSET', KEYS[6], id, string.format(alone and '%.1f' or '%.0f', last - tally))
-  taken[#taken + 1] = {id, last, math.floor(tally), alone and 1 or 0, payload}
+  taken[#taken + 1] = {id, last, math.floor(tally), alone and 1 or 0, payload, now - tonumber(due[at + 1])}
   if alone then break end
 end
 if #taken > 0 then
