@@ -39,6 +39,7 @@ mod open;
 mod read;
 mod recovery;
 mod settings;
+mod spans;
 mod store;
 mod tier;
 mod types;
@@ -52,6 +53,7 @@ pub use explain::{Explanation, FilterOpinion, LocalCopy, RemoteEntry, RemoteStat
 pub use filter::FilterStatus;
 pub use filter::keys::{KeyFilter, KeySink};
 pub use loading::{LoadRequest, LoadingCache};
+pub use metrics::METRICS;
 pub use recovery::file::FileRecoveryLog;
 pub use recovery::log::{LogFuture, RecoveryLog, RecoveryRow};
 pub use store::big_values::BigValue;

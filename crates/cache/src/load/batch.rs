@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use seawall_client::error::Error;
+use tracing::Instrument as _;
 
 use super::{
     coordinator::LoadCoordinator,
@@ -84,10 +85,11 @@ impl<V: CacheValue> LoadCoordinator<V> {
     ) -> Answers<V> {
         let (done, results) = tokio::sync::oneshot::channel();
         let this = Arc::clone(self);
-        self.handle.spawn(async move {
+        let loads = async move {
             // If no reader waits any more, everything is stored all the same.
             let _ = done.send(this.load_leased(missing, load).await);
-        });
+        };
+        self.handle.spawn(loads.in_current_span());
         results.await.unwrap_or_default()
     }
 

@@ -26,6 +26,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use seawall_client::{Handle, error::Error};
 use seawall_resilience::clock::{Clock, Moment};
+use tracing::Instrument as _;
 
 use super::{
     lease::{Claim, Holding, LeaseKeeper},
@@ -245,7 +246,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
             let (entry_key, loader) = (request.entry_key.clone(), loader.clone());
             let purpose = Purpose::Answer(replaces);
             let order = Order { entry_key, stamp, purpose, stale, loader };
-            self.handle.spawn(Arc::clone(self).fly(leader, order));
+            self.handle.spawn(Arc::clone(self).fly(leader, order).in_current_span());
         }
         self.wait(&flight, leads, request, loader).await
     }

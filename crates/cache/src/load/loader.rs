@@ -15,11 +15,13 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use seawall_client::{Handle, error::Error};
 use seawall_resilience::{CallError, clock::Clock};
+use tracing::Instrument as _;
 
 use crate::{
     CacheError, LoadError, Loaded,
     metrics::Metrics,
     settings::Settings,
+    spans::{error_type, load_span},
     store::encoder::{LoadResult, panic_text},
 };
 
@@ -110,6 +112,8 @@ impl LoaderRunner {
                 },
             }
         };
+        let span = load_span(&self.metrics);
+        let work = work.instrument(span.clone());
         let mut stop = self.handle.stopping();
         let result = tokio::select! {
             biased;
@@ -131,6 +135,9 @@ impl LoaderRunner {
                 }
                 CallError::Failed(error) => CacheError::Load(error),
             }
+        });
+        let loaded = loaded.inspect_err(|error| {
+            span.record("error.type", error_type(error));
         })?;
         Ok((loaded, cost))
     }

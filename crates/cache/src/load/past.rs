@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use seawall_resilience::clock::Moment;
+use tracing::Instrument as _;
 
 use super::{
     coordinator::{LoadCoordinator, ReadRequest},
@@ -45,7 +46,8 @@ impl<V: CacheValue> LoadCoordinator<V> {
             };
             if let Some(leader) = leader {
                 let (this, entry_key) = (Arc::clone(self), entry_key.clone());
-                self.handle.spawn(this.fly_past(leader, entry_key, loader.clone()));
+                let load = this.fly_past(leader, entry_key, loader.clone());
+                self.handle.spawn(load.in_current_span());
             }
             if let Some(answer) = self.landed_past(&flight, began, strict, *deadline).await {
                 return answer;

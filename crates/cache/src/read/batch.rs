@@ -6,6 +6,7 @@
 //! fails, fails for its own keys only.
 
 use futures_util::future::join_all;
+use tracing::Instrument as _;
 
 use super::{
     freshness::judge,
@@ -19,6 +20,7 @@ use crate::{
         coordinator::Sought,
         loader::{BatchLoader, Loader, LoaderSlot, one_of_many},
     },
+    spans::ReadSpan,
     store::{keys::EntryKey, parted::is_in_parts},
 };
 
@@ -60,6 +62,24 @@ impl<V: CacheValue> Reader<V> {
                 }
             })
             .collect();
+        if answers.iter().all(Option::is_some) {
+            return answers.into_iter().flatten().collect();
+        }
+        let left = answers.iter().filter(|answer| answer.is_none()).count();
+        let span = ReadSpan::batch(&self.metrics, now, left);
+        let beyond = self.read_many_beyond(entry_keys, answers, make);
+        let answers = beyond.instrument(span.span.clone()).await;
+        span.end_batch(&answers, self.clock.now());
+        answers
+    }
+
+    /// Answers what memory could not answer.
+    async fn read_many_beyond(
+        &self,
+        entry_keys: Vec<Option<EntryKey>>,
+        mut answers: Vec<Option<Answer<V>>>,
+        make: MakeLoader<'_, V>,
+    ) -> Vec<Answer<V>> {
         let began = self.coordinator.number();
         let Open { missing, away } = self.look_many(&entry_keys, &mut answers, make).await;
         if !away.is_empty() {

@@ -18,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use seawall_client::error::Error;
 use seawall_resilience::clock::{Clock, Moment};
+use tracing::Instrument as _;
 
 use super::lookup::{Look, Lookup};
 use crate::{
@@ -32,6 +33,7 @@ use crate::{
     metrics::Metrics,
     recovery::queue::RecoveryQueue,
     settings::Settings,
+    spans::ReadSpan,
     store::{decoder::Decoder, entry::Entry, keys::EntryKey, publisher::Publisher},
     tier::{local::LocalTier, remote::RemoteTier},
 };
@@ -203,7 +205,8 @@ impl<V: CacheValue> Reader<V> {
         admission: Admission,
         loader: Option<impl FnOnce() -> Loader<V>>,
     ) -> Result<Option<Read<V>>, CacheError> {
-        let (hit, older) = self.look_local(entry_key.entry(), freshness, self.clock.now());
+        let began = self.clock.now();
+        let (hit, older) = self.look_local(entry_key.entry(), freshness, began);
         if let Some(read) = hit {
             return Ok(Some(read));
         }
@@ -212,6 +215,21 @@ impl<V: CacheValue> Reader<V> {
         {
             return rationed.map(Some);
         }
+        let span = ReadSpan::one(&self.metrics, began);
+        let beyond = self.read_beyond(entry_key, freshness, older, loader);
+        let read = beyond.instrument(span.span.clone()).await;
+        span.end(&read, self.clock.now());
+        read
+    }
+
+    /// Answers a read that memory could not answer.
+    async fn read_beyond(
+        &self,
+        entry_key: EntryKey,
+        freshness: Freshness,
+        older: Option<Entry<V>>,
+        loader: Option<impl FnOnce() -> Loader<V>>,
+    ) -> Result<Option<Read<V>>, CacheError> {
         let deadline = self.clock.now() + self.settings.read_timeout;
         let look = self.look(&entry_key, freshness, older.as_ref()).await;
         if let Lookup::Hit(entry) = &look.lookup
