@@ -24,6 +24,7 @@ pub mod http;
 pub mod inventory;
 mod jobs;
 pub mod keys;
+pub mod metrics;
 pub mod notes;
 pub mod orders;
 pub mod payments;

@@ -4,12 +4,12 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    extract::{DefaultBodyLimit, Request, State},
+    extract::{DefaultBodyLimit, MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{Failure, request_tracker::NoAnswer};
 use crate::{
@@ -52,8 +52,7 @@ pub(crate) async fn every_request(
     next: Next,
 ) -> Response {
     let id = request_id(request.headers());
-    let span =
-        tracing::info_span!("request", id, method = %request.method(), path = request.uri().path());
+    let span = request_span(&id, &request);
     let began = Instant::now();
     let here = Arc::clone(&app);
     let work = async move {
@@ -67,6 +66,10 @@ pub(crate) async fn every_request(
     let mut response = answer.unwrap_or_else(|none| span.in_scope(|| unanswered(none)));
     let (status, elapsed) = (response.status(), began.elapsed());
     app.requests().note(status, elapsed);
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("error.type", status.as_str());
+    }
     span.in_scope(|| tracing::debug!(status = status.as_u16(), ?elapsed, "answered"));
     let headers = response.headers_mut();
     headers.reserve(ADDED_HEADERS);
@@ -74,6 +77,23 @@ pub(crate) async fn every_request(
     headers.insert(REQUEST_ID.clone(), id);
     protect(headers);
     response
+}
+
+/// Opens the span of a request, with the attributes of OpenTelemetry's conventions for HTTP servers.
+///
+/// The query is left out: it contains what people search for.
+fn request_span(id: &str, request: &Request) -> Span {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    tracing::info_span!(
+        "request",
+        id,
+        otel.kind = "server",
+        http.request.method = %request.method(),
+        http.route = route,
+        url.path = request.uri().path(),
+        http.response.status_code = Empty,
+        error.type = Empty,
+    )
 }
 
 fn unanswered(none: NoAnswer) -> Response {

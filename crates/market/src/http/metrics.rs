@@ -14,17 +14,11 @@ use axum::{
 };
 use metrics::{Counter, Histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use seawall::Seawall;
+use seawall::{Seawall, observe::MetricKind};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::Failure;
-use crate::{app::Shared, jobs::Jobs};
-
-/// Upper bucket bounds of durations, in seconds.
-const SECONDS: [f64; 12] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
-/// Metric names with this suffix are durations.
-const SECONDS_SUFFIX: &str = "_seconds";
+use crate::{app::Shared, jobs::Jobs, metrics::METRICS};
 
 /// Interval at which measurements are sorted into buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -35,10 +29,18 @@ static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Installs the recorder for the lifetime of the process; only the first call has an effect.
 pub fn install() {
-    let matcher = Matcher::Suffix(SECONDS_SUFFIX.to_owned());
-    let builder = PrometheusBuilder::new().set_buckets_for_metric(matcher, &SECONDS);
+    let all = || seawall::observe::metrics().chain(METRICS);
+    let builder = all().try_fold(PrometheusBuilder::new(), |builder, metric| match metric.kind {
+        MetricKind::Histogram(buckets) => {
+            builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)
+        }
+        _ => Ok(builder),
+    });
     match builder.map(PrometheusBuilder::install_recorder) {
-        Ok(Ok(handle)) => drop(RECORDER.set(handle)),
+        Ok(Ok(handle)) => {
+            drop(RECORDER.set(handle));
+            seawall::observe::describe(all());
+        }
         Ok(Err(error)) => tracing::warn!(%error, "another metrics recorder is installed"),
         Err(error) => tracing::warn!(%error, "nothing is counted"),
     }

@@ -1,0 +1,55 @@
+//! The metrics of the market, beside those of the toolkit.
+
+use seawall::observe::{CALL_BUCKETS, Metric};
+
+/// The metrics of this crate.
+pub const METRICS: &[Metric] = &[
+    Metric::counter(
+        "market_requests_total",
+        &["status"],
+        "Requests, by the class of their status.",
+    ),
+    Metric::seconds("market_request_seconds", &[], CALL_BUCKETS, "Time of requests."),
+    Metric::counter("market_page_views_lost_total", &[], "Page views that could not be counted."),
+    Metric::counter(
+        "market_sale_comparisons_total",
+        &[],
+        "Comparisons of a flash sale with the database.",
+    ),
+    Metric::counter(
+        "market_sale_differences_total",
+        &["kind"],
+        "Differences between a flash sale and the database that were repaired: brought (orders written late), adopted, returned, corrected.",
+    ),
+    Metric::gauge(
+        "seawall_big_keys",
+        &["severity"],
+        "Big keys that the last survey found, by severity: warn, critical.",
+    ),
+    Metric::counter("seawall_big_key_alarms_total", &[], "Alarms about big keys."),
+    Metric::counter(
+        "seawall_big_key_hook_failures_total",
+        &[],
+        "Alarms about big keys that the hook did not take.",
+    ),
+    Metric::counter(
+        "seawall_order_lists_repaired_total",
+        &[],
+        "Order lists of users that differed from the database and were repaired.",
+    ),
+    Metric::counter(
+        "seawall_stock_rebuilds_total",
+        &[],
+        "Times that the stock of a SKU was rebuilt from the database.",
+    ),
+    Metric::gauge(
+        "seawall_stock_apart_skus",
+        &[],
+        "SKUs whose stock differed from the database at the last comparison.",
+    ),
+    Metric::counter(
+        "seawall_stock_apart_units_total",
+        &[],
+        "Units by which stock and database differed, over all comparisons.",
+    ),
+];
