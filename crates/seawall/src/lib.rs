@@ -55,6 +55,7 @@
 //! | [`key`], [`member`] | keys made of typed parts; members of collections |
 //! | `cached`, `invalidates` | attributes that cache a function or invalidate after it (feature `macros`) |
 //! | [`guard`] | breaker, rate, concurrency and deadline around calls; works without Redis |
+//! | [`observe`] | the metrics: names, help texts, units, buckets |
 //! | [`clock`], [`testing`] | time that tests can control; an engine on that clock, with faults |
 
 pub mod bigkey;
@@ -66,6 +67,7 @@ mod connection;
 pub mod id;
 #[cfg(feature = "limit")]
 pub mod limit;
+pub mod observe;
 mod seawall;
 #[cfg(feature = "session")]
 pub mod session;
@@ -111,7 +113,10 @@ pub use {
 
 #[cfg(feature = "redis-rs")]
 pub use self::connection::Connection;
-pub use self::seawall::{Builder, Seawall};
+pub use self::{
+    observe::describe_metrics,
+    seawall::{Builder, Seawall},
+};
 
 /// Runs the README's examples as tests.
 #[cfg(all(doctest, feature = "embedded"))]

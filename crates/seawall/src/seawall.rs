@@ -74,6 +74,8 @@ impl Deref for Seawall {
 
 impl From<Handle> for Seawall {
     fn from(handle: Handle) -> Self {
+        // Here, because recorders are installed before: handles of metrics are looked up from now on.
+        crate::describe_metrics();
         Seawall { handle }
     }
 }

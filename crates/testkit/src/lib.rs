@@ -16,6 +16,7 @@
 //! - [`transcript`]: the runner for `conformance/*.txt`, which plays one recorded dialogue against
 //!   any server;
 //! - [`differential`]: sends random commands to two servers and compares the replies;
+//! - [`metric_names()`]: the metrics that sources emit, to compare with their descriptions;
 //! - [`seed()`]: the seed of a random test, the same for every run of one commit.
 //!
 //! Real Redis is the oracle of this project: everything tested here runs against both servers.
@@ -29,6 +30,7 @@ pub mod differential;
 mod http;
 mod mariadb;
 mod market_process;
+mod metric_names;
 mod nginx;
 mod node;
 mod port;
@@ -49,6 +51,7 @@ pub use cluster::{Cluster, ClusterBuilder, MovingSlot, SLOTS, slot_of};
 pub use http::{Http, HttpAnswer};
 pub use mariadb::{MARIADB_VARIABLE, MariaDb, MariaDbBuilder, TestDatabase};
 pub use market_process::MarketProcess;
+pub use metric_names::{documented_metrics, metric_names};
 pub use nginx::Nginx;
 pub use node::{Node, NodeState, Role};
 pub use port::{free_port, free_ports};

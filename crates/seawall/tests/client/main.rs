@@ -12,6 +12,7 @@ mod guests;
 mod lazy;
 mod metered;
 mod moves;
+mod observed;
 #[path = "../support/process.rs"]
 #[expect(dead_code, reason = "processes of these tests get no signals")]
 mod process;
