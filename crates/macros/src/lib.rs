@@ -185,8 +185,3 @@ fn or_original(expanded: Result<proc_macro2::TokenStream>, item: TokenStream) ->
         }
     }
 }
-
-/// The page's examples are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/macros.md")]
-struct Page;

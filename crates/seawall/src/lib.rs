@@ -117,8 +117,3 @@ pub use self::{
     observe::describe_metrics,
     seawall::{Builder, Seawall},
 };
-
-/// Runs the README's examples as tests.
-#[cfg(all(doctest, feature = "embedded"))]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
