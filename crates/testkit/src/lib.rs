@@ -8,6 +8,7 @@
 //! - [`backend`]: one of the engine, a server, a Sentinel set and a Cluster, shared or private;
 //! - [`MariaDb`] and [`TestDatabase`]: a private database server that can be killed and paused, and an
 //!   empty database on the one that all tests share;
+//! - [`PostgresServer`]: a private PostgreSQL;
 //! - [`MarketProcess`]: the market of a binary as a child process, and [`Http`], a client of it;
 //! - [`Nginx`]: a private nginx that balances over instances of a service;
 //! - [`FaultProxy`]: a proxy that understands RESP and can drop, delay, refuse and count commands;
@@ -34,6 +35,7 @@ mod metric_names;
 mod nginx;
 mod node;
 mod port;
+mod postgres;
 mod process;
 pub mod proxy;
 mod reply;
@@ -55,6 +57,7 @@ pub use metric_names::{documented_metrics, metric_names};
 pub use nginx::Nginx;
 pub use node::{Node, NodeState, Role};
 pub use port::{free_port, free_ports};
+pub use postgres::{PostgresServer, postgres_program};
 pub use process::ServerProcess;
 pub use proxy::FaultProxy;
 pub use reply::{ProtocolError, Reply, parse};
