@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask test | setup | soak | mutants | bench | redis-suite | docs | record`.
+//! The project's own tasks: `cargo xtask test | setup | soak | mutants | bench | redis-suite | docs | quick-starts | record`.
 //!
 //! One program instead of shell scripts, so that every task runs the same on a developer's machine
 //! and in CI. Each task shows progress and keeps its full output under `target/xtask`. An error
@@ -11,6 +11,7 @@ mod docs;
 mod lean;
 mod mutants;
 mod outcome;
+mod pages;
 mod phrases;
 mod record;
 mod setup;
@@ -48,6 +49,8 @@ enum Task {
     RedisSuite(suite::Options),
     /// Write the generated pages
     Docs(docs::Options),
+    /// Run the quick start of every page in a new package that has only what the page names
+    QuickStarts,
     /// Fill in the missing replies of transcripts from a private redis-server
     Record {
         /// Files such as conformance/string.txt
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::RedisSuite(options) => suite::run(&options),
         Task::Docs(options) => docs::run(&options),
+        Task::QuickStarts => pages::run_quick_starts().map(drop),
         Task::Record { files } => record::run(&files),
     };
     match outcome {

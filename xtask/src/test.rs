@@ -12,6 +12,7 @@ use clap::Args;
 
 use crate::lean;
 use crate::outcome::{Failure, Outcome};
+use crate::pages;
 use crate::setup;
 use crate::shell::{cargo, installed, root, step, target};
 use crate::stands::Stands;
@@ -40,8 +41,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let tests = unit_and_integration_tests()?;
     let doc_tests = step_of_tests("doc tests", &mut cargo(&["test", "--workspace", "--doc"]))?;
     let examples = examples()?;
+    let quick_starts = pages::run_quick_starts()?;
     println!(
-        "passed: {tests} tests, {doc_tests} doc tests, {examples} examples, in {:.0} s",
+        "passed: {tests} tests, {doc_tests} doc tests, {examples} examples, {quick_starts} quick starts, \
+         in {:.0} s",
         started.elapsed().as_secs_f64()
     );
     Ok(())
@@ -98,7 +101,8 @@ fn example_names() -> Outcome<Vec<String>> {
         let Ok(examples) = fs::read_dir(folder.join("examples")) else { continue };
         for example in examples {
             let path: PathBuf = example?.path();
-            if path.extension().is_some_and(|ext| ext == "rs") {
+            let is_file = path.extension().is_some_and(|ext| ext == "rs");
+            if is_file || path.join("main.rs").is_file() {
                 names.push(path.file_stem().unwrap_or_default().to_string_lossy().into_owned());
             }
         }
