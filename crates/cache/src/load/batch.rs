@@ -5,12 +5,11 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use seawall_client::error::Error;
 use tracing::Instrument as _;
 
 use super::{
     coordinator::LoadCoordinator,
-    lease::{Claim, Holding},
+    lease::{Asked, Claim, Holding},
     loader::{BatchLoader, LoaderSlot, one_of_many},
     single_flight::{Fault, Joined, Leader},
 };
@@ -22,7 +21,7 @@ use crate::{
         parted::is_in_parts,
         publisher::{Grant, Published},
     },
-    tier::{local::Ticket, remote::Lease},
+    tier::local::Ticket,
 };
 
 /// The answer for one key of a batch.
@@ -132,25 +131,27 @@ impl<V: CacheValue> LoadCoordinator<V> {
             .collect();
         let (sent, leases) = self.leases.ask_many(&asked).await;
         let (mut answers, mut granted) = (Vec::new(), Vec::new());
-        for (missing, mut lease) in missing.into_iter().zip(leases) {
+        for (missing, lease) in missing.into_iter().zip(leases) {
             let Missing { position, stamp, token, entry_key, ticket } = missing;
             let mut claim = Claim::sent(token, sent);
-            if lease.as_ref().is_err_and(Error::is_indeterminate) {
-                // It may be ours: no other process could load before it ends by itself.
-                claim.renew(self.publisher.remote.new_token());
-                lease = self.leases.ask(&entry_key, &mut claim, stamp, None).await;
-            }
-            match lease {
-                Ok(Lease::Granted) => {
+            let asked = match lease {
+                Err(error) if error.is_indeterminate() => {
+                    // It may be ours: no other process could load before it ends by itself.
+                    claim.renew(self.publisher.remote.new_token());
+                    self.leases.ask(&entry_key, &mut claim, stamp, None).await
+                }
+                reply => reply.map(|reply| self.leases.asked(&entry_key, &claim, reply)),
+            };
+            match asked {
+                Ok(Asked::Granted(held)) => {
                     let (_, past) = self.past.join(entry_key.entry());
                     if let Some(past) = &past {
                         past.start();
                     }
-                    let _held = self.leases.hold(&entry_key, &claim);
-                    let grant = Grant { entry_key, token: claim.token, ticket };
-                    granted.push(Granted { position, stamp, grant, past, _held });
+                    let grant = Grant { entry_key, token: held.token, ticket };
+                    granted.push(Granted { position, stamp, grant, past, _held: held });
                 }
-                Ok(Lease::Value(raw)) if !is_in_parts(&raw) => {
+                Ok(Asked::Value(raw)) if !is_in_parts(&raw) => {
                     let now = self.clock.now();
                     let entry: Option<Entry<V>> = self.decoder.decode(&raw, stamp, &entry_key, now);
                     if let Some(entry) = entry {
@@ -159,7 +160,7 @@ impl<V: CacheValue> LoadCoordinator<V> {
                     }
                 }
                 // Read one by one later.
-                Ok(Lease::Value(_) | Lease::Busy(_) | Lease::Changed | Lease::Newer) | Err(_) => {}
+                Ok(Asked::Value(_) | Asked::Busy(_) | Asked::Changed | Asked::Newer) | Err(_) => {}
             }
         }
         (answers, granted)

@@ -29,7 +29,7 @@ use seawall_resilience::clock::{Clock, Moment};
 use tracing::Instrument as _;
 
 use super::{
-    lease::{Claim, Holding, LeaseKeeper},
+    lease::{Asked, Holding, LeaseKeeper},
     loader::{LoaderRunner, LoaderSlot, not_modified},
     single_flight::{Fault, Flight, Landing, Leader, SingleFlight},
 };
@@ -47,7 +47,7 @@ use crate::{
         parted::{Whole, is_in_parts},
         publisher::{Grant, Published, Publisher},
     },
-    tier::{local::LocalTier, remote::Lease},
+    tier::local::LocalTier,
 };
 
 /// How often a load asks for a lease that another one holds, before it gives up.
@@ -296,18 +296,18 @@ impl<V: CacheValue> LoadCoordinator<V> {
         for _ in 0..MAX_ASKS {
             let asked = self.flights.next();
             match self.leases.ask(entry_key, &mut claim, *stamp, purpose.replaces()).await {
-                Ok(Lease::Granted) => {
+                Ok(Asked::Granted(held)) => {
                     leader.set_elsewhere(false);
-                    return self.load_and_publish(leader, order, claim).await;
+                    return self.load_and_publish(leader, order, held).await;
                 }
-                Ok(Lease::Value(raw)) => {
+                Ok(Asked::Value(raw)) => {
                     let found = self.found(entry_key, *stamp, raw).await;
                     return leader.land_found(asked, found.ok_or(Fault::Changed));
                 }
-                Ok(Lease::Changed) => return leader.land(asked, Err(Fault::Changed)),
-                Ok(Lease::Newer) => return leader.land(asked, Err(Fault::Outage)),
-                Ok(Lease::Busy(_)) if matches!(purpose, Purpose::Refresh(_)) => return,
-                Ok(Lease::Busy(left)) => {
+                Ok(Asked::Changed) => return leader.land(asked, Err(Fault::Changed)),
+                Ok(Asked::Newer) => return leader.land(asked, Err(Fault::Outage)),
+                Ok(Asked::Busy(_)) if matches!(purpose, Purpose::Refresh(_)) => return,
+                Ok(Asked::Busy(left)) => {
                     leader.set_elsewhere(true);
                     let now = self.clock.now();
                     if now >= deadline {
@@ -352,9 +352,9 @@ impl<V: CacheValue> LoadCoordinator<V> {
     }
 
     /// Loads under a lease, publishes the result and lands it.
-    async fn load_and_publish(self: Arc<Self>, leader: Leader<V>, order: Order<V>, claim: Claim) {
+    async fn load_and_publish(self: Arc<Self>, leader: Leader<V>, order: Order<V>, held: Holding) {
         let Order { entry_key, stamp, stale, loader, .. } = order;
-        let token = claim.token;
+        let token = held.token;
         let Some(loader) = loader.take() else {
             // It ran already, for its reader alone; the others that wait have loaders of their own.
             self.publisher.release(&entry_key, token).await;
@@ -363,7 +363,6 @@ impl<V: CacheValue> LoadCoordinator<V> {
         let (_, past) = self.past.join(entry_key.entry());
         let ticket = self.publisher.ticket(&entry_key);
         let started = past.as_ref().map_or_else(|| self.flights.next(), Leader::start);
-        let held = self.leases.hold(&entry_key, &claim);
         let leased = Leased { leader, past, started, _held: held };
         let grant = Grant { entry_key, token, ticket };
         let shown = stale.as_ref().and_then(|stale| stale.entry.value.clone());

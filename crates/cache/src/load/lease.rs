@@ -76,8 +76,9 @@ impl LeaseKeeper {
         Claim::sent(self.remote.new_token(), self.remote.client.network_clock().now())
     }
 
-    /// Asks for the lease of an entry. Asks again if a reply was lost, but not if the server hangs: the
-    /// caller has then waited for a whole time-out, and has something better to do.
+    /// Asks for the lease of an entry, and renews it from then on. Asks again if a reply was lost, but
+    /// not if the server hangs: the caller has then waited for a whole time-out, and has something
+    /// better to do.
     ///
     /// # Errors
     /// As [`Client::send`](seawall_client::Client::send).
@@ -87,7 +88,7 @@ impl LeaseKeeper {
         claim: &mut Claim,
         stamp: u64,
         replaces: Option<u64>,
-    ) -> Result<Reply, Error> {
+    ) -> Result<Asked, Error> {
         let (mut resends, mut doubt) = (0, Doubt::default());
         loop {
             let sent = self.remote.client.network_clock().now();
@@ -102,7 +103,8 @@ impl LeaseKeeper {
                     doubt.note(&error);
                     resends += 1;
                 }
-                reply => return reply.map_err(|error| doubt.report(error)),
+                Ok(reply) => return Ok(self.asked(entry_key, claim, reply)),
+                Err(error) => return Err(doubt.report(error)),
             }
         }
     }
@@ -121,14 +123,21 @@ impl LeaseKeeper {
         self.remote.client.pubsub().join(&self.remote.names.wake(entry_key.entry()))
     }
 
-    /// Keeps a lease alive that was just granted, until the holding is dropped.
-    pub(crate) fn hold(&self, entry_key: &EntryKey, claim: &Claim) -> Holding {
+    /// Takes a reply to a claim: a lease that was granted is renewed until the holding is dropped.
+    pub(crate) fn asked(&self, entry_key: &EntryKey, claim: &Claim, reply: Reply) -> Asked {
+        match reply {
+            Reply::Granted => {}
+            Reply::Value(raw) => return Asked::Value(raw),
+            Reply::Busy(left) => return Asked::Busy(left),
+            Reply::Changed => return Asked::Changed,
+            Reply::Newer => return Asked::Newer,
+        }
         let lease = (claim.token, claim.asked);
         if self.leases.note(entry_key.entry(), lease, self.remote.lease_ttl) {
             let (leases, remote) = (Arc::clone(&self.leases), Arc::clone(&self.remote));
             self.handle.spawn_at_home(renew(leases, remote, self.handle.stopping()));
         }
-        Holding { leases: Arc::clone(&self.leases), token: claim.token }
+        Asked::Granted(Holding { leases: Arc::clone(&self.leases), token: claim.token })
     }
 }
 
@@ -154,10 +163,24 @@ struct Lease {
     due: Moment,
 }
 
+/// Outcome of asking for a lease.
+pub(crate) enum Asked {
+    /// The caller loads.
+    Granted(Holding),
+    /// There is a fresh value after all.
+    Value(Vec<u8>),
+    /// Another one loads, for at most this long.
+    Busy(Duration),
+    /// What was to be replaced is no longer there.
+    Changed,
+    /// There is an entry of a newer release, which is not to be replaced.
+    Newer,
+}
+
 /// A lease whose load runs. It is no longer renewed after this is dropped.
 pub(crate) struct Holding {
     leases: Arc<Leases>,
-    token: u64,
+    pub(crate) token: u64,
 }
 
 impl Drop for Holding {

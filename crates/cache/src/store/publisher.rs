@@ -17,7 +17,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seawall_client::{error::Error, retry::Doubt};
 use seawall_resilience::clock::Clock;
 
 use super::{
@@ -35,7 +34,7 @@ use crate::{
     settings::Settings,
     tier::{
         local::{LocalTier, Ticket},
-        remote::{Fill, MAX_RESENDS, RemoteTier, Stored},
+        remote::{Fill, RemoteTier, Stored},
     },
 };
 
@@ -195,26 +194,6 @@ impl<V> Publisher<V> {
         entry
     }
 
-    /// Stores under the lease. Repeats a fill whose reply was lost: if the first one was carried out,
-    /// the lease is gone and the second is refused, which is right for readers that began before.
-    async fn fill(&self, grant: &Grant, fill: &Fill) -> Result<Option<Stored>, Error> {
-        let (mut resends, mut doubt) = (0, Doubt::default());
-        loop {
-            let sent = self.remote.client.network_clock().now();
-            match self.remote.fill(grant.entry_key.entry(), grant.token, fill).await {
-                Err(error)
-                    if error.is_indeterminate()
-                        && resends < MAX_RESENDS
-                        && !self.remote.hangs(sent) =>
-                {
-                    doubt.note(&error);
-                    resends += 1;
-                }
-                reply => return reply.map_err(|error| doubt.report(error)),
-            }
-        }
-    }
-
     async fn store(&self, grant: &Grant, fill: Fill, value: Option<Arc<V>>) -> Published<V> {
         let Grant { entry_key, token, ticket } = grant;
         let uncached = self.uncached(entry_key, value.clone());
@@ -233,7 +212,7 @@ impl<V> Publisher<V> {
                 return Published::Unstored(uncached, None);
             }
         };
-        let leftover = match self.fill(grant, &fill).await {
+        let leftover = match self.remote.fill(entry_key.entry(), *token, &fill).await {
             Ok(Some(stored)) => {
                 self.metrics.stored_bytes.increment(fill.size_bytes() as u64);
                 return Published::Stored(self.stored(grant, value, &stored, &fill));

@@ -14,6 +14,7 @@ use seawall_client::{
     MAX_COMMAND_BYTES, MAX_COMMAND_MEMBERS,
     client::{Client, Reply, Script, ScriptInvocation, Topology},
     error::{Error, Result},
+    retry::Doubt,
 };
 use seawall_resilience::clock::{Moment, millis};
 
@@ -295,9 +296,25 @@ impl RemoteTier {
     }
 
     /// Stores under a lease. Returns `None` if the lease is gone.
+    ///
+    /// Repeats a fill whose reply was lost: if the first one was carried out, the lease is gone and the
+    /// second is refused, which is right for readers that began before.
     pub(crate) async fn fill(&self, key: &[u8], token: u64, fill: &Fill) -> Result<Option<Stored>> {
         let call = self.fill_call(&[key], token, fill);
-        self.stored(self.guarded(key, self.client.run(&call)).await?).await
+        let (mut resends, mut doubt) = (0, Doubt::default());
+        loop {
+            let sent = self.client.network_clock().now();
+            match self.guarded(key, self.client.run(&call)).await {
+                Ok(reply) => return self.stored(reply).await,
+                Err(error)
+                    if error.is_indeterminate() && resends < MAX_RESENDS && !self.hangs(sent) =>
+                {
+                    doubt.note(&error);
+                    resends += 1;
+                }
+                Err(error) => return Err(doubt.report(error)),
+            }
+        }
     }
 
     /// Stores several, each under its lease.
