@@ -30,6 +30,7 @@ pages! {
     limits: "docs/limits.md",
     locks: "docs/locks.md",
     macros: "docs/macros.md",
+    observability: "docs/observability.md",
     queues: "docs/queues.md",
     sessions: "docs/sessions.md",
     social: "docs/social.md",
