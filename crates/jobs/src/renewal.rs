@@ -13,7 +13,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Calls `renew` whenever a third of the lease has passed, and again soon if it fails.
 ///
 /// A call that takes longer than a third of the lease is dropped and repeated: its reply may be
-/// lost, and the leases end whether somebody waits or not.
+/// lost, and the leases end whether a caller waits or not.
 pub(crate) async fn renew_forever<R>(clock: Clock, lease: Duration, renew: impl Fn() -> R)
 where
     R: Future<Output = Result<()>>,
